@@ -332,7 +332,7 @@ mod tests {
     fn every_verb_and_topic_has_help() {
         assert!(shown(&[]).unwrap().contains("--embedded"));
         assert!(shown(&["get"]).unwrap().contains("mqkv get"));
-        assert!(shown(&["rm"]).unwrap().contains("Remove keys"));
+        assert!(shown(&["rm"]).unwrap().contains("Delete keys"));
         assert!(shown(&["decode", "frame"]).unwrap().contains("--hex"));
         assert!(shown(&["exit-codes"]).unwrap().contains("  124  no answer"));
         assert!(shown(&["config"]).unwrap().contains("read_only = true"));

@@ -1,4 +1,4 @@
-//! `shell`: gives the prompt what only the process edge has: the definition, the way to a broker, the streams.
+//! `shell`: runs the prompt with the definition of the command line, connections and the streams of the process.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -32,10 +32,10 @@ use crate::shell::{
     self, ActiveContext, CloseFuture, OpenedSession, ParsedLine, Setup, Streams, TraceOutput,
 };
 
-/// The verb of a line that is written here.
+/// Parses a line that is written in this program.
 ///
 /// # Errors
-/// Never in practice.
+/// None in practice.
 pub fn line(line: &str) -> Result<Command, CommandError> {
     let words = line.split(' ').map(|word| Word { bytes: word.into(), is_quoted: false });
     Grammar::default().parse(words.collect())
@@ -44,10 +44,10 @@ pub fn line(line: &str) -> Result<Command, CommandError> {
 /// Runs the verb.
 ///
 /// # Errors
-/// There is no terminal, or no broker.
+/// Standard output is not a terminal, or the broker is unavailable.
 pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Result<Exit, CommandError> {
     if !resolve::is_at_terminal() {
-        return Err(CommandError::usage("the prompt needs standard output to be a terminal, too")
+        return Err(CommandError::usage("the prompt requires that standard output is a terminal")
             .hint("mqkv batch FILE"));
     }
     let style = reporter.style();
@@ -87,10 +87,10 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         tracer,
         trace_output,
     };
-    // Another thread keeps the session alive while this one waits for the terminal.
+    // A second thread keeps the session alive while this one waits for input.
     let runtime = runtime::start()?;
     let verdict = runtime.handle().block_on(shell::run(setup));
-    // A command of the system that does not end is not waited for.
+    // Does not wait for commands of the system that still run.
     drop(runtime);
     if let Some(to_file) = to_file {
         to_file.finish();
@@ -98,7 +98,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     Ok(verdict?.into())
 }
 
-/// A session with the broker of the command line, or with the one of a URL or a context.
+/// Opens a session with the broker of the command line, of a URL or of a context.
 fn open(
     options: &Options,
     variables: &Variables,
@@ -120,19 +120,19 @@ fn open(
             (place.clone(), format!("connected to {place}"))
         }
         Endpoint::Embedded { data: None } => {
-            ("embedded".to_owned(), "a store of its own, in memory: gone when you leave".to_owned())
+            ("embedded".to_owned(), "embedded store in memory: its data is lost at exit".to_owned())
         }
         Endpoint::Embedded { data: Some(folder) } => {
             let folder = escape(folder.as_os_str().as_encoded_bytes());
-            ("embedded".to_owned(), format!("a store of its own, kept in {folder}"))
+            ("embedded".to_owned(), format!("embedded store in {folder}"))
         }
     };
     let is_transient = matches!(connection.endpoint, Endpoint::Embedded { data: None });
-    // The shell listens to signals itself.
+    // The prompt handles the signals itself.
     let (session, embedded) = session(Some(connection), Some(tracer.clone()), EndSignals::default(), style);
-    // What was allowed on the command line is allowed for its broker.
+    // --force-write on the command line applies to the broker of the command line only.
     let session = guarded(session, &configuration, options.force_write && destination.is_none());
-    // What is typed is for the prompt.
+    // Standard input belongs to the prompt.
     session.close_input();
     let context = configuration.context.as_ref().map(|context| ActiveContext {
         name: context.name.to_string(),
@@ -143,7 +143,7 @@ fn open(
     Ok(OpenedSession { session, broker, context, about, url, is_transient, close })
 }
 
-/// What was typed, with another broker. Credentials are for the broker that they were given for, and so is a context.
+/// Returns the options with another broker, without the context and credentials of the old one.
 fn to_url(args: &ConnectionArgs, url: &str) -> ConnectionArgs {
     ConnectionArgs {
         broker: Some(url.to_owned()),
@@ -161,7 +161,7 @@ fn to_url(args: &ConnectionArgs, url: &str) -> ConnectionArgs {
     }
 }
 
-/// A context with all that belongs to it: of what was typed only that is left which belongs to no broker.
+/// Returns the options for a context: those of the command line that do not depend on the broker.
 fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
     ConnectionArgs {
         context: Some(context.to_owned()),
@@ -175,13 +175,13 @@ fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
     }
 }
 
-/// What lets a line write all the same.
+/// Allows a line to write through a read-only context.
 const FORCE_WRITE: &[u8] = b"--force-write";
 
-/// What the words of a line mean.
+/// Parses the words of a line.
 fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError> {
     if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
-        // What is quoted is data, and the definition alone cannot know that.
+        // Quoted words are data; clap would take those with a hyphen for options.
         let count = words.len();
         words.retain(|word| word.is_quoted || word.bytes != FORCE_WRITE);
         let is_forced = words.len() < count;
@@ -191,7 +191,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
     if let Some(verb) = words.first_mut() {
         verb.bytes.make_ascii_lowercase();
         if verb.bytes == b"help" {
-            // What it explains is named in any case, too.
+            // The names after `help` are accepted in any case too.
             words.iter_mut().for_each(|word| word.bytes.make_ascii_lowercase());
         }
     }
@@ -237,7 +237,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
         Some(Verb::Help(args)) => help::text(&args.names, Cli::command(), false).map(ParsedLine::Show),
-        Some(Verb::Shell(_)) => Err(CommandError::usage("this is the shell already").hint("\\?")),
+        Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(
             Verb::Serve(_)
             | Verb::Data(_)
@@ -245,10 +245,8 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
             | Verb::Man(_)
             | Verb::Context(_)
             | Verb::Config(_),
-        ) => {
-            Err(CommandError::usage(format!("{verb} is none of the prompt's"))
-                .hint(format!("\\! mqkv {verb}")))
-        }
+        ) => Err(CommandError::usage(format!("{verb} is not available at the prompt"))
+            .hint(format!("\\! mqkv {verb}"))),
         None => Err(CommandError::usage("a verb is missing").hint("\\?")),
     }
 }
@@ -261,7 +259,7 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
         for id in level.ids().filter(|id| names.iter().any(|name| name == id.as_str())) {
             if level.value_source(id.as_str()) == Some(ValueSource::CommandLine) {
                 let option = id.as_str().replace('_', "-");
-                let message = format!("--{option} belongs to the command line of mqkv: the session is open");
+                let message = format!("--{option} is not available at the prompt: the session is open");
                 let hint = match option.as_str() {
                     "trace" => "\\trace on",
                     context if context.contains("context") => "\\c CONTEXT",
@@ -275,7 +273,7 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What other prompts take as a word, and this one behind a backslash.
+/// Returns the backslash command for a word that other prompts use.
 fn habit(verb: &str) -> Option<&'static str> {
     match verb {
         "quit" | "exit" | "bye" | "logout" | "q" => Some("\\q"),
@@ -301,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_means_what_it_means_on_the_command_line() {
+    fn a_line_is_parsed_as_on_the_command_line() {
         let shown = |line| match meaning(line) {
             Ok(ParsedLine::Run { command, .. }) => format!("{command:?}"),
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
-        assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "what is quoted is data");
+        assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "a quoted word is data");
         assert!(matches!(meaning("help"), Ok(ParsedLine::Help)));
         assert!(matches!(meaning("help set"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
         assert!(matches!(meaning("HELP SET"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
@@ -315,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_can_be_asked_for_in_a_line() {
+    fn a_line_can_select_an_output_format() {
         let of = |line| match meaning(line) {
             Ok(ParsedLine::Run { style, is_formatted, .. }) => (style.format, is_formatted),
             other => panic!("{line}: {other:?}"),
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_here_is_refused_with_what_does() {
+    fn lines_that_the_prompt_rejects_get_a_hint() {
         assert_eq!(error("gte k").hints, ["did you mean 'get'?", "\\?"]);
         assert_eq!(error("QUIT").hints, ["\\q", "\\?"]);
         assert_eq!(error("exit").hints, ["\\q", "\\?"]);

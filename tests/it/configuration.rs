@@ -139,7 +139,7 @@ fn a_mistyped_variable_is_reported_and_variables_of_other_programs_are_not() {
         Place::new().with_variable("MQKV_BROCKER", "mqtt://h").with_variable("MQKV_PASSWORD", "hunter2");
     let shown = place.run(&hlc);
     assert!(shown.contains("warning: unknown variable MQKV_BROCKER; did you mean MQKV_BROKER?\n"), "{shown}");
-    assert!(shown.contains("MQKV_PASSWORD_FILE meant?") && !shown.contains("hunter2"), "{shown}");
+    assert!(shown.contains("did you mean MQKV_PASSWORD_FILE?") && !shown.contains("hunter2"), "{shown}");
     assert!(!place.run(&["decode", "hlc", "1:2:n", "-q"]).contains("stderr"));
     let names = ["MQKV_KEY", "MQKV_EVENT", "MQKV_SEQ", "MQKV_LOCK_KEY", "MQKV_FENCING_TOKEN", "MQKV_SITE"];
     let place = names.iter().fold(Place::new(), |place, name| place.with_variable(name, "1"));

@@ -91,7 +91,7 @@ fn a_context_is_overwritten_only_with_force_and_checked_before_it_is_stored() {
     assert_eq!(
         shown(&place, &["context", "add", "lab", "-b", "mqtt://other"]),
         format!(
-            "--- stderr\nerror: there is a context lab in {FILE} already\nhint: --force replaces it\n--- exit 78\n"
+            "--- stderr\nerror: context lab exists already in {FILE}\nhint: --force replaces it\n--- exit 78\n"
         )
     );
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://other", "--force"]);
@@ -148,7 +148,7 @@ fn an_edited_file_is_stored_only_if_it_is_valid() {
         message,
         format!(
             "--- stderr\nerror: .config/mqkv/config.broken.toml:3: unknown setting read_onyl\n  \
-             {FILE} is unchanged\n  what you have written is in .config/mqkv/config.broken.toml\n\
+             {FILE} is unchanged\n  your changes are in .config/mqkv/config.broken.toml\n\
              hint: read_only\n--- exit 78\n"
         )
     );

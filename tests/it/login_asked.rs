@@ -65,7 +65,7 @@ fn a_signal_during_the_prompt_for_a_new_password_restores_the_terminal() {
         wait_until_no_echo(&terminal);
         if is_second {
             terminal.line(SECRET);
-            terminal.shows("Once more:");
+            terminal.shows("Repeat the password:");
             wait_until_no_echo(&terminal);
         }
         if keys {

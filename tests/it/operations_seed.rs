@@ -112,7 +112,7 @@ fn a_seed_that_is_not_a_file_is_reported() {
     assert!(serve("none").ends_with("--- exit 74\n"));
     assert_eq!(
         serve("-"),
-        "--- stderr\nerror: --seed reads no standard input\nhint: --seed FILE\n--- exit 2\n"
+        "--- stderr\nerror: --seed does not read standard input\nhint: --seed FILE\n--- exit 2\n"
     );
 }
 

@@ -320,12 +320,12 @@ fn users_are_added_and_removed_while_the_server_runs() {
     let add = ["serve", "user", "add", "users", "bob"];
     assert_eq!(place.run_with_input(&add, b"p 1\nignored"), "--- stderr\nadded bob\n--- exit 0\n");
     assert_eq!(get(), "--- exit 1\n");
-    assert_eq!(place.run_with_input(&add, b"p 2"), "--- stderr\nbob has another password now\n--- exit 0\n");
+    assert_eq!(place.run_with_input(&add, b"p 2"), "--- stderr\nchanged the password of bob\n--- exit 0\n");
     assert!(get().ends_with("--- exit 77\n"));
     assert_eq!(place.run(&["serve", "user", "ls", "users"]), "--- stdout\nann\nbob\n--- exit 0\n");
     let remove = ["serve", "user", "rm", "users", "bob"];
     assert_eq!(place.run(&remove), "--- stderr\nremoved bob\n--- exit 0\n");
-    assert_eq!(place.run(&remove), "--- stderr\nno such user: bob\n--- exit 1\n");
+    assert_eq!(place.run(&remove), "--- stderr\nuser not found: bob\n--- exit 1\n");
     let object = |fields: &str| format!("--- stdout\n{{\"v\":1,\"op\":\"user\",{fields}}}\n--- exit ");
     let shown = |words: &[&str]| place.run_with_input(&[&["-j", "serve", "user"], words].concat(), b"p 3");
     assert_eq!(shown(&["ls", "users"]), object("\"users\":[\"ann\"]") + "0\n");
@@ -342,13 +342,11 @@ fn users_are_added_and_removed_while_the_server_runs() {
 fn a_typed_password_is_hidden_and_confirmed() {
     let place = Place::new();
     let add = ["serve", "user", "add", "users", "ann"];
-    for (second, words) in
-        [("other", "the two passwords differ; nothing was changed"), ("secret", "added ann")]
-    {
+    for (second, words) in [("other", "the passwords differ; nothing was changed"), ("secret", "added ann")] {
         let terminal = Terminal::start(place.command(&add));
         terminal.shows("Password for ann:");
         terminal.secret("secret");
-        terminal.shows("Once more:");
+        terminal.shows("Repeat the password:");
         terminal.secret(second);
         terminal.shows(words);
         assert!(!terminal.screen().contains("secret"), "{}", terminal.screen());
@@ -390,7 +388,7 @@ fn invalid_files_are_reported_with_their_line() {
     let words = "cannot create fresh.new: File exists (os error 17)";
     assert_eq!(
         shown,
-        error(&format!("{words}\nhint: rm fresh.new, if nobody else is changing the users"), 74)
+        error(&format!("{words}\nhint: remove fresh.new, if no other process changes the users"), 74)
     );
 }
 

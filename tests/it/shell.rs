@@ -35,7 +35,7 @@ fn the_first_screen_shows_the_broker_and_how_to_get_help_and_exit() {
     let mut terminal = embedded(&place);
     let screen = terminal.screen();
     let lines: Vec<_> = screen.lines().collect();
-    assert!(lines[0].starts_with("a store of its own, in memory: gone when you leave"), "{screen}");
+    assert!(lines[0].starts_with("embedded store in memory: its data is lost at exit"), "{screen}");
     assert!(lines[1].contains("\\? lists the commands"), "{screen}");
     assert!(lines[2].contains("Ctrl-D or \\q exits"), "{screen}");
     assert_eq!(lines.len(), 4, "{screen}");

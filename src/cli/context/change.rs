@@ -1,4 +1,4 @@
-//! Changes the configuration file, with all that is not to be changed kept as it is.
+//! Changes of the configuration file, which preserve comments and layout.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ use crate::cli::resolve;
 use crate::commands::configured::{ConfigRecord, FileChange};
 use crate::commands::{CommandError, Kind, duration};
 
-/// Keeps what was typed as a context.
+/// Saves the options on the command line as a context.
 ///
 /// # Errors
-/// It makes no sense, there is such a context, or the file cannot be changed.
+/// The options are invalid, the context exists already, or the file cannot be changed.
 pub fn add(
     add: &AddArgs,
     args: &ConnectionArgs,
@@ -29,23 +29,22 @@ pub fn add(
 ) -> Result<ConfigRecord, CommandError> {
     check_name(&add.name).map_err(CommandError::usage)?;
     if args.context.is_some() || args.no_context {
-        return Err(
-            CommandError::usage("a context does not name another one").hint("mqkv context add NAME -b URL")
-        );
+        return Err(CommandError::usage("a context cannot refer to another context")
+            .hint("mqkv context add NAME -b URL"));
     }
     let layer = typed_layer(add, args)?;
     if layer.entries.is_empty() {
-        let error = CommandError::usage("there is nothing to keep");
+        let error = CommandError::usage("there is no option to save");
         return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
     }
-    // What does not fit together is told now, not at the first use.
+    // Reports contradictions now, not at the first use.
     connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
     let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
     let is_there = file.contexts.iter().any(|context| *context.name == *add.name);
     if is_there && !add.force {
-        let message = format!("there is a context {} in {} already", add.name, at.path.display());
+        let message = format!("context {} exists already in {}", add.name, at.path.display());
         return Err(CommandError::new(Kind::Configuration, message).hint("--force replaces it"));
     }
     let text =
@@ -55,7 +54,7 @@ pub fn add(
     Ok(ConfigRecord::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
 }
 
-/// The flags, and what only a context has.
+/// Returns the layer of the options and of the settings that only contexts have.
 fn typed_layer(add: &AddArgs, args: &ConnectionArgs) -> Result<Layer, CommandError> {
     let mut layer = typed::layer(args, &Default::default())?;
     if add.read_only {
@@ -69,12 +68,12 @@ fn typed_layer(add: &AddArgs, args: &ConnectionArgs) -> Result<Layer, CommandErr
     Ok(layer)
 }
 
-/// A setting as it stands in the file.
+/// Returns a setting as a key of the file with its content.
 fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
     let path = |path: &PathBuf| {
         let path = if path.as_os_str() == "-" { path.clone() } else { absolute(path)? };
         path.into_os_string().into_string().map(Content::Text).map_err(|path| {
-            CommandError::usage(format!("{}: the file is UTF-8, and this path is not", path.display()))
+            CommandError::usage(format!("{}: the path is not UTF-8, as the file requires", path.display()))
         })
     };
     let content = match &entry.value {
@@ -84,7 +83,7 @@ fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
         Value::Switch(switch) => Content::Switch(*switch),
         Value::Path(file) | Value::Store(EmbeddedStore::Folder(file)) => path(file)?,
         Value::Store(embedded_store) => Content::Switch(*embedded_store == EmbeddedStore::Memory),
-        // As one word, which is how it was typed most of the time.
+        // As one word, as users type it.
         Value::Wait(wait) => Content::Text(duration::text(*wait).replace(' ', "")),
         Value::CustomColor(shade) => Content::Text(shade.name()),
         Value::Format(format) => Content::Text(format!("{format:?}").to_lowercase()),
@@ -93,10 +92,10 @@ fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
     Ok((entry.setting.key(), content))
 }
 
-/// Makes a context the default one, or none.
+/// Sets or removes the default context.
 ///
 /// # Errors
-/// There is no such context, or the file cannot be changed.
+/// The context does not exist, or the file cannot be changed.
 pub fn set_default(
     name: Option<&str>,
     at: &Location,
@@ -118,7 +117,7 @@ pub fn set_default(
 /// Removes a context.
 ///
 /// # Errors
-/// There is no such context, it is the default one, or the file cannot be changed.
+/// The context does not exist or is the default, or the file cannot be changed.
 pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
@@ -136,21 +135,21 @@ pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<Config
     })
 }
 
-/// Writes a text that can be read again.
+/// Writes the text, if it is valid.
 fn write(at: &Location, text: &str, variables: &Variables) -> Result<(), CommandError> {
     File::read(&at.path, text.as_bytes(), variables.home.as_deref())?;
     at.write(text.as_bytes())
 }
 
-/// The file's text, and what it says, before it is changed.
+/// Reads the file: its text and its content.
 fn before(at: &Location, variables: &Variables) -> Result<(String, File), CommandError> {
     let bytes = at.read()?.unwrap_or_default();
     let file = File::read(&at.path, &bytes, variables.home.as_deref())?;
-    // It was read, so it is UTF-8.
+    // Lossless: `File::read` accepts UTF-8 only.
     Ok((String::from_utf8_lossy(&bytes).into_owned(), file))
 }
 
-/// Where a path points to, wherever it is read.
+/// Returns the absolute path.
 fn absolute(path: &PathBuf) -> Result<PathBuf, CommandError> {
     std::path::absolute(path).map_err(|error| CommandError::file("find", path, &error))
 }

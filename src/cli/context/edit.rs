@@ -1,4 +1,4 @@
-//! `context edit`: the file in the user's editor, on a copy that replaces it only if it makes sense.
+//! `context edit`: edits a copy of the file, which replaces the file only if it is valid.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,9 +18,9 @@ use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind};
 use crate::net::runtime_thread;
 
-/// What somebody finds who has no file yet.
+/// Content of a new file.
 const TEMPLATE: &str = "\
-# Contexts of mqkv; `mqkv help config` says what can be in one.
+# Contexts of mqkv; see `mqkv help config`.
 #
 # default_context = \"lab\"
 #
@@ -38,7 +38,7 @@ const TEMPLATE: &str = "\
 /// Opens the file in the user's editor.
 ///
 /// # Errors
-/// The editor fails, or what it leaves makes no sense: the file then stays as it was.
+/// The editor fails or the new content is invalid; the file is unchanged then.
 pub fn edit(at: &Location, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let before = at.read()?;
     at.make_folder()?;
@@ -51,7 +51,7 @@ pub fn edit(at: &Location, variables: &Variables) -> Result<ConfigRecord, Comman
         Ok(edited) => edited,
         Err(error) => {
             let _ = fs::remove_file(&copy);
-            return Err(error.cause(format!("{} stays as it was", at.path.display())));
+            return Err(error.cause(format!("{} is unchanged", at.path.display())));
         }
     };
     let changed = |change| ConfigRecord::Changed { change, context: None, file: at.path.clone() };
@@ -64,22 +64,22 @@ pub fn edit(at: &Location, variables: &Variables) -> Result<ConfigRecord, Comman
     let result = if at.read()? == before {
         check(&broken, &edited, variables)
     } else {
-        Err(CommandError::new(Kind::Configuration, "somebody else has changed the file in the meantime"))
+        Err(CommandError::new(Kind::Configuration, "another process has changed the file in the meantime"))
     };
     if let Err(error) = result {
         let kept = match fs::rename(&copy, &broken) {
             Ok(()) => broken,
             Err(_) => copy,
         };
-        let error = error.cause(format!("{} stays as it was", at.path.display()));
-        return Err(error.cause(format!("what you have written is in {}", kept.display())));
+        let error = error.cause(format!("{} is unchanged", at.path.display()));
+        return Err(error.cause(format!("your changes are in {}", kept.display())));
     }
     at.write(&edited)?;
     let _ = fs::remove_file(&copy);
     Ok(changed(FileChange::Edited))
 }
 
-/// Whether every context could be used.
+/// Checks that every context can be used.
 fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandError> {
     let file = File::read(path, text, variables.home.as_deref())?;
     if let Some(name) = &file.default {
@@ -92,16 +92,16 @@ fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandE
 }
 
 fn run_editor(copy: &Path) -> Result<(), CommandError> {
-    // The variable may hold options, too.
+    // The variable can contain options too.
     let mut line = resolve::editor();
     line.push(" \"$1\"");
     let failed =
         |what: String| CommandError::new(Kind::File, format!("the editor {what}")).hint("set EDITOR");
-    // Ctrl-C is a key of the editor's, and goes to everybody at the terminal; a child hears it as usual.
-    let deaf = |error: io::Error| failed(format!("cannot be waited for: {error}"));
-    let runtime = runtime_thread::runtime().map_err(deaf)?;
+    // Ctrl-C belongs to the editor, but reaches all processes at the terminal: ignored here, default in the child.
+    let no_signals = |error: io::Error| failed(format!("cannot be waited for: {error}"));
+    let runtime = runtime_thread::runtime().map_err(no_signals)?;
     let _kept = runtime.enter();
-    let _signals = Signals::of_keys().map_err(deaf)?;
+    let _signals = Signals::of_keys().map_err(no_signals)?;
     let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -117,7 +117,7 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// A name in the same folder, for relative paths in the file begin there.
+/// Returns a path in the same directory, because relative paths in the file are relative to it.
 fn beside(path: &Path, what: &str) -> PathBuf {
     let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
     name.push(format!(".{what}.toml"));

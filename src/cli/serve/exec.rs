@@ -1,4 +1,4 @@
-//! `serve --exec -- CMD`: a command that has a store of its own for as long as it runs.
+//! `serve --exec -- CMD`: runs a command with a store that exists as long as the command runs.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,20 +18,20 @@ use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
 use crate::net::tls::contains_ca;
 
-/// How long what the command has left running may take to end when told to.
+/// Time between SIGTERM and SIGKILL for processes that the command has left running.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
-/// Runs the command to its end; signals are passed on.
+/// Runs the command to its end; forwards signals to it.
 ///
 /// # Errors
-/// It cannot be started, or the system does not say what has become of it.
+/// The command cannot be started or waited for.
 pub async fn run(
     args: &ServeArgs,
     listeners: &[(Listener, SocketAddr)],
     signals: &mut Signals,
 ) -> Result<Verdict, CommandError> {
-    let variables = leading(listeners, own_ca(args).await?.as_deref());
-    let mut group = Group::spawn(&args.run.command, &variables, &foreign(args, listeners))?;
+    let variables = variables_of_store(listeners, own_ca(args).await?.as_deref());
+    let mut group = Group::spawn(&args.run.command, &variables, &misplaced_variables(args, listeners))?;
     let (mut code, mut kill_at) = (None, None);
     loop {
         tokio::select! {
@@ -39,7 +39,7 @@ pub async fn run(
             change = group.next() => match change.map_err(of_system)? {
                 Change::Ended(ended) => {
                     code = Some(ended);
-                    // Without the store, what the command has left running is of no use.
+                    // Processes that the command has left running cannot work without the store.
                     group.signal(Signal::Terminate);
                     kill_at = clock::monotonic().checked_add(KILL_AFTER);
                 }
@@ -47,15 +47,15 @@ pub async fn run(
                 Change::Gone => break,
             },
             signal = signals.next() => group.signal(signal),
-            // Dropped, the group is killed.
+            // Dropping the group kills it.
             () = at(kill_at) => break,
         }
     }
     Ok(Verdict::Child(code.unwrap_or(u8::MAX)))
 }
 
-/// The variables that lead to another broker, or say who one is there, where this one gives them no meaning.
-fn foreign(args: &ServeArgs, listeners: &[(Listener, SocketAddr)]) -> Vec<String> {
+/// Returns the variables that lead to another broker or contain credentials for it.
+fn misplaced_variables(args: &ServeArgs, listeners: &[(Listener, SocketAddr)]) -> Vec<String> {
     use Setting::{
         AskPassword, Cafile, Certfile, ClientId, Embedded, Hostname, Insecure, Keyfile, Keypasswordfile,
         Notls, PasswordFile, Port, SatFile, ServerName, Username,
@@ -63,32 +63,35 @@ fn foreign(args: &ServeArgs, listeners: &[(Listener, SocketAddr)]) -> Vec<String
     let has_tls = listeners.iter().any(|(listener, _)| listener.has_tls);
     let tls = [Cafile, Certfile, Keyfile, Keypasswordfile, ServerName, Insecure];
     let groups = [
-        // Under one client id the clients of one command would take each other's session over.
+        // With a client id from the environment, the clients of the command would take over each other's session.
         (&[Hostname, Port, Notls, Embedded, ClientId][..], true),
         (&tls, !has_tls),
         (&[Username, PasswordFile, AskPassword], args.users.is_none()),
         (&[SatFile], args.sat_tokens.is_none()),
     ];
-    let foreign = groups.into_iter().filter(|(_, is_foreign)| *is_foreign).flat_map(|(settings, _)| settings);
-    foreign
+    let removed = groups.into_iter().filter(|(_, is_removed)| *is_removed).flat_map(|(settings, _)| settings);
+    removed
         .flat_map(|setting| [Some(setting.variable()), variables::of_sdk(*setting).map(str::to_owned)])
         .flatten()
         .collect()
 }
 
-/// The file of the certificate, if that of its CA is in it, too.
+/// Returns the file of the certificate, if it also contains the certificate of its CA.
 async fn own_ca(args: &ServeArgs) -> Result<Option<PathBuf>, CommandError> {
     let Some(file) = args.tls_cert.clone() else { return Ok(None) };
     run_detached(move || contains_ca(&file).then(|| absolute(&file).unwrap_or(file))).await
 }
 
-/// What leads a command to the store: our own variables, and those of the official SDKs (protocol §8).
-fn leading(listeners: &[(Listener, SocketAddr)], ca: Option<&Path>) -> Vec<(&'static str, OsString)> {
+/// Returns the variables that lead to the store: those of mqkv and of the official SDKs (protocol §8).
+fn variables_of_store(
+    listeners: &[(Listener, SocketAddr)],
+    ca: Option<&Path>,
+) -> Vec<(&'static str, OsString)> {
     let ca_of = |listener: &Listener| ca.filter(|_| listener.has_tls).map(OsString::from);
     let mut variables: Vec<(&str, OsString)> = Vec::new();
     if let Some((listener, address)) = listeners.first() {
         variables.push(("MQKV_BROKER", listener.broker(reachable(*address)).into()));
-        // A context named there would have its say, too.
+        // A context named by the environment would override the broker.
         variables.push(("MQKV_CONTEXT", OsString::new()));
         variables.extend(ca_of(listener).map(|ca| ("MQKV_CAFILE", ca)));
     }
@@ -102,7 +105,7 @@ fn leading(listeners: &[(Listener, SocketAddr)], ca: Option<&Path>) -> Vec<(&'st
     variables
 }
 
-/// An address at which a server on all addresses of this machine can be reached.
+/// Returns an address at which a server on all addresses of this machine can be reached.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

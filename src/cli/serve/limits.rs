@@ -1,4 +1,4 @@
-//! `serve`: how much it takes, of everything.
+//! Limits of `serve`.
 
 use std::fmt;
 
@@ -8,41 +8,42 @@ use crate::broker::Settings;
 use crate::protocol::key::VALUE_BYTES_MAX;
 use crate::server::Limits;
 
-/// The least that fits the packets that a client must be able to send, in bytes.
+/// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;
 
-/// How much the server takes before it refuses.
+/// Limits of the server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// How many keys there may be [default: 10,000,000]
+    /// Maximum number of keys [default: 10,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
-    /// How long a value may be, with K, M or G for more than bytes [default: what fits into a packet, 64M]
+    /// Maximum size of a value in bytes, or with K, M or G [default: what fits into a packet, 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub value_bytes_max: Option<u64>,
-    /// How much memory keys and values may take, with what it takes to keep them [default: 512M]
+    /// Maximum memory of keys and values, with their overhead [default: 512M]
     ///
-    /// A SET above it is refused as above --keys-max; there is room again when something is deleted or expires.
+    /// A SET above it is refused, as above --keys-max, until keys are deleted or expire.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_max: Option<u64>,
-    /// How many connections there may be [default: 10,000]
+    /// Maximum number of connections [default: 10,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub connections_max: Option<u32>,
-    /// How many keys a client may watch [default: 100,000]
+    /// Maximum number of keys that a client watches [default: 100,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     pub watches_max: Option<u64>,
-    /// How much may wait for a client that does not read; then it is cut off [default: 128M]
+    /// Maximum size of the messages that wait for a client; above it the client is disconnected [default: 128M]
     ///
-    /// No packet may be larger than half of it.
+    /// The maximum packet size is at most half of it.
     #[arg(long, value_name = "SIZE", value_parser = parse_queue, hide_short_help = true)]
     pub queue_bytes_max: Option<u64>,
 }
 
 impl LimitArgs {
-    /// The limits of the store.
+    /// Returns the limits of the store.
     #[must_use]
     pub fn store(&self) -> Limits {
+        // On a machine of 32 bits the address space is the limit.
         let or = |typed: Option<u64>, default: usize| {
             typed.map_or(default, |typed| usize::try_from(typed).unwrap_or(usize::MAX))
         };
@@ -56,26 +57,27 @@ impl LimitArgs {
         }
     }
 
-    /// The same settings with the limits of the broker.
+    /// Returns the settings with the limits of the broker.
     #[must_use]
     pub fn limit(&self, settings: Settings) -> Settings {
         let connections_max = self.connections_max.unwrap_or(settings.connections_max);
         let Some(queue) = self.queue_bytes_max else { return Settings { connections_max, ..settings } };
+        // Bounded by the default, so that the largest packet of MQTT is never exceeded.
         let packet_bytes_max = u32::try_from(queue / 2).unwrap_or(u32::MAX).min(settings.packet_bytes_max);
         let session_queue_bytes_max = usize::try_from(queue).unwrap_or(usize::MAX);
         Settings { connections_max, session_queue_bytes_max, packet_bytes_max, ..settings }
     }
 }
 
-/// What is in force, for the operator.
+/// Describes the limits in effect, for the log.
 #[must_use]
 pub fn describe(store: &Limits, broker: &Settings) -> String {
     let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
-    // No value is longer than what it comes in.
+    // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
     format!(
-        "limits: {} keys, {} of memory for them, {} a value, {} connections, {} watched keys and {} of waiting \
-         messages a client, {} a packet",
+        "limits: {} keys, {} of memory for them, {} per value, {} connections, {} watched keys and {} of waiting \
+         messages per client, {} per packet",
         store.keys_max,
         Size(store.memory_bytes_max),
         Size(value_bytes_max),
@@ -86,7 +88,7 @@ pub fn describe(store: &Limits, broker: &Settings) -> String {
     )
 }
 
-/// A number of bytes, as it can be typed.
+/// A number of bytes, displayed as it can be typed.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -114,13 +116,13 @@ fn parse_size(text: &str) -> Result<u64, String> {
     match number.checked_mul(1 << shift) {
         Some(0) => Err("a size is at least 1".to_owned()),
         Some(bytes) => Ok(bytes),
-        None => Err("that is more than there is".to_owned()),
+        None => Err("the size is too large".to_owned()),
     }
 }
 
 fn parse_queue(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        bytes if bytes < QUEUE_BYTES_MIN => Err(format!("it is at least {}", Size(QUEUE_BYTES_MIN))),
+        bytes if bytes < QUEUE_BYTES_MIN => Err(format!("the size is at least {}", Size(QUEUE_BYTES_MIN))),
         bytes => Ok(bytes),
     }
 }
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_tells_the_defaults_that_are_in_force() {
+    fn the_help_contains_the_defaults_in_effect() {
         let Only { limits } = Only::parse_from(["serve"]);
         let (store, broker) = (limits.store(), limits.limit(Settings::default()));
         let size = |bytes: usize| Size(bytes as u64).to_string();
@@ -164,12 +166,12 @@ mod tests {
         .map(|(name, default)| (name.to_owned(), default));
         assert!(store.value_bytes_max > broker.packet_bytes_max as usize, "a packet is what bounds it");
         let only = Only::command();
-        let told = only.get_arguments().filter_map(|arg| {
+        let documented = only.get_arguments().filter_map(|arg| {
             let help = arg.get_help()?.to_string();
             let default = help.split_once("[default: ")?.1.strip_suffix(']')?.replace(',', "");
             Some((arg.get_id().to_string(), default))
         });
-        assert_eq!(told.collect::<Vec<_>>(), defaults);
+        assert_eq!(documented.collect::<Vec<_>>(), defaults);
     }
 
     #[test]

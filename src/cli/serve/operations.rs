@@ -1,4 +1,4 @@
-//! `serve`'s options for operators: what is told, what can be looked at, how the end comes.
+//! Options of `serve` for operators: log, status page, counters, shutdown.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -10,35 +10,35 @@ use crate::commands::duration;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AdminSettings, OperationsSettings};
 
-const SHAPE: &str = "where operators look is HOST:PORT, for example 127.0.0.1:9883, or a port of 127.0.0.1";
+const SHAPE: &str = "the address is HOST:PORT, for example 127.0.0.1:9883, or a port of 127.0.0.1";
 
-/// The shape of what is told.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Lines for people
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line
     Json,
 }
 
-/// The options.
+/// Options for operators.
 #[derive(Debug, Args)]
 pub struct OperationsArgs {
-    /// Tell of every connection on standard error, in this shape [default: text, and of troubles only]
+    /// Log each connection on standard error in this format [default: text, warnings and errors only]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
-    /// Serve a page to look at, /metrics for Prometheus and /healthz there, in HTTP; a port alone is one of 127.0.0.1
+    /// Serve a status page, /metrics for Prometheus and /healthz over HTTP; a port alone is one of 127.0.0.1
     #[arg(long, value_name = "HOST:PORT", value_parser = AdminPlace::parse)]
     pub admin: Option<AdminPlace>,
-    /// How often the counters below $SYS/broker are published; 0 for never
+    /// Interval of publishing the counters below $SYS/broker; 0 for never
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse_or_zero)]
     pub sys_interval: Duration,
-    /// How long a signal lets what came in be answered; a second one ends at once
+    /// Time to answer pending requests after a signal; a second signal ends at once
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = duration::parse_or_zero)]
     pub drain: Duration,
 }
 
-/// Where operators look, as typed.
+/// Address of the status page, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminPlace {
     host: String,
@@ -46,7 +46,7 @@ pub struct AdminPlace {
 }
 
 impl AdminPlace {
-    /// Reads what was typed behind `--admin`.
+    /// Parses the value of `--admin`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
             let port = text.parse().map_err(|_| SHAPE)?;
@@ -56,15 +56,15 @@ impl AdminPlace {
         Ok(Self { host: host.to_owned(), port })
     }
 
-    /// The addresses that it comes to.
+    /// Resolves the host name.
     async fn resolve(&self) -> Result<Vec<AdminSettings>, CommandError> {
         let Self { host, port } = self;
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
         let found = found.map_err(|error| {
-            CommandError::new(Kind::Unavailable, format!("cannot find {host}:{port}: {error}"))
+            CommandError::new(Kind::Unavailable, format!("cannot resolve {host}:{port}: {error}"))
         })?;
         let all: Vec<SocketAddr> = found.collect();
-        // A name may stand for addresses that this machine has not; if it has none, the first says why.
+        // A name can have addresses that this machine does not have. If it has none of them, binding the first reports why.
         let usable: Vec<SocketAddr> =
             all.iter().copied().filter(|address| TcpListener::bind(address).is_ok()).collect();
         let chosen = if usable.is_empty() { all.into_iter().take(1).collect() } else { usable };
@@ -75,10 +75,10 @@ impl AdminPlace {
 }
 
 impl OperationsArgs {
-    /// What the server is told of it.
+    /// Returns the settings of the server.
     ///
     /// # Errors
-    /// There is no such host.
+    /// The host name cannot be resolved.
     pub async fn resolve(&self) -> Result<OperationsSettings, CommandError> {
         let admin = match &self.admin {
             Some(place) => place.resolve().await?,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_is_one_of_this_machine_alone() {
+    fn a_port_alone_is_one_of_the_loopback_address() {
         let parsed = |text| AdminPlace::parse(text).map(|place| (place.host, place.port));
         assert_eq!(parsed("9883"), Ok(("127.0.0.1".to_owned(), 9883)));
         assert_eq!(parsed("[::]:1"), Ok(("::".to_owned(), 1)));

@@ -1,4 +1,4 @@
-//! `--authz`: the rules.
+//! `--authz`: authorization rules.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::cli::detached::run_detached;
 use crate::commands::{CommandError, Kind};
 use crate::server::{AuthorizationError, Authorizer};
 
-/// Reads the rules, if there are any.
+/// Loads the rules, if there is a file.
 ///
 /// # Errors
-/// The file cannot be read or makes no sense.
+/// The file cannot be read or is invalid.
 pub async fn load(path: Option<PathBuf>) -> Result<Option<Arc<Authorizer>>, CommandError> {
     Ok(run_detached(move || path.as_deref().map(Authorizer::load).transpose()).await??)
 }

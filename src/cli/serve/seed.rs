@@ -1,4 +1,4 @@
-//! `serve --seed`: the store begins with the keys of an export.
+//! `serve --seed`: initial keys of the store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use crate::commands::lines::records::Entry;
 use crate::commands::{CommandError, Kind, seed};
 use crate::server::StoreServer;
 
-/// Reads all of a file before anything is started: one line that makes no sense, and nothing is served.
+/// Reads the whole file before the server starts: an invalid line prevents the start.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it.
+/// The file cannot be read or contains an invalid line.
 pub async fn read(file: Option<&Path>) -> Result<Vec<(u64, Entry)>, CommandError> {
     match file {
         None => Ok(Vec::new()),
         Some(file) if file == Path::new("-") => {
-            Err(CommandError::usage("--seed reads no standard input").hint("--seed FILE"))
+            Err(CommandError::usage("--seed does not read standard input").hint("--seed FILE"))
         }
         Some(file) => seed::read(file).await,
     }
 }
 
-/// Writes what was read into a store whose doors are closed.
+/// Sets the keys while the listeners are closed.
 ///
 /// # Errors
 /// The store refuses a key.
@@ -41,6 +41,6 @@ pub async fn load(server: StoreServer, entries: Vec<(u64, Entry)>) -> Result<Sto
     match (written, Arc::into_inner(server)) {
         (Ok(()), Some(server)) => Ok(server),
         (Err(error), _) => Err(error),
-        (Ok(()), None) => Err(CommandError::new(Kind::Bug, "the store is still being seeded")),
+        (Ok(()), None) => Err(CommandError::new(Kind::Bug, "the connection of the seed is still open")),
     }
 }

@@ -1,30 +1,30 @@
-//! Tells the service manager how far the server has come, if there is one that wants to know (`NOTIFY_SOCKET`).
+//! Notifications of the service manager (`NOTIFY_SOCKET`).
 
 use sd_notify::NotifyState;
 
-/// It serves; `status` says where.
+/// Notifies that the server is ready.
 pub fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// It reads again what it has read at its start; [`reloaded`] follows. The manager tells by the time whether this is the
-/// answer to its own signal.
+/// Notifies that a reload begins; [`reloaded`] follows. The manager recognizes by the time whether this belongs to its own
+/// signal.
 pub fn reloading() {
     let states = [Some(NotifyState::Reloading), NotifyState::monotonic_usec_now().ok()];
-    tell(&states.into_iter().flatten().collect::<Vec<_>>());
+    notify(&states.into_iter().flatten().collect::<Vec<_>>());
 }
 
-/// It has read it, and what cannot be used is as before.
+/// Notifies that a reload is complete.
 pub fn reloaded() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
-/// It stops.
+/// Notifies that the server stops.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("answering pending requests")]);
+    notify(&[NotifyState::Stopping, NotifyState::Status("answering pending requests")]);
 }
 
-/// A manager that does not listen is no reason not to serve.
-fn tell(states: &[NotifyState<'_>]) {
+/// Errors are ignored: the server works without a manager.
+fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -1,4 +1,4 @@
-//! `serve user`: changes the file of `--users`.
+//! `serve user`: manages the file of `--users`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,22 +18,21 @@ use crate::server::{IdentityError, UsersFile};
 const EXAMPLES: &str = "\
 Examples:
   mqkv serve user add users ann          asks for the password, twice
-  mqkv serve user add users ann < FILE   takes it from the first line
+  mqkv serve user add users ann < FILE   reads the password from the first line
   mqkv serve user add users ann --password-file FILE
   mqkv serve user ls users
   mqkv serve --users users
 
-A server that runs takes notice by itself.";
+A running server reads the changed file at the next authentication.";
 
-/// What else than serving `serve` does.
+/// The verbs below `serve`.
 #[derive(Debug, Subcommand)]
 pub enum ServeAction {
-    /// Add, remove and list the users of a file for --users
+    /// Add, remove and list the users of a file
     #[command(after_long_help = EXAMPLES, disable_help_subcommand = true, arg_required_else_help = false)]
     User(UserArgs),
 }
 
-/// What to do with the file.
 #[derive(Debug, Args)]
 pub struct UserArgs {
     #[command(subcommand)]
@@ -42,16 +41,16 @@ pub struct UserArgs {
 
 #[derive(Debug, Subcommand)]
 enum UserAction {
-    /// Add a user, or give one another password
+    /// Add a user, or change the password of a user
     ///
-    /// The password is the first line of --password-file; without that it is asked for on the terminal, and where
-    /// standard input is none, it is its first line. The file is created if need be, for its owner alone.
+    /// The password is the first line of --password-file. Without that option it is asked for on the terminal; if standard
+    /// input is not a terminal, it is the first line of standard input. A new file is readable by its owner only.
     Add(AddArgs),
     /// Remove a user
     Rm(UserName),
     /// List the users
     Ls {
-        /// The file
+        /// File of the users
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -71,26 +70,26 @@ struct AddArgs {
 
 #[derive(Debug, Args)]
 struct UserName {
-    /// The file
+    /// File of the users
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The user
+    /// Name of the user
     #[arg(value_name = "NAME")]
     name: String,
 }
 
-/// Runs it.
+/// Runs the verb.
 ///
 /// # Errors
-/// The file cannot be read or written or makes no sense, or there is no password.
+/// The file cannot be read or written or is invalid, or there is no password.
 pub fn run(
     ServeAction::User(UserArgs { action }): &ServeAction,
     display: &DisplayArgs,
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
-    // Where errors are objects, nobody reads words.
+    // With JSON there are no messages.
     let is_quiet = display.quiet || reporter.is_json();
-    let mut tell = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
+    let mut print = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
         if reporter.is_json() {
             let fields = [("user", name), ("change", change)];
             let fields = fields.map(|(field, text)| (field, Field::Text(text.to_owned())));
@@ -113,18 +112,18 @@ pub fn run(
             };
             let was_there = UsersFile::new(file).add(name, &password)?;
             if was_there {
-                tell(name, "changed", &|name| format!("{name} has another password now"))?;
+                print(name, "changed", &|name| format!("changed the password of {name}"))?;
             } else {
-                tell(name, "added", &|name| format!("added {name}"))?;
+                print(name, "added", &|name| format!("added {name}"))?;
             }
         }
         UserAction::Rm(UserName { file, name }) => {
             let was_there = UsersFile::new(file).remove(name)?;
             if !was_there {
-                tell(name, "unchanged", &|name| format!("no such user: {name}"))?;
+                print(name, "unchanged", &|name| format!("user not found: {name}"))?;
                 return Ok(Exit::No);
             }
-            tell(name, "removed", &|name| format!("removed {name}"))?;
+            print(name, "removed", &|name| format!("removed {name}"))?;
         }
         UserAction::Ls { file } => {
             let names = UsersFile::new(file).names()?;
@@ -138,13 +137,13 @@ pub fn run(
     Ok(Exit::Yes)
 }
 
-/// Where a password is.
+/// Source of a password.
 enum Source<'a> {
     File(&'a Path),
     Terminal,
 }
 
-/// The password, or the signal that came instead.
+/// Returns the password, or the signal that arrived instead.
 fn password_for(
     name: &str,
     source: Option<Source<'_>>,
@@ -165,9 +164,9 @@ fn password_for(
         Ok(password) => password,
         Err(signal) => return Ok(Err(signal)),
     };
-    Ok(match password::ask_here("Once more: ".to_owned())? {
+    Ok(match password::ask_here("Repeat the password: ".to_owned())? {
         Ok(again) if again != password => {
-            return Err(CommandError::usage("the two passwords differ; nothing was changed"));
+            return Err(CommandError::usage("the passwords differ; nothing was changed"));
         }
         other => other,
     })
@@ -178,7 +177,7 @@ impl From<IdentityError> for CommandError {
         let message = error.to_string();
         match error {
             IdentityError::Io { path, cause, .. } if cause.kind() == std::io::ErrorKind::AlreadyExists => {
-                let hint = format!("rm {}, if nobody else is changing the users", path.display());
+                let hint = format!("remove {}, if no other process changes the users", path.display());
                 Self::new(Kind::File, message).hint(hint)
             }
             IdentityError::Io { .. } => Self::new(Kind::File, message),
