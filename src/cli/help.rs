@@ -47,7 +47,7 @@ fn render(command: &mut Definition, color: bool) -> String {
 fn options() -> Definition {
     let definition = Definition::new("options").disable_help_flag(true).help_template(
         "Options of every verb that connects to a broker, before or after the verb. The output options belong to every \
-         verb.\n\n{options}",
+         verb.\n\n{all-args}",
     );
     options::add_to::<Options>(definition)
 }

@@ -17,8 +17,8 @@ fn verbose_output_lists_the_limits_at_the_start() {
     };
     assert_eq!(
         limits(&[]),
-        "limits: 10000000 keys, 512M of memory for them, 64M a value, 10000 connections, 100000 watched keys and \
-         128M of waiting messages a client, 64M a packet"
+        "limits: 10000000 keys, 512M of memory for them, 64M per value, 10000 connections, 100000 watched keys and \
+         128M of waiting messages per client, 64M per packet"
     );
     let options = "--keys-max 5 --value-bytes-max 1000 --memory-max 2M --connections-max 9 --watches-max 3 \
                    --queue-bytes-max 1M";

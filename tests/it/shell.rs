@@ -234,7 +234,7 @@ fn invalid_input_is_reported_and_the_prompt_continues() {
     terminal.line("set k v --tll 5s");
     terminal.shows("unexpected argument '--tll'");
     terminal.line("get k -b mqtt://localhost");
-    terminal.shows("--broker belongs to the command line of mqkv");
+    terminal.shows("--broker is not available at the prompt");
     terminal.line("\\tim");
     terminal.shows("unknown command: \\tim\nhint: \\timing\n");
     terminal.line(r"get C:\temp");
