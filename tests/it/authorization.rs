@@ -200,7 +200,7 @@ fn the_store_publishes_no_answer_to_a_topic_that_the_client_may_not_publish_to()
     let place = place();
     let server = serve(&place);
     let mut press = raw(&server, "press");
-    let mut ask = |response_topic: &str| {
+    let mut send_request = |response_topic: &str| {
         let request = Publish {
             topic: TAIL.to_owned(),
             packet_id: 3,
@@ -213,8 +213,8 @@ fn the_store_publishes_no_answer_to_a_topic_that_the_client_may_not_publish_to()
         let puback = press.receive().unwrap();
         puback.body.get(2).copied().unwrap_or(0)
     };
-    assert_eq!(ask("clients/guest/answers"), 0x87);
-    assert_eq!(ask("clients/press/answers"), 0);
+    assert_eq!(send_request("clients/guest/answers"), 0x87);
+    assert_eq!(send_request("clients/press/answers"), 0);
     let line = server.log_line_with("may not");
     assert_eq!(line, "press may not have its answer published to clients/guest/answers: no rule allows it");
 }

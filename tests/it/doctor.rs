@@ -487,7 +487,7 @@ fn a_missing_a_silent_and_a_closing_store_have_different_messages() {
 #[test]
 fn a_refusal_of_the_store_fails_the_check_with_a_hint() {
     let reply = |verb, text| at_store("", Faults { reply_instead: Some((verb, text)), ..NO_FAULTS });
-    let (checks, code, asked) = reply("SET", "-ERR the quota has been exceeded\r\n");
+    let (checks, code, requests) = reply("SET", "-ERR the quota has been exceeded\r\n");
     assert_eq!(
         outline(&checks),
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock fail, notifications skipped")
@@ -498,7 +498,7 @@ fn a_refusal_of_the_store_fails_the_check_with_a_hint() {
         ("the store refused the request: the quota has been exceeded", 76)
     );
     assert_eq!(clock.text("hint"), "delete unused keys, or let them expire (--ttl)");
-    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert_eq!(requests.len(), 2, "{requests:?}");
     // A client without permission to read may still have permission to write.
     let (checks, code, _) = reply("GET", "-ERR not authorized\r\n");
     assert!(outline(&checks).ends_with("request fail, clock ok, notifications fail"), "{checks:?}");
@@ -540,7 +540,7 @@ fn the_clocks_are_compared_even_if_they_differ_by_more_than_the_limit() {
         (90_000, "fail", " s ahead of", 76),
         (-90_000, "fail", " s behind", 76),
     ] {
-        let (checks, exit, asked) = at_store("", Faults { clock_ahead_ms: ahead_ms, ..NO_FAULTS });
+        let (checks, exit, requests) = at_store("", Faults { clock_ahead_ms: ahead_ms, ..NO_FAULTS });
         let clock = find(&checks, "clock");
         assert_eq!((clock.text("status"), exit), (status, code), "{ahead_ms}: {clock:?}");
         let measured = clock.detail("ahead_ms").as_i64().unwrap();
@@ -554,32 +554,32 @@ fn the_clocks_are_compared_even_if_they_differ_by_more_than_the_limit() {
         }
         // The other checks run all the same, and their keys are deleted.
         assert_eq!(find(&checks, "notifications").text("status"), "ok", "{ahead_ms}: {checks:?}");
-        let count = |verb: &str| asked.iter().filter(|asked| asked.starts_with(verb)).count();
-        assert_eq!((count("SET"), count("DEL")), (2, 2), "{asked:?}");
+        let count = |verb: &str| requests.iter().filter(|request| request.starts_with(verb)).count();
+        assert_eq!((count("SET"), count("DEL")), (2, 2), "{requests:?}");
     }
 }
 
 #[test]
 fn a_missing_notification_exits_with_124_and_the_test_key_is_deleted() {
     for (unnotified_verb, code) in [("SET", 124), ("DEL", 124)] {
-        let (checks, exit, asked) = at_store("--timeout 2s", Faults { unnotified_verb, ..NO_FAULTS });
+        let (checks, exit, requests) = at_store("--timeout 2s", Faults { unnotified_verb, ..NO_FAULTS });
         let notified = find(&checks, "notifications");
         let message =
             format!("timed out after 2s: no notification of the {unnotified_verb} of a watched key");
         assert_eq!((notified.text("message"), exit), (message.as_str(), code));
         assert!(notified.text("hint").contains("`mqkv monitor`"), "{notified:?}");
-        assert!(asked.iter().rev().any(|asked| asked.starts_with("DEL mqkv-doctor/")), "{asked:?}");
+        assert!(requests.iter().rev().any(|request| request.starts_with("DEL mqkv-doctor/")), "{requests:?}");
     }
 }
 
 #[test]
 fn read_only_writes_nothing() {
-    let (checks, code, asked) = at_store("--read-only", NO_FAULTS);
+    let (checks, code, requests) = at_store("--read-only", NO_FAULTS);
     let expected =
         SOUND_OUTLINE.replace("clock ok, notifications ok", "clock skipped, notifications skipped");
     assert_eq!((outline(&checks), code), (expected, 0));
     assert_eq!(find(&checks, "clock").text("message"), "it writes, and --read-only is given");
-    assert!(asked.len() == 1 && asked[0].starts_with("GET mqkv-doctor/"), "{asked:?}");
+    assert!(requests.len() == 1 && requests[0].starts_with("GET mqkv-doctor/"), "{requests:?}");
 }
 
 #[test]
@@ -592,11 +592,11 @@ fn a_read_only_context_is_written_to_only_with_force_write() {
         let found = run(&place, &format!("--config config.toml -x prod {options}"));
         (found, fake.end())
     };
-    let ((checks, code), asked) = fake("");
+    let ((checks, code), requests) = fake("");
     assert_eq!((find(&checks, "notifications").text("status"), code), ("skipped", 0));
     let message = "it writes, and the context prod is read-only";
     assert_eq!(find(&checks, "clock").text("message"), message);
-    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(requests.len(), 1, "{requests:?}");
     let ((checks, code), _) = fake("--force-write");
     assert_eq!((outline(&checks).as_str(), code), (SOUND_OUTLINE, 0));
 }

@@ -86,7 +86,7 @@ fn a_client_whose_clock_is_ahead_by_more_than_a_minute_is_refused() {
     connection.send(&wire::subscribe(1, "answers"));
     connection.expect("SUBACK");
     let ahead = |ms: u64| format!("{}:0:ahead", mqkv::clock::wall_ms() + ms);
-    let mut ask = |timestamp: String| {
+    let mut send_request = |timestamp: String| {
         let request = Publish {
             topic: REQUEST.to_owned(),
             packet_id: 2,
@@ -100,8 +100,8 @@ fn a_client_whose_clock_is_ahead_by_more_than_a_minute_is_refused() {
         let answer = packets.iter().find(|packet| packet.name() == "PUBLISH").unwrap();
         String::from_utf8(Publish::decode(answer).payload).unwrap()
     };
-    assert_eq!(ask(ahead(50_000)), "+OK\r\n");
-    let refusal = ask(ahead(90_000));
+    assert_eq!(send_request(ahead(50_000)), "+OK\r\n");
+    let refusal = send_request(ahead(90_000));
     assert!(refusal.starts_with("-ERR the request timestamp is too far in the future;"), "{refusal}");
 }
 

@@ -38,9 +38,9 @@ fn end_with(signal: Signal, (answered, unanswered): (usize, usize), words: &[&st
     let mut run = Process::start(place.command(&[&["-b", &broker.url()], words].concat()));
     silent.recv().unwrap();
     run.signal(signal);
-    let left = run.end();
+    let exit = run.end();
     broker.end();
-    left
+    exit
 }
 
 #[test]
@@ -49,20 +49,20 @@ fn a_write_that_a_signal_interrupts_reports_an_unknown_outcome() {
     let signals = [(Signal::SIGINT, "SIGINT"), (Signal::SIGTERM, "SIGTERM")];
     for words in [&["set", "k", "v"][..], &["del", "k"], &["vdel", "k", "v"], &["raw", "SET", "k", "v"]] {
         for (signal, name) in signals {
-            let left = end_with(signal, (0, 1), words, &place);
+            let exit = end_with(signal, (0, 1), words, &place);
             let expected = format!(
                 "error: interrupted before the answer: {name}\n  the write may or may not have happened\n\
                  hint: check the value: mqkv get KEY\n"
             );
-            assert_eq!((left.errors, left.output), (expected, String::new()), "{words:?}");
+            assert_eq!((exit.errors, exit.output), (expected, String::new()), "{words:?}");
             // The process ends by the signal, so that a shell sees 130 or 143 and ends a loop around it.
-            assert_eq!((left.signal, left.code), (Some(signal as i32), None), "{words:?}");
+            assert_eq!((exit.signal, exit.code), (Some(signal as i32), None), "{words:?}");
         }
     }
-    let left = end_with(Signal::SIGTERM, (0, 1), &["set", "k", "v", "-j"], &place);
-    assert!(left.errors.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{left:?}");
-    assert!(left.errors.contains("\"outcome\":\"unknown\""), "{left:?}");
-    assert_eq!(left.signal, Some(15));
+    let exit = end_with(Signal::SIGTERM, (0, 1), &["set", "k", "v", "-j"], &place);
+    assert!(exit.errors.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{exit:?}");
+    assert!(exit.errors.contains("\"outcome\":\"unknown\""), "{exit:?}");
+    assert_eq!(exit.signal, Some(15));
 }
 
 #[test]
@@ -84,18 +84,18 @@ fn at_the_prompt_ctrl_c_during_a_write_reports_an_unknown_outcome() {
 
 #[test]
 fn a_read_that_a_signal_interrupts_prints_nothing() {
-    let left = end_with(Signal::SIGINT, (0, 1), &["get", "k"], &Place::new());
-    assert_eq!((left.errors.as_str(), left.signal), ("", Some(2)));
+    let exit = end_with(Signal::SIGINT, (0, 1), &["get", "k"], &Place::new());
+    assert_eq!((exit.errors.as_str(), exit.signal), ("", Some(2)));
 }
 
 #[test]
 fn an_interrupted_delete_lists_the_keys_without_an_answer() {
-    let left = end_with(Signal::SIGINT, (0, 3), &["del", "a", "b", "c"], &Place::new());
+    let exit = end_with(Signal::SIGINT, (0, 3), &["del", "a", "b", "c"], &Place::new());
     assert!(
-        left.errors.contains("  3 of 3 keys failed: a, b, c\n  the write may or may not have happened\n"),
-        "{left:?}"
+        exit.errors.contains("  3 of 3 keys failed: a, b, c\n  the write may or may not have happened\n"),
+        "{exit:?}"
     );
-    assert_eq!(left.signal, Some(2));
+    assert_eq!(exit.signal, Some(2));
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn an_interrupt_before_a_write_was_sent_reports_that_nothing_changed() {
     let mut run = Process::start(place.command(&["set", "k", "v", "-b", &broker.url()]));
     connected.recv().unwrap();
     run.signal(Signal::SIGINT);
-    let left = run.end();
-    assert_eq!(left.errors, "error: interrupted before the answer: SIGINT\n  nothing was changed\n");
-    assert_eq!(left.signal, Some(2));
+    let exit = run.end();
+    assert_eq!(exit.errors, "error: interrupted before the answer: SIGINT\n  nothing was changed\n");
+    assert_eq!(exit.signal, Some(2));
     broker.end();
 }
 
@@ -120,18 +120,18 @@ fn an_interrupt_before_a_write_was_sent_reports_that_nothing_changed() {
 fn a_signal_during_a_batch_or_an_import_reports_the_lines_in_flight() {
     let place = Place::new();
     place.write("lines", "set a 1\nset b 2\nset c 3\n");
-    let left = end_with(Signal::SIGINT, (2, 1), &["batch", "lines", "--inflight", "1"], &place);
-    assert_eq!(left.signal, Some(2));
-    assert!(left.errors.contains("error: interrupted before the answer: SIGINT\n  line 3: "), "{left:?}");
-    assert!(left.errors.ends_with("  the write may or may not have happened\n"), "{left:?}");
+    let exit = end_with(Signal::SIGINT, (2, 1), &["batch", "lines", "--inflight", "1"], &place);
+    assert_eq!(exit.signal, Some(2));
+    assert!(exit.errors.contains("error: interrupted before the answer: SIGINT\n  line 3: "), "{exit:?}");
+    assert!(exit.errors.ends_with("  the write may or may not have happened\n"), "{exit:?}");
     let entries: String = (0..200).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n")).collect();
     place.write("entries", entries);
     // The window is full: no further lines are read.
-    let left = end_with(Signal::SIGTERM, (0, 64), &["import", "entries", "--keep-going", "-j"], &place);
-    assert_eq!(left.signal, Some(15));
-    let last = left.errors.lines().last().unwrap();
-    assert!(last.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{left:?}");
-    assert!(last.contains("\"outcome\":\"unknown\""), "{left:?}");
+    let exit = end_with(Signal::SIGTERM, (0, 64), &["import", "entries", "--keep-going", "-j"], &place);
+    assert_eq!(exit.signal, Some(15));
+    let last = exit.errors.lines().last().unwrap();
+    assert!(last.starts_with("{\"v\":1,\"error\":{\"kind\":\"terminated\",\"code\":143,"), "{exit:?}");
+    assert!(last.contains("\"outcome\":\"unknown\""), "{exit:?}");
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn a_signal_after_all_answers_of_a_batch_reports_no_unknown_outcome() {
     assert_eq!(answer, "v\n");
     bounded::signal(&child, "INT");
     wait_until("the batch ends", || child.try_wait().unwrap());
-    let left = child.wait_with_output().unwrap();
+    let exit = child.wait_with_output().unwrap();
     assert_eq!(
-        String::from_utf8_lossy(&left.stderr),
+        String::from_utf8_lossy(&exit.stderr),
         "error: interrupted before the answer: SIGINT\n  all requests sent until then were answered\n"
     );
     drop(input);

@@ -75,8 +75,8 @@ fn twenty_processes_increment_a_file_without_a_lost_update() {
     assert_eq!(wire.requests().len(), before, "a waiting process polls");
     bench.touch("go");
     for waiter in waiters {
-        let left = waiter.end();
-        assert_eq!((left.code, left.errors.as_str()), (Some(0), ""));
+        let exit = waiter.end();
+        assert_eq!((exit.code, exit.errors.as_str()), (Some(0), ""));
     }
     assert_eq!(holder.end().code, Some(0));
     assert_eq!(fs::read_to_string(bench.place.path("count")).unwrap(), "20\n");
@@ -95,11 +95,11 @@ fn the_command_gets_its_lock_in_variables_and_its_exit_code_is_passed_on() {
     let script = "echo $MQKV_LOCK_KEY $MQKV_LOCK_HOLDER; \
                   [ $MQKV_FENCING_TOKEN = $(cat $MQKV_FENCING_TOKEN_FILE) ] && \
                   [ $($MQKV -b $URL holder $MQKV_LOCK_KEY) = $MQKV_LOCK_HOLDER ] && exit 7";
-    let left = lock(&bench, &["--holder", "me"], script);
-    assert_eq!((left.code, left.output.as_str(), left.errors.as_str()), (Some(7), "deploy me\n", ""));
-    let left = lock(&bench, &[], "echo $MQKV_FENCING_TOKEN_FILE; kill -9 $$");
-    assert_eq!(left.code, Some(128 + 9));
-    assert!(!fs::exists(left.output.trim_end()).unwrap(), "the file ends with the lock");
+    let exit = lock(&bench, &["--holder", "me"], script);
+    assert_eq!((exit.code, exit.output.as_str(), exit.errors.as_str()), (Some(7), "deploy me\n", ""));
+    let exit = lock(&bench, &[], "echo $MQKV_FENCING_TOKEN_FILE; kill -9 $$");
+    assert_eq!(exit.code, Some(128 + 9));
+    assert!(!fs::exists(exit.output.trim_end()).unwrap(), "the file ends with the lock");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
 }
 
@@ -109,8 +109,8 @@ fn the_command_gets_its_own_options_and_standard_input() {
     let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "cat", "-n", "-"]);
     fs::write(bench.place.path("input"), "one\n").unwrap();
     command.stdin(Stdio::from(fs::File::open(bench.place.path("input")).unwrap()));
-    let left = Process::start(command).end();
-    assert_eq!((left.code, left.output.as_str()), (Some(0), "     1\tone\n"));
+    let exit = Process::start(command).end();
+    assert_eq!((exit.code, exit.output.as_str()), (Some(0), "     1\tone\n"));
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn a_lock_that_does_not_wait_prints_the_holder() {
         bench.run(&["lock", "deploy", "-w", "0"]),
         "--- stderr\ndeploy is held by connector-0\n--- exit 1\n"
     );
-    let left = bench.start(&["lock", "deploy", "-w", "0", "-E", "9", "--", "touch", "ran"]).end();
-    assert_eq!(left.code, Some(9));
+    let exit = bench.start(&["lock", "deploy", "-w", "0", "-E", "9", "--", "touch", "ran"]).end();
+    assert_eq!(exit.code, Some(9));
     assert!(!bench.place.path("ran").exists());
     assert_eq!(
         bench.run(&["lock", "deploy", "-w", "300ms", "-j"]),
@@ -148,8 +148,8 @@ fn processes_left_in_the_group_of_a_command_are_ended_before_the_release() {
     let bench = Bench::new();
     let script = "sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 0.05; done' & \
                   sleep 1000 & echo $! > polite; until [ -s stubborn ]; do sleep 0.01; done; exit 4";
-    let left = lock(&bench, &["--kill-after", "200ms"], script);
-    assert_eq!((left.code, left.errors.as_str()), (Some(4), ""));
+    let exit = lock(&bench, &["--kill-after", "200ms"], script);
+    assert_eq!((exit.code, exit.errors.as_str()), (Some(4), ""));
     for file in ["stubborn", "polite"] {
         assert!(!is_running(&bench.line_in(file)), "{file}");
     }
@@ -164,8 +164,8 @@ fn a_signal_while_holding_goes_to_the_command_and_the_release_follows() {
     let mut process = bench.start(&["lock", "deploy", "--holder", "me", "--", "sh", "-c", script]);
     bench.line_in("held");
     process.signal(Signal::SIGTERM);
-    let left = process.end();
-    assert_eq!(left.code, Some(5), "{left:?}");
+    let exit = process.end();
+    assert_eq!(exit.code, Some(5), "{exit:?}");
     assert_eq!(bench.line_in("during"), "me");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
 }
@@ -186,11 +186,11 @@ fn a_signal_while_waiting_leaves_no_watch_and_no_lease() {
     let holder = bench.hold(&["--holder", "first"]);
     let mut waiter = bench.start_over(&wire, &["lock", "deploy", "-v", "--", "touch", "ran"]);
     assert_eq!(waiter.error_line(), "waiting for deploy, held by first");
-    let begun = mqkv::clock::monotonic();
+    let started = mqkv::clock::monotonic();
     waiter.signal(Signal::SIGTERM);
     assert_eq!(waiter.end().code, Some(143));
-    let took = mqkv::clock::monotonic() - begun;
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    let elapsed = mqkv::clock::monotonic() - started;
+    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
     let requests = wire.requests();
     assert_eq!(requests.len(), 4, "{requests:?}");
     assert!(requests[0].starts_with("SET deploy mqkv-"), "{requests:?}");
@@ -225,11 +225,11 @@ fn a_lock_is_released_if_no_thread_can_be_started_to_read_standard_input() {
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("RUST_MIN_STACK", "1000000000").stdin(Stdio::null());
     command.env("MQKV", env!("CARGO_BIN_EXE_mqkv")).env("URL", bench.server.url());
-    let left = Process::start(command).end();
+    let exit = Process::start(command).end();
     let cause = "Resource temporarily unavailable (os error 11)";
     let hint = "raise the limit of threads: `ulimit -u`, or TasksMax of the service";
-    assert_eq!(left.errors, format!("error: cannot start a thread: {cause}\nhint: {hint}\n"));
-    assert!(left.code == Some(70) && left.output.ends_with(":StateStore\n"), "{left:?}");
+    assert_eq!(exit.errors, format!("error: cannot start a thread: {cause}\nhint: {hint}\n"));
+    assert!(exit.code == Some(70) && exit.output.ends_with(":StateStore\n"), "{exit:?}");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
 }
 
@@ -242,11 +242,11 @@ fn a_lock_without_a_command_is_released_at_a_signal() {
     let mut process = Process::start(command);
     bench.line_in("token");
     process.signal(Signal::SIGTERM);
-    let left = process.end();
-    assert_eq!((left.code, left.errors.as_str()), (Some(143), ""));
+    let exit = process.end();
+    assert_eq!((exit.code, exit.errors.as_str()), (Some(143), ""));
     assert!(
-        left.output.starts_with("{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,"),
-        "{left:?}"
+        exit.output.starts_with("{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,"),
+        "{exit:?}"
     );
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
 }
@@ -287,10 +287,10 @@ fn a_lock_of_once_stays_held_after_its_process_has_ended() {
 #[test]
 fn unlock_takes_the_holder_from_the_environment() {
     let bench = Bench::new();
-    let left = lock(&bench, &[], "$MQKV -b $URL unlock deploy && exit 3");
-    assert_eq!(left.code, Some(125), "unlock inside the command loses the lock");
+    let exit = lock(&bench, &[], "$MQKV -b $URL unlock deploy && exit 3");
+    assert_eq!(exit.code, Some(125), "unlock inside the command loses the lock");
     assert_eq!(
-        left.errors.lines().take(2).collect::<Vec<_>>(),
+        exit.errors.lines().take(2).collect::<Vec<_>>(),
         [
             "error: lock lost: deploy: the store reports that it has another holder or none",
             "  the command had ended by itself; its exit status is 3"

@@ -66,8 +66,8 @@ fn the_lock_of_a_killed_holder_is_free_as_soon_as_its_lease_ends() {
     holder.signal(Signal::SIGKILL);
     let last = token_in(&bench, "token").unwrap();
     wait_until("the command ends with its lock process", || (!is_running(&child)).then_some(()));
-    let left = next.end();
-    assert_eq!(left.code, Some(0), "{left:?}");
+    let exit = next.end();
+    assert_eq!(exit.code, Some(0), "{exit:?}");
     // A token contains the store's time of the grant, which is the beginning of the lease.
     let got_ms = token_in(&bench, "next").unwrap().ms;
     let late_ms = got_ms.checked_sub(last.ms + TTL_MS).expect("the lease had not ended");
@@ -108,15 +108,15 @@ fn a_command_is_killed_before_the_lease_ends_if_the_store_is_stopped() {
         (!holder.runs()).then_some(())
     });
     assert!(!is_running(&child));
-    let left = holder.end();
-    assert_eq!(left.code, Some(125));
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(125));
     assert!(
-        left.errors.contains(
+        exit.errors.contains(
             "error: lock lost: deploy: the lease could not be renewed in time\n  \
              the command was stopped; its exit status is 137\n"
         ),
         "{}",
-        left.errors
+        exit.errors
     );
     bench.line_in("sigterm");
     let beat_ms: u64 = bench.line_in("beat").parse().unwrap();
@@ -133,9 +133,9 @@ fn a_command_that_ends_on_sigterm_is_not_killed() {
     let holder = bench.start(&[&["lock", "deploy"], &options[..], &["--", "sh", "-c", script]].concat());
     bench.line_in("held");
     bench.server.signal(Signal::SIGSTOP);
-    let left = holder.end();
-    assert_eq!(left.code, Some(125));
-    assert!(left.errors.contains("\n  the command was stopped; its exit status is 6\n"), "{}", left.errors);
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(125));
+    assert!(exit.errors.contains("\n  the command was stopped; its exit status is 6\n"), "{}", exit.errors);
     bench.line_in("sigterm");
     bench.server.signal(Signal::SIGCONT);
     // An unread renewal in the stopped store must not extend the lease of the ended holder.
@@ -160,12 +160,12 @@ fn a_process_that_was_stopped_detects_the_loss_at_once_and_fenced_writes_are_ref
     let refusal = fs::read_to_string(bench.place.path("refusal")).unwrap();
     assert!(refusal.contains("lower version"), "{refusal}");
     assert!(is_running(&child), "it is still running");
-    let begun = mqkv::clock::monotonic();
+    let started = mqkv::clock::monotonic();
     stopped.signal(Signal::SIGCONT);
-    let left = stopped.end();
-    let took = mqkv::clock::monotonic() - begun;
-    assert_eq!(left.code, Some(125), "{left:?}");
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    let exit = stopped.end();
+    let elapsed = mqkv::clock::monotonic() - started;
+    assert_eq!(exit.code, Some(125), "{exit:?}");
+    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
     assert!(!is_running(&child));
     assert!(bench.run(&["get", "line1/recipe"]).starts_with("--- stdout\n8(no line feed)"));
 }
@@ -176,11 +176,11 @@ fn a_lock_that_was_overwritten_is_detected_at_the_next_renewal() {
     let options = ["--ttl", "9s", "--renew", "200ms", "--kill-after", "200ms"];
     let holder = bench.hold(&options);
     bench.run(&["set", "deploy", "another holder"]);
-    let left = holder.end();
-    assert_eq!(left.code, Some(125));
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(125));
     let expected = "error: lock lost: deploy: the store reports that it has another holder or none\n  \
                 the command was stopped; its exit status is 143\n";
-    assert!(left.errors.contains(expected), "{}", left.errors);
+    assert!(exit.errors.contains(expected), "{}", exit.errors);
     assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nanother holder\n--- exit 0\n");
 }
 
@@ -196,17 +196,17 @@ fn a_lock_lost_by_a_session_takeover_reports_the_takeover() {
             && errors.contains("\nhint: use a unique client id with -i, or omit -i")
     };
     bench.run(&["ping", "-i", "you"]);
-    let left = waiter.end();
-    assert!(left.code == Some(69) && reports_takeover(&left.errors), "{left:?}");
+    let exit = waiter.end();
+    assert!(exit.code == Some(69) && reports_takeover(&exit.errors), "{exit:?}");
     assert!(holder.runs());
     bench.run(&["ping", "-i", "me"]);
-    let left = holder.end();
-    assert_eq!(left.code, Some(125));
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(125));
     assert!(
-        left.errors.starts_with("error: lock lost: deploy: the lease could not be renewed in time\n"),
-        "{left:?}"
+        exit.errors.starts_with("error: lock lost: deploy: the lease could not be renewed in time\n"),
+        "{exit:?}"
     );
-    assert!(reports_takeover(&left.errors), "{left:?}");
+    assert!(reports_takeover(&exit.errors), "{exit:?}");
 }
 
 #[test]
@@ -220,11 +220,11 @@ fn with_no_kill_the_loss_is_reported_and_the_command_runs_on() {
     );
     assert!(holder.runs());
     bench.touch("go");
-    let left = holder.end();
-    assert_eq!(left.code, Some(125));
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(125));
     assert!(
-        left.errors.contains("\n  the command was not stopped (--no-kill); its exit status is 0\n"),
-        "{left:?}"
+        exit.errors.contains("\n  the command was not stopped (--no-kill); its exit status is 0\n"),
+        "{exit:?}"
     );
 }
 
@@ -236,9 +236,9 @@ fn a_release_without_an_answer_keeps_the_exit_code_of_the_command() {
     bench.line_in("held");
     bench.server.signal(Signal::SIGSTOP);
     bench.touch("go");
-    let left = holder.end();
-    assert_eq!(left.code, Some(3));
+    let exit = holder.end();
+    assert_eq!(exit.code, Some(3));
     let expected = "deploy may not be released, but will be free within 30s: no answer from ";
-    assert!(left.errors.contains(expected), "{}", left.errors);
+    assert!(exit.errors.contains(expected), "{}", exit.errors);
     bench.server.signal(Signal::SIGCONT);
 }
