@@ -317,7 +317,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
     );
     place.write("keys", "a\nC:\\temp\n");
     let shown = place.run_at(&server.url(), &["export", "--keys-from", "keys"]);
-    assert!(shown.contains("error: line 2: the backslash at column 3 "), "{shown}");
+    assert!(shown.contains("error: line 2: unknown escape at column 3: "), "{shown}");
     assert!(shown.ends_with("--- exit 65\n"), "{shown}");
 }
 

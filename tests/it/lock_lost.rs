@@ -238,7 +238,7 @@ fn a_release_without_an_answer_keeps_the_exit_code_of_the_command() {
     bench.touch("go");
     let exit = holder.end();
     assert_eq!(exit.code, Some(3));
-    let expected = "deploy may not be released, but will be free within 30s: no answer from ";
+    let expected = "release of deploy not confirmed; it becomes free within 30s: no answer from ";
     assert!(exit.errors.contains(expected), "{}", exit.errors);
     bench.server.signal(Signal::SIGCONT);
 }
