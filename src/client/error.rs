@@ -244,10 +244,7 @@ impl fmt::Display for Error {
             Self::MalformedReply { cause, .. } => write!(out, "malformed reply from the store: {cause}"),
             Self::ClockSkew { ahead_ms, .. } => {
                 let seconds = ahead_ms / 1000;
-                write!(
-                    out,
-                    "the store's clock is {seconds} s ahead of this machine's clock; the limit is 60 s"
-                )
+                write!(out, "the store's clock is {seconds} s ahead of this machine's; the limit is 60 s")
             }
             Self::TooLarge { size, max } => {
                 write!(out, "request too large: {size} bytes; the broker accepts at most {max}")

@@ -548,7 +548,7 @@ fn the_clocks_are_compared_even_if_they_differ_by_more_than_the_limit() {
         assert!((measured - ahead_ms).abs() <= margin, "{ahead_ms}: {clock:?}");
         if status != "ok" {
             let message = clock.text("message");
-            let end = format!("{side} this machine's clock; the limit is 60 s");
+            let end = format!("{side} this machine's; the limit is 60 s");
             assert!(message.starts_with("the store's clock is ") && message.ends_with(&end), "{message}");
             assert_eq!(clock.text("hint"), CLOCK_HINT, "{ahead_ms}");
         }

@@ -24,8 +24,8 @@ fn verbose_output_lists_the_limits_at_the_start() {
                    --queue-bytes-max 1M";
     assert_eq!(
         limits(&options.split_whitespace().collect::<Vec<_>>()),
-        "limits: 5 keys, 2M of memory for them, 1000 a value, 9 connections, 3 watched keys and 1M of waiting \
-         messages a client, 512K a packet"
+        "limits: 5 keys, 2M of memory for them, 1000 per value, 9 connections, 3 watched keys and 1M of waiting \
+         messages per client, 512K per packet"
     );
 }
 
