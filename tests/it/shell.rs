@@ -134,7 +134,7 @@ fn hints_show_usage_then_history() {
     terminal.shows("embedded> set KEY VALUE [--ttl DURATION]");
     terminal.clear("embedded>");
     terminal.line("get line1/temp");
-    terminal.shows("no such key");
+    terminal.shows("key not found");
     terminal.keys("get l");
     terminal.ends_with("embedded> get line1/temp");
     // The hint makes the row look like this from the second keystroke on.
@@ -238,7 +238,7 @@ fn invalid_input_is_reported_and_the_prompt_continues() {
     terminal.line("\\tim");
     terminal.shows("unknown command: \\tim\nhint: \\timing\n");
     terminal.line(r"get C:\temp");
-    terminal.shows("the backslash at column 7");
+    terminal.shows("unknown escape at column 7");
     terminal.keys("set k 'v");
     terminal.shows("open quote");
     terminal.clear("embedded>");
@@ -403,7 +403,7 @@ fn without_a_terminal_there_is_no_prompt() {
 fn an_unavailable_broker_is_reported_at_once() {
     let place = Place::new();
     let mut terminal = Terminal::start(place.command(&["-b", "mqtt://127.0.0.1:1"]));
-    terminal.shows("cannot connect to 127.0.0.1:1");
+    terminal.shows("connection refused: 127.0.0.1:1");
     assert_eq!(terminal.end(), Some(69));
 }
 

@@ -33,7 +33,7 @@ fn the_prompt_survives_a_restart_of_the_broker() {
     terminal.keys("get nothi");
     terminal.shows("> get nothi");
     server.kill();
-    terminal.shows("lost the connection");
+    terminal.shows("connection lost");
     // The status replaces part of the prompt without a change of its width, and counts the seconds.
     terminal.wait_for("the offline status", |screen| {
         screen.lines().last().is_some_and(|row| row.starts_with("(offline ") || row.contains(" (offline "))
@@ -73,7 +73,7 @@ fn a_prompt_that_starts_offline_reserves_room_for_its_status() {
     let mut server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
     server.kill();
-    terminal.shows("lost the connection");
+    terminal.shows("connection lost");
     terminal.keys(CTRL_C);
     terminal.shows(&format!("127.0.0.1:{} (offline ", server.port()));
     terminal.press_ctrl_d();
@@ -232,7 +232,7 @@ fn a_dumb_terminal_gets_no_escape_sequences() {
     let mut server = Server::start(&place, &["--data", "state"]);
     let mut terminal = at(&place, &server);
     server.kill();
-    terminal.shows("lost the connection");
+    terminal.shows("connection lost");
     // A dumb terminal is not repainted each second: only the next prompt shows the seconds.
     terminal.wait_for("two seconds", |_| {
         terminal.keys(CTRL_C);
