@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::escape::spell;
-use super::{Format, Rendered, Style, json};
+use super::{Format, Rendered, Style, json, record};
 use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output};
 
 /// Formats a record of one of these verbs; None for others.
@@ -74,8 +74,8 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
         Answer::Failed { error, .. } => {
             Rendered::stderr(super::error::error(error, error.kind.code(), style))
         }
-        Answer::Record(record) => {
-            let rendered = line_per_value(record, style).unwrap_or_else(|| super::output(record, style));
+        Answer::Record(output) => {
+            let rendered = line_per_value(output, style).unwrap_or_else(|| record::output(output, style));
             let stderr = match rendered.stderr.as_str() {
                 "" => String::new(),
                 words => format!("line {}: {words}", answered.line),

@@ -1,8 +1,8 @@
 //! Results of `doctor`, one line per check.
 
 use super::escape::escape;
+use super::milliseconds::ms_text;
 use super::style::{Paint, paint};
-use super::text::ms_text;
 use super::{Format, Rendered, Style};
 use crate::commands::output::{
     AddressSource, Certificate, CheckResult, ConnackProperties, Detail, Status, TlsHandshake, TrustedRoots,

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::escape::is_safe;
 use super::{Rendered, lock};
-use crate::commands::encoding::to_base64;
 use crate::commands::monitor::traffic_event::TrafficEvent;
 use crate::commands::output::{
     Answer, Answered, DeleteOutcome, Ended, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
@@ -16,21 +14,19 @@ use crate::commands::output::{
 use crate::commands::{CommandError, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
-use crate::protocol::{Condition, Key, Notification, Reply, Request, Timestamp};
+use crate::protocol::{Condition, Key, Notification, Request};
 
 mod configured;
 mod doctor;
 mod log;
+mod object;
 mod trace;
 mod traffic;
 
+use object::{Object, SCHEMA, line, ms, op, put, put_bytes, put_some, put_version, reply_name, schema_and};
+
 pub(super) use log::{answer, log};
 pub(super) use trace::trace;
-
-/// The version of the schema.
-const SCHEMA: u32 = 1;
-
-type Object = Map<String, Value>;
 
 /// Formats a record.
 #[must_use]
@@ -421,18 +417,6 @@ fn put_request(object: &mut Object, request: &Request) {
     }
 }
 
-fn reply_name(reply: &Reply) -> &'static str {
-    match reply {
-        Reply::Done => "done",
-        Reply::Value(_) => "value",
-        Reply::Count(_) => "count",
-        Reply::NotApplied => "not-applied",
-        Reply::Absent => "absent",
-        Reply::Keys { .. } => "keys",
-        Reply::Error(_) => "refused",
-    }
-}
-
 fn frame_value(frame: &Frame) -> Value {
     let bytes = |kind: &str, bytes: &[u8]| {
         let mut object = Object::new();
@@ -452,66 +436,12 @@ fn frame_value(frame: &Frame) -> Value {
     }
 }
 
-fn op(name: &str) -> Object {
-    schema_and("op", name.into())
-}
-
-fn schema_and(name: &str, value: Value) -> Object {
-    let mut object = Object::new();
-    put(&mut object, "v", SCHEMA);
-    put(&mut object, name, value);
-    object
-}
-
-fn put(object: &mut Object, name: &str, value: impl Into<Value>) {
-    object.insert(name.to_owned(), value.into());
-}
-
-fn put_some(object: &mut Object, name: &str, value: Option<impl Into<Value>>) {
-    if let Some(value) = value {
-        put(object, name, value);
-    }
-}
-
-fn put_version(object: &mut Object, version: Option<&Timestamp>) {
-    put_some(object, "version", version.map(ToString::to_string));
-}
-
-/// Adds bytes as a string if they are UTF-8, else in base64. A value always has its encoding, a key only if it is base64.
-fn put_bytes(object: &mut Object, name: &str, encoding_name: &str, bytes: &[u8]) {
-    let (text, encoding) = match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), "utf-8"),
-        Err(_) => (to_base64(bytes), "base64"),
-    };
-    put(object, name, text);
-    if encoding_name == "encoding" || encoding == "base64" {
-        put(object, encoding_name, encoding);
-    }
-}
-
-fn ms(duration: Duration) -> f64 {
-    // Rounded to microseconds.
-    const FRACTION: f64 = 1000.0;
-    (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION
-}
-
-/// Escapes control characters beyond ASCII, which JSON allows in strings but which control a terminal.
-fn line(value: impl Into<Value>) -> String {
-    let mut line = value.into().to_string();
-    if line.contains(|c| !is_safe(c)) {
-        let escaped =
-            |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
-        line = line.chars().map(|c| if is_safe(c) { c.to_string() } else { escaped(c) }).collect();
-    }
-    line.push('\n');
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::commands::Kind;
     use crate::commands::output::Deletion;
+    use crate::protocol::Timestamp;
 
     fn key(bytes: &'static [u8]) -> Key {
         Key::new(bytes).unwrap()

@@ -1,16 +1,6 @@
 //! Log lines and records of the server's commands as JSON.
 
-/// The value of a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Field {
-    Text(String),
-    Number(u64),
-    Signed(i64),
-    List(Vec<String>),
-    Switch(bool),
-    /// Bytes: a string if they are UTF-8, else base64.
-    Bytes(Vec<u8>),
-}
+pub use super::log_field::Field;
 
 /// Returns a record with a line feed.
 #[must_use]

@@ -6,93 +6,27 @@ mod cut;
 mod doctor;
 pub mod error;
 pub mod escape;
+mod format;
 mod frame;
 mod json;
 mod lock;
 pub mod log;
+mod log_field;
+mod milliseconds;
 mod monitor;
 mod raw;
+mod record;
 pub mod style;
 mod text;
 pub mod trace;
 mod watch;
 
-use bytes::Bytes;
+pub use format::{Format, Rendered, Style};
 
 use crate::commands::Output;
-
-/// The format of standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Text for a terminal.
-    Text,
-    /// Lines for a pipe: exact values, and nothing that a program would have to skip.
-    Lines,
-    /// Exact bytes without a line feed.
-    Raw,
-    /// One value per line in hexadecimal.
-    Hex,
-    /// One value per line in base64.
-    Base64,
-    /// One JSON object per line.
-    Json,
-}
-
-/// How records are formatted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    pub format: Format,
-    /// Whether standard output is coloured.
-    pub color_stdout: bool,
-    /// Whether standard error is coloured.
-    pub color_stderr: bool,
-    pub stderr_is_terminal: bool,
-    pub verbose: bool,
-    /// Whether only data and errors are printed.
-    pub quiet: bool,
-}
-
-#[cfg(test)]
-impl Style {
-    /// Text without colour.
-    pub const PLAIN: Self = Self {
-        format: Format::Text,
-        color_stdout: false,
-        color_stderr: false,
-        stderr_is_terminal: false,
-        verbose: false,
-        quiet: false,
-    };
-}
-
-/// A formatted record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendered {
-    pub stdout: Bytes,
-    pub stderr: String,
-}
 
 /// Formats a record.
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
-    if let Some(rendered) = bulk::output(output, style) {
-        return rendered;
-    }
-    match style.format {
-        Format::Json => json::output(output, style.quiet),
-        Format::Text => text::output(output, style),
-        Format::Lines | Format::Raw | Format::Hex | Format::Base64 => {
-            raw::output(output, style).unwrap_or_else(|| text::lines(output, style))
-        }
-    }
-}
-
-impl Rendered {
-    fn stdout(stdout: impl Into<Bytes>) -> Self {
-        Self { stdout: stdout.into(), stderr: String::new() }
-    }
-
-    fn stderr(stderr: String) -> Self {
-        Self { stdout: Bytes::new(), stderr }
-    }
+    bulk::output(output, style).unwrap_or_else(|| record::output(output, style))
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::cut::{Span, cut, cut_front, width_of};
 use super::escape::escape;
+use super::milliseconds::ms_text;
 use super::style::Paint;
-use super::text::ms_text;
 use super::{Rendered, Style};
 use crate::commands::duration::{self, time_of_day};
 use crate::commands::monitor::traffic_event::{

@@ -6,6 +6,7 @@ use super::doctor;
 use super::escape::escape;
 use super::frame;
 use super::lock;
+use super::milliseconds::ms_text;
 use super::style::{Paint, paint};
 use super::{Rendered, Style, configured, monitor, watch};
 use crate::commands::duration;
@@ -169,11 +170,6 @@ fn ping_line(broker: &str, connect: Option<Duration>, tls: Option<&str>, round_t
     let connect = connect.map_or_else(String::new, |connect| format!("  connect {}{tls}", ms_text(connect)));
     let broker = escape(broker.as_bytes());
     Rendered::stdout(format!("{broker}{connect}  round trip {}\n", ms_text(round_trip)))
-}
-
-pub(super) fn ms_text(duration: Duration) -> String {
-    let ms = duration.as_secs_f64() * 1000.0;
-    if ms < 1.0 { format!("{ms:.3} ms") } else { format!("{ms:.1} ms") }
 }
 
 fn topic_text(topic: &Topic) -> String {

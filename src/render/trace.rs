@@ -11,40 +11,14 @@ use crate::protocol::message::Message;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Notification, Reply};
 
+pub(super) mod row;
+
+use row::{Field, Row, redacted};
+
 /// The maximum number of bytes of a string or a value.
 const SHOWN_BYTES_MAX: usize = 512;
 /// The maximum number of words, keys or user properties of a packet.
 const SHOWN_MAX: usize = 32;
-
-/// The value of a field.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    /// A flag: only its name is shown.
-    Word(&'static str),
-    Number(u64),
-    /// A string, not escaped.
-    Text(String),
-    /// Escaped bytes, which can be read back if they are not cut.
-    Spelt(String),
-    /// Several of them.
-    Words(Vec<String>),
-    /// The length of a secret.
-    Secret(Option<usize>),
-    User(Vec<(String, String)>),
-}
-
-/// The parts of a line.
-#[derive(Debug)]
-pub(super) struct Row {
-    /// The event.
-    pub(super) what: &'static str,
-    /// The packet type, if it is a packet.
-    pub(super) packet: Option<String>,
-    /// Names and values.
-    pub(super) fields: Vec<(&'static str, Field)>,
-    /// The text of an event other than a packet.
-    said: String,
-}
 
 /// Formats an event as a line for standard error or a file.
 #[must_use]
@@ -59,7 +33,7 @@ pub fn line(traced: &TraceEvent, at_ms: u64, style: &Style) -> String {
         _ => "--",
     };
     let time = paint(&duration::time_of_day(at_ms), Paint::Dim, style.color_stderr);
-    let mut line = format!("{time}  {arrow}  {}", escape(row.said.as_bytes()));
+    let mut line = format!("{time}  {arrow}  {}", escape(row.text.as_bytes()));
     line.push_str(row.packet.as_deref().unwrap_or_default());
     if row.packet.is_some() {
         for (name, field) in &row.fields {
@@ -87,29 +61,21 @@ fn text(name: &str, field: &Field) -> String {
     }
 }
 
-/// Returns the replacement of a secret.
-pub(super) fn redacted(bytes: Option<usize>) -> String {
-    match bytes {
-        Some(bytes) => format!("<{bytes} bytes redacted>"),
-        None => "<redacted>".to_owned(),
-    }
-}
-
 fn row(traced: &TraceEvent) -> Row {
-    let said = |what, said: String, fields| Row { what, packet: None, fields, said };
+    let event = |what, text: String, fields| Row { what, packet: None, fields, text };
     let text = |text: &str| Field::Text(text.to_owned());
     match traced {
         TraceEvent::Sent(packet) => packet_row("sent", packet),
         TraceEvent::Received(packet) => packet_row("received", packet),
         TraceEvent::Connecting { target } => {
-            said("connecting", format!("connecting to {target}"), vec![("broker", text(target))])
+            event("connecting", format!("connecting to {target}"), vec![("broker", text(target))])
         }
         TraceEvent::Connected { address, tls } => {
             let mut fields: Vec<_> = address.iter().map(|address| ("address", text(address))).collect();
             fields.extend(tls.map(|tls| ("tls", text(tls))));
             let to = address.as_ref().map_or_else(String::new, |address| format!(" to {address}"));
             let tls = tls.map_or_else(String::new, |tls| format!(", TLS {tls}"));
-            said("connected", format!("connected{to}{tls}"), fields)
+            event("connected", format!("connected{to}{tls}"), fields)
         }
         TraceEvent::Lost { cause, again_in } => {
             let mut fields = vec![("cause", text(cause))];
@@ -118,18 +84,18 @@ fn row(traced: &TraceEvent) -> Row {
                 fields.push(("again_ms", Field::Number(ms)));
                 format!("; retrying in {ms} ms")
             });
-            said("lost", format!("no connection: {cause}{again}"), fields)
+            event("lost", format!("no connection: {cause}{again}"), fields)
         }
         TraceEvent::NewToken => {
-            said("new-token", "re-authenticating with the new token of the file".to_owned(), vec![])
+            event("new-token", "re-authenticating with the new token of the file".to_owned(), vec![])
         }
         TraceEvent::TokenUnanswered => {
             let words = "the broker has not confirmed the new token; the session continues";
-            said("token-unanswered", words.to_owned(), vec![])
+            event("token-unanswered", words.to_owned(), vec![])
         }
         TraceEvent::TooLarge { size, max } => {
             let fields = vec![("size", number(*size)), ("max", number(*max))];
-            said("not-sent", format!("not sent: {size} bytes; the broker accepts at most {max}"), fields)
+            event("not-sent", format!("not sent: {size} bytes; the broker accepts at most {max}"), fields)
         }
     }
 }
@@ -177,7 +143,7 @@ fn packet_row(what: &'static str, packet: &Packet) -> Row {
         Packet::Disconnect { reason } => ("DISCONNECT", reason_fields(reason)),
         Packet::Other(name) => (name.as_str(), vec![]),
     };
-    Row { what, packet: Some(name.to_owned()), fields, said: String::new() }
+    Row { what, packet: Some(name.to_owned()), fields, text: String::new() }
 }
 
 fn joined(one: (&'static str, Field), more: Vec<(&'static str, Field)>) -> Vec<(&'static str, Field)> {
@@ -236,13 +202,13 @@ fn user_field<'a>(pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> O
 
 fn message_fields(message: &Message) -> Vec<(&'static str, Field)> {
     let topic = Topic::parse(&message.topic);
-    let (kind, said) = match &topic {
+    let (kind, words) = match &topic {
         Some(Topic::Request) => ("request", request_words(message)),
         Some(Topic::Response { .. }) => ("reply", reply_words(message)),
         Some(Topic::Notify { .. }) => ("notification", notification_words(message)),
         None => ("message", vec![value(&message.payload)]),
     };
-    let mut fields = vec![("kind", Field::Word(kind)), ("words", Field::Words(said))];
+    let mut fields = vec![("kind", Field::Word(kind)), ("words", Field::Words(words))];
     if let Some(Topic::Notify { key, .. }) = &topic {
         fields.push(("key", Field::Spelt(value(key.as_bytes()))));
     }

@@ -1,6 +1,6 @@
 //! What `config` and `context` tell, as objects.
 
-use super::{Object, line, op, put, put_some};
+use super::object::{Object, line, op, put, put_some};
 use crate::commands::configured::{ConfigRecord, SettingRow, SettingValue};
 
 /// The lines of a record: one object, or one for each context.

@@ -1,10 +1,11 @@
 //! What the doctor has found, as one array.
 
-use super::{Object, Rendered, line, ms, op, put, put_bytes, put_some};
+use super::object::{Object, line, ms, op, put, put_bytes, put_some};
 use crate::commands::duration::rfc3339;
 use crate::commands::output::{
     AddressSource, Certificate, CheckResult, ConnackProperties, Detail, Status, TlsHandshake, TrustedRoots,
 };
+use crate::render::Rendered;
 use crate::render::doctor::{hints, message, name_text};
 
 /// All checks; of those who want quiet, the failures alone.

@@ -1,8 +1,8 @@
 //! Lines of a server's log, and answers of `serve`, as objects.
 
-use super::super::log::Field;
-use super::{Object, line, op, put, put_bytes, put_some, schema_and};
+use super::object::{Object, line, op, put, put_bytes, put_some, schema_and};
 use crate::commands::duration::rfc3339;
+use crate::render::log_field::Field;
 
 /// Renders a line of a log.
 pub(in crate::render) fn log(

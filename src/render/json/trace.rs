@@ -1,8 +1,8 @@
 //! Lines of a trace, as objects.
 
-use super::super::trace::{Field, Row, redacted};
-use super::{line, put, put_some, schema_and};
+use super::object::{line, put, put_some, schema_and};
 use crate::commands::duration::rfc3339;
+use crate::render::trace::row::{Field, Row, redacted};
 
 /// Renders a line of a trace.
 pub(in crate::render) fn trace(row: Row, at_ms: u64) -> String {

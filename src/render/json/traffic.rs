@@ -1,6 +1,6 @@
 //! What a monitor sees, as objects.
 
-use super::{Object, ms, put, put_bytes, put_some, reply_name, schema_and};
+use super::object::{Object, ms, put, put_bytes, put_some, reply_name, schema_and};
 use crate::commands::duration::rfc3339;
 use crate::commands::encoding::to_hex;
 use crate::commands::monitor::traffic_event::{

@@ -1,0 +1,64 @@
+//! The formats of standard output, and a formatted record.
+
+use bytes::Bytes;
+
+/// The format of standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Text for a terminal.
+    Text,
+    /// Lines for a pipe: exact values, and nothing that a program would have to skip.
+    Lines,
+    /// Exact bytes without a line feed.
+    Raw,
+    /// One value per line in hexadecimal.
+    Hex,
+    /// One value per line in base64.
+    Base64,
+    /// One JSON object per line.
+    Json,
+}
+
+/// How records are formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    pub format: Format,
+    /// Whether standard output is coloured.
+    pub color_stdout: bool,
+    /// Whether standard error is coloured.
+    pub color_stderr: bool,
+    pub stderr_is_terminal: bool,
+    pub verbose: bool,
+    /// Whether only data and errors are printed.
+    pub quiet: bool,
+}
+
+#[cfg(test)]
+impl Style {
+    /// Text without colour.
+    pub const PLAIN: Self = Self {
+        format: Format::Text,
+        color_stdout: false,
+        color_stderr: false,
+        stderr_is_terminal: false,
+        verbose: false,
+        quiet: false,
+    };
+}
+
+/// A formatted record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    pub stdout: Bytes,
+    pub stderr: String,
+}
+
+impl Rendered {
+    pub(super) fn stdout(stdout: impl Into<Bytes>) -> Self {
+        Self { stdout: stdout.into(), stderr: String::new() }
+    }
+
+    pub(super) fn stderr(stderr: String) -> Self {
+        Self { stdout: Bytes::new(), stderr }
+    }
+}
