@@ -109,7 +109,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("sd_notify", &["src/cli/serve/systemd.rs"]),
     ("redb", &["src/server/storage/"]),
     ("rustyline", &["src/shell/editor.rs"]),
-    ("serde_json", &["src/render/json.rs", "src/commands/lines/records.rs"]),
+    ("serde_json", &["src/render/json.rs", "src/render/json/object.rs", "src/commands/lines/records.rs"]),
     ("hex", &["src/protocol/topic.rs", "src/commands/encoding.rs"]),
     ("clap", &["src/commands/", "src/cli/"]),
     ("foldhash", &["src/store/entries.rs"]),
