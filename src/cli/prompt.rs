@@ -63,7 +63,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
             Tracer::new(is_on, move |traced, at_ms| output.print(trace::line(traced, at_ms, &style)))
         }
     };
-    let told = tracer.clone();
+    let connection_tracer = tracer.clone();
     let is_auto = Configuration::resolve(&options.connection, &options.display, variables)
         .is_ok_and(|configuration| resolve::is_auto(&configuration.settings));
     let named = (options.connection.clone(), variables.clone());
@@ -71,7 +71,9 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let setup = Setup {
         definition: definition::of_prompt(),
         parse: Box::new(parse),
-        open: Box::new(move |destination| open(&options, &opened_with, &told, style, destination)),
+        open: Box::new(move |destination| {
+            open(&options, &opened_with, &connection_tracer, style, destination)
+        }),
         contexts: Arc::new(move || {
             let file = config::whole_file(&named.0, &named.1);
             file.map_or_else(

@@ -74,8 +74,10 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
         Answer::Failed { error, .. } => {
             Rendered::stderr(super::error::error(error, error.kind.code(), style))
         }
-        Answer::Record(output) => {
-            let rendered = line_per_value(output, style).unwrap_or_else(|| record::output(output, style));
+        Answer::Record(inner) => {
+            let rendered = line_per_value(inner, style)
+                .or_else(|| output(inner, style))
+                .unwrap_or_else(|| record::output(inner, style));
             let stderr = match rendered.stderr.as_str() {
                 "" => String::new(),
                 words => format!("line {}: {words}", answered.line),

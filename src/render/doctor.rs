@@ -131,7 +131,7 @@ fn tls_text(handshake: &TlsHandshake, now_s: u64) -> String {
         TrustedRoots::Platform { count: 1 } => "trusted: 1 CA of this machine".to_owned(),
         TrustedRoots::Platform { count } => format!("trusted: {count} CAs of this machine"),
         TrustedRoots::File(path) => format!("trusted: {}", path.display()),
-        TrustedRoots::Any => "trusted: anybody".to_owned(),
+        TrustedRoots::Any => "trusted: any certificate".to_owned(),
     });
     parts.extend(match (client_certificate, requests_client_certificate) {
         // Not reached.

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_drives_the_terminal_through_an_error() {
+    fn an_error_cannot_control_the_terminal() {
         let failure = CommandError::usage("unknown command \x1b[2J\n").cause("\r");
         assert_eq!(error(&failure, 2, &STYLE), "error: unknown command \\x1B[2J\\x0A\n  \\x0D\n");
     }

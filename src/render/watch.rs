@@ -281,8 +281,8 @@ mod tests {
 
     #[test]
     fn a_failed_command_is_reported() {
-        let told = |ended| handler_ended(&key(), ended, &STYLE).stderr;
-        assert_eq!(told(Ended::Code(3)), "the command for line1/temp ended with exit status 3\n");
-        assert_eq!(told(Ended::Signal(15)), "the command for line1/temp ended by signal 15\n");
+        let text = |ended| handler_ended(&key(), ended, &STYLE).stderr;
+        assert_eq!(text(Ended::Code(3)), "the command for line1/temp ended with exit status 3\n");
+        assert_eq!(text(Ended::Signal(15)), "the command for line1/temp ended by signal 15\n");
     }
 }

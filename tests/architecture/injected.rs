@@ -130,7 +130,7 @@ fn an_impure_name_in_a_pure_file_is_reported() {
 }
 
 #[test]
-fn what_is_pure_is_not_reported() {
+fn pure_code_is_not_reported() {
     let code = "use std::time::{Duration, Instant};\nfn f(now: Instant) { let rand = now; let environment = 1; window.elapsed(now); }";
     assert_eq!(rules_broken_in("src/client/session.rs", code), []);
 }

@@ -185,7 +185,7 @@ fn a_trace_at_the_prompt_is_switched_and_appears_above_the_line() {
     let screen = terminal.shows("stored other");
     assert!(!screen.contains("[SET other"), "{screen}");
     terminal.line("get k --trace");
-    terminal.shows("--trace belongs to the command line of mqkv");
+    terminal.shows("--trace is not available at the prompt");
     terminal.shows("hint: \\trace on");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));

@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_is_read_back(text in "[ -~äö]{1,12}", open in prop::sample::select(vec![None, Some(b'\''), Some(b'"')])) {
+        fn quoted_words_are_read_back(text in "[ -~äö]{1,12}", open in prop::sample::select(vec![None, Some(b'\''), Some(b'"')])) {
             let mark = open.map_or_else(String::new, |quote| char::from(quote).to_string());
             let line = format!("mqkv get {mark}{}{mark} ", quote(&text, open));
             prop_assert_eq!(words(&line), ["get".to_owned(), text]);

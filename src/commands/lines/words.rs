@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_keys_knows_only_what_it_needs() {
+    fn a_list_of_keys_accepts_known_escapes_only() {
         assert_eq!(unescape(br"a b\\\x41\x0a'").unwrap(), b"a b\\A\n'");
         for text in [r"C:\temp", r"a\", r"\x4", r"\q"] {
             assert!(unescape(text.as_bytes()).is_err(), "{text}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn an_error_names_its_position() {
         let error = |line: &str| split(line.as_bytes()).unwrap_err();
         assert_eq!(error("set k 'v"), LineError::Unclosed { quote: '\'', column: 7 });
         assert_eq!(error("set k \"v"), LineError::Unclosed { quote: '"', column: 7 });

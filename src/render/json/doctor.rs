@@ -10,8 +10,8 @@ use crate::render::doctor::{hints, message, name_text};
 
 /// All checks; of those who want quiet, the failures alone.
 pub(super) fn array(checked: &[CheckResult], quiet: bool) -> Rendered {
-    let told = checked.iter().filter(|checked| !quiet || checked.failure().is_some());
-    Rendered::stdout(line(told.map(object).collect::<Vec<_>>()))
+    let shown = checked.iter().filter(|checked| !quiet || checked.failure().is_some());
+    Rendered::stdout(line(shown.map(object).collect::<Vec<_>>()))
 }
 
 fn object(checked: &CheckResult) -> Object {

@@ -191,7 +191,7 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
 }
 
 #[test]
-fn a_long_name_leaves_room_for_what_became_of_it() {
+fn a_long_name_leaves_room_for_the_outcome() {
     let long = RequestSummary {
         client: Some("c".repeat(100).into()),
         verb: Some("SET"),
@@ -205,7 +205,7 @@ fn a_long_name_leaves_room_for_what_became_of_it() {
 }
 
 #[test]
-fn nothing_that_came_from_the_network_drives_the_terminal() {
+fn network_data_cannot_control_the_terminal() {
     let evil = || "\x1b[2J\r\n\t\u{9b}\u{202e}".to_owned();
     let correlation = Correlation { response_topic: Some(evil()), data: Some(evil().into()) };
     let summary =
@@ -225,7 +225,7 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
         correlation,
         ..reply("GET", Reply::Error(ErrorReply::Unknown(evil())))
     };
-    let told = DecodedNotification {
+    let decoded = DecodedNotification {
         client: evil().into(),
         key: Key::new(evil()).unwrap(),
         change: Err("bad".to_owned()),
@@ -236,7 +236,7 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
     for event in [
         TrafficEvent::Request(request),
         TrafficEvent::Reply(answer),
-        TrafficEvent::Notification(told),
+        TrafficEvent::Notification(decoded),
         TrafficEvent::Unanswered { summary, waited: Duration::ZERO },
         TrafficEvent::Lost { since_ms: NOW, cause: evil() },
         listening,
@@ -254,9 +254,9 @@ fn nothing_that_came_from_the_network_drives_the_terminal() {
 
 #[test]
 fn notifications_gaps_and_missing_replies_have_their_lines() {
-    let told = notification(Notification::Set(Some("x".into())));
+    let decoded = notification(Notification::Set(Some("x".into())));
     assert_eq!(
-        on_terminal(&told, 120),
+        on_terminal(&decoded, 120),
         format!("20:13:59.958  NOTIFY    w  SET  line1/temp  1 byte  {VERSION}  x\n")
     );
     assert_eq!(

@@ -30,7 +30,7 @@ fn publish(topic: &str, payload: &[u8]) -> Packet {
 }
 
 #[test]
-fn a_connect_says_who_and_how_and_no_secret() {
+fn a_connect_shows_identity_and_options_without_secrets() {
     let seen = ConnectPacket {
         client_id: "me".to_owned(),
         keep_alive_s: 10,
@@ -61,7 +61,7 @@ fn a_connect_says_who_and_how_and_no_secret() {
 }
 
 #[test]
-fn a_connack_says_all_that_is_granted() {
+fn a_connack_shows_all_granted_limits() {
     let properties = vec![
         Property::Number("receive-max", 16),
         Property::Text("server-reference", "other:1".to_owned()),
@@ -80,7 +80,7 @@ fn a_connack_says_all_that_is_granted() {
 }
 
 #[test]
-fn requests_replies_and_notifications_are_said_as_they_are_meant() {
+fn requests_replies_and_notifications_are_shown_decoded() {
     let key = Key::new("line 1").unwrap();
     let request = Request::Set {
         key: key.clone(),

@@ -526,7 +526,7 @@ spec:
     }
 
     #[test]
-    fn what_a_certificate_says_besides_its_subject_is_an_attribute_too() {
+    fn alternative_names_of_a_certificate_are_attributes_too() {
         let rules = RULES.replace("OU: Halle 3", "URI: \"spiffe://werk/press\"");
         let rules = rules.replace("attributes.OU", "attributes.O");
         let policy = Policy::parse(&rules).unwrap();
@@ -537,7 +537,7 @@ spec:
     }
 
     #[test]
-    fn what_a_client_is_stands_in_its_place_and_a_rule_that_needs_more_says_nothing() {
+    fn placeholders_are_replaced_and_a_rule_with_an_unknown_one_does_not_apply() {
         let policy = Policy::parse(RULES).unwrap();
         let access = policy.access("press-7", &principal(Some("ann"), &[("OU", "Halle 3")]));
         assert!(access.publish.contains("telemetry/press-7") && access.publish.contains("user/ann/a/b"));

@@ -79,7 +79,7 @@ fn answer(correlation: &'static str) -> Message {
 }
 
 #[test]
-fn a_reply_says_whose_request_it_answers_and_how_long_it_took() {
+fn a_reply_names_the_client_of_its_request_and_the_duration() {
     let mut bench = Bench::new();
     let one = bench.request(get("a", "1"), 0);
     bench.request(get("b", "2"), 1);
@@ -188,11 +188,11 @@ fn requests_without_end_are_forgotten_from_the_oldest() {
 }
 
 #[test]
-fn notifications_and_nonsense_are_told_and_other_topics_are_not() {
+fn notifications_and_malformed_messages_are_events_and_other_topics_are_not() {
     let mut bench = Bench::new();
     let watched = topic::notify("w", &key("k")).unwrap();
-    let told = Message { topic: watched, payload: Notification::Delete.encode(), ..Message::default() };
-    let TrafficEvent::Notification(seen) = bench.see(told, 0) else { panic!() };
+    let message = Message { topic: watched, payload: Notification::Delete.encode(), ..Message::default() };
+    let TrafficEvent::Notification(seen) = bench.see(message, 0) else { panic!() };
     assert_eq!((&seen.client[..], seen.key, seen.change), (&b"w"[..], key("k"), Ok(Notification::Delete)));
     let nonsense = bench.request(Message { payload: "x".into(), ..get("a", "1") }, 0);
     assert_eq!((nonsense.summary.verb, nonsense.summary.client), (None, Some("me".into())));
