@@ -102,7 +102,7 @@ async fn versions_and_fencing_tokens_have_the_sdks_format() {
 async fn a_verb_that_the_store_does_not_know_is_reported() {
     let sdk = SdkStore::start().await;
     let (words, code) = sdk.mqkv(&["keys"]).await;
-    assert!(words.contains("its store does not know SCAN") && code == Some(76), "{words}");
+    assert!(words.contains("the store of this broker does not support SCAN") && code == Some(76), "{words}");
     let (words, code) = sdk.mqkv(&["raw", "PING", "k"]).await;
     assert!(words.contains("unknown command"), "{words} {code:?}");
     sdk.end().await;
