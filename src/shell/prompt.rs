@@ -68,7 +68,7 @@ impl PromptState {
         let mut forms = vec![
             joined(&[context(), broker(), long, offline.clone()], " "),
             joined(&[context(), broker(), watches.clone(), locks.clone(), offline.clone()], " "),
-            // Where only one name fits, a context's name is chosen by the user and tells more than a host's.
+            // Where only one name fits, the context's name is shown: the user chose it.
             joined(
                 &[
                     context().or(Some(shortened(&self.broker, 16))),

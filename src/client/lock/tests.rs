@@ -284,7 +284,7 @@ enum Parcel {
     Change { holder: usize, exists: bool },
 }
 
-/// An attempt. Its number tells its response from responses to attempts that were given up.
+/// An attempt. Its number distinguishes its response from responses to abandoned attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attempt {
     number: usize,

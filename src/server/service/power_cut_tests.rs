@@ -209,7 +209,7 @@ impl Scenario {
             persist: self.persists_all || self.random.below(2) == 0,
         };
         let message = message(&request);
-        // The response topic is the key, so that the response tells which key it is about.
+        // The response topic is the key, so that the response identifies its key.
         let (verb, received) = (Verb::Set, clock::monotonic());
         let correlation = message.correlation.clone().unwrap();
         let reply_to = ReplyTo { response_topic: name, correlation, verb, received };
