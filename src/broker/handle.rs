@@ -334,7 +334,7 @@ impl Broker {
         self.change(|registry| registry.unsubscribe(connection, filters))
     }
 
-    /// Applies changed rules to all sessions: none receives what its client has no permission for.
+    /// Applies changed rules to all sessions, their subscriptions and their queued messages.
     pub fn reauthorize_all(&self) {
         let sessions = self.read().sessions();
         sessions.iter().for_each(|entry| self.reauthorize(entry));

@@ -270,10 +270,10 @@ const FOR_TLS: [Setting; 6] = [
 /// Rejects TLS settings of a connection without TLS, unless they are set in another layer than the broker: a variable can
 /// be set for all brokers.
 fn refuse_without_tls(settings: &Resolved) -> Result<(), CommandError> {
-    let said =
+    let active =
         FOR_TLS.iter().filter_map(|setting| settings.get(*setting)).filter(|entry| !entry.value.is_off());
     let endpoint = settings.rank_of_broker();
-    for entry in said {
+    for entry in active {
         if entry.origin == Origin::Flag {
             let message = "-T, -C, -K, -P, --server-name and --insecure require TLS";
             return Err(

@@ -84,7 +84,7 @@ fn operand(arg: &Arg) -> Operand {
             (value.get_name().to_owned(), about)
         })
         .collect();
-    // What the help calls a value is also what it is: one name for each kind, everywhere.
+    // The name of a value in the help decides its kind: each kind has one name everywhere.
     let kind = match name.as_str() {
         _ if !choices.is_empty() => ValueKind::Choices(choices),
         "KEY" => ValueKind::Key,

@@ -26,7 +26,7 @@ Examples:
   mqkv export | mqkv import - -n other --notls
 
 Output:
-One JSON object per line, whatever --output says:
+One JSON object per line, whatever the --output:
 
   {\"v\":1,\"op\":\"export\",\"key\":\"line1/temp\",\"value\":\"21.5\",\"encoding\":\"utf-8\",\"version\":\"...\"}
 

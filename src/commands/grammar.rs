@@ -187,17 +187,17 @@ mod tests {
         Grammar::default().parse(split(line.as_bytes()).unwrap())
     }
 
-    fn shown(line: &str) -> String {
+    fn formatted(line: &str) -> String {
         format!("{:?}", parse(line).unwrap())
     }
 
     #[test]
     fn verbs_are_case_insensitive_and_options_may_be_those_of_the_wire() {
-        assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
-        assert_eq!(shown("Set k v nex"), shown("set k v --nex"));
-        assert_eq!(shown("set k v px 5 --persist"), shown("set k v --ttl 5ms --persist"));
-        assert_eq!(shown("GET k"), shown("get k"));
-        assert_eq!(shown("DEL a b"), shown("del a b"));
+        assert_eq!(formatted("SET k v NX PX 5000"), formatted("set k v --nx --ttl 5s"));
+        assert_eq!(formatted("Set k v nex"), formatted("set k v --nex"));
+        assert_eq!(formatted("set k v px 5 --persist"), formatted("set k v --ttl 5ms --persist"));
+        assert_eq!(formatted("GET k"), formatted("get k"));
+        assert_eq!(formatted("DEL a b"), formatted("del a b"));
     }
 
     #[test]
@@ -219,10 +219,10 @@ mod tests {
             let (key, value) = (KeyArgs::word("k".into()), ValueArgs::bytes(value.into()));
             format!("{:?}", Command::Set(SetArgs::plain(key, value, None, None)))
         };
-        assert_eq!(shown("set k '--nx'"), set("--nx"));
-        assert_eq!(shown("set k \"-\""), set("-"));
+        assert_eq!(formatted("set k '--nx'"), set("--nx"));
+        assert_eq!(formatted("set k \"-\""), set("-"));
         assert!(parse("get '-k'").is_ok() && parse("del '-k'").is_ok() && parse("vdel '-k' '-v'").is_ok());
-        assert!(parse("set k '-v' --persist").is_err(), "said, not guessed");
+        assert!(parse("set k '-v' --persist").is_err(), "rejected, not guessed");
     }
 
     fn word() -> impl Strategy<Value = Vec<u8>> {

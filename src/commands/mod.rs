@@ -1,4 +1,4 @@
-//! The verbs: one file each, with its arguments, its help and what it does.
+//! The verbs: one file each, with its arguments, its help and its execution.
 //!
 //! A verb returns data and prints nothing. The command line, a batch and the prompt run the same verbs.
 

@@ -163,7 +163,7 @@ fn last_will(packet: v5::LastWill) -> Will {
     Will { message, delay_s }
 }
 
-/// Returns what a PUBLISH of the crate says, also one that a server sent.
+/// Converts a PUBLISH of the crate, in either direction.
 pub fn publish(packet: v5::Publish) -> Publish {
     let mut message = Message {
         topic: String::from_utf8_lossy(&packet.topic).into_owned(),

@@ -135,18 +135,18 @@ mod tests {
     use super::super::vectors::{Case, check, escape};
     use super::*;
 
-    fn shown(bytes: &[u8]) -> String {
+    fn formatted(bytes: &[u8]) -> String {
         if bytes.is_empty() { "<empty>".to_owned() } else { escape(bytes) }
     }
 
     fn show(reply: &Reply) -> String {
         match reply {
-            Reply::Value(value) => format!("Value {}", shown(value)),
+            Reply::Value(value) => format!("Value {}", formatted(value)),
             Reply::Count(count) => format!("Count {count}"),
             Reply::Error(error_reply) => format!("Error {error_reply:?}"),
             Reply::Keys { keys, token } => {
-                let keys: Vec<_> = keys.iter().map(|key| shown(key)).collect();
-                let token = token.as_ref().map(|token| format!("; token {}", shown(token)));
+                let keys: Vec<_> = keys.iter().map(|key| formatted(key)).collect();
+                let token = token.as_ref().map(|token| format!("; token {}", formatted(token)));
                 format!("Keys [{}]{}", keys.join(", "), token.unwrap_or_default())
             }
             Reply::Done | Reply::NotApplied | Reply::Absent => format!("{reply:?}"),

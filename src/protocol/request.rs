@@ -282,7 +282,7 @@ mod tests {
     use super::super::{topic, vectors};
     use super::*;
 
-    fn shown(bytes: &[u8]) -> String {
+    fn formatted(bytes: &[u8]) -> String {
         if bytes.is_empty() { "<empty>".to_owned() } else { vectors::escape(bytes) }
     }
 
@@ -292,18 +292,20 @@ mod tests {
             Request::Set { key, value, condition, ttl_ms } => {
                 let condition = condition.map(|condition| format!("; condition {condition:?}"));
                 let ttl = ttl_ms.map(|ttl_ms| format!("; ttl_ms {ttl_ms}"));
-                let [key, value] = [shown(key.as_bytes()), shown(value)];
+                let [key, value] = [formatted(key.as_bytes()), formatted(value)];
                 [format!("{verb} {key} {value}"), condition.unwrap_or_default(), ttl.unwrap_or_default()]
                     .concat()
             }
-            Request::Get { key } | Request::Del { key } => format!("{verb} {}", shown(key.as_bytes())),
-            Request::VDel { key, value } => format!("{verb} {} {}", shown(key.as_bytes()), shown(value)),
+            Request::Get { key } | Request::Del { key } => format!("{verb} {}", formatted(key.as_bytes())),
+            Request::VDel { key, value } => {
+                format!("{verb} {} {}", formatted(key.as_bytes()), formatted(value))
+            }
             Request::KeyNotify { key, stop } => {
-                format!("{verb} {}{}", shown(key.as_bytes()), if *stop { " STOP" } else { "" })
+                format!("{verb} {}{}", formatted(key.as_bytes()), if *stop { " STOP" } else { "" })
             }
             Request::Scan { pattern, token } => {
-                let token = token.as_ref().map(|token| format!("; token {}", shown(token)));
-                format!("{verb} {}{}", shown(pattern), token.unwrap_or_default())
+                let token = token.as_ref().map(|token| format!("; token {}", formatted(token)));
+                format!("{verb} {}{}", formatted(pattern), token.unwrap_or_default())
             }
         }
     }

@@ -120,7 +120,7 @@ mod tests {
         Key::new(bytes).unwrap()
     }
 
-    fn shown(record: &Output, style: &Style) -> (String, String) {
+    fn formatted(record: &Output, style: &Style) -> (String, String) {
         let Rendered { stdout, stderr } = super::super::output(record, style);
         (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
     }
@@ -136,9 +136,12 @@ mod tests {
     #[test]
     fn a_key_is_an_escaped_line_or_its_bytes_and_nul() {
         let listed = |null| Output::Listed { key: key(b"a\\b\n"), null };
-        assert_eq!(shown(&listed(false), &LINES), data("a\\\\b\\x0A\n"));
-        assert_eq!(shown(&listed(true), &TEXT), data("a\\b\n\0"));
-        assert_eq!(shown(&listed(false), &JSON), data("{\"v\":1,\"op\":\"keys\",\"key\":\"a\\\\b\\n\"}\n"));
+        assert_eq!(formatted(&listed(false), &LINES), data("a\\\\b\\x0A\n"));
+        assert_eq!(formatted(&listed(true), &TEXT), data("a\\b\n\0"));
+        assert_eq!(
+            formatted(&listed(false), &JSON),
+            data("{\"v\":1,\"op\":\"keys\",\"key\":\"a\\\\b\\n\"}\n")
+        );
     }
 
     #[test]
@@ -148,7 +151,7 @@ mod tests {
         let line = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"/w==\",\"encoding\":\"base64\",\
                     \"version\":\"000000000000005:00003:StateStore\"}\n";
         for style in [LINES, JSON, TEXT] {
-            assert_eq!(shown(&entry, &style), data(line));
+            assert_eq!(formatted(&entry, &style), data(line));
         }
     }
 
@@ -156,22 +159,25 @@ mod tests {
     fn summaries_go_to_standard_error() {
         let exported = Output::Exported(Exported { keys: 2, missing: 1 });
         assert_eq!(
-            shown(&exported, &LINES),
+            formatted(&exported, &LINES),
             stderr("exported 2 keys; 1 key was deleted meanwhile (without times to live)\n")
         );
-        assert_eq!(shown(&exported, &JSON), stderr("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n"));
+        assert_eq!(
+            formatted(&exported, &JSON),
+            stderr("{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n")
+        );
         let imported = Output::Imported(Imported { written: 1, skipped: 2, failed: 3, dry_run: false });
         assert_eq!(
-            shown(&imported, &TEXT),
+            formatted(&imported, &TEXT),
             stderr("wrote 1 key; skipped 2 keys; 3 failed (with new versions, without expiry)\n")
         );
         assert_eq!(
-            shown(&imported, &JSON),
+            formatted(&imported, &JSON),
             data("{\"v\":1,\"op\":\"import\",\"written\":1,\"left\":2,\"failed\":3,\"dry_run\":false}\n")
         );
-        assert_eq!(shown(&imported, &Style { quiet: true, ..TEXT }), stderr(""));
+        assert_eq!(formatted(&imported, &Style { quiet: true, ..TEXT }), stderr(""));
         let progress = Progress { count: 1, unit: "keys", bytes_read: 0, bytes_total: None };
-        assert_eq!(shown(&Output::Progress(progress), &JSON), stderr(""));
+        assert_eq!(formatted(&Output::Progress(progress), &JSON), stderr(""));
     }
 
     #[test]
@@ -181,11 +187,11 @@ mod tests {
             Output::Answered(Answered { line: 3, id: None, answer })
         };
         let found = got(Got::Found(VersionedValue { value: "a\\\nb".into(), version: None }));
-        assert_eq!(shown(&found, &LINES), data("a\\\\\\x0Ab\n"));
-        assert_eq!(shown(&got(Got::Missing), &LINES), data("\n"));
-        assert_eq!(shown(&got(Got::Missing), &TEXT), stderr("line 3: key not found: k\n"));
+        assert_eq!(formatted(&found, &LINES), data("a\\\\\\x0Ab\n"));
+        assert_eq!(formatted(&got(Got::Missing), &LINES), data("\n"));
+        assert_eq!(formatted(&got(Got::Missing), &TEXT), stderr("line 3: key not found: k\n"));
         assert_eq!(
-            shown(&got(Got::Missing), &JSON),
+            formatted(&got(Got::Missing), &JSON),
             data("{\"v\":1,\"line\":3,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n")
         );
     }
@@ -197,17 +203,17 @@ mod tests {
             Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
         let answer = Answer::Record(Box::new(deleted));
         assert_eq!(
-            shown(&Output::Answered(Answered { line: 1, id: id.clone(), answer }), &JSON).0,
+            formatted(&Output::Answered(Answered { line: 1, id: id.clone(), answer }), &JSON).0,
             "{\"v\":1,\"id\":[7],\"line\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":0,\"reason\":\"missing\"}\n"
         );
         let failed = |is_end| {
             let error = CommandError::new(Kind::Data, "line 2: no JSON");
             Output::Answered(Answered { line: 2, id: id.clone(), answer: Answer::Failed { error, is_end } })
         };
-        assert_eq!(shown(&failed(false), &LINES), stderr("error: line 2: no JSON\n"));
-        assert_eq!(shown(&failed(true), &LINES), stderr(""));
+        assert_eq!(formatted(&failed(false), &LINES), stderr("error: line 2: no JSON\n"));
+        assert_eq!(formatted(&failed(true), &LINES), stderr(""));
         assert_eq!(
-            shown(&failed(true), &JSON).0,
+            formatted(&failed(true), &JSON).0,
             "{\"v\":1,\"id\":[7],\"line\":2,\"error\":{\"kind\":\"data\",\"code\":65,\
              \"message\":\"line 2: no JSON\",\"retryable\":false}}\n"
         );

@@ -19,7 +19,7 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
         }
         ConfigRecord::Context { settings, .. } => Rendered::stdout(rows(settings, false, style)),
         ConfigRecord::Contexts(contexts) if contexts.is_empty() => {
-            said("no contexts; add one with: mqkv context add NAME -b URL", style)
+            notice("no contexts; add one with: mqkv context add NAME -b URL", style)
         }
         ConfigRecord::Contexts(contexts) => {
             let lines = contexts.iter().map(|context| {
@@ -39,7 +39,7 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
             });
             Rendered::stdout(columns(&lines.collect::<Vec<_>>(), is_text))
         }
-        ConfigRecord::NoContext => said("no context is in use", style),
+        ConfigRecord::NoContext => notice("no context is in use", style),
         ConfigRecord::Changed { change, context, file } => {
             let name = text(context.as_deref().unwrap_or_default());
             let file = escape(file.as_os_str().as_encoded_bytes());
@@ -58,7 +58,7 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
     }
 }
 
-fn said(words: &str, style: &Style) -> Rendered {
+fn notice(words: &str, style: &Style) -> Rendered {
     if style.quiet { Rendered::default() } else { Rendered::stderr(format!("{words}\n")) }
 }
 
@@ -67,7 +67,7 @@ fn rows(settings: &[SettingRow], with_origin: bool, style: &Style) -> String {
     let lines = settings.iter().map(|row| {
         let origin = text(&row.origin);
         let origin = if is_text { paint(&origin, Paint::Dim, style.color_stdout) } else { origin };
-        [row.name.clone(), shown(&row.value), if with_origin { origin } else { String::new() }]
+        [row.name.clone(), value_text(&row.value), if with_origin { origin } else { String::new() }]
     });
     columns(&lines.collect::<Vec<_>>(), is_text)
 }
@@ -85,7 +85,7 @@ fn columns(lines: &[[String; 3]], is_text: bool) -> String {
     lines.iter().map(line).collect()
 }
 
-fn shown(value: &SettingValue) -> String {
+fn value_text(value: &SettingValue) -> String {
     match value {
         SettingValue::Text(words) => text(words),
         SettingValue::Number(number) => number.to_string(),

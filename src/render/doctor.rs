@@ -25,7 +25,7 @@ pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     };
     let name = checked.check.name();
     let elapsed = checked.elapsed.map(ms_text);
-    let words = words(checked);
+    let words = line(checked);
     let mut out = if style.format == Format::Text {
         let judged = paint(&format!("{glyph} {word:<7}"), color, style.color_stdout);
         format!("{judged} {name:<13} {:>10}  {words}\n", elapsed.unwrap_or_default())
@@ -64,14 +64,14 @@ pub fn hints(status: &Status) -> Vec<&str> {
 }
 
 /// Returns the line of a check, escaped.
-fn words(checked: &CheckResult) -> String {
+fn line(checked: &CheckResult) -> String {
     let message = message(checked);
     let detail = match checked.status {
         Status::Warn(_) | Status::Fail(_) => checked.detail.as_ref().and_then(detail),
         Status::Ok | Status::Skipped(_) => None,
     };
-    let words = [Some(message), detail];
-    escape(joined(words.iter().flatten().map(String::as_str)).as_bytes())
+    let parts = [Some(message), detail];
+    escape(joined(parts.iter().flatten().map(String::as_str)).as_bytes())
 }
 
 fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
@@ -244,7 +244,7 @@ mod tests {
 
     const DAY_S: u64 = 86_400;
 
-    fn shown(status: Status, detail: Option<Detail>, style: &Style) -> String {
+    fn formatted(status: Status, detail: Option<Detail>, style: &Style) -> String {
         let elapsed = Some(Duration::from_micros(1234));
         let record = CheckResult { check: Check::Tls, elapsed, detail, status };
         String::from_utf8(checked(&record, style).stdout.to_vec()).unwrap()
@@ -280,21 +280,24 @@ mod tests {
         let status = Status::Fail(Box::new(error));
         let lines = Style { format: Format::Lines, ..Style::PLAIN };
         assert_eq!(
-            shown(status.clone(), None, &Style::PLAIN),
+            formatted(status.clone(), None, &Style::PLAIN),
             "✗ FAIL    tls               1.2 ms  bad\\x0A\n  \\x0D\n  hint: -T FILE\n"
         );
-        assert_eq!(shown(status, None, &lines), "FAIL\ttls\t1.2 ms\tbad\\x0A\n  \\x0D\n  hint: -T FILE\n");
+        assert_eq!(
+            formatted(status, None, &lines),
+            "FAIL\ttls\t1.2 ms\tbad\\x0A\n  \\x0D\n  hint: -T FILE\n"
+        );
     }
 
     #[test]
     fn with_quiet_only_failures_are_printed() {
         let quiet = Style { quiet: true, ..Style::PLAIN };
         let advice = Warning { message: "m".to_owned(), hint: "h".to_owned() };
-        assert_eq!(shown(Status::Ok, None, &quiet), "");
-        assert_eq!(shown(Status::Warn(vec![advice]), None, &quiet), "");
-        assert_eq!(shown(Status::Skipped("why".to_owned()), None, &quiet), "");
+        assert_eq!(formatted(Status::Ok, None, &quiet), "");
+        assert_eq!(formatted(Status::Warn(vec![advice]), None, &quiet), "");
+        assert_eq!(formatted(Status::Skipped("why".to_owned()), None, &quiet), "");
         let error = CommandError::new(Kind::Unavailable, "m");
-        assert!(shown(Status::Fail(Box::new(error)), None, &quiet).contains("FAIL"));
+        assert!(formatted(Status::Fail(Box::new(error)), None, &quiet).contains("FAIL"));
     }
 
     #[test]
@@ -302,7 +305,7 @@ mod tests {
         let detail = Detail::Tls { handshake: Box::new(handshake()), now_s: 2 * DAY_S };
         let advice = Warning { message: "old".to_owned(), hint: "new".to_owned() };
         assert_eq!(
-            shown(Status::Warn(vec![advice]), Some(detail), &Style::PLAIN),
+            formatted(Status::Warn(vec![advice]), Some(detail), &Style::PLAIN),
             "! warn    tls               1.2 ms  old; TLS 1.3, SUITE; CN=a\\x1B[2J ← CN=mid ← CN=root; \
              for a.example; 10 days left; trusted: 2 CAs of this machine; \
              client certificate CN=me sent, 10 days left\n  hint: new\n"

@@ -13,9 +13,9 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         return json::error(error, code);
     }
     let color = style.color_stderr;
-    let mut out = format!("{} {}\n", paint("error:", Paint::Error, color), words(&error.message));
+    let mut out = format!("{} {}\n", paint("error:", Paint::Error, color), escaped(&error.message));
     for cause in &error.causes {
-        out.push_str(&format!("  {}\n", words(cause)));
+        out.push_str(&format!("  {}\n", escaped(cause)));
     }
     match error.outcome {
         Some(Outcome::Unknown) => out.push_str("  the write may or may not have happened\n"),
@@ -23,12 +23,12 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         None => {}
     }
     for hint in &error.hints {
-        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Hint, color), words(hint)));
+        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Hint, color), escaped(hint)));
     }
     out
 }
 
-fn words(text: &str) -> String {
+fn escaped(text: &str) -> String {
     escape(text.as_bytes())
 }
 

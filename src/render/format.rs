@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub enum Format {
     /// Text for a terminal.
     Text,
-    /// Lines for a pipe: exact values, and nothing that a program would have to skip.
+    /// Lines for a pipe: exact values and no confirmations.
     Lines,
     /// Exact bytes without a line feed.
     Raw,

@@ -47,24 +47,24 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn shown(payload: &'static [u8]) -> String {
+    fn formatted(payload: &'static [u8]) -> String {
         text(&Frame::decode(&Bytes::from_static(payload)).unwrap())
     }
 
     #[test]
     fn each_frame_type_has_its_notation() {
-        assert_eq!(shown(b"+OK\r\n"), "+OK");
-        assert_eq!(shown(b"-ERR unknown command\r\n"), "-ERR unknown command");
-        assert_eq!(shown(b":-1\r\n"), ":-1");
-        assert_eq!(shown(b"$-1\r\n"), "(nil)");
-        assert_eq!(shown(b"$5\r\nOK\"\x1b\n\r\n"), "\"OK\\\"\\x1B\\x0A\"");
-        assert_eq!(shown(b"*0\r\n"), "(empty array)");
+        assert_eq!(formatted(b"+OK\r\n"), "+OK");
+        assert_eq!(formatted(b"-ERR unknown command\r\n"), "-ERR unknown command");
+        assert_eq!(formatted(b":-1\r\n"), ":-1");
+        assert_eq!(formatted(b"$-1\r\n"), "(nil)");
+        assert_eq!(formatted(b"$5\r\nOK\"\x1b\n\r\n"), "\"OK\\\"\\x1B\\x0A\"");
+        assert_eq!(formatted(b"*0\r\n"), "(empty array)");
     }
 
     #[test]
     fn arrays_are_numbered_and_nest() {
         assert_eq!(
-            shown(b"*2\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nt\r\n"),
+            formatted(b"*2\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nt\r\n"),
             "1) 1) \"a\"\n   2) \"b\"\n2) \"t\""
         );
     }

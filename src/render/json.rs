@@ -447,7 +447,7 @@ mod tests {
         Key::new(bytes).unwrap()
     }
 
-    fn shown(record: &Output) -> String {
+    fn formatted(record: &Output) -> String {
         let Rendered { stdout, stderr } = output(record, false);
         assert_eq!(stderr, "");
         String::from_utf8(stdout.to_vec()).unwrap()
@@ -463,7 +463,7 @@ mod tests {
             }),
         };
         assert_eq!(
-            shown(&found),
+            formatted(&found),
             "{\"v\":1,\"op\":\"get\",\"key\":\"line1/temp\",\"found\":true,\"value\":\"21.5\",\
              \"encoding\":\"utf-8\",\"size\":4,\"version\":\"001763669639958:00003:StateStore\"}\n"
         );
@@ -476,7 +476,7 @@ mod tests {
             got: Got::Found(VersionedValue { value: (&b"\x00\xff"[..]).into(), version: None }),
         };
         assert_eq!(
-            shown(&found),
+            formatted(&found),
             "{\"v\":1,\"op\":\"get\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\"found\":true,\
              \"value\":\"AP8=\",\"encoding\":\"base64\",\"size\":2}\n"
         );
@@ -486,14 +486,14 @@ mod tests {
     fn control_characters_are_escaped_and_can_be_read_back() {
         let value = "\u{9b}2J\x7f\u{202e}°";
         let found = VersionedValue { value: value.into(), version: None };
-        let line = shown(&Output::Got { key: key(b"k"), got: Got::Found(found) });
+        let line = formatted(&Output::Got { key: key(b"k"), got: Got::Found(found) });
         assert!(line.contains("\"value\":\"\\u009b2J\\u007f\\u202e°\""), "{line}");
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["value"], value);
     }
 
     #[test]
     fn a_missing_key_and_a_default_differ() {
-        let got = |got| shown(&Output::Got { key: key(b"k"), got });
+        let got = |got| formatted(&Output::Got { key: key(b"k"), got });
         assert_eq!(got(Got::Missing), "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n");
         assert_eq!(
             got(Got::Default("x".into())),
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn a_set_has_whether_it_was_applied() {
         let set = |applied, condition| {
-            shown(&Output::Set {
+            formatted(&Output::Set {
                 key: key(b"k"),
                 size: 4,
                 ttl_ms: Some(30_000),
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_deletion_counts_and_gives_its_reason() {
-        let deleted = |verb, outcome| shown(&Output::Deleted { verb, key: key(b"k"), outcome });
+        let deleted = |verb, outcome| formatted(&Output::Deleted { verb, key: key(b"k"), outcome });
         assert_eq!(
             deleted(Deletion::Del, DeleteOutcome::Deleted { version: None }),
             "{\"v\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":1}\n"
@@ -549,23 +549,23 @@ mod tests {
         let locked =
             Output::Locked { key: key.clone(), holder: holder(), token, ttl_ms: 30_000, once: false };
         assert_eq!(
-            shown(&locked),
+            formatted(&locked),
             "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,\"holder\":\"connector-0\",\
              \"token\":\"000000000000001:00000:StateStore\",\"ttl_ms\":30000}\n"
         );
         let held = Output::LockHeld { key: key.clone(), holder: Some(holder()), unrenewed: None };
         assert_eq!(
-            shown(&held),
+            formatted(&held),
             "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":false,\"holder\":\"connector-0\"}\n"
         );
         let outcome = DeleteOutcome::Missing;
         assert_eq!(
-            shown(&Output::Unlocked { key: key.clone(), holder: holder(), outcome }),
+            formatted(&Output::Unlocked { key: key.clone(), holder: holder(), outcome }),
             "{\"v\":1,\"op\":\"unlock\",\"key\":\"deploy\",\"holder\":\"connector-0\",\"released\":false,\
              \"reason\":\"free\"}\n"
         );
         assert_eq!(
-            shown(&Output::Holder { key, found: None }),
+            formatted(&Output::Holder { key, found: None }),
             "{\"v\":1,\"op\":\"holder\",\"key\":\"deploy\",\"held\":false}\n"
         );
     }
@@ -592,13 +592,13 @@ mod tests {
             round_trip: Duration::from_nanos(57_400),
         };
         assert_eq!(
-            shown(&ping),
+            formatted(&ping),
             "{\"v\":1,\"op\":\"ping\",\"broker\":\"h:1\",\"seq\":1,\"connect_ms\":12.1,\"tls\":\"1.3\",\
              \"round_trip_ms\":0.057}\n"
         );
         let payload = (&b"*3\r\n:1\r\n$-1\r\n$1\r\n\xff\r\n"[..]).into();
         assert_eq!(
-            shown(&Output::Response { payload, version: None }),
+            formatted(&Output::Response { payload, version: None }),
             "{\"v\":1,\"op\":\"raw\",\"reply\":{\"type\":\"array\",\"items\":[{\"type\":\"integer\",\"value\":1},\
              {\"type\":\"null\"},{\"type\":\"bulk\",\"value\":\"/w==\",\"encoding\":\"base64\"}]}}\n"
         );
@@ -610,31 +610,31 @@ mod tests {
         let version = Some(Timestamp::of_store(1, 0));
         let set = WatchEvent::Set { key: key(b"k"), value: Some("21.7".into()), version: version.clone() };
         assert_eq!(
-            shown(&watched(set, Some(2))),
+            formatted(&watched(set, Some(2))),
             "{\"v\":1,\"event\":\"set\",\"key\":\"k\",\"value\":\"21.7\",\"encoding\":\"utf-8\",\
              \"version\":\"000000000000001:00000:StateStore\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":2}\n"
         );
         let delete = WatchEvent::Delete { key: key(b"\xff"), version: None };
         assert_eq!(
-            shown(&watched(delete, Some(3))),
+            formatted(&watched(delete, Some(3))),
             "{\"v\":1,\"event\":\"delete\",\"key\":\"/w==\",\"key_encoding\":\"base64\",\
              \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":3}\n"
         );
         let current = WatchEvent::Current { key: key(b"k"), found: None };
         assert_eq!(
-            shown(&watched(current, Some(1))),
+            formatted(&watched(current, Some(1))),
             "{\"v\":1,\"event\":\"current\",\"key\":\"k\",\"found\":false,\
              \"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":1}\n"
         );
         let found = Some(VersionedValue { value: (&b"\xff"[..]).into(), version });
         assert_eq!(
-            shown(&watched(WatchEvent::Resync { key: key(b"k"), found }, Some(5))),
+            formatted(&watched(WatchEvent::Resync { key: key(b"k"), found }, Some(5))),
             "{\"v\":1,\"event\":\"resync\",\"key\":\"k\",\"found\":true,\"value\":\"/w==\",\"encoding\":\"base64\",\
              \"version\":\"000000000000001:00000:StateStore\",\"received\":\"2025-11-20T20:13:59.958Z\",\"seq\":5}\n"
         );
         let gap = WatchEvent::Gap { since_ms: 1_763_669_639_958, until_ms: 1_763_669_640_958 };
         assert_eq!(
-            shown(&watched(gap, Some(4))),
+            formatted(&watched(gap, Some(4))),
             "{\"v\":1,\"event\":\"gap\",\"since\":\"2025-11-20T20:13:59.958Z\",\
              \"until\":\"2025-11-20T20:14:00.958Z\",\"ms\":1000,\"seq\":4}\n"
         );

@@ -40,7 +40,7 @@ struct Row {
 /// Formats an event for a terminal of `columns_max` columns.
 #[must_use]
 pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
-    let Some(row) = row(event, columns_max) else { return words(event, style) };
+    let Some(row) = row(event, columns_max) else { return notice(event, style) };
     let dim = Some(Paint::Dim);
     let wrong = row.is_wrong.then_some(Paint::Error);
     // Long names would leave no space for the rest. The end of a client id is kept, because generated ids differ there.
@@ -90,7 +90,7 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
 /// Formats an event for a pipe: eleven columns, empty if unknown.
 #[must_use]
 pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
-    let Some(row) = row(event, None) else { return words(event, style) };
+    let Some(row) = row(event, None) else { return notice(event, style) };
     let elapsed = row.elapsed.map(|elapsed| format!("{:.3}", elapsed.as_secs_f64() * 1000.0));
     let columns = [
         time_of_day(at_ms),
@@ -110,7 +110,7 @@ pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
 
 /// Formats an event for standard error.
 #[must_use]
-pub fn words(event: &TrafficEvent, style: &Style) -> Rendered {
+pub fn notice(event: &TrafficEvent, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }

@@ -20,7 +20,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         (Output::Watched { event, received_ms, .. }, Format::Raw | Format::Hex | Format::Base64) => {
             match watch::value(event) {
                 Some(value) => value,
-                None => return Some(watch::words(event, *received_ms, style)),
+                None => return Some(watch::on_stderr(event, *received_ms, style)),
             }
         }
         (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {

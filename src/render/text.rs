@@ -29,7 +29,7 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
                 confirmation(&format!("deleted {}", name(key)), version.as_ref(), style)
             }
             DeleteOutcome::Missing => not_found(key, style),
-            DeleteOutcome::ValueDiffers { .. } => denied("not deleted: value differs", style),
+            DeleteOutcome::ValueDiffers { .. } => negative("not deleted: value differs", style),
         },
         Output::Traffic { event, at_ms, columns_max, .. } => {
             monitor::text(event, *at_ms, *columns_max, style)
@@ -71,10 +71,10 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
         Output::LockHeld { key, holder, unrenewed } => lock::held(key, holder.as_ref(), *unrenewed, style),
         Output::LockNote { key, note } => lock::note(key, note, style),
         Output::Unlocked { key, holder, outcome } => lock::not_unlocked(key, holder, outcome)
-            .map_or_else(Rendered::default, |text| denied(&text, style)),
+            .map_or_else(Rendered::default, |text| negative(&text, style)),
         Output::Holder { key, found } => match lock::holder(found.as_ref()) {
             Some(holder) => line(&holder, found.as_ref().and_then(|found| found.version.as_ref()), style),
-            None => denied(&format!("{} is free", name(key)), style),
+            None => negative(&format!("{} is free", name(key)), style),
         },
         Output::Pinged { broker, connect, tls, round_trip, .. } => {
             ping_line(broker, *connect, *tls, *round_trip)
@@ -122,11 +122,11 @@ fn set_text(
         let text = format!("stored {key} ({}{expires})", bytes_text(size));
         return confirmation(&text, outcome.version.as_ref(), style);
     }
-    let why = match condition {
+    let reason = match condition {
         Some(Condition::AbsentOrEqual) => "has another value",
         Some(Condition::Absent) | None => "exists",
     };
-    denied(&format!("not stored: {key} {why}"), style)
+    negative(&format!("not stored: {key} {reason}"), style)
 }
 
 /// Formats data; with --verbose, its version too.
@@ -145,8 +145,8 @@ fn confirmation(text: &str, version: Option<&Timestamp>, style: &Style) -> Rende
     line(text, version, style)
 }
 
-/// Formats the "no" of the store.
-fn denied(text: &str, style: &Style) -> Rendered {
+/// Formats a negative result, such as a missing key, on standard error.
+fn negative(text: &str, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
@@ -154,7 +154,7 @@ fn denied(text: &str, style: &Style) -> Rendered {
 }
 
 fn not_found(key: &Key, style: &Style) -> Rendered {
-    denied(&format!("key not found: {}", name(key)), style)
+    negative(&format!("key not found: {}", name(key)), style)
 }
 
 fn name(key: &Key) -> String {
@@ -193,7 +193,7 @@ fn meaning_text(meaning: &Meaning) -> String {
             "notification: the key was deleted or has expired".to_owned()
         }
         Meaning::Reply(reply) => format!("reply: {}", reply_text(reply)),
-        Meaning::Other => "frame: nothing that the state store says or hears".to_owned(),
+        Meaning::Other => "frame: not a message of the state store".to_owned(),
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
         Key::new(text.to_owned()).unwrap()
     }
 
-    fn shown(record: &Output) -> (String, String) {
+    fn formatted(record: &Output) -> (String, String) {
         let Rendered { stdout, stderr } = output(record, &STYLE);
         (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
     }
@@ -250,7 +250,7 @@ mod tests {
                 version: Some(Timestamp::of_store(5, 3)),
             }),
         };
-        assert_eq!(shown(&record), data("\\x1B[2J\\xFF\n"));
+        assert_eq!(formatted(&record), data("\\x1B[2J\\xFF\n"));
         let verbose = output(&record, &Style { verbose: true, ..STYLE });
         assert_eq!(verbose.stdout, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
     }
@@ -258,13 +258,13 @@ mod tests {
     #[test]
     fn a_no_goes_to_standard_error() {
         let missing = Output::Got { key: key("line1/temp\n"), got: Got::Missing };
-        assert_eq!(shown(&missing), words("key not found: line1/temp\\x0A\n"));
+        assert_eq!(formatted(&missing), words("key not found: line1/temp\\x0A\n"));
         let differs = Output::Deleted {
             verb: Deletion::VDel,
             key: key("k"),
             outcome: DeleteOutcome::ValueDiffers { version: None },
         };
-        assert_eq!(shown(&differs), words("not deleted: value differs\n"));
+        assert_eq!(formatted(&differs), words("not deleted: value differs\n"));
         assert_eq!(output(&differs, &Style { quiet: true, ..STYLE }), Rendered::default());
         assert_eq!(lines(&differs, &STYLE), Rendered::default());
     }
@@ -279,16 +279,16 @@ mod tests {
             outcome: SetOutcome { applied, version: None },
         };
         assert_eq!(
-            shown(&set(true, None, Some(30_000), 4)),
+            formatted(&set(true, None, Some(30_000), 4)),
             data("stored line1/temp (4 bytes, expires in 30s)\n")
         );
-        assert_eq!(shown(&set(true, None, None, 1)), data("stored line1/temp (1 byte)\n"));
+        assert_eq!(formatted(&set(true, None, None, 1)), data("stored line1/temp (1 byte)\n"));
         assert_eq!(
-            shown(&set(false, Some(Condition::Absent), None, 4)),
+            formatted(&set(false, Some(Condition::Absent), None, 4)),
             words("not stored: line1/temp exists\n")
         );
         assert_eq!(
-            shown(&set(false, Some(Condition::AbsentOrEqual), None, 4)),
+            formatted(&set(false, Some(Condition::AbsentOrEqual), None, 4)),
             words("not stored: line1/temp has another value\n")
         );
     }
@@ -303,19 +303,19 @@ mod tests {
             round_trip: Duration::from_micros(57),
         };
         assert_eq!(
-            shown(&ping(Some(Duration::from_micros(12_100)), None)),
+            formatted(&ping(Some(Duration::from_micros(12_100)), None)),
             data("localhost:1883  connect 12.1 ms  round trip 0.057 ms\n")
         );
         assert_eq!(
-            shown(&ping(Some(Duration::from_micros(12_100)), Some("1.3"))),
+            formatted(&ping(Some(Duration::from_micros(12_100)), Some("1.3"))),
             data("localhost:1883  connect 12.1 ms (TLS 1.3)  round trip 0.057 ms\n")
         );
-        assert_eq!(shown(&ping(None, None)), data("localhost:1883  round trip 0.057 ms\n"));
+        assert_eq!(formatted(&ping(None, None)), data("localhost:1883  round trip 0.057 ms\n"));
     }
 
     #[test]
     fn a_response_that_is_no_frame_is_shown_escaped() {
         let response = Output::Response { payload: (&b"hello\n"[..]).into(), version: None };
-        assert_eq!(shown(&response), data("(not a frame) hello\\x0A\n"));
+        assert_eq!(formatted(&response), data("(not a frame) hello\\x0A\n"));
     }
 }

@@ -49,7 +49,7 @@ fn text(name: &str, field: &Field) -> String {
         Field::Word(word) => format!(" {word}"),
         Field::Number(number) => format!(" {name}={number}"),
         Field::Text(text) => format!(" {name}={}", word(text.as_bytes())),
-        Field::Spelt(word) => format!(" {name}={word}"),
+        Field::Escaped(word) => format!(" {name}={word}"),
         Field::Words(words) => format!(" [{}]", words.join(" ")),
         Field::Secret(bytes) => format!(" {name}={}", redacted(*bytes)),
         Field::User(pairs) => {
@@ -119,7 +119,7 @@ fn packet_row(what: &'static str, packet: &Packet) -> Row {
         }
         Packet::PubAck { packet_id, reason } => ("PUBACK", joined(id(*packet_id), reason_fields(reason))),
         Packet::Subscribe { packet_id, filter } => {
-            ("SUBSCRIBE", vec![id(*packet_id), ("qos", Field::Number(1)), ("filter", shown(filter))])
+            ("SUBSCRIBE", vec![id(*packet_id), ("qos", Field::Number(1)), ("filter", text_field(filter))])
         }
         Packet::SubAck { packet_id, reason } => {
             let judged = match reason.code {
@@ -129,14 +129,14 @@ fn packet_row(what: &'static str, packet: &Packet) -> Row {
             ("SUBACK", joined(id(*packet_id), judged))
         }
         Packet::Unsubscribe { packet_id, filter } => {
-            ("UNSUBSCRIBE", vec![id(*packet_id), ("filter", shown(filter))])
+            ("UNSUBSCRIBE", vec![id(*packet_id), ("filter", text_field(filter))])
         }
         Packet::UnsubAck { packet_id, reason } => ("UNSUBACK", joined(id(*packet_id), reason_fields(reason))),
         Packet::PingReq => ("PINGREQ", vec![]),
         Packet::PingResp => ("PINGRESP", vec![]),
         Packet::Auth { reason, method, data_bytes } => {
             let mut fields = reason_fields(reason);
-            fields.extend(method.iter().map(|method| ("method", shown(method))));
+            fields.extend(method.iter().map(|method| ("method", text_field(method))));
             fields.extend(data_bytes.map(|bytes| ("data", Field::Secret(Some(bytes)))));
             ("AUTH", fields)
         }
@@ -151,18 +151,18 @@ fn joined(one: (&'static str, Field), more: Vec<(&'static str, Field)>) -> Vec<(
 }
 
 fn connect_fields(connect: &ConnectPacket) -> Vec<(&'static str, Field)> {
-    let mut fields = vec![("client-id", shown(&connect.client_id))];
+    let mut fields = vec![("client-id", text_field(&connect.client_id))];
     if connect.clean_start {
         fields.push(("clean-start", Field::Word("clean-start")));
     }
     fields.push(("keep-alive", Field::Number(connect.keep_alive_s.into())));
     fields.push(("session-expiry", Field::Number(connect.session_expiry_s.into())));
     fields.push(("packet-bytes-max", Field::Number(connect.packet_bytes_max.into())));
-    fields.extend(connect.username.iter().map(|username| ("user", shown(username))));
+    fields.extend(connect.username.iter().map(|username| ("user", text_field(username))));
     if connect.has_password {
         fields.push(("password", Field::Secret(None)));
     }
-    fields.extend(connect.method.iter().map(|method| ("method", shown(method))));
+    fields.extend(connect.method.iter().map(|method| ("method", text_field(method))));
     fields.extend(connect.data_bytes.map(|bytes| ("data", Field::Secret(Some(bytes)))));
     fields
 }
@@ -171,7 +171,7 @@ fn reason_fields(reason: &ReasonCode) -> Vec<(&'static str, Field)> {
     let bare = ReasonCode { text: None, ..reason.clone() };
     let name = if reason.code == 0 { "success".to_owned() } else { bare.to_string() };
     let mut fields = vec![("reason", Field::Text(name))];
-    fields.extend(reason.text.iter().map(|text| ("text", shown(text))));
+    fields.extend(reason.text.iter().map(|text| ("text", text_field(text))));
     fields
 }
 
@@ -181,7 +181,7 @@ fn property_fields(properties: &[Property]) -> Vec<(&'static str, Field)> {
     for property in properties {
         match property {
             Property::Number(name, number) => fields.push((*name, Field::Number((*number).into()))),
-            Property::Text(name, text) => fields.push((*name, shown(text))),
+            Property::Text(name, text) => fields.push((*name, text_field(text))),
             Property::Secret(name, bytes) => fields.push((*name, Field::Secret(Some(*bytes)))),
             Property::User(name, value) => users.push((name.as_str(), value.as_str())),
         }
@@ -210,18 +210,18 @@ fn message_fields(message: &Message) -> Vec<(&'static str, Field)> {
     };
     let mut fields = vec![("kind", Field::Word(kind)), ("words", Field::Words(words))];
     if let Some(Topic::Notify { key, .. }) = &topic {
-        fields.push(("key", Field::Spelt(value(key.as_bytes()))));
+        fields.push(("key", Field::Escaped(value(key.as_bytes()))));
     }
     fields.push(("size", number(message.payload.len())));
     fields.push(("qos", Field::Number(message.qos as u64)));
     if message.retain {
         fields.push(("retain", Field::Word("retain")));
     }
-    fields.push(("topic", shown(&message.topic)));
-    fields.extend(message.response_topic.iter().map(|topic| ("response-topic", shown(topic))));
-    let correlation = message.correlation.as_ref().map(|bytes| shown(&to_hex(beginning(bytes))));
+    fields.push(("topic", text_field(&message.topic)));
+    fields.extend(message.response_topic.iter().map(|topic| ("response-topic", text_field(topic))));
+    let correlation = message.correlation.as_ref().map(|bytes| text_field(&to_hex(beginning(bytes))));
     fields.extend(correlation.map(|correlation| ("correlation", correlation)));
-    fields.extend(message.content_type.iter().map(|kind| ("content-type", shown(kind))));
+    fields.extend(message.content_type.iter().map(|kind| ("content-type", text_field(kind))));
     fields.extend(message.expiry_s.map(|seconds| ("expiry", Field::Number(seconds.into()))));
     fields.extend(message.payload_format.map(|format| ("payload-format", Field::Number(format.into()))));
     fields.extend(user_field(message.user_properties.iter().map(|(name, value)| (&**name, &**value))));
@@ -276,7 +276,7 @@ fn number(count: usize) -> Field {
     Field::Number(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-fn shown(text: &str) -> Field {
+fn text_field(text: &str) -> Field {
     Field::Text(cut_text(text))
 }
 
@@ -293,9 +293,9 @@ fn value(bytes: &[u8]) -> String {
 
 /// Returns a word, in quotes if it is empty or contains blanks.
 fn word(bytes: &[u8]) -> String {
-    let spelt = spell(bytes);
-    let is_plain = !spelt.is_empty() && !spelt.contains([' ', '"', '[', ']', '\u{a0}']);
-    if is_plain { spelt } else { format!("\"{}\"", spelt.replace('"', "\\x22")) }
+    let escaped = spell(bytes);
+    let is_plain = !escaped.is_empty() && !escaped.contains([' ', '"', '[', ']', '\u{a0}']);
+    if is_plain { escaped } else { format!("\"{}\"", escaped.replace('"', "\\x22")) }
 }
 
 fn cut_text(text: &str) -> String {

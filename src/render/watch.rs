@@ -64,12 +64,12 @@ pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Styl
 
 /// Formats an event for standard error, where only the bytes of values are data.
 #[must_use]
-pub fn words(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
+pub fn on_stderr(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
     let plain = Style { color_stdout: style.color_stderr, ..*style };
     let Rendered { stdout, stderr } = text(event, received_ms, true, &plain);
     let is_wanted = !style.quiet || matches!(event, WatchEvent::Gap { .. });
-    let said = if is_wanted { String::from_utf8_lossy(&stdout).into_owned() } else { String::new() };
-    Rendered::stderr(stderr + &said)
+    let line = if is_wanted { String::from_utf8_lossy(&stdout).into_owned() } else { String::new() };
+    Rendered::stderr(stderr + &line)
 }
 
 /// Formats the failure of a command that was run for a key.
@@ -125,14 +125,14 @@ fn connection_event(
     style: &Style,
     separator: &str,
 ) -> Rendered {
-    let said = |text: String| if style.quiet { Rendered::default() } else { Rendered::stderr(text) };
+    let notice = |text: String| if style.quiet { Rendered::default() } else { Rendered::stderr(text) };
     match event {
         WatchEvent::Lost { cause, .. } => {
-            said(format!("connection lost: {}; reconnecting\n", escape(cause.as_bytes())))
+            notice(format!("connection lost: {}; reconnecting\n", escape(cause.as_bytes())))
         }
         WatchEvent::Skipped { topic, cause } => {
             let (topic, cause) = (escape(topic.as_bytes()), escape(cause.as_bytes()));
-            said(format!("skipped a message on {topic}: {cause}\n"))
+            notice(format!("skipped a message on {topic}: {cause}\n"))
         }
         WatchEvent::Gap { since_ms, until_ms } => {
             // On standard error the format is always that of a terminal.
@@ -189,14 +189,14 @@ mod tests {
     }
 
     fn on_terminal(event: &WatchEvent) -> String {
-        shown(text(event, NOW, true, &STYLE))
+        formatted(text(event, NOW, true, &STYLE))
     }
 
     fn in_pipe(event: &WatchEvent) -> String {
-        shown(columns(event, NOW, true, &STYLE))
+        formatted(columns(event, NOW, true, &STYLE))
     }
 
-    fn shown(rendered: Rendered) -> String {
+    fn formatted(rendered: Rendered) -> String {
         assert_eq!(rendered.stderr, "");
         String::from_utf8(rendered.stdout.to_vec()).unwrap()
     }
@@ -235,10 +235,10 @@ mod tests {
     fn the_version_is_shown_on_request_in_its_own_column() {
         let current = |found| WatchEvent::Current { key: key(), found };
         let version = "000000000000005:00003:StateStore";
-        let line = shown(text(&current(found(b"x")), NOW, true, &VERBOSE));
+        let line = formatted(text(&current(found(b"x")), NOW, true, &VERBOSE));
         assert_eq!(line, format!("20:13:59.958  CURRENT  line1/temp  x  {version}\n"));
         let delete = WatchEvent::Delete { key: key(), version: Some(Timestamp::of_store(5, 3)) };
-        let line = shown(columns(&delete, NOW, true, &VERBOSE));
+        let line = formatted(columns(&delete, NOW, true, &VERBOSE));
         assert_eq!(line, format!("20:13:59.958\tDELETE\tline1/temp\t\t{version}\n"));
     }
 
@@ -275,8 +275,8 @@ mod tests {
         let quiet = Style { quiet: true, ..STYLE };
         assert_eq!(text(&gap, NOW, false, &quiet).stdout, "");
         assert!(text(&gap, NOW, false, &quiet).stderr.contains("GAP"));
-        assert!(words(&gap, NOW, &quiet).stderr.contains("GAP"));
-        assert_eq!(words(&set(None), NOW, &quiet), Rendered::default());
+        assert!(on_stderr(&gap, NOW, &quiet).stderr.contains("GAP"));
+        assert_eq!(on_stderr(&set(None), NOW, &quiet), Rendered::default());
     }
 
     #[test]

@@ -66,19 +66,19 @@ fn usage(text: &str, definition: &Definition) -> Option<String> {
     if !is_behind_blank {
         // A complete verb shows its usage already before a blank is typed.
         let verb = definition.verb(&partial.prefix).filter(|_| partial.words.is_empty())?;
-        return Some(format!(" {}", shown(verb, 0)?));
+        return Some(format!(" {}", formatted(verb, 0)?));
     }
     let place = definition.place(&partial.words)?;
     match place.expected {
         Expected::Value(operand) => Some(operand.name.clone()),
         Expected::Word { .. } if std::ptr::eq(place.verb, &definition.root) => None,
-        Expected::Word { count, .. } => shown(place.verb, count),
+        Expected::Word { count, .. } => formatted(place.verb, count),
         Expected::Argument(_) => None,
     }
 }
 
 /// Formats the operands from one on, then the verb's own options.
-fn shown(verb: &Verb, from: usize) -> Option<String> {
+fn formatted(verb: &Verb, from: usize) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     if !verb.verbs.is_empty() {
         let below: Vec<_> = verb.verbs.iter().map(|below| below.name.as_str()).collect();
@@ -110,18 +110,18 @@ mod tests {
         hint(text, &sample::definition(), ["get line1/temp", "get line1/rpm", "set 'a\nb' c"])
     }
 
-    fn shown(text: &str) -> String {
+    fn formatted(text: &str) -> String {
         hinted(text).map_or_else(String::new, |hint| hint.shown)
     }
 
     #[test]
     fn a_verb_shows_its_remaining_usage() {
-        assert!(shown("get").starts_with(" KEY [--key KEY]"));
-        assert!(shown("set ").starts_with("KEY VALUE [--value STR]"));
-        assert!(shown("set k ").starts_with("VALUE [--value STR]"));
-        assert!(shown("del a ").starts_with("KEY..."));
-        assert_eq!(shown("set k v --ttl "), "DURATION");
-        assert_eq!(shown("decode "), "topic");
+        assert!(formatted("get").starts_with(" KEY [--key KEY]"));
+        assert!(formatted("set ").starts_with("KEY VALUE [--value STR]"));
+        assert!(formatted("set k ").starts_with("VALUE [--value STR]"));
+        assert!(formatted("del a ").starts_with("KEY..."));
+        assert_eq!(formatted("set k v --ttl "), "DURATION");
+        assert_eq!(formatted("decode "), "topic");
     }
 
     #[test]
@@ -134,13 +134,13 @@ mod tests {
 
     #[test]
     fn an_open_quote_is_reported() {
-        assert!(shown("set k 'v").contains("open quote"));
+        assert!(formatted("set k 'v").contains("open quote"));
     }
 
     #[test]
     fn backslash_commands_show_their_description() {
-        assert_eq!(shown("\\i"), " FILE  (run the lines of a file)");
-        assert_eq!(shown("\\q"), " (exit, like Ctrl-D)");
+        assert_eq!(formatted("\\i"), " FILE  (run the lines of a file)");
+        assert_eq!(formatted("\\q"), " (exit, like Ctrl-D)");
     }
 
     #[test]

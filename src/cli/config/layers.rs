@@ -158,8 +158,8 @@ impl Layer {
     /// The first such pair.
     pub fn check(&self) -> Result<(), CommandError> {
         for (one, other) in EXCLUSIVE {
-            let said = |setting: Setting| self.get(setting).filter(|entry| !entry.value.is_off());
-            let (Some(first), Some(second)) = (said(*one), said(*other)) else { continue };
+            let active = |setting: Setting| self.get(setting).filter(|entry| !entry.value.is_off());
+            let (Some(first), Some(second)) = (active(*one), active(*other)) else { continue };
             if self.rank == Rank::Flags {
                 // Clap rejects two options on one side of the verb, but neither the user of a URL nor two options of
                 // which one stands before the verb and one after it.

@@ -178,7 +178,7 @@ mod tests {
         Variables::of(all.iter().map(|(name, value)| (name.into(), value.into())))
     }
 
-    fn said(layer: &Layer, setting: Setting) -> Option<Value> {
+    fn value_of(layer: &Layer, setting: Setting) -> Option<Value> {
         layer.entries.iter().find(|entry| entry.setting == setting).map(|entry| entry.value.clone())
     }
 
@@ -196,7 +196,7 @@ mod tests {
         ]);
         let layer = layer.layer().unwrap();
         assert_eq!(layer.entries.len(), 3);
-        assert_eq!(said(&layer, Setting::Notls), Some(Value::Switch(true)));
+        assert_eq!(value_of(&layer, Setting::Notls), Some(Value::Switch(true)));
         assert_eq!(layer.entries[0].origin, Origin::Variable("MQKV_HOSTNAME".to_owned()));
     }
 
@@ -223,9 +223,9 @@ mod tests {
         ];
         let layer = variables(&all).sdk_layer().unwrap().unwrap();
         assert_eq!(layer.entries.len(), 5);
-        assert_eq!(said(&layer, Setting::Notls), Some(Value::Switch(true)), "no TLS");
-        assert_eq!(said(&layer, Setting::KeepAlive), Some(Value::Wait(Duration::from_secs(30))));
-        assert_eq!(said(&layer, Setting::ClientId), None, "it belongs to the application");
+        assert_eq!(value_of(&layer, Setting::Notls), Some(Value::Switch(true)), "no TLS");
+        assert_eq!(value_of(&layer, Setting::KeepAlive), Some(Value::Wait(Duration::from_secs(30))));
+        assert_eq!(value_of(&layer, Setting::ClientId), None, "it belongs to the application");
         for bad in ["30s", "0", "-1", "65536"] {
             let error = variables(&[("AIO_BROKER_HOSTNAME", "h"), ("AIO_MQTT_KEEP_ALIVE", bad)]).sdk_layer();
             assert!(error.is_err_and(|error| error.message.starts_with("AIO_MQTT_KEEP_ALIVE: ")), "{bad}");

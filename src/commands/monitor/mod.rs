@@ -95,7 +95,7 @@ pub struct MonitorArgs {
 /// What a monitor waits for.
 enum Wakeup {
     Stop(StopReason),
-    Heard(Result<SubscriptionEvent, Error>),
+    Subscription(Result<SubscriptionEvent, Error>),
     Due,
 }
 
@@ -192,12 +192,12 @@ impl Monitor<'_> {
                 () = &mut timed_out => Wakeup::Stop(StopReason::TimedOut),
                 () = &mut output_closed => Wakeup::Stop(StopReason::OutputClosed),
                 // Messages are handled before the deadlines: a reply that came in time must not be reported as missing.
-                heard = subscription.next() => Wakeup::Heard(heard),
+                event = subscription.next() => Wakeup::Subscription(event),
                 () = until(due) => Wakeup::Due,
             };
             match wakeup {
                 Wakeup::Stop(reason) => return Ok(reason),
-                Wakeup::Heard(heard) => self.handle_heard(heard?)?,
+                Wakeup::Subscription(event) => self.handle_event(event?)?,
                 Wakeup::Due => {
                     let (now, now_ms) = (clock::monotonic(), clock::wall_ms());
                     while let Some(event) = self.tracker.poll_unanswered(now) {
@@ -211,8 +211,8 @@ impl Monitor<'_> {
         }
     }
 
-    fn handle_heard(&mut self, heard: SubscriptionEvent) -> Result<(), CommandError> {
-        match heard {
+    fn handle_event(&mut self, event: SubscriptionEvent) -> Result<(), CommandError> {
+        match event {
             SubscriptionEvent::Message { message, received, received_ms } => {
                 match self.tracker.handle_message(message, received) {
                     Some(event) => self.emit(event, received_ms),

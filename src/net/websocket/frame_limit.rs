@@ -50,7 +50,7 @@ impl<S> FrameLimit<S> {
     }
 }
 
-/// Returns the lengths of a frame's header and payload (RFC 6455, 5.2), or None until the bytes that say so have arrived.
+/// Returns the lengths of a frame's header and payload (RFC 6455, 5.2), or None until the header has arrived.
 fn lengths(frame: &[u8]) -> Option<(u64, u64)> {
     const MASK: u8 = 0x80;
     let announced = *frame.get(1)?;

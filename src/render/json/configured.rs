@@ -1,4 +1,4 @@
-//! What `config` and `context` tell, as objects.
+//! Records of `config` and `context` as JSON objects.
 
 use super::object::{Object, line, op, put, put_some};
 use crate::commands::configured::{ConfigRecord, SettingRow, SettingValue};

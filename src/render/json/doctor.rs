@@ -8,7 +8,7 @@ use crate::commands::output::{
 use crate::render::Rendered;
 use crate::render::doctor::{hints, message, name_text};
 
-/// All checks; of those who want quiet, the failures alone.
+/// Formats all checks; with --quiet, only the failures.
 pub(super) fn array(checked: &[CheckResult], quiet: bool) -> Rendered {
     let shown = checked.iter().filter(|checked| !quiet || checked.failure().is_some());
     Rendered::stdout(line(shown.map(object).collect::<Vec<_>>()))

@@ -16,7 +16,7 @@ pub(in crate::render) fn trace(row: Row, at_ms: u64) -> String {
             Field::Word(word) if word.replace('-', "_") == *name => put(&mut object, name, true),
             Field::Word(word) => put(&mut object, name, word),
             Field::Number(number) => put(&mut object, name, number),
-            Field::Text(text) | Field::Spelt(text) => put(&mut object, name, text),
+            Field::Text(text) | Field::Escaped(text) => put(&mut object, name, text),
             Field::Words(words) => put(&mut object, name, words),
             Field::Secret(bytes) => put(&mut object, name, redacted(bytes)),
             Field::User(pairs) => {

@@ -24,7 +24,7 @@ fn style(format: Format, color: bool) -> Style {
     }
 }
 
-fn shown(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
+fn formatted(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
     let event = Box::new(event.clone());
     let output = Output::Traffic { event, at_ms: NOW, sequence: Some(7), columns_max };
     let Rendered { stdout, stderr } = render::output(&output, style);
@@ -32,15 +32,15 @@ fn shown(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> Str
 }
 
 fn on_terminal(event: &TrafficEvent, columns_max: usize) -> String {
-    shown(event, Some(columns_max), &style(Format::Text, false))
+    formatted(event, Some(columns_max), &style(Format::Text, false))
 }
 
 fn in_pipe(event: &TrafficEvent) -> String {
-    shown(event, None, &style(Format::Lines, false))
+    formatted(event, None, &style(Format::Lines, false))
 }
 
 fn in_json(event: &TrafficEvent) -> String {
-    shown(event, None, &style(Format::Json, false))
+    formatted(event, None, &style(Format::Json, false))
 }
 
 fn key() -> Key {
@@ -158,10 +158,12 @@ fn a_refusal_is_in_colour_and_only_a_refusal() {
     });
     let colour = style(Format::Text, true);
     assert!(
-        shown(&refused, Some(200), &colour).contains("\x1b[1;31mrefused: the quota has been exceeded\x1b[0m")
+        formatted(&refused, Some(200), &colour)
+            .contains("\x1b[1;31mrefused: the quota has been exceeded\x1b[0m")
     );
     assert!(
-        !shown(&TrafficEvent::Reply(reply("SET", Reply::Done)), Some(200), &colour).contains("\x1b[1;31m")
+        !formatted(&TrafficEvent::Reply(reply("SET", Reply::Done)), Some(200), &colour)
+            .contains("\x1b[1;31m")
     );
     assert!(in_json(&refused).contains("\"reply\":\"refused\",\"refused\":\"the quota has been exceeded\""));
 }
@@ -187,7 +189,7 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
         let line = on_terminal(&found, width);
         assert!(width_of(line.trim_end_matches('\n')) <= width.max(1), "{width}: {line}");
     }
-    assert!(shown(&found, None, &style(Format::Text, false)).contains(&"x".repeat(500)));
+    assert!(formatted(&found, None, &style(Format::Text, false)).contains(&"x".repeat(500)));
 }
 
 #[test]
@@ -286,5 +288,5 @@ fn an_event_that_is_not_data_goes_to_standard_error_unless_quiet() {
     assert_eq!(in_pipe(&lost), "connection lost: reset; reconnecting\n");
     assert!(in_json(&lost).ends_with("\"since\":\"2025-11-20T20:13:59.958Z\",\"cause\":\"reset\"}\n"));
     let quiet = Style { quiet: true, ..style(Format::Lines, false) };
-    assert_eq!(shown(&lost, None, &quiet), "");
+    assert_eq!(formatted(&lost, None, &quiet), "");
 }

@@ -9,7 +9,7 @@ pub(in crate::render) enum Field {
     /// A string, not escaped.
     Text(String),
     /// Escaped bytes, which can be read back if they are not cut.
-    Spelt(String),
+    Escaped(String),
     /// Several of them.
     Words(Vec<String>),
     /// The length of a secret.

@@ -1,4 +1,4 @@
-//! What lines of a trace say, and what they leave out.
+//! Contents of trace lines, and what is cut or redacted.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::protocol::{Condition, Key, Request, topic};
 
 const AT_MS: u64 = 1_763_669_639_958;
 
-fn said(traced: &TraceEvent) -> String {
+fn line_of(traced: &TraceEvent) -> String {
     let line = line(traced, AT_MS, &Style::PLAIN);
     let line = line.strip_prefix("20:13:59.958  ").unwrap();
     line.strip_suffix('\n').unwrap().to_owned()
@@ -44,7 +44,7 @@ fn a_connect_shows_identity_and_options_without_secrets() {
     };
     let connect = TraceEvent::Sent(Packet::Connect(seen.clone()));
     assert_eq!(
-        said(&connect),
+        line_of(&connect),
         "->  CONNECT client-id=me clean-start keep-alive=10 session-expiry=0 packet-bytes-max=1000 \
          user=\"a b\" password=<redacted>"
     );
@@ -56,7 +56,7 @@ fn a_connect_shows_identity_and_options_without_secrets() {
     );
     let method = Some("K8S-SAT".to_owned());
     let token = ConnectPacket { username: None, has_password: false, method, data_bytes: Some(900), ..seen };
-    let token = said(&TraceEvent::Sent(Packet::Connect(token)));
+    let token = line_of(&TraceEvent::Sent(Packet::Connect(token)));
     assert!(token.ends_with(" method=K8S-SAT data=<900 bytes redacted>"), "{token}");
 }
 
@@ -71,7 +71,7 @@ fn a_connack_shows_all_granted_limits() {
     let reason = ReasonCode { code: 0x87, text: Some("no \x1b[2J".to_owned()) };
     let connack = TraceEvent::Received(Packet::ConnAck { reason, session_present: true, properties });
     assert_eq!(
-        said(&connack),
+        line_of(&connack),
         "<-  CONNACK reason=\"not authorized (0x87)\" text=\"no \\x1B[2J\" session-present receive-max=16 \
          server-reference=other:1 data=<3 bytes redacted> region=x\\x0A"
     );
@@ -88,7 +88,7 @@ fn requests_replies_and_notifications_are_shown_decoded() {
         condition: Some(Condition::Absent),
         ttl_ms: std::num::NonZeroU64::new(5000),
     };
-    let request = said(&TraceEvent::Sent(publish(topic::REQUEST, &request.encode())));
+    let request = line_of(&TraceEvent::Sent(publish(topic::REQUEST, &request.encode())));
     assert!(
         request.starts_with("->  PUBLISH id=2 request [SET \"line 1\" 21.5 NX PX 5000] size="),
         "{request}"
@@ -104,14 +104,14 @@ fn requests_replies_and_notifications_are_shown_decoded() {
         (b"*1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n", "[a b]"),
         (b"nonsense\x07", "[nonsense\\x07]"),
     ] {
-        let reply = said(&TraceEvent::Received(publish(&response, payload)));
+        let reply = line_of(&TraceEvent::Received(publish(&response, payload)));
         assert!(reply.starts_with(&format!("<-  PUBLISH id=2 reply {words} size=")), "{reply}");
     }
     let notify = topic::notify("me", &key).unwrap();
     let set = b"*4\r\n$6\r\nNOTIFY\r\n$3\r\nSET\r\n$5\r\nVALUE\r\n$1\r\nv\r\n";
-    let notification = said(&TraceEvent::Received(publish(&notify, set)));
+    let notification = line_of(&TraceEvent::Received(publish(&notify, set)));
     assert!(notification.starts_with("<-  PUBLISH id=2 notification [SET v] key=\"line 1\" size="));
-    let other = said(&TraceEvent::Received(publish("a/b", b"\xff")));
+    let other = line_of(&TraceEvent::Received(publish("a/b", b"\xff")));
     assert_eq!(other, "<-  PUBLISH id=2 message [\\xFF] size=1 qos=1 topic=a/b");
 }
 
@@ -130,7 +130,7 @@ fn the_properties_of_a_message_are_shown() {
     };
     let packet = Packet::Publish { packet_id: None, message };
     assert_eq!(
-        said(&TraceEvent::Received(packet.clone())),
+        line_of(&TraceEvent::Received(packet.clone())),
         "<-  PUBLISH message [\"\"] size=0 qos=1 retain topic=a response-topic=b correlation=00ff \
          content-type=text expiry=10 payload-format=1 __ts=1:2:n empty=\"\""
     );
@@ -151,17 +151,17 @@ fn lines_are_bounded_whatever_the_network_sends() {
         user_properties: vec![(long.clone().into(), long.clone().into()); 1000],
         ..Message::default()
     };
-    let line = said(&TraceEvent::Received(Packet::Publish { packet_id: None, message }));
+    let line = line_of(&TraceEvent::Received(Packet::Publish { packet_id: None, message }));
     assert!(line.len() < 100_000, "{}", line.len());
     assert!(line.contains("…(1000000 bytes)]") && line.ends_with(" …=\"and 968 more\""));
     let words = std::iter::repeat_n("$1\r\nk\r\n", 1000).collect::<String>();
-    let line = said(&TraceEvent::Sent(publish(topic::REQUEST, format!("*1000\r\n{words}").as_bytes())));
+    let line = line_of(&TraceEvent::Sent(publish(topic::REQUEST, format!("*1000\r\n{words}").as_bytes())));
     assert!(line.len() < 1000, "{line}");
 }
 
 #[test]
 fn other_packets_are_a_name_and_little_more() {
-    let text = |packet| said(&TraceEvent::Received(packet));
+    let text = |packet| line_of(&TraceEvent::Received(packet));
     assert_eq!(
         text(Packet::PubAck { packet_id: 3, reason: reason(0x10) }),
         "<-  PUBACK id=3 reason=\"no matching subscribers (0x10)\""
@@ -179,7 +179,7 @@ fn other_packets_are_a_name_and_little_more() {
     assert_eq!(text(Packet::Other("PUBREC".to_owned())), "<-  PUBREC");
     let auth = Packet::Auth { reason: reason(0x19), method: Some("K8S-SAT".to_owned()), data_bytes: Some(7) };
     assert_eq!(
-        said(&TraceEvent::Sent(auth)),
+        line_of(&TraceEvent::Sent(auth)),
         "->  AUTH reason=\"re-authenticate (0x19)\" method=K8S-SAT data=<7 bytes redacted>"
     );
 }
@@ -196,7 +196,7 @@ fn connecting_and_the_loss_of_a_connection_are_shown() {
         (lost(None), "--  no connection: reset\\x07"),
         (TraceEvent::TooLarge { size: 9, max: 8 }, "--  not sent: 9 bytes; the broker accepts at most 8"),
     ] {
-        assert_eq!(said(&traced), words);
+        assert_eq!(line_of(&traced), words);
     }
     assert_eq!(
         as_json(&lost(Some(Duration::from_millis(120)))),

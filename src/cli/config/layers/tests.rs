@@ -222,8 +222,8 @@ proptest! {
             prop_assert!(settings.get(entry.setting).is_some_and(|left| left == entry), "{:?}", entry.setting);
         }
         // Credentials of one kind, and never those of another broker.
-        let says = |setting: Setting| settings.get(setting).is_some();
-        prop_assert!(!(says(SatFile) && USER.iter().any(|setting| says(*setting))));
+        let is_set = |setting: Setting| settings.get(setting).is_some();
+        prop_assert!(!(is_set(SatFile) && USER.iter().any(|setting| is_set(*setting))));
         if let Some(place) = settings.rank_of_broker() {
             for setting in BOUND_TO_BROKER {
                 let from = settings.rank(*setting).and_then(|rank| layers.iter().find(|layer| layer.rank == rank));
