@@ -1,0 +1,333 @@
+//! A raw MQTT client of the state store: it keeps its session, redelivers after a lost connection, and reports an outcome
+//! that it cannot know as unknown.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::wire::{self, ConnectOptions, Packet, Publish};
+
+/// Topic of all requests.
+pub const REQUEST_TOPIC: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+
+/// A version as milliseconds and counter.
+pub type Version = (u64, u32);
+
+/// A request without its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Set(String),
+    /// SET with NX: only if the key is absent.
+    SetAbsent(String),
+    /// SET with NEX: only if the key is absent or has this value.
+    SetAbsentOrEqual(String),
+    Get,
+    Del,
+    VDel(String),
+}
+
+impl Verb {
+    /// Encodes the request as a RESP3 array.
+    pub fn encode(&self, key: &str) -> Vec<u8> {
+        let words: Vec<&str> = match self {
+            Self::Set(value) => vec!["SET", key, value],
+            Self::SetAbsent(value) => vec!["SET", key, value, "NX"],
+            Self::SetAbsentOrEqual(value) => vec!["SET", key, value, "NEX"],
+            Self::Get => vec!["GET", key],
+            Self::Del => vec!["DEL", key],
+            Self::VDel(value) => vec!["VDEL", key, value],
+        };
+        encode(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>())
+    }
+}
+
+/// Encodes words as a RESP3 array of bulk strings.
+pub fn encode(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+/// The payload of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Done,
+    Number(i64),
+    Value(String),
+    Absent,
+    Error(String),
+}
+
+impl Reply {
+    pub fn decode(payload: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(payload);
+        let line = text.split("\r\n").next().unwrap_or_default();
+        match (line.get(..1), line.get(1..).unwrap_or_default()) {
+            (Some("+"), "OK") => Self::Done,
+            (Some(":"), number) => Self::Number(number.parse().unwrap()),
+            (Some("$"), "-1") => Self::Absent,
+            (Some("$"), len) => {
+                let begin = line.len() + 2;
+                let len: usize = len.parse().unwrap();
+                Self::Value(text.get(begin..begin + len).unwrap().to_owned())
+            }
+            (Some("-"), text) => Self::Error(text.to_owned()),
+            _ => panic!("the reply is {text:?}"),
+        }
+    }
+}
+
+/// A response with its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    pub reply: Reply,
+    pub version: Option<Version>,
+}
+
+impl Response {
+    pub fn decode(publish: &Publish) -> Self {
+        Self {
+            reply: Reply::decode(&publish.payload),
+            version: publish.user_property("__ts").map(parse_version),
+        }
+    }
+}
+
+fn parse_version(text: &str) -> Version {
+    let mut parts = text.split(':');
+    let mut part = || parts.next().unwrap().parse::<u64>().unwrap();
+    (part(), u32::try_from(part()).unwrap())
+}
+
+/// Returns the wall clock as a version that a client sends.
+pub fn timestamp(node: &str) -> String {
+    let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    format!("{ms:015}:00000:{node}")
+}
+
+/// One network connection, packet by packet.
+pub struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Connection {
+    pub fn open(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, input: Vec::new() })
+    }
+
+    /// Connects and waits for the CONNACK, which must accept; returns whether the session was present.
+    pub fn accepted(port: u16, options: &ConnectOptions<'_>, within: Duration) -> io::Result<(Self, bool)> {
+        let mut connection = Self::open(port)?;
+        connection.send(&options.encode())?;
+        let connack = connection.receive(Instant::now() + within)?;
+        match (connack.name(), connack.body.as_slice()) {
+            ("CONNACK", [flags, 0, ..]) => Ok((connection, flags & 1 == 1)),
+            _ => Err(io::Error::new(io::ErrorKind::ConnectionRefused, format!("{connack:?}"))),
+        }
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Waits for the next packet.
+    pub fn receive(&mut self, deadline: Instant) -> io::Result<Packet> {
+        loop {
+            if let Some((packet, len)) = Packet::split(&self.input) {
+                self.input.drain(..len);
+                return Ok(packet);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            let mut bytes = [0; 65_536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => self.input.extend_from_slice(&bytes[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for the next packet of this type; others are dropped.
+    pub fn receive_type(&mut self, name: &str, deadline: Instant) -> io::Result<Packet> {
+        loop {
+            let packet = self.receive(deadline)?;
+            if packet.name() == name {
+                return Ok(packet);
+            }
+        }
+    }
+
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+/// A client that keeps its session over lost connections.
+pub struct Client {
+    id: String,
+    port: u16,
+    connection: Option<Connection>,
+    /// The request whose PUBACK has not come: sent again after a reconnect, answered or not.
+    unacknowledged: Option<(u16, Vec<u8>)>,
+    requests: u64,
+    /// Whether a SET asks for the disk.
+    pub persists: bool,
+    /// Requests that were sent again.
+    pub redelivered: u64,
+}
+
+/// Why a response is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
+
+impl Client {
+    pub fn new(id: &str, port: u16) -> Self {
+        Self {
+            id: id.to_owned(),
+            port,
+            connection: None,
+            unacknowledged: None,
+            requests: 0,
+            persists: false,
+            redelivered: 0,
+        }
+    }
+
+    fn response_topic(&self) -> String {
+        format!("clients/{}/response", self.id)
+    }
+
+    /// Connects until it succeeds; returns whether the session was present, so that the request may be sent again.
+    fn reconnect(&mut self, deadline: Instant) -> io::Result<bool> {
+        loop {
+            match self.try_connect(deadline) {
+                Ok(was_present) => return Ok(was_present),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+
+    fn try_connect(&mut self, deadline: Instant) -> io::Result<bool> {
+        // A connection behind a proxy that holds everything back is tried anew.
+        let within = Duration::from_millis(500).min(deadline.saturating_duration_since(Instant::now()));
+        let options =
+            ConnectOptions { client_id: &self.id, keeps_session: true, ..ConnectOptions::default() };
+        let (mut connection, was_present) = Connection::accepted(self.port, &options, within)?;
+        if !was_present {
+            self.unacknowledged = None;
+        }
+        connection.send(&wire::subscribe(1, &self.response_topic()))?;
+        if let Some((_, bytes)) = &self.unacknowledged {
+            let mut bytes = bytes.clone();
+            bytes[0] |= 0x08;
+            connection.send(&bytes)?;
+            self.redelivered += 1;
+        }
+        self.connection = Some(connection);
+        Ok(was_present)
+    }
+
+    /// Sends a request and waits for its response, over as many connections as it takes.
+    pub fn request(&mut self, key: &str, verb: &Verb, within: Duration) -> Result<Response, Unknown> {
+        let deadline = Instant::now() + within;
+        if self.connection.is_none() && self.reconnect(deadline).is_err() {
+            return Err(Unknown);
+        }
+        self.requests += 1;
+        let number = self.requests;
+        let packet_id = u16::try_from(2 + number % 50_000).unwrap();
+        let correlation = format!("{}-{number}", self.id).into_bytes();
+        let bytes = self.publish(packet_id, &correlation, verb.encode(key));
+        self.unacknowledged = Some((packet_id, bytes.clone()));
+        let mut sent = self.connection.as_mut().is_some_and(|connection| connection.send(&bytes).is_ok());
+        loop {
+            let result = match (sent, &mut self.connection) {
+                (true, Some(connection)) => connection.receive(deadline),
+                _ => Err(io::ErrorKind::NotConnected.into()),
+            };
+            match result {
+                Ok(packet) => {
+                    if let Some(response) = self.handle(&packet, &correlation) {
+                        return Ok(response);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    self.connection = None;
+                    return Err(Unknown);
+                }
+                Err(_) => {
+                    self.connection = None;
+                    sent = true;
+                    if !self.reconnect(deadline).is_ok_and(|was_present| was_present) {
+                        return Err(Unknown);
+                    }
+                }
+            }
+        }
+    }
+
+    fn publish(&self, packet_id: u16, correlation: &[u8], payload: Vec<u8>) -> Vec<u8> {
+        request_packet(&self.id, &self.response_topic(), packet_id, correlation, payload, self.persists)
+    }
+
+    fn handle(&mut self, packet: &Packet, correlation: &[u8]) -> Option<Response> {
+        match packet.name() {
+            "PUBACK" => {
+                let is_acknowledged =
+                    self.unacknowledged.as_ref().is_some_and(|(id, _)| *id == packet.packet_id());
+                if is_acknowledged {
+                    self.unacknowledged = None;
+                }
+                None
+            }
+            "PUBLISH" => {
+                let publish = Publish::decode(packet);
+                if let Some(connection) = &mut self.connection {
+                    let _ = connection.send(&wire::puback(publish.packet_id, 0));
+                }
+                (publish.correlation == correlation).then(|| Response::decode(&publish))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Encodes a request to the store.
+pub fn request_packet(
+    client_id: &str,
+    response_topic: &str,
+    packet_id: u16,
+    correlation: &[u8],
+    payload: Vec<u8>,
+    persists: bool,
+) -> Vec<u8> {
+    let property = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut user_properties = vec![property("__ts", &timestamp(client_id)), property("__srcId", client_id)];
+    if persists {
+        user_properties.push(property("aio-persistence", "true"));
+    }
+    Publish {
+        topic: REQUEST_TOPIC.to_owned(),
+        packet_id,
+        response_topic: response_topic.to_owned(),
+        correlation: correlation.to_vec(),
+        user_properties,
+        payload,
+    }
+    .encode()
+}

@@ -1,0 +1,56 @@
+//! Fault scenarios against `mqkv serve`: `mqkv-faults [--long] [SCENARIO...]`.
+//!
+//! Each scenario also runs against a store that is broken on purpose, and fails if its checks do not detect it.
+
+mod client;
+mod effort;
+mod history;
+mod proxy;
+mod random;
+mod scenarios;
+mod server;
+#[expect(dead_code, reason = "the tests of the binary use the rest")]
+#[path = "../../it/common/wire.rs"]
+mod wire;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use effort::Effort;
+
+type Scenario = fn(Effort) -> Result<String, String>;
+
+const SCENARIOS: &[(&str, Scenario)] = &[
+    ("linearizability", scenarios::linearizability::run),
+    ("kills", scenarios::kills::run),
+    ("power-cuts", scenarios::power_cuts::run),
+    ("bit-flips", scenarios::bit_flips::run),
+    ("hostile-clients", scenarios::hostile_clients::run),
+];
+
+fn main() -> ExitCode {
+    let (options, names): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let effort = if options.iter().any(|option| option == "--long") { Effort::Long } else { Effort::Short };
+    let is_known = |name: &String| SCENARIOS.iter().any(|(known, _)| known == name);
+    if options.iter().any(|option| option != "--long") || !names.iter().all(is_known) {
+        let known: Vec<_> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+        eprintln!("usage: mqkv-faults [--long] [SCENARIO...]\nscenarios: {}", known.join(", "));
+        return ExitCode::from(2);
+    }
+    let mut failures = 0;
+    for (name, scenario) in
+        SCENARIOS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|n| n == name))
+    {
+        let begun = Instant::now();
+        let (word, text) = match scenario(effort) {
+            Ok(text) => ("passed", text),
+            Err(text) => {
+                failures += 1;
+                ("FAILED", text)
+            }
+        };
+        println!("{name}: {word} in {:.1} s\n  {text}", begun.elapsed().as_secs_f64());
+    }
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
