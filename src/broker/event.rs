@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// The most bytes of a text from the network in an event's text: a topic, a client id or a user name may have 65,535.
+const SHOWN_BYTES_MAX: usize = 512;
+
 /// Receives every event. Called from any thread, also under load: it must return quickly.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -63,6 +66,41 @@ pub enum Subject {
     Other(&'static str),
 }
 
+/// A text from the network as it is shown: escaped, and no more of it than a log needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match beginning(self.0) {
+            None => write!(f, "{}", self.0.escape_debug()),
+            Some(start) => write!(f, "{}… ({} bytes)", start.escape_debug(), self.0.len()),
+        }
+    }
+}
+
+/// Returns the text, or the beginning of a long one, not escaped.
+#[must_use]
+pub fn shortened(text: &str) -> String {
+    match beginning(text) {
+        None => text.to_owned(),
+        Some(start) => format!("{start}… ({} bytes)", text.len()),
+    }
+}
+
+/// Returns the part of a long text that is shown.
+fn beginning(text: &str) -> Option<&str> {
+    (text.len() > SHOWN_BYTES_MAX)
+        .then(|| text.get(..text.floor_char_boundary(SHOWN_BYTES_MAX)).unwrap_or_default())
+}
+
+/// Returns the subject of a client's events.
+#[must_use]
+pub fn client_subject(client_id: &Arc<str>) -> Subject {
+    // Clients whose long ids have the same beginning share a limit, so that thousands of subjects take little memory.
+    Subject::Client(beginning(client_id).map_or_else(|| Arc::clone(client_id), Into::into))
+}
+
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,7 +125,7 @@ impl Event {
             | Self::Reauthenticated { client_id }
             | Self::NotAuthorized { client_id, .. }
             | Self::Disconnected { client_id, .. }
-            | Self::Dropped { client_id, .. } => Subject::Client(Arc::clone(client_id)),
+            | Self::Dropped { client_id, .. } => client_subject(client_id),
             Self::Denied { remote, .. } | Self::Refused { remote, .. } => {
                 // Without the port, which differs with each connection.
                 let address = remote.rsplit_once(':').map_or(&**remote, |(address, _)| address);
@@ -114,33 +152,35 @@ impl Event {
         }
     }
 
-    /// Returns the fields of the JSON log. Values from the network are not escaped.
+    /// Returns the fields of the JSON log. Values from the network are shortened, and not escaped.
     #[must_use]
     pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let client = |client_id: &Arc<str>| ("client_id", client_id.to_string());
+        let client = |client_id: &Arc<str>| ("client_id", shortened(client_id));
+        let topic = |topic: &str| ("topic", shortened(topic));
+        let reason = |reason: &str| ("reason", shortened(reason));
         match self {
             Self::Connected { client_id, remote, principal, session_present } => {
                 let session = if *session_present { "resumed" } else { "new" };
-                let principal = principal.iter().map(|principal| ("principal", principal.clone()));
+                let principal = principal.iter().map(|principal| ("principal", shortened(principal)));
                 let fields = [client(client_id), ("remote", remote.clone()), ("session", session.to_owned())];
                 fields.into_iter().chain(principal).collect()
             }
             Self::Reauthenticated { client_id } => vec![client(client_id)],
-            Self::Denied { client_id, remote, reason } => {
-                vec![client(client_id), ("remote", remote.clone()), ("reason", reason.clone())]
+            Self::Denied { client_id, remote, reason: text } => {
+                vec![client(client_id), ("remote", remote.clone()), reason(text)]
             }
-            Self::Disconnected { client_id, reason } => {
-                vec![client(client_id), ("reason", reason.clone())]
+            Self::Disconnected { client_id, reason: text } => {
+                vec![client(client_id), reason(text)]
             }
-            Self::Refused { remote, reason } => vec![("remote", remote.clone()), ("reason", reason.clone())],
-            Self::Dropped { client_id, topic, reason } => {
-                vec![client(client_id), ("topic", topic.clone()), ("reason", (*reason).to_owned())]
+            Self::Refused { remote, reason: text } => vec![("remote", remote.clone()), reason(text)],
+            Self::Dropped { client_id, topic: name, reason: text } => {
+                vec![client(client_id), topic(name), reason(text)]
             }
-            Self::NotAuthorized { client_id, what, topic } => {
-                vec![client(client_id), ("what", (*what).to_owned()), ("topic", topic.clone())]
+            Self::NotAuthorized { client_id, what, topic: name } => {
+                vec![client(client_id), ("what", (*what).to_owned()), topic(name)]
             }
-            Self::NotRetained { topic } => vec![("topic", topic.clone())],
-            Self::AcceptFailed { reason } => vec![("reason", reason.clone())],
+            Self::NotRetained { topic: name } => vec![topic(name)],
+            Self::AcceptFailed { reason: text } => vec![reason(text)],
         }
     }
 }
@@ -149,35 +189,35 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected { client_id, remote, principal, session_present } => {
-                write!(f, "{} connected from {remote}", client_id.escape_debug())?;
+                write!(f, "{} connected from {remote}", Shown(client_id))?;
                 if let Some(principal) = principal {
-                    write!(f, " as {}", principal.escape_debug())?;
+                    write!(f, " as {}", Shown(principal))?;
                 }
                 f.write_str(if *session_present { ", session resumed" } else { ", new session" })
             }
             Self::Reauthenticated { client_id } => {
-                write!(f, "{} authenticated again", client_id.escape_debug())
+                write!(f, "{} authenticated again", Shown(client_id))
             }
             Self::Denied { client_id, remote, reason } => {
-                let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
+                let (client_id, reason) = (Shown(client_id), Shown(reason));
                 write!(f, "{client_id} from {remote} rejected: {reason}")
             }
             Self::Disconnected { client_id, reason } => {
-                write!(f, "{} disconnected: {}", client_id.escape_debug(), reason.escape_debug())
+                write!(f, "{} disconnected: {}", Shown(client_id), Shown(reason))
             }
             Self::Refused { remote, reason } => {
-                write!(f, "connection from {remote} refused: {}", reason.escape_debug())
+                write!(f, "connection from {remote} refused: {}", Shown(reason))
             }
             Self::NotAuthorized { client_id, what, topic } => {
-                let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
+                let (client_id, topic) = (Shown(client_id), Shown(topic));
                 write!(f, "{client_id} may not {what} {topic}: no rule allows it")
             }
             Self::Dropped { client_id, topic, reason } => {
-                let (client_id, topic) = (client_id.escape_debug(), topic.escape_debug());
+                let (client_id, topic) = (Shown(client_id), Shown(topic));
                 write!(f, "message on {topic} for {client_id} dropped: {reason}")
             }
             Self::NotRetained { topic } => {
-                write!(f, "message on {} not retained: too many retained messages", topic.escape_debug())
+                write!(f, "message on {} not retained: too many retained messages", Shown(topic))
             }
             Self::AcceptFailed { reason } => write!(f, "a connection could not be accepted: {reason}"),
         }
@@ -192,5 +232,15 @@ mod tests {
     fn text_from_the_network_is_escaped() {
         let event = Event::Disconnected { client_id: "a\x1b[31m\n".into(), reason: "x\ry".to_owned() };
         assert_eq!(event.to_string(), "a\\u{1b}[31m\\n disconnected: x\\ry");
+    }
+
+    #[test]
+    fn a_long_text_from_the_network_is_shortened_and_so_is_the_subject() {
+        let long = "\u{e4}".repeat(30_000);
+        let event = Event::Dropped { client_id: long.as_str().into(), topic: long.clone(), reason: "r" };
+        let shown = format!("{}… (60000 bytes)", "\u{e4}".repeat(256));
+        assert_eq!(event.to_string(), format!("message on {shown} for {shown} dropped: r"));
+        assert!(event.fields().iter().all(|(name, text)| *text == shown || *name == "reason"));
+        assert!(event.subject().to_string().len() <= SHOWN_BYTES_MAX);
     }
 }

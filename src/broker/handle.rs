@@ -185,7 +185,52 @@ impl Broker {
     ///
     /// The session of `from` is left out where its subscription has the option No Local.
     pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
-        self.deliver(from, None, message)
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        if !publication.message.retain {
+            return self.route(from, None, &publication, now);
+        }
+        // Without room the topic has no retained message, instead of an outdated one.
+        self.publish_retained(from, &publication, now, |registry, topic| {
+            registry.remove_retained(topic);
+            Ok(())
+        })
+        .unwrap_or(0)
+    }
+
+    /// Publishes a client's message to its subscribers; returns the number of sessions that get it.
+    ///
+    /// # Errors
+    ///
+    /// The reason code to reject the message with; then it was not published.
+    pub(super) fn publish_from(&self, from: ConnectionId, message: Message) -> Result<usize, ReasonCode> {
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        if !publication.message.retain {
+            return Ok(self.route(Some(from), None, &publication, now));
+        }
+        self.publish_retained(Some(from), &publication, now, |_, _| Err(ReasonCode::QuotaExceeded))
+    }
+
+    /// Stores a retained message and routes it. Without room, `when_full` decides whether it is routed all the same.
+    fn publish_retained(
+        &self,
+        from: Option<ConnectionId>,
+        publication: &Arc<Publication>,
+        now: Instant,
+        when_full: impl FnOnce(&mut Registry, &str) -> Result<(), ReasonCode>,
+    ) -> Result<usize, ReasonCode> {
+        let mut events = Vec::new();
+        // Under one lock, so that a new subscriber gets the message either as a retained one or as a new one, and not
+        // both or neither.
+        let mut registry = self.write();
+        let retained = registry.retain(publication, now);
+        let retained = retained.or_else(|_| when_full(&mut registry, &publication.message.topic));
+        let count = retained.map(|()| registry.route(from, None, publication, now, &mut events));
+        events.extend(registry.take_events());
+        drop(registry);
+        self.report(events);
+        count
     }
 
     /// Delivers a message to one connection exactly once, whether or not it subscribes to the topic, at the QoS of the
@@ -193,7 +238,9 @@ impl Broker {
     ///
     /// If the connection is closed, the client `client_id` does not get the message at all.
     pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
-        self.deliver(None, Some((to, client_id)), message);
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        self.route(None, Some((to, client_id)), &publication, now);
     }
 
     /// Whether the topic of [`Application::monitored_topic`] has a subscriber.
@@ -208,9 +255,7 @@ impl Broker {
     pub fn publish_monitor_copy(&self, from: ConnectionId, message: Message) {
         let now = clock::monotonic();
         let publication = Arc::new(Publication::new(message, now));
-        let mut events = Vec::new();
-        self.read().route(Some(from), None, &publication, now, &mut events);
-        self.report(events);
+        self.route(Some(from), None, &publication, now);
     }
 
     /// Closes a connection with a DISCONNECT, if it is still open.
@@ -220,24 +265,15 @@ impl Broker {
         }
     }
 
-    fn deliver(
+    fn route(
         &self,
         from: Option<ConnectionId>,
         to: Option<(ConnectionId, &str)>,
-        message: Message,
+        publication: &Arc<Publication>,
+        now: Instant,
     ) -> usize {
-        let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now));
         let mut events = Vec::new();
-        let count = if publication.message.retain {
-            // Under one lock, so that a new subscriber gets the message either as a retained one or as a new one, and
-            // not both or neither.
-            let mut registry = self.write();
-            registry.retain(&publication, now, &mut events);
-            registry.route(from, to, &publication, now, &mut events)
-        } else {
-            self.read().route(from, to, &publication, now, &mut events)
-        };
+        let count = self.read().route(from, to, publication, now, &mut events);
         self.report(events);
         count
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-use super::packet::FILTERS_MAX;
+use super::packet::{FILTERS_MAX, USER_PROPERTIES_MAX};
 use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
 
@@ -55,6 +55,7 @@ pub(super) enum Cause {
     ReasonMissing,
     FilterMissing,
     TooManyFilters,
+    TooManyUserProperties,
     OptionsReserved,
     SubscriptionQos,
     RetainHandling,
@@ -73,7 +74,7 @@ impl Cause {
         match self {
             Self::ProtocolName | Self::ProtocolLevel(_) => ReasonCode::UnsupportedProtocolVersion,
             Self::ClientIdMissing => ReasonCode::ClientIdNotValid,
-            Self::TooManyFilters => ReasonCode::QuotaExceeded,
+            Self::TooManyFilters | Self::TooManyUserProperties => ReasonCode::QuotaExceeded,
             _ if version == ProtocolVersion::V311 => ReasonCode::MalformedPacket,
             Self::WillTopic => ReasonCode::TopicNameInvalid,
             Self::TopicAliasZero => ReasonCode::TopicAliasInvalid,
@@ -114,6 +115,9 @@ impl Cause {
             Self::FilterMissing => "packet has no topic filter",
             Self::TooManyFilters => {
                 return format!("packet has more than {FILTERS_MAX} topic filters").into();
+            }
+            Self::TooManyUserProperties => {
+                return format!("packet has more than {USER_PROPERTIES_MAX} user properties").into();
             }
             Self::OptionsReserved => "reserved bits of subscription options are set",
             Self::SubscriptionQos => "QoS of a subscription is 3",

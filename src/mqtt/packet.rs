@@ -9,6 +9,10 @@ use crate::protocol::message::{Message, Qos};
 /// takes many times its bytes on the wire.
 pub const FILTERS_MAX: usize = 65_536;
 
+/// Maximum number of user properties of one PUBLISH or Will Message. The largest packet has room for millions of empty
+/// ones, and each takes ten times its bytes on the wire.
+pub const USER_PROPERTIES_MAX: usize = 8_192;
+
 /// Packet from a client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {

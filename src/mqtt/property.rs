@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::error::Cause;
+use super::packet::USER_PROPERTIES_MAX;
 use super::reader::Reader;
 use crate::protocol::message::{Message, known_name, known_value};
 
@@ -72,6 +73,9 @@ pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Mess
             set(&mut message.response_topic, id, topic.to_owned())
         }
         CORRELATION_DATA => set(&mut message.correlation, id, Bytes::copy_from_slice(value.binary()?)),
+        USER_PROPERTY if message.user_properties.len() == USER_PROPERTIES_MAX => {
+            Err(Cause::TooManyUserProperties)
+        }
         USER_PROPERTY => {
             message.user_properties.push((value.text(known_name)?, value.text(known_value)?));
             Ok(())

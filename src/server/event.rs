@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::broker;
-use crate::broker::event::Subject;
+use crate::broker::event::{Shown, Subject, client_subject, shortened};
 use crate::net::certificate::expiry_text;
 
 /// Receives every event. Called from any thread, also under load: it must return quickly.
@@ -96,7 +96,7 @@ impl Event {
         match self {
             Self::Broker(event) => Some(event.subject()),
             Self::KeyNotAuthorized { client_id, .. } | Self::Unanswerable { client_id, .. } => {
-                Some(Subject::Client(Arc::clone(client_id)))
+                Some(client_subject(client_id))
             }
             // On a disk that is nearly full, each change that is too large causes both events.
             Self::NotPersisted { .. } | Self::PersistedAgain => Some(Subject::Other("persistent writes")),
@@ -130,14 +130,14 @@ impl Event {
     /// Returns the fields of the JSON log. Values from the network are not escaped.
     #[must_use]
     pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let client = |client_id: &Arc<str>| ("client_id", client_id.to_string());
+        let client = |client_id: &Arc<str>| ("client_id", shortened(client_id));
         match self {
             Self::Broker(event) => event.fields(),
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
             Self::KeyNotAuthorized { client_id, what, key } => {
-                vec![client(client_id), ("what", (*what).to_owned()), ("key", key.clone())]
+                vec![client(client_id), ("what", (*what).to_owned()), ("key", shortened(key))]
             }
             Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
             Self::Certificates { outcome: Ok(days_left) } => {
@@ -166,7 +166,7 @@ impl fmt::Display for Event {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }
             Self::KeyNotAuthorized { client_id, what, key } => {
-                let (client_id, key) = (client_id.escape_debug(), key.escape_debug());
+                let (client_id, key) = (Shown(client_id), Shown(key));
                 write!(f, "{client_id} may not {what} the key {key}: no rule allows it")
             }
             Self::Rules { outcome: Ok(count) } => write!(f, "rules reloaded: {count}"),
@@ -182,7 +182,7 @@ impl fmt::Display for Event {
             }
             Self::OutOfTime { reason } => write!(f, "{}: no client will trust it", reason.escape_debug()),
             Self::Unanswerable { client_id, reason } => {
-                let (client_id, reason) = (client_id.escape_debug(), reason.escape_debug());
+                let (client_id, reason) = (Shown(client_id), Shown(reason));
                 write!(f, "request of {client_id} cannot be answered: {reason}")
             }
             Self::NotPersisted { reason } => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hashbrown::{HashMap, HashSet};
 
 use super::filter_memory;
-use super::retained::RetainedMessages;
+use super::retained::{Full, RetainedMessages};
 use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;
@@ -359,11 +359,22 @@ impl Registry {
         filters.iter().map(&mut unsubscribe).collect()
     }
 
-    /// Stores a retained message, or removes the one of its topic if its payload is empty.
-    pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant, events: &mut Vec<Event>) {
-        if self.retained.handle_publish(publication, now).is_err() {
-            events.push(Event::NotRetained { topic: publication.message.topic.clone() });
+    /// Stores a retained message, or removes the one of its topic if its payload is empty. Without room nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// There is no room.
+    pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
+        let retained = self.retained.handle_publish(publication, now);
+        if retained.is_err() {
+            self.events.push(Event::NotRetained { topic: publication.message.topic.clone() });
         }
+        retained
+    }
+
+    /// Removes the retained message of a topic.
+    pub fn remove_retained(&mut self, topic: &str) {
+        self.retained.remove(topic);
     }
 
     /// Queues a message for its subscribers, and for `to` whether or not it subscribes; returns the number of sessions.
@@ -682,7 +693,7 @@ pub(super) mod tests {
         for (topic, bytes) in [("r/1", 1), ("r/2", 1_000), ("r/3", 1)] {
             let payload = vec![b'x'; bytes].into();
             let message = Message { topic: topic.to_owned(), payload, ..Message::default() };
-            registry.retain(&Arc::new(Publication::new(message, start)), start, &mut Vec::new());
+            registry.retain(&Arc::new(Publication::new(message, start)), start).unwrap();
         }
         let queued = |registry: &mut Registry, filters: &[&str]| {
             let options = SubscriptionOptions {

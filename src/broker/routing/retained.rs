@@ -31,21 +31,20 @@ impl RetainedMessages {
     ///
     /// # Errors
     ///
-    /// [`Full`] if a limit is reached; then the topic has no retained message, instead of an outdated one.
+    /// [`Full`] if a limit is reached; then nothing changes.
     pub fn handle_publish(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
         let message = &publication.message;
-        if let Some(last) = self.messages.remove(&message.topic) {
-            self.bytes = self.bytes.saturating_sub(last.bytes);
-        }
         if message.payload.is_empty() {
+            self.remove(&message.topic);
             return Ok(());
         }
-        if !self.has_room(publication.bytes) {
+        if !self.has_room(publication) {
             self.remove_expired(now);
-            if !self.has_room(publication.bytes) {
+            if !self.has_room(publication) {
                 return Err(Full);
             }
         }
+        self.remove(&message.topic);
         self.bytes = self.bytes.saturating_add(publication.bytes);
         self.messages.insert(message.topic.clone(), Arc::clone(publication));
         Ok(())
@@ -74,8 +73,20 @@ impl RetainedMessages {
             .map(|(_, publication)| publication)
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
-        self.messages.len() < self.messages_max && self.bytes.saturating_add(bytes) <= self.bytes_max
+    /// Removes the message of a topic.
+    pub fn remove(&mut self, topic: &str) {
+        if let Some(last) = self.messages.remove(topic) {
+            self.bytes = self.bytes.saturating_sub(last.bytes);
+        }
+    }
+
+    /// Whether there is room for a message in place of the last one of its topic.
+    fn has_room(&self, publication: &Publication) -> bool {
+        let last = self.messages.get(&publication.message.topic);
+        let (others, freed) = (self.messages.len(), last.map_or(0, |last| last.bytes));
+        let others = others.saturating_sub(usize::from(last.is_some()));
+        let bytes = self.bytes.saturating_sub(freed).saturating_add(publication.bytes);
+        others < self.messages_max && bytes <= self.bytes_max
     }
 
     fn remove_expired(&mut self, now: Instant) {
@@ -142,6 +153,8 @@ mod tests {
         retained.handle_publish(&one, now).unwrap();
         retained.handle_publish(&publication("a", "2", None, now), now).unwrap();
         assert_eq!(retained.handle_publish(&publication("b", "1", None, now), now), Err(Full));
+        assert_eq!(retained.handle_publish(&publication("a", "longer", None, now), now), Err(Full));
+        assert_eq!(topics(&retained, "#", now), ["a"], "nothing changes");
         retained.handle_publish(&publication("a", "", None, now), now).unwrap();
         retained.handle_publish(&publication("b", "1", None, now), now).unwrap();
     }

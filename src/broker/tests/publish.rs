@@ -179,6 +179,52 @@ async fn a_retained_message_keeps_its_qos_and_its_properties() {
     }
 }
 
+/// An acknowledgement with success would be a promise to keep the message for later subscribers.
+#[tokio::test]
+async fn a_retained_message_without_room_is_refused_and_neither_stored_nor_delivered() {
+    let server = start_with(Settings { retained_messages_max: 1, ..Settings::default() }).await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(retained("first", "1")).await;
+    client.subscribe(filter("#")).await;
+    assert_eq!(client.receive_topics(1).await, ["first"]);
+    for (publish, is_acknowledged) in [
+        (Publish { retain: true, ..qos_0("second") }, false),
+        (Publish { retain: true, ..qos_1("second", 1) }, true),
+    ] {
+        client.publish(publish).await;
+        if is_acknowledged {
+            assert_eq!(client.receive_puback().await, PubAckReason::QuotaExceeded);
+        }
+        client.expect_nothing().await;
+    }
+    client.publish(Publish { retain: true, ..qos_2("second", 2) }).await;
+    assert_eq!(client.receive_bytes(6).await, [0x50, 4, 0, 2, 0x97, 0]);
+    client.publish(Publish { retain: true, ..qos_1("first", 3) }).await;
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    assert_eq!(client.receive_topics(1).await, ["first"]);
+    client.publish(qos_1("second", 4)).await;
+    assert_eq!(client.receive_puback().await, PubAckReason::Success);
+    assert_eq!(client.receive_topics(1).await, ["second"]);
+}
+
+#[tokio::test]
+async fn a_will_without_room_is_delivered_and_its_topic_retains_no_outdated_message() {
+    let server = start_with(Settings { retained_bytes_max: 1_000, ..Settings::default() }).await;
+    let broker = server.broker();
+    let retained = |payload: &'static [u8]| {
+        let payload = Bytes::from_static(payload);
+        Message { retain: true, payload, ..message("state", Qos::AtMostOnce) }
+    };
+    broker.publish(None, retained(b"online"));
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("state")).await;
+    assert_eq!(client.receive_publish().await.payload, "online");
+    assert_eq!(broker.publish(None, retained(&[b'x'; 1_000])), 1);
+    assert_eq!(client.receive_publish().await.payload.len(), 1_000);
+    client.subscribe(filter("state")).await;
+    client.expect_nothing().await;
+}
+
 #[tokio::test]
 async fn an_expired_retained_message_is_not_sent() {
     let server = start().await;

@@ -548,9 +548,10 @@ impl PacketHandler {
             return Ok(ReasonCode::QuotaExceeded);
         }
         match self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message) {
-            Verdict::Route(message) => match self.broker.publish(Some(self.peer.connection), message) {
-                0 => Ok(ReasonCode::NoMatchingSubscribers),
-                _ => Ok(ReasonCode::Success),
+            Verdict::Route(message) => match self.broker.publish_from(self.peer.connection, message) {
+                Ok(0) => Ok(ReasonCode::NoMatchingSubscribers),
+                Ok(_) => Ok(ReasonCode::Success),
+                Err(reason) => Ok(reason),
             },
             Verdict::Consumed => Ok(ReasonCode::Success),
             Verdict::Refused(reason) => Ok(reason),

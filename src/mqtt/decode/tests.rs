@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::mqtt::generators::{damaged, packet};
 use crate::mqtt::oracle;
-use crate::mqtt::packet::{Connect, Publish, Will};
+use crate::mqtt::packet::{Connect, Publish, USER_PROPERTIES_MAX, Will};
 use crate::mqtt::reason::ReasonCode;
 use crate::protocol::message::{Message, Qos};
 use crate::protocol::vectors::{self, Case, escape};
@@ -259,6 +259,24 @@ fn a_packet_has_a_maximum_of_filters() {
                 let bytes = crate::mqtt::generators::Raw { first, body }.bytes();
                 assert_eq!(read(version, &bytes).err().map(|error| error.reason), expected);
             }
+        }
+    }
+}
+
+#[test]
+fn a_message_has_a_maximum_of_user_properties() {
+    for (count, low, expected) in
+        [(USER_PROPERTIES_MAX, 0x80, None), (USER_PROPERTIES_MAX + 1, 0x85, Some(ReasonCode::QuotaExceeded))]
+    {
+        let length = [low, 0xC0, 0x02];
+        let properties = [&length[..], &b"\x26\0\0\0\0".repeat(count)].concat();
+        let connect = b"\0\x04MQTT\x05\x04\0\0\0\0\x01a";
+        for (first, body) in [
+            (0x30, [&b"\0\x01a"[..], &properties].concat()),
+            (0x10, [&connect[..], &properties, b"\0\x01w\0\0"].concat()),
+        ] {
+            let bytes = crate::mqtt::generators::Raw { first, body }.bytes();
+            assert_eq!(read(ProtocolVersion::V5, &bytes).err().map(|error| error.reason), expected);
         }
     }
 }

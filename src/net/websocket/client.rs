@@ -29,6 +29,8 @@ where
         .map_err(|_| HandshakeError::WebSocket(WebSocketError::Other(format!("invalid path: {path}"))))?;
     let request = ClientRequestBuilder::new(uri).with_sub_protocol(SUBPROTOCOL);
     let stream = FrameLimit::unlimited(stream);
+    // On a platform where usize has fewer than 32 bits the address space is the limit.
+    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
     let (stream, _) = client_async_with_config(request, stream, Some(config(bytes_max))).await?;
     Ok(WebSocket::new(stream))
 }

@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, create_response
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::frame_limit::FrameLimit;
+use super::frame_limit::{FrameLimit, PART_BYTES_MAX};
 use super::stream::{SUBPROTOCOL, WebSocket, config};
 
 const SUBPROTOCOL_HEADER: &str = "Sec-WebSocket-Protocol";
@@ -21,7 +21,7 @@ pub(super) const UNANSWERED_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Performs the handshake. `path` is the only path that is accepted; None accepts every path.
 ///
 /// Browsers let every page open a WebSocket to any server and send the page's origin: `is_allowed` decides about the
-/// `Origin` and `Host` headers.
+/// `Origin` and `Host` headers. `bytes_max` is the longest frame.
 ///
 /// # Errors
 /// The cause, and the stream. The client has been sent an HTTP error; the caller shuts the stream down gracefully, so that
@@ -52,8 +52,8 @@ where
         (Some(reason), _) => Err((reason, stream)),
         (None, Err(error)) => Err((error.to_string(), stream)),
         (None, Ok(())) => {
-            let config = Some(config(bytes_max));
-            let limited = FrameLimit::new(stream, head, UNANSWERED_BYTES_MAX);
+            let config = Some(config(PART_BYTES_MAX));
+            let limited = FrameLimit::new(stream, head, bytes_max.into(), UNANSWERED_BYTES_MAX);
             let stream = WebSocketStream::from_raw_socket(limited, Role::Server, config).await;
             Ok(WebSocket::new(stream))
         }

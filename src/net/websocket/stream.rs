@@ -19,7 +19,7 @@ pub const DEFAULT_PATH: &str = "/mqtt";
 pub(super) const SUBPROTOCOL: &str = "mqtt";
 /// The longest message that is written. A packet may span messages (MQTT 5, 6.0).
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// Initial size of the read buffer. A frame grows it to the frame's length, within the frame limit.
+/// Initial size of the read buffer. A frame grows it to the frame's length; see [`FrameLimit`].
 const READ_BYTES: usize = 8 * 1024;
 
 /// A byte stream in the binary messages of a WebSocket.
@@ -47,9 +47,7 @@ enum Closing {
 }
 
 /// Returns the configuration for messages and frames of at most `bytes_max` bytes.
-pub(super) fn config(bytes_max: u32) -> WebSocketConfig {
-    // On a platform where usize has fewer than 32 bits the address space is the limit.
-    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+pub(super) fn config(bytes_max: usize) -> WebSocketConfig {
     // A write buffer size of 0 writes each message at once. The maximum leaves room for one message and a pong or close.
     WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
@@ -159,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebSocket<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.stream.get_mut().remove_limit();
+        self.stream.get_mut().remove_unanswered_limit();
         let ready = ready!(Pin::new(&mut self.stream).poll_ready(context));
         ready.map_err(|fault| self.write_error(fault))?;
         let taken = bytes.get(..MESSAGE_BYTES_MAX).unwrap_or(bytes);

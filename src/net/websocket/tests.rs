@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use tokio_tungstenite::tungstenite::handshake::machine::TryParse;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, create_response, write_response};
 
-use super::frame_limit::FrameLimit;
+use super::frame_limit::{FrameLimit, PART_BYTES_MAX};
 use super::server::{HEAD_BYTES_MAX, UNANSWERED_BYTES_MAX};
 use super::*;
 
@@ -151,20 +151,22 @@ async fn a_ping_is_answered_and_an_empty_message_is_not_the_end() {
 #[tokio::test]
 async fn a_protocol_violation_is_an_error_and_closes_with_its_code() {
     let too_long = masked(0x82, &[0; 200]);
-    let parts = [masked(0x02, &[0; 60]), masked(0x00, &[0; 60])].concat();
+    let long_text = masked(0x81, &[b'x'; PART_BYTES_MAX + 1]);
+    let nested = [masked(0x02, b"a"), masked(0x82, b"b")].concat();
     for (bytes, words, code) in [
         (masked(0x81, b"text"), "WebSocket: text message", 1003u16),
         (masked(0x81, b"\xFF"), "WebSocket: text message that is not UTF-8", 1007),
         (too_long, "WebSocket: Message too long: 200 > 100", 1009),
-        (parts, "WebSocket: Message too long: 120 > 100", 1009),
+        (long_text, "WebSocket: Message too long: 16385 > 100", 1009),
         (b"\x82\x01a".to_vec(), "WebSocket: Received an unmasked frame from client", 1002),
         (masked(0xC2, b"a"), "WebSocket: Reserved bits are non-zero", 1002),
         (masked(0x80, b"a"), "WebSocket: Continue frame but nothing to continue", 1002),
+        (nested, "WebSocket: Continue frame but nothing to continue", 1002),
         (b"\x82\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0\0\0\0".to_vec(), "WebSocket: ", 1009),
     ] {
         let (mut server, mut client) = accepted(100).await;
         client.write_all(&bytes).await.unwrap();
-        let error = in_time(server.read(&mut [0; 10])).await.unwrap_err();
+        let error = in_time(server.read_to_end(&mut Vec::new())).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{words}");
         assert!(error.to_string().starts_with(words), "{error}");
         in_time(server.shutdown()).await.unwrap();
@@ -193,20 +195,62 @@ async fn a_first_frame_longer_than_a_connect_is_an_error_at_once() {
     assert_eq!(frame, b"\x88\x02\x03\xF1");
 }
 
+/// The frames of the client's stream, each with its header.
+fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut frames = Vec::new();
+    while let [_, second, ..] = bytes {
+        let len = match second & 0x7F {
+            126 => 8 + usize::from(u16::from_be_bytes([bytes[2], bytes[3]])),
+            short => 6 + usize::from(short),
+        };
+        let (frame, rest) = bytes.split_at(len);
+        frames.push(frame);
+        bytes = rest;
+    }
+    frames
+}
+
 #[tokio::test]
-async fn frames_pass_the_frame_limit_unchanged_however_they_are_split() {
-    let long = [long_header(70_000), vec![7; 70_000]].concat();
-    let frames = [masked(0x82, b"a"), masked(0x89, b""), masked(0x82, &[7; 200]), long].concat();
+async fn long_and_fragmented_frames_are_delivered_as_short_messages_however_they_are_split() {
+    let long: Vec<u8> = (0..70_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    let sent = [
+        masked(0x82, b"a"),
+        masked(0x89, b"ping"),
+        [long_header(70_000), long.clone()].concat(),
+        masked(0x02, b"b"),
+        masked(0x8A, b""),
+        masked(0x00, b""),
+        masked(0x80, &[7; 200]),
+    ]
+    .concat();
+    let part = |range: std::ops::Range<usize>| masked(0x82, &long[range]);
+    let mut expected = vec![masked(0x82, b"a"), masked(0x89, b"ping")];
+    expected.extend((0..70_000).step_by(PART_BYTES_MAX).map(|at| part(at..70_000.min(at + PART_BYTES_MAX))));
+    expected.extend([masked(0x82, b"b"), masked(0x8A, b""), masked(0x82, b""), masked(0x82, &[7; 200])]);
     for (room, held) in [(1, 0), (3, 3), (100_000, 9)] {
         let (mut client, server) = duplex(room);
-        let mut limited = FrameLimit::new(server, BytesMut::from(&frames[..held]), 100_000);
-        let rest = frames[held..].to_vec();
+        let mut limited = FrameLimit::new(server, BytesMut::from(&sent[..held]), 70_000, 100_000);
+        let rest = sent[held..].to_vec();
         let writing = tokio::spawn(async move { client.write_all(&rest).await.unwrap() });
         let mut received = Vec::new();
         in_time(limited.read_to_end(&mut received)).await.unwrap();
-        assert!(received == frames, "{room}, {held}");
+        assert!(frames(&received) == expected, "{room}, {held}");
         writing.await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_frame_arrive_before_its_end_and_unmasked() {
+    let (mut server, mut client) = accepted(1_000_000).await;
+    client.write_all(b"\x82\xFF\0\0\0\0\0\x0F\x42\x40\x01\x02\x03\x04").await.unwrap();
+    let writing = async {
+        for _ in 0..5_000 {
+            client.write_all(&[1, 2, 3, 4]).await.unwrap();
+        }
+    };
+    let mut received = vec![7; PART_BYTES_MAX];
+    in_time(async { tokio::join!(writing, server.read_exact(&mut received)) }).await.1.unwrap();
+    assert!(received.iter().all(|byte| *byte == 0));
 }
 
 #[tokio::test]
