@@ -24,6 +24,8 @@ pub(super) struct Entries {
     vacant: Vec<Slot>,
     /// Total length of all keys and values.
     bytes: u64,
+    /// Memory of all entries, in bytes.
+    cost: u64,
     /// Seeded at random in each process, so that a client cannot choose keys that collide.
     hasher: RandomState,
 }
@@ -40,6 +42,7 @@ impl Default for Entries {
             slots: Vec::new(),
             vacant: Vec::new(),
             bytes: 0,
+            cost: 0,
             hasher: RandomState::default(),
         }
     }
@@ -58,6 +61,11 @@ impl Entries {
     /// Returns the total length of all keys and values in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the memory of all entries in bytes, with their overhead.
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
     }
 
     pub(super) fn find(&self, key: &[u8]) -> Option<Slot> {
@@ -81,10 +89,11 @@ impl Entries {
 
     pub(super) fn overwrite(&mut self, slot: Slot, value: &[u8], version: Version, fence: Option<Timestamp>) {
         let Some(entry) = self.get_mut(slot) else { return };
-        let before = size(entry);
+        let before = (size(entry), entry.cost());
         entry.overwrite(value, version, fence);
-        let after = size(entry);
-        self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
+        let after = (size(entry), entry.cost());
+        self.bytes = self.bytes.saturating_sub(before.0).saturating_add(after.0);
+        self.cost = self.cost.saturating_sub(before.1).saturating_add(after.1);
     }
 
     pub(super) fn set_persistent(&mut self, slot: Slot) {
@@ -95,8 +104,9 @@ impl Entries {
 
     /// Inserts the entry of a key that is absent.
     pub(super) fn insert(&mut self, entry: Entry) -> Slot {
-        let Self { index, slots, vacant, bytes, hasher } = self;
+        let Self { index, slots, vacant, bytes, cost, hasher } = self;
         *bytes = bytes.saturating_add(size(&entry));
+        *cost = cost.saturating_add(entry.cost());
         let hash = hasher.hash_one(entry.key());
         let slot = match vacant.pop() {
             Some(slot) => {
@@ -125,6 +135,7 @@ impl Entries {
         self.vacant.push(slot);
         let removed = self.get_mut(slot).map(std::mem::take)?;
         self.bytes = self.bytes.saturating_sub(size(&removed));
+        self.cost = self.cost.saturating_sub(removed.cost());
         Some(removed)
     }
 }

@@ -2,12 +2,31 @@
 
 use bytes::Bytes;
 
-use crate::protocol::timestamp::Timestamp;
+use crate::protocol::timestamp::{STORE_NODE, Timestamp};
 use crate::protocol::{Key, Value};
+
+use super::limits::KEY_COST_BYTES;
 
 /// The longest value that shares an allocation with its key and is copied into replies. Longer values are
 /// shared with replies instead.
 const PACKED_BYTES_MAX: usize = 1024;
+/// Memory per value that does not share the allocation of its key: two more allocations, and the count of references.
+const SPLIT_COST_BYTES: u64 = 96;
+/// Memory per fencing token besides a node that is not the store: [`Timestamp`] in an allocation of its own.
+const FENCE_COST_BYTES: u64 = 48;
+/// Memory per allocation besides its content: a header, and what the length is rounded up by.
+const ALLOCATION_COST_BYTES: u64 = 16;
+
+/// Returns the memory in bytes that a key takes with its value and its fencing token.
+pub(super) fn cost(key: &[u8], value: &[u8], fence: Option<&Timestamp>) -> u64 {
+    let bytes = key.len().saturating_add(value.len()) as u64;
+    let split = if value.len() > PACKED_BYTES_MAX { SPLIT_COST_BYTES } else { 0 };
+    let fence = fence.map_or(0, |fence| match fence.node() {
+        STORE_NODE => FENCE_COST_BYTES,
+        node => (node.len() as u64).saturating_add(FENCE_COST_BYTES).saturating_add(ALLOCATION_COST_BYTES),
+    });
+    bytes.saturating_add(KEY_COST_BYTES).saturating_add(split).saturating_add(fence)
+}
 
 /// Version of a value: a timestamp whose node is the store (protocol §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,6 +159,11 @@ impl Entry {
 
     pub(super) fn fence(&self) -> Option<&Timestamp> {
         self.fence.as_deref()
+    }
+
+    /// Returns the memory in bytes that the entry takes.
+    pub(super) fn cost(&self) -> u64 {
+        cost(self.key(), self.value(), self.fence())
     }
 
     /// Replaces the value; in place if its length is the same, as with a renewed lease.

@@ -10,7 +10,8 @@ pub const KEY_COST_BYTES: u64 = 100;
 pub struct Limits {
     /// The most keys; values above 4,294,967,295 count as that.
     pub keys_max: usize,
-    /// The most bytes of keys and values together, with [`KEY_COST_BYTES`] added for each key.
+    /// The most memory of keys, values and fencing tokens together, with [`KEY_COST_BYTES`] added for each key. Deleted
+    /// keys count as long as their versions are remembered.
     pub memory_bytes_max: u64,
     /// The longest key in bytes; values above [`KEY_BYTES_MAX`] count as that.
     pub key_bytes_max: usize,

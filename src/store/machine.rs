@@ -10,9 +10,9 @@ use crate::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, 
 use super::authorization::check_permission;
 use super::condition::{CurrentEntry, Verdict, Write, evaluate};
 use super::entries::Entries;
-use super::entry::{Entry, StoredValue, Version};
+use super::entry::{Entry, StoredValue, Version, cost};
 use super::expiry::{Expiry, Slot};
-use super::limits::{KEY_COST_BYTES, Limits};
+use super::limits::Limits;
 use super::request::{Change, Now, StoreRequest, StoreResponse};
 use super::scan;
 use super::versions::Versions;
@@ -141,13 +141,17 @@ impl Store {
     /// later than `now`.
     pub fn poll_expired(&mut self, now: Now) -> Vec<Change> {
         self.advance_clocks(now);
+        self.versions.forget_passed(EXPIRED_PER_POLL_MAX);
         let expired = std::iter::from_fn(|| self.first_expired().and_then(|slot| self.expire(slot)));
         expired.take(EXPIRED_PER_POLL_MAX).collect()
     }
 
-    /// Returns the earliest deadline in monotonic milliseconds.
+    /// Returns when [`Store::poll_expired`] has work to do, in monotonic milliseconds: the earliest deadline, or the past.
     #[must_use]
     pub fn next_expiry(&self) -> Option<u64> {
+        if self.versions.has_passed() {
+            return Some(0);
+        }
         self.expiry.first().map(|(deadline_ms, _)| deadline_ms)
     }
 
@@ -253,22 +257,17 @@ impl Store {
         fits.then_some(()).ok_or(ErrorReply::ValueTooLong)
     }
 
-    /// Whether a SET stays within the limits. A value that is not longer than the current one always does, so that a
+    /// Whether a SET stays within the limits. One that takes no more memory than what it replaces always does, so that a
     /// lease can be renewed in a full store.
-    fn has_room(&self, current: Option<&Entry>, set: &Set) -> bool {
-        let bytes = match current {
-            Some(current) if set.value.len() <= current.value().len() => return true,
-            Some(current) => set.value.len().saturating_sub(current.value().len()) as u64,
-            None if self.entries.len() >= self.limits.keys_max() => return false,
-            None => {
-                let bytes = set.key.as_bytes().len().saturating_add(set.value.len()) as u64;
-                bytes.saturating_add(KEY_COST_BYTES)
-            }
-        };
+    fn has_room(&self, current: Option<&Entry>, set: &Set, fence: Option<&Timestamp>) -> bool {
+        if current.is_none() && self.entries.len() >= self.limits.keys_max() {
+            return false;
+        }
+        let needed = cost(set.key.as_bytes(), &set.value, fence);
+        let freed = current.map_or(0, Entry::cost);
         // A sum that saturates is over every limit.
-        let costs = (self.entries.len() as u64).saturating_mul(KEY_COST_BYTES);
-        let used = self.entries.bytes().saturating_add(costs);
-        used.saturating_add(bytes) <= self.limits.memory_bytes_max
+        let used = self.entries.cost().saturating_sub(freed).saturating_add(self.versions.cost());
+        needed <= freed || used.saturating_add(needed) <= self.limits.memory_bytes_max
     }
 
     fn get(&mut self, key: &Key) -> StoreResponse {
@@ -297,17 +296,21 @@ impl Store {
         // A key that was once persisted stays persistent until it is deleted or expires. A SET that does not ask for
         // it would otherwise leave an older value on disk, which would return after a restart (protocol §12).
         let persist = set.persist || current.is_some_and(Entry::is_persistent);
-        if !self.has_room(current, &set) {
-            // There may be room once an expired key is removed.
+        if !self.has_room(current, &set, fence.as_ref()) {
+            // There may be room once an expired key is removed, and the versions that the clock has passed are forgotten.
+            self.versions.forget_passed(EXPIRED_PER_POLL_MAX);
             expired = expired.or_else(|| self.first_expired().and_then(|slot| self.expire(slot)));
             let current = found.and_then(|slot| self.entries.get(slot));
-            if expired.is_none() || !self.has_room(current, &set) {
+            if !self.has_room(current, &set, fence.as_ref()) {
                 return StoreResponse { expired, ..StoreResponse::error(ErrorReply::QuotaExceeded) };
             }
         }
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);
-        // A deadline that saturates lies 584 million years ahead: the key never expires.
-        let deadline_ms = set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()));
+        // The clock counts whole milliseconds, so that up to one more has passed since it was read: without the extra
+        // millisecond a lease could end before its time. A deadline that saturates lies 584 million years ahead: the key
+        // never expires.
+        let deadline_ms =
+            set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()).saturating_add(1));
         let slot = self.write(found, &set, version, fence.clone());
         if persist {
             self.entries.set_persistent(slot);
@@ -388,7 +391,7 @@ impl Store {
         self.expiry.set(slot, None);
         let entry = self.entries.remove(slot)?;
         let (version, persist) = (entry.version(), entry.is_persistent());
-        self.versions.remember_removed(key.as_bytes(), version);
+        self.versions.remember_removed(&key, version);
         let watchers = self.watchers.of(key.as_bytes());
         Some(Change { key, version, content: None, persist, watchers })
     }

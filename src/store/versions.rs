@@ -1,29 +1,29 @@
 //! Versions that never go back: a monotonic wall clock, and the versions of removed keys.
 
-use std::collections::HashMap;
+use crate::protocol::{Key, Timestamp};
 
-use crate::protocol::Timestamp;
+use super::entries::Entries;
+use super::entry::{Entry, Version};
+use super::expiry::{Expiry, Slot};
 
-use super::entry::Version;
-
-/// The most removed keys that are remembered individually.
-const REMOVED_MAX: usize = 65_536;
-/// The most bytes of removed keys.
-const REMOVED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The removed keys that a request forgets besides its own work.
+const FORGOTTEN_PER_REQUEST_MAX: usize = 8;
 
 /// Source of versions.
 ///
-/// A key that is removed and set again gets a greater version than any it had (protocol §4). Once the clock
-/// has passed its last version, that is so without remembering it, so only versions at or ahead of the clock
-/// are remembered.
+/// A key that is removed and set again gets a greater version than any it had (protocol §4). Once the clock has passed its
+/// last version, that is so without remembering it, so only versions at or ahead of the clock are remembered: each with
+/// its key, so that a client whose timestamps are ahead raises the versions of no key but those that it writes. A removed
+/// key takes no more memory than before and counts like a key without a value, so that the limits of the store bound these
+/// too.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
     wall_ms: u64,
-    removed: HashMap<Box<[u8]>, Version>,
-    removed_bytes: usize,
-    /// The greatest version in `removed`: once the clock has passed it, the map can be cleared.
-    removed_latest: Version,
-    /// A version that any absent key may have had.
+    /// Removed keys with their last versions.
+    removed: Entries,
+    /// When the clock passes each of `removed`, in Unix milliseconds.
+    passed: Expiry,
+    /// A version that any absent key may have had. Only the versions of an earlier process raise it.
     floor: Version,
     greatest: Version,
 }
@@ -32,10 +32,7 @@ impl Versions {
     /// Advances the clock to `wall_ms`, unless it is there already, and returns the time.
     pub(super) fn advance_clock(&mut self, wall_ms: u64) -> u64 {
         self.wall_ms = self.wall_ms.max(wall_ms);
-        if self.wall_ms > self.removed_latest.ms && !self.removed.is_empty() {
-            self.removed = HashMap::new();
-            self.removed_bytes = 0;
-        }
+        self.forget_passed(FORGOTTEN_PER_REQUEST_MAX);
         self.wall_ms
     }
 
@@ -56,35 +53,66 @@ impl Versions {
 
     /// Returns the next version of a key, given its last one; `None` if the key is absent.
     pub(super) fn next(&mut self, key: &[u8], last: Option<Version>, received: &Timestamp) -> Version {
-        let last = last.unwrap_or_else(|| {
-            let removed = if self.removed.is_empty() { None } else { self.removed.get(key) };
-            removed.copied().unwrap_or_default().max(self.floor)
-        });
+        let last = last.unwrap_or_else(|| self.removed(key).unwrap_or_default().max(self.floor));
         let next = last.next(received, self.wall_ms);
         self.raise_greatest(next);
         next
     }
 
+    fn removed(&self, key: &[u8]) -> Option<Version> {
+        if self.removed.len() == 0 {
+            return None;
+        }
+        self.removed.find(key).and_then(|slot| self.removed.get(slot)).map(Entry::version)
+    }
+
     /// Remembers the last version of a removed key, if that can matter.
-    pub(super) fn remember_removed(&mut self, key: &[u8], last: Version) {
+    pub(super) fn remember_removed(&mut self, key: &Key, last: Version) {
         if last.ms < self.wall_ms {
             return;
         }
-        self.removed_latest = self.removed_latest.max(last);
-        if self.removed.insert(key.into(), last).is_none() {
-            self.removed_bytes = self.removed_bytes.saturating_add(key.len());
+        let slot = match self.removed.find(key.as_bytes()) {
+            Some(slot) => {
+                self.removed.overwrite(slot, b"", last, None);
+                slot
+            }
+            None => self.removed.insert(Entry::new(key, b"", last, None)),
+        };
+        self.passed.set(slot, Some(last.ms));
+    }
+
+    /// Forgets removed keys whose versions the clock has passed, at most `keys_max`.
+    pub(super) fn forget_passed(&mut self, keys_max: usize) {
+        for _ in 0..keys_max {
+            let Some(slot) = self.first_passed() else { return };
+            self.passed.set(slot, None);
+            self.removed.remove(slot);
         }
-        if self.removed.len() > REMOVED_MAX || self.removed_bytes > REMOVED_BYTES_MAX {
-            self.floor = self.floor.max(self.removed_latest);
-            self.removed = HashMap::new();
-            self.removed_bytes = 0;
-        }
+    }
+
+    /// Whether there are removed keys to forget.
+    pub(super) fn has_passed(&self) -> bool {
+        self.first_passed().is_some()
+    }
+
+    fn first_passed(&self) -> Option<Slot> {
+        self.passed.first().filter(|(ms, _)| *ms < self.wall_ms).map(|(_, slot)| slot)
+    }
+
+    /// Returns the memory of the removed keys in bytes.
+    pub(super) fn cost(&self) -> u64 {
+        self.removed.cost()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::KEY_COST_BYTES;
     use super::*;
+
+    fn key(name: &[u8]) -> Key {
+        Key::new(name.to_vec()).unwrap()
+    }
 
     fn at(ms: u64, counter: u32) -> Version {
         Version { ms, counter }
@@ -100,13 +128,13 @@ mod tests {
     fn a_removed_key_is_remembered_until_the_clock_has_passed_its_version() {
         let mut versions = Versions::default();
         versions.advance_clock(10);
-        versions.remember_removed(b"behind", at(9, 7));
-        versions.remember_removed(b"now", at(10, 7));
+        versions.remember_removed(&key(b"behind"), at(9, 7));
+        versions.remember_removed(&key(b"now"), at(10, 7));
         assert_eq!(versions.removed.len(), 1);
         assert_eq!(versions.next(b"now", None, &Timestamp::of_store(0, 0)), at(10, 8));
         assert_eq!(versions.next(b"another", None, &Timestamp::of_store(0, 0)), at(10, 0));
         versions.advance_clock(11);
-        assert!(versions.removed.is_empty());
+        assert_eq!((versions.removed.len(), versions.cost()), (0, 0));
         assert_eq!(versions.next(b"now", None, &Timestamp::of_store(0, 0)), at(11, 0));
     }
 
@@ -122,15 +150,43 @@ mod tests {
     }
 
     #[test]
-    fn too_many_removed_keys_are_replaced_by_one_floor() {
+    fn removed_keys_raise_the_versions_of_no_other_key_however_many_they_are() {
         let mut versions = Versions::default();
         versions.advance_clock(10);
-        for key in 0..=u32::try_from(REMOVED_MAX).unwrap() {
-            versions.remember_removed(&key.to_be_bytes(), at(20, key));
+        for name in 0..70_000_u32 {
+            versions.remember_removed(&key(&name.to_be_bytes()), at(20, name));
         }
-        assert!(versions.removed.is_empty());
-        let next = versions.next(&[0], None, &Timestamp::of_store(0, 0));
-        assert_eq!(next, at(20, u32::try_from(REMOVED_MAX).unwrap() + 1));
+        let zero = Timestamp::of_store(0, 0);
+        assert_eq!(versions.next(b"other", None, &zero), at(10, 0));
+        assert_eq!(versions.next(&[0; 4], None, &zero), at(20, 1));
+        assert_eq!(versions.next(&69_999_u32.to_be_bytes(), None, &zero), at(20, 70_000));
+    }
+
+    #[test]
+    fn a_removed_key_costs_what_a_key_without_a_value_costs_until_the_clock_has_passed_it() {
+        let mut versions = Versions::default();
+        versions.advance_clock(10);
+        for ms in [20, 30] {
+            versions.remember_removed(&key(b"four"), at(ms, 0));
+        }
+        assert_eq!(versions.cost(), KEY_COST_BYTES + 4);
+        versions.advance_clock(30);
+        assert_eq!((versions.cost(), versions.has_passed()), (KEY_COST_BYTES + 4, false));
+        versions.advance_clock(31);
+        assert_eq!(versions.cost(), 0);
+    }
+
+    #[test]
+    fn a_request_forgets_a_bounded_number_of_removed_keys_and_polls_forget_the_rest() {
+        let mut versions = Versions::default();
+        for name in 0..100_u8 {
+            versions.remember_removed(&key(&[name]), at(20, 0));
+        }
+        versions.advance_clock(21);
+        assert_eq!(versions.removed.len(), 100 - FORGOTTEN_PER_REQUEST_MAX);
+        assert!(versions.has_passed());
+        versions.forget_passed(100);
+        assert!(!versions.has_passed());
     }
 
     #[test]

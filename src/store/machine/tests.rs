@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::store::authorization::KeyPermissions;
+use crate::store::limits::KEY_COST_BYTES;
 
 mod model;
 
@@ -154,13 +155,15 @@ fn a_fence_protects_a_key_until_it_is_deleted() {
 }
 
 #[test]
-fn a_key_expires_to_the_millisecond_together_with_its_fence() {
+fn a_key_lives_for_its_whole_time_to_live_and_ends_with_its_fence() {
     let mut store = store();
     store.handle_request(fenced(10, set_with("k", "v", None, 100)), NOW);
-    assert_eq!(store.next_expiry(), Some(NOW.monotonic_ms + 100));
-    assert_eq!(replies(&mut store, [(99, get("k")), (100, get("k"))]), [value("v"), Reply::Absent]);
+    // The clock shows whole milliseconds. Up to one has passed at `NOW` that it does not show, so that after 100 it may
+    // show 100 before the time is over, and never 101.
+    assert_eq!(store.next_expiry(), Some(NOW.monotonic_ms + 101));
+    assert_eq!(replies(&mut store, [(100, get("k")), (101, get("k"))]), [value("v"), Reply::Absent]);
     assert_eq!(store.next_expiry(), None);
-    assert_eq!(replies(&mut store, [(100, set("k", "w"))]), [Reply::Done]);
+    assert_eq!(replies(&mut store, [(101, set("k", "w"))]), [Reply::Done]);
 }
 
 #[test]
@@ -185,9 +188,9 @@ fn an_expiry_is_reported_once_by_a_request_or_by_a_poll() {
     store.handle_request(watch("found", false), NOW);
     let version = store.handle_request(set_with("polled", "v", None, 100), NOW).version;
     store.handle_request(set_with("found", "v", None, 100), NOW);
-    let found = store.handle_request(get("found"), later(100)).expired.unwrap();
+    let found = store.handle_request(get("found"), later(101)).expired.unwrap();
     assert_eq!((found.key, found.content, found.watchers.len()), (key("found"), None, 1));
-    let [polled] = store.poll_expired(later(100)).try_into().unwrap();
+    let [polled] = store.poll_expired(later(101)).try_into().unwrap();
     assert_eq!((polled.key, polled.content, polled.watchers.len()), (key("polled"), None, 1));
     assert_eq!(Some(polled.version), version);
     assert_eq!(store.poll_expired(later(200)), []);
@@ -264,9 +267,9 @@ fn a_full_store_accepts_a_new_key_after_one_is_deleted_or_expires() {
         (0, set_with("a", "w", None, 200), Reply::Done),
         (0, del("b"), Reply::Count(1)),
         (0, set_with("c", "v", None, 100), Reply::Done),
-        (99, set("d", "v"), full),
-        (100, set("d", "v"), Reply::Done),
-        (200, set("a", "v"), Reply::Done),
+        (100, set("d", "v"), full),
+        (101, set("d", "v"), Reply::Done),
+        (201, set("a", "v"), Reply::Done),
     ];
     for (ms, call, expected) in calls {
         assert_eq!(store.handle_request(call, later(ms)).reply, expected);
@@ -277,7 +280,7 @@ fn a_full_store_accepts_a_new_key_after_one_is_deleted_or_expires() {
 fn a_key_that_expires_to_make_room_is_reported() {
     let mut store = Store::new(Limits { keys_max: 1, ..Limits::default() });
     store.handle_request(set_with("a", "v", None, 100), NOW);
-    let outcome = store.handle_request(set("b", "v"), later(100));
+    let outcome = store.handle_request(set("b", "v"), later(101));
     assert_eq!(outcome.expired.unwrap().key, key("a"));
     assert_eq!(outcome.change.unwrap().key, key("b"));
 }
@@ -289,7 +292,7 @@ fn a_restored_key_equals_the_one_that_was_read() {
     let was = old.read(&key("k"));
     new.restore(&key("k"), was.clone());
     assert_eq!((new.read(&key("k")), new.greatest_version()), (was, old.greatest_version()));
-    assert_eq!(replies(&mut new, [(99, get("k")), (100, get("k"))]), [value("v"), Reply::Absent]);
+    assert_eq!(replies(&mut new, [(100, get("k")), (101, get("k"))]), [value("v"), Reply::Absent]);
     old.restore(&key("k"), None);
     assert!(old.is_empty() && old.next_expiry().is_none());
 }
@@ -329,7 +332,7 @@ fn a_scan_lists_each_matching_key_once() {
     store.handle_request(set("k-deleted", "v"), NOW);
     store.handle_request(del("k-deleted"), NOW);
     store.restore(&key(b"k\xff"), store.read(&key("other")));
-    assert_eq!(scan_all(&mut store, "k*", later(1)), (names.into_iter().map(Bytes::from).collect(), 3));
+    assert_eq!(scan_all(&mut store, "k*", later(2)), (names.into_iter().map(Bytes::from).collect(), 3));
 }
 
 #[test]
@@ -433,8 +436,167 @@ fn memory_is_limited_and_released_by_a_delete_or_an_expiry() {
     assert_eq!(store.handle_request(set("a", "01234567890"), NOW).reply, full, "longer than what it holds");
     assert_eq!(store.handle_request(set("a", "9876543210"), NOW).reply, Reply::Done, "as long");
     assert_eq!(store.handle_request(get("a"), NOW).reply, Reply::Value("9876543210".into()));
-    assert_eq!(store.handle_request(set("c", ten), later(50)).reply, Reply::Done, "b has expired");
-    assert_eq!(store.handle_request(set("d", ten), later(50)).reply, full);
-    assert_eq!(store.handle_request(del("a"), later(50)).reply, Reply::Count(1));
-    assert_eq!(store.handle_request(set("d", ten), later(50)).reply, Reply::Done);
+    assert_eq!(store.handle_request(set("c", ten), later(51)).reply, Reply::Done, "b has expired");
+    assert_eq!(store.handle_request(set("d", ten), later(51)).reply, full);
+    assert_eq!(store.handle_request(del("a"), later(51)).reply, Reply::Count(1));
+    assert_eq!(store.handle_request(set("d", ten), later(51)).reply, Reply::Done);
+}
+
+/// A SET whose timestamp is ahead of the clock.
+fn set_ahead(name: &str, ms: u64) -> StoreRequest {
+    StoreRequest { timestamp: Some(Ok(Timestamp::of_store(NOW.wall_ms + ms, 0))), ..set(name, "v") }
+}
+
+#[test]
+fn a_client_that_is_ahead_raises_the_versions_of_no_key_but_those_that_it_writes() {
+    let mut store = store();
+    for index in 0..70_000 {
+        let name = format!("own{index}");
+        store.handle_request(set_ahead(&name, SKEW_MAX_MS), NOW);
+        store.handle_request(del(&name), NOW);
+    }
+    let version = |store: &mut Store, name| store.handle_request(set(name, "v"), NOW).version.unwrap();
+    assert_eq!(version(&mut store, "other"), Version { ms: NOW.wall_ms, counter: 0 });
+    assert_eq!(version(&mut store, "own7"), Version { ms: NOW.wall_ms + SKEW_MAX_MS, counter: 2 });
+}
+
+#[test]
+fn deleted_keys_whose_versions_are_ahead_take_memory_until_the_clock_has_passed_them() {
+    let memory_bytes_max = 3 * (KEY_COST_BYTES + 2);
+    let mut store = Store::new(Limits { memory_bytes_max, ..Limits::default() });
+    let full = Reply::Error(ErrorReply::QuotaExceeded);
+    for name in ["a", "b", "c"] {
+        assert_eq!(store.handle_request(set_ahead(name, 50), NOW).reply, Reply::Done);
+        assert_eq!(
+            store.handle_request(del(name), NOW).reply,
+            Reply::Count(1),
+            "a full store can be emptied"
+        );
+    }
+    assert_eq!((store.len(), store.statistics().bytes), (0, 0));
+    assert_eq!(store.handle_request(set("d", "v"), later(50)).reply, full);
+    assert_eq!(store.handle_request(set("d", "v"), later(51)).reply, Reply::Done);
+}
+
+#[test]
+fn a_poll_is_due_while_there_are_deleted_keys_to_forget() {
+    let mut store = store();
+    for index in 0..100 {
+        store.handle_request(set_ahead(&index.to_string(), 50), NOW);
+        store.handle_request(del(&index.to_string()), NOW);
+    }
+    assert_eq!(store.next_expiry(), None);
+    store.handle_request(get("k"), later(51));
+    assert_eq!(store.next_expiry(), Some(0));
+    assert_eq!((store.poll_expired(later(51)), store.next_expiry()), (vec![], None));
+}
+
+#[test]
+fn the_memory_of_a_fencing_token_and_of_its_node_counts() {
+    let node = "n".repeat(512);
+    let token = format!("1:0:{node}").parse::<Timestamp>().unwrap();
+    let fenced = |name: &str| StoreRequest { fence: Some(Ok(token.clone())), ..set(name, "v") };
+    // What the allocator holds for such a key: an entry with its places, key and value, the token, its node.
+    let held_bytes = 40 + 21 + 32 + 48 + 528;
+    let mut store = Store::new(Limits { memory_bytes_max: 10 * held_bytes, ..Limits::default() });
+    let accepted = |store: &mut Store, prefix: &str| {
+        let mut set = |index: &u8| store.handle_request(fenced(&format!("{prefix}{index}")), NOW).reply;
+        (0..100).take_while(|index| set(index) == Reply::Done).count()
+    };
+    assert!((9..=10).contains(&accepted(&mut store, "")));
+    // A token is given back with its key, and by a SET without a token or with a shorter one.
+    let short = StoreRequest { fence: Some(Ok(Timestamp::of_store(2, 0))), ..set("0", "v") };
+    assert_eq!(store.handle_request(short, NOW).reply, Reply::Done);
+    assert_eq!(store.handle_request(set("plain", "v"), NOW).reply, Reply::Done);
+    for index in 1..9 {
+        let delete = StoreRequest { fence: Some(Ok(token.clone())), ..del(&index.to_string()) };
+        assert_eq!(store.handle_request(delete, NOW).reply, Reply::Count(1));
+    }
+    assert!((7..=9).contains(&accepted(&mut store, "x")));
+}
+
+#[test]
+fn a_rewrite_that_takes_no_more_memory_is_accepted_in_an_overfull_store() {
+    let mut store = Store::new(Limits { memory_bytes_max: 50, keys_max: 1, ..Limits::default() });
+    let stored = |value: &'static str| StoredValue {
+        value: value.into(),
+        fence: None,
+        deadline_ms: None,
+        persist: false,
+    };
+    // A store may be started with lower limits than before.
+    for name in ["a", "b"] {
+        store.restore(&key(name), Some((Version { ms: 1, counter: 0 }, stored("12345"))));
+    }
+    let full = Reply::Error(ErrorReply::QuotaExceeded);
+    assert_eq!(store.handle_request(set("a", "54321"), NOW).reply, Reply::Done, "the same size");
+    assert_eq!(store.handle_request(set("a", "4321"), NOW).reply, Reply::Done, "a smaller one");
+    assert_eq!(store.handle_request(set("a", "54321"), NOW).reply, full);
+    assert_eq!(store.handle_request(fenced(10, set("b", "54321")), NOW).reply, full, "a token takes memory");
+}
+
+#[test]
+fn portions_have_each_persistent_key_once_whatever_their_size() {
+    let mut store = store();
+    let persistent = |name: &str| StoreRequest { persist: true, ..set(name, "v") };
+    for index in 0..300 {
+        store.handle_request(persistent(&format!("{index:03}")), NOW);
+        store.handle_request(set(&format!("passing{index}"), "v"), NOW);
+    }
+    for keys_max in [1, 2, 7, 100, 299, 300, 301] {
+        let (mut found, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let (portion, then) = store.persistent_from(from, keys_max);
+            assert!(portion.len() == keys_max || then.is_none(), "only the last portion is smaller");
+            found.extend(
+                portion.into_iter().map(|(key, ..)| String::from_utf8_lossy(key.as_bytes()).into_owned()),
+            );
+            next = then;
+        }
+        found.sort();
+        let all: Vec<_> = (0..300).map(|index| format!("{index:03}")).collect();
+        assert_eq!(found, all, "{keys_max}");
+    }
+}
+
+/// Returns the number of keys of each page.
+fn page_sizes(store: &mut Store, pattern: &str) -> Vec<usize> {
+    let (mut sizes, mut token) = (Vec::new(), None);
+    loop {
+        let scan = call(Request::Scan { pattern: pattern.to_owned().into(), token });
+        let Reply::Keys { keys, token: next } = store.handle_request(scan, NOW).reply else { panic!() };
+        sizes.push(keys.len());
+        match next {
+            Some(next) => token = Some(next),
+            None => return sizes,
+        }
+    }
+}
+
+#[test]
+fn a_page_has_at_most_a_thousand_keys() {
+    let mut store = store();
+    for index in 0..2_001 {
+        store.handle_request(set(&index.to_string(), "v"), NOW);
+    }
+    assert_eq!(page_sizes(&mut store, "*"), [1_000, 1_000, 1]);
+}
+
+#[test]
+fn a_page_ends_with_the_key_that_fills_128_kib() {
+    let mut store = store();
+    for index in 0..9 {
+        store.handle_request(set(&format!("{index:032768}"), "v"), NOW);
+    }
+    assert_eq!(page_sizes(&mut store, "*"), [4, 4, 1]);
+}
+
+#[test]
+fn a_page_looks_at_a_bounded_number_of_keys_and_may_be_empty() {
+    let mut store = store();
+    for index in 0..33_000 {
+        store.handle_request(set(&format!("other{index}"), "v"), NOW);
+    }
+    store.handle_request(set("k", "v"), NOW);
+    assert_eq!(page_sizes(&mut store, "k*"), [0, 1]);
 }

@@ -141,7 +141,7 @@ impl Model {
                 } else {
                     Version { counter: latest.counter + 1, ..latest }
                 };
-                let deadline_ms = (*ttl_ms > 0).then(|| self.monotonic_ms + ttl_ms);
+                let deadline_ms = (*ttl_ms > 0).then(|| self.monotonic_ms + ttl_ms + 1);
                 self.keys.insert(key, Entry { value, version, fence, deadline_ms });
                 self.last.insert(key, version);
                 self.notify(key, version, Some(value));
