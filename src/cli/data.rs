@@ -161,7 +161,7 @@ fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> R
         ClearFenceOutcome::NotFenced => {
             (format!("{key} has no fencing token; nothing was changed"), Exit::Yes)
         }
-        ClearFenceOutcome::KeyNotFound => (format!("key not found: {key}"), Exit::No),
+        ClearFenceOutcome::KeyNotFound => (format!("error: key not found: {key}"), Exit::No),
     };
     if !quiet {
         report::log(&message);

@@ -19,6 +19,7 @@ use crate::client::Reconnect;
 const HELP: &str = "\
 Examples:
   mqkv batch setup.mqkv
+  mqkv batch --dry-run setup.mqkv       check all lines, send nothing
   printf 'set a 1\\nset b 2 --ttl 30s\\nget a\\n' | mqkv batch -
   jq -c '{op:\"set\",key:.name,value:.text}' items.json | mqkv batch --format jsonl -
 
@@ -40,7 +41,8 @@ each answer is one object with the number of its line.
 
 Exit status:
 The batch stops at the first error and exits with its status. Requests that were already sent are completed, and the \
-error lists their lines. A \"no\" (status 1) does not stop the batch; it exits with 1 at the end. With --keep-going all \
+error lists their lines. A \"no\" (status 1) does not stop the batch; it exits with 1 at the end, and in a pipe it \
+reports the number of such lines. With --keep-going all \
 lines run, and the greatest status counts.";
 
 /// Run the lines of a file on one session
@@ -50,6 +52,9 @@ pub struct BatchArgs {
     /// File with the lines; - reads standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
+    /// Check all lines, without a connection
+    #[arg(long)]
+    dry_run: bool,
     /// Run all lines, even after an error
     #[arg(long)]
     keep_going: bool,
@@ -74,6 +79,12 @@ impl BatchArgs {
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.format == LineFormat::Jsonl
+    }
+
+    /// Returns whether no request is made.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.dry_run
     }
 }
 
@@ -131,10 +142,20 @@ pub async fn run(
         format: args.format,
         state: ProcessorState::new(args.inflight, args.keep_going, &lines),
         inflight: args.inflight,
+        dry_run: args.dry_run,
         answered: 0,
     };
     process_lines(&mut batch, lines).await?;
-    batch.state.errors.finish()
+    let Batch { state, emit, answered, .. } = batch;
+    let noes = state.errors.noes();
+    let verdict = state.errors.finish()?;
+    if let Some((lines, first)) = noes {
+        emit(Output::AnsweredNo { lines, first })?;
+    }
+    if args.dry_run {
+        emit(Output::Validated { lines: answered })?;
+    }
+    Ok(verdict)
 }
 
 struct Batch<'a, P> {
@@ -144,6 +165,7 @@ struct Batch<'a, P> {
     format: LineFormat,
     state: ProcessorState<'a, LineOutcome>,
     inflight: u16,
+    dry_run: bool,
     answered: u64,
 }
 
@@ -181,6 +203,17 @@ where
                 return Ok(());
             }
         };
+        if self.dry_run {
+            let checked =
+                self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
+            let result = checked.map(|()| Verdict::Yes);
+            let outcome = LineOutcome { line: number, id, records: Vec::new(), result };
+            match outcome.result {
+                Ok(_) => self.state.pipeline.push_done(outcome),
+                Err(_) => self.state.push_failed(outcome),
+            }
+            return Ok(());
+        }
         if !command.is_offline() {
             let inflight = self.inflight;
             self.session

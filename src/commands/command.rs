@@ -50,6 +50,7 @@ impl Command {
         match self {
             Self::Decode(_) => true,
             Self::Import(args) => args.is_offline(),
+            Self::Batch(args) => args.is_offline(),
             _ => false,
         }
     }
@@ -77,10 +78,11 @@ impl Command {
     #[must_use]
     pub fn batch_mode(&self) -> BatchMode {
         match self {
-            Self::Get(_) | Self::Vdel(_) | Self::Raw(_) => BatchMode::Pipelined,
+            Self::Vdel(_) | Self::Raw(_) => BatchMode::Pipelined,
+            Self::Get(args) if args.count() <= 1 => BatchMode::Pipelined,
             Self::Set(args) if !args.reads_file() => BatchMode::Pipelined,
             Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
-            Self::Set(_) | Self::Del(_) | Self::Keys(_) => BatchMode::Exclusive,
+            Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Keys(_) => BatchMode::Exclusive,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
             Self::Doctor(_) => BatchMode::Unsupported,
             Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => BatchMode::Unsupported,

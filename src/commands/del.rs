@@ -106,7 +106,7 @@ fn report(
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
     let gone = matches!(outcome, DeleteOutcome::Deleted { .. }) || ignore_missing;
-    emit(Output::Deleted { verb: Deletion::Del, key, outcome })?;
+    emit(Output::Deleted { verb: Deletion::Del, key, outcome, is_missing_ignored: ignore_missing })?;
     Ok(if gone { Verdict::Yes } else { Verdict::No })
 }
 

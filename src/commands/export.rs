@@ -56,6 +56,9 @@ pub struct ExportArgs {
     /// Keys in FILE end with NUL and are not escaped
     #[arg(short = '0', long = "null", requires = "keys_from")]
     null: bool,
+    /// Leave out the versions, so that two exports of the same values are equal
+    #[arg(long)]
+    no_version: bool,
     /// Maximum number of requests in flight
     #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
     inflight: u16,
@@ -92,7 +95,8 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
                 Some(found) => {
                     size_estimate = found.value.len();
                     summary.keys = summary.keys.saturating_add(1);
-                    emit(Output::Entry { key, found })?;
+                    let version = found.version.filter(|_| !args.no_version);
+                    emit(Output::Entry { key, found: VersionedValue { version, ..found } })?;
                 }
                 None => summary.missing = summary.missing.saturating_add(1),
             }

@@ -88,15 +88,9 @@ fn is_plain(words: &[Word]) -> bool {
 /// Parses a plain form, or returns the words.
 fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
     Ok(match words.as_mut_slice() {
-        [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(key_of(key))),
+        [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(key_list_of(key))),
         [verb, key] if verb.bytes == b"del" => {
-            let Word { bytes, is_quoted } = take(key);
-            let key = if is_quoted {
-                KeyListArgs::bytes(bytes)
-            } else {
-                KeyListArgs::word(OsString::from_vec(bytes))
-            };
-            Command::Del(DelArgs::plain(key, FenceArgs::default()))
+            Command::Del(DelArgs::plain(key_list_of(key), FenceArgs::default()))
         }
         [verb, key, value] if verb.bytes == b"vdel" => {
             Command::Vdel(VdelArgs::plain(key_of(key), value_of(value), FenceArgs::default()))
@@ -130,6 +124,11 @@ fn take(word: &mut Word) -> Word {
 fn key_of(word: &mut Word) -> KeyArgs {
     let Word { bytes, is_quoted } = take(word);
     if is_quoted { KeyArgs::bytes(bytes) } else { KeyArgs::word(OsString::from_vec(bytes)) }
+}
+
+fn key_list_of(word: &mut Word) -> KeyListArgs {
+    let Word { bytes, is_quoted } = take(word);
+    if is_quoted { KeyListArgs::bytes(bytes) } else { KeyListArgs::word(OsString::from_vec(bytes)) }
 }
 
 fn value_of(word: &mut Word) -> ValueArgs {

@@ -27,7 +27,7 @@ fn command(mut record: Record) -> Result<Command, CommandError> {
     let fence = |record: &mut Record| record.fence().map(FenceArgs::token);
     let value = |record: &mut Record| record.required_bytes("value", "encoding").map(ValueArgs::bytes);
     let command = match op.as_str() {
-        "get" => Command::Get(GetArgs::plain(KeyArgs::bytes(key))),
+        "get" => Command::Get(GetArgs::plain(KeyListArgs::bytes(key))),
         "set" => {
             let (value, fence) = (value(&mut record)?, fence(&mut record)?);
             let (condition, ttl) = (record.condition()?, record.ttl_ms()?);
@@ -86,7 +86,7 @@ mod tests {
         );
         assert_eq!(
             debug(r#"{"v":1,"op":"get","key":"k"}"#),
-            format!("{:?}", Command::Get(GetArgs::plain(plain("k"))))
+            format!("{:?}", Command::Get(GetArgs::plain(KeyListArgs::bytes(b"k".to_vec()))))
         );
         assert!(
             debug(r#"{"op":"del","key":"/w==","key_encoding":"base64","fence":"1:2:n"}"#).contains("255")

@@ -10,20 +10,22 @@ use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::Reconnect;
+use crate::protocol::Key;
 
 const HELP: &str = "\
 Examples:
   mqkv keys                             all keys
   mqkv keys 'line1/*'                   quote the pattern, or the shell expands it
   mqkv keys 'job/*' -0 | xargs -0 mqkv del
-  mqkv keys --limit 10 -j
+  mqkv keys --count 'line1/*'           only their number
+  mqkv keys --sort --limit 10 -j
 
 Patterns:
 A pattern matches the whole key. * matches any number of characters, including / and none; ? matches one character; \
 [ab] and [0-9] match one of these characters, [!0-9] one that is none of these; [*] matches a star.
 
 Output:
-One key per line, in no particular order. Control bytes are escaped as \\xNN and a backslash as \\\\, so that the output \
+One key per line, in no particular order unless --sort is given. Control bytes are escaped as \\xNN and a backslash as \\\\, so that the output \
 can be read back. -0 prints the exact bytes. Keys that are not UTF-8 are not listed by the store.
 
 Exit status:
@@ -36,6 +38,12 @@ pub struct KeysArgs {
     /// Pattern of the keys [default: *]
     #[arg(value_name = "PATTERN")]
     pattern: Option<OsString>,
+    /// Sort the keys by their bytes; the output begins when all keys have been listed
+    #[arg(long)]
+    sort: bool,
+    /// Print only the number of keys
+    #[arg(long, conflicts_with_all = ["sort", "limit", "null"])]
+    count: bool,
     /// Maximum number of keys
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -47,17 +55,44 @@ pub struct KeysArgs {
 /// Runs the verb.
 pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
+    let is_literal = !pattern.iter().any(|byte| b"*?[".contains(byte));
+    let hint = is_literal.then(|| prefix_hint(&pattern));
     let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
     let mut pages = Pages::request(client, pattern);
     let mut listed = 0_u64;
+    let mut unsorted = Vec::new();
     while let Some(keys) = pages.next().await? {
+        if args.sort {
+            unsorted.extend(keys);
+            continue;
+        }
         for key in keys {
-            emit(Output::Listed { key, null: args.null })?;
             listed = listed.saturating_add(1);
+            if !args.count {
+                emit(Output::Listed { key, null: args.null })?;
+            }
             if args.limit == Some(listed) {
                 return Ok(Verdict::Yes);
             }
         }
     }
+    unsorted.sort_unstable_by(|one: &Key, other| one.as_bytes().cmp(other.as_bytes()));
+    let limit = args.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let is_empty = listed == 0 && unsorted.is_empty();
+    for key in unsorted.into_iter().take(limit) {
+        emit(Output::Listed { key, null: args.null })?;
+    }
+    if args.count {
+        emit(Output::Counted(listed))?;
+    }
+    if let Some(hint) = hint.filter(|_| is_empty) {
+        emit(Output::Hint(hint))?;
+    }
     Ok(Verdict::Yes)
+}
+
+/// Returns the hint for a pattern without a wildcard that matches no key.
+fn prefix_hint(pattern: &[u8]) -> String {
+    let prefix = String::from_utf8_lossy(pattern);
+    format!("a pattern matches the whole key; for all keys that begin with {prefix}: mqkv keys '{prefix}*'")
 }

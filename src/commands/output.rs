@@ -26,8 +26,13 @@ pub type Emit<'a> = &'a mut dyn FnMut(Output) -> io::Result<()>;
 /// A record of a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The result of `get`.
-    Got { key: Key, got: Got },
+    /// The result of `get` for one key.
+    Got {
+        key: Key,
+        got: Got,
+        /// Whether it is one of several, so that its value is a line of its own.
+        is_one_of_many: bool,
+    },
     /// The result of `set`.
     Set {
         key: Key,
@@ -38,7 +43,13 @@ pub enum Output {
         outcome: SetOutcome,
     },
     /// The result of `del` or `vdel`.
-    Deleted { verb: Deletion, key: Key, outcome: DeleteOutcome },
+    Deleted {
+        verb: Deletion,
+        key: Key,
+        outcome: DeleteOutcome,
+        /// Whether a missing key is a success.
+        is_missing_ignored: bool,
+    },
     /// `lock` has acquired the lock. Not emitted if a command runs under it.
     Locked {
         key: Key,
@@ -106,6 +117,14 @@ pub enum Output {
         /// Whether the exact bytes are printed, followed by NUL.
         null: bool,
     },
+    /// The number of keys of `keys --count`.
+    Counted(u64),
+    /// A hint about the arguments of a verb that succeeded.
+    Hint(String),
+    /// The number of lines of a batch that were answered no, and the first of them.
+    AnsweredNo { lines: u64, first: u64 },
+    /// The number of valid lines of `batch --dry-run`.
+    Validated { lines: u64 },
     /// A key and its value, of `export`.
     Entry { key: Key, found: VersionedValue },
     /// The summary of `export`.

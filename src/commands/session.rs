@@ -13,10 +13,11 @@ use bytes::Bytes;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
-use super::error::CommandError;
+use super::error::{CommandError, Kind};
 use super::process::context::ProcessContext;
 use super::process::signal::Signals;
 use super::process::stdin;
+use super::verdict::Verdict;
 use crate::client::{Client, Error, Settings};
 use crate::protocol::Timestamp;
 use crate::random;
@@ -42,6 +43,8 @@ pub struct Session {
     canceled: Rc<watch::Sender<bool>>,
     /// The error of verbs that write, if writing is not allowed.
     write_error: Option<Rc<CommandError>>,
+    /// In a dry run no client is connected; the cell records whether a verb needed one.
+    dry_run: Option<Rc<Cell<bool>>>,
 }
 
 impl Session {
@@ -58,6 +61,23 @@ impl Session {
             ignores_signals: false,
             canceled: Rc::new(watch::Sender::new(false)),
             write_error: None,
+            dry_run: None,
+        }
+    }
+
+    /// Runs a verb up to its first request, which is not sent: all checks of its arguments are made.
+    ///
+    /// # Errors
+    /// The arguments are invalid.
+    pub async fn dry_run<'a>(
+        &self,
+        verb: impl AsyncFnOnce(&Self) -> Result<Verdict, CommandError> + 'a,
+    ) -> Result<(), CommandError> {
+        let needed_client = Rc::new(Cell::new(false));
+        let session = Self { dry_run: Some(needed_client.clone()), ..self.clone() };
+        match verb(&session).await {
+            Err(error) if !needed_client.get() => Err(error),
+            _ => Ok(()),
         }
     }
 
@@ -116,6 +136,10 @@ impl Session {
     /// # Errors
     /// As [`Session::client`].
     pub async fn client_with(&self, adjust: impl FnOnce(&mut Settings)) -> Result<&Client, CommandError> {
+        if let Some(needed_client) = &self.dry_run {
+            needed_client.set(true);
+            return Err(CommandError::new(Kind::Bug, "a dry run sends no request"));
+        }
         let connect = async || {
             let mut settings = (self.settings)().await?;
             adjust(&mut settings);

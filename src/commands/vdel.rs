@@ -53,6 +53,6 @@ pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         DeleteOutcome::Deleted { .. } => Verdict::Yes,
         DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,
     };
-    emit(Output::Deleted { verb: Deletion::VDel, key, outcome })?;
+    emit(Output::Deleted { verb: Deletion::VDel, key, outcome, is_missing_ignored: false })?;
     Ok(verdict)
 }

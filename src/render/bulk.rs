@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::escape::spell;
-use super::{Format, Rendered, Style, json, record};
+use super::style::{Paint, paint};
+use super::{Format, Rendered, Style, json, record, text};
 use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output};
 
 /// Formats a record of one of these verbs; None for others.
@@ -19,6 +20,13 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         _ if is_json => return None,
         Output::Listed { key, null: true } => Rendered::stdout([key.as_bytes(), b"\0"].concat()),
         Output::Listed { key, null: false } => Rendered::stdout(format!("{}\n", spell(key.as_bytes()))),
+        Output::Counted(count) => Rendered::stdout(format!("{count}\n")),
+        Output::Got { is_one_of_many: true, .. } => return line_per_value(output, style),
+        // On a terminal each of them has been reported.
+        Output::AnsweredNo { .. } if style.format == Format::Text => Rendered::default(),
+        Output::AnsweredNo { lines, first } => text::negative(&answered_no(*lines, *first), style),
+        Output::Validated { lines: 1 } => message("1 line is valid\n".to_owned(), style),
+        Output::Validated { lines } => message(format!("{lines} lines are valid\n"), style),
         Output::Imported(ended) => message(imported(*ended), style),
         Output::Answered(answered) => answer(answered, style),
         _ => return None,
@@ -60,6 +68,13 @@ fn imported(ended: Imported) -> String {
     out
 }
 
+fn answered_no(lines: u64, first: u64) -> String {
+    match lines {
+        1 => format!("line {first} was answered no"),
+        lines => format!("{lines} lines were answered no, line {first} first"),
+    }
+}
+
 fn keys(count: u64) -> String {
     if count == 1 { "1 key".to_owned() } else { format!("{count} keys") }
 }
@@ -78,9 +93,13 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
             let rendered = line_per_value(inner, style)
                 .or_else(|| output(inner, style))
                 .unwrap_or_else(|| record::output(inner, style));
-            let stderr = match rendered.stderr.as_str() {
-                "" => String::new(),
-                words => format!("line {}: {words}", answered.line),
+            let label = paint("error:", Paint::Error, style.color_stderr);
+            let stderr = match (rendered.stderr.as_str(), rendered.stderr.strip_prefix(&label)) {
+                ("", _) => String::new(),
+                // A program sees it in the output, and many lines may be answered so: their number is reported at the end.
+                (_, Some(_)) if style.format != Format::Text => String::new(),
+                (_, Some(message)) => format!("{label} line {}:{message}", answered.line),
+                (notice, None) => format!("line {}: {notice}", answered.line),
             };
             Rendered { stderr, ..rendered }
         }
@@ -89,13 +108,15 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
 
 /// Formats a value among others on a line of its own; a missing value is an empty line.
 fn line_per_value(record: &Output, style: &Style) -> Option<Rendered> {
-    let Output::Got { got, .. } = record else {
+    let Output::Got { key, got, .. } = record else {
         return None;
     };
     match (style.format, got) {
         (Format::Lines, Got::Found(found)) => Some(value_line(&found.value)),
         (Format::Lines, Got::Default(value)) => Some(value_line(value)),
-        (Format::Lines | Format::Hex | Format::Base64, Got::Missing) => Some(Rendered::stdout("\n")),
+        (Format::Lines | Format::Hex | Format::Base64, Got::Missing) => {
+            Some(Rendered { stdout: "\n".into(), ..text::not_found(key, style) })
+        }
         _ => None,
     }
 }
@@ -183,13 +204,13 @@ mod tests {
     #[test]
     fn each_get_of_a_batch_has_a_line() {
         let got = |got| {
-            let answer = Answer::Record(Box::new(Output::Got { key: key(b"k"), got }));
+            let answer = Answer::Record(Box::new(Output::Got { key: key(b"k"), got, is_one_of_many: false }));
             Output::Answered(Answered { line: 3, id: None, answer })
         };
         let found = got(Got::Found(VersionedValue { value: "a\\\nb".into(), version: None }));
         assert_eq!(formatted(&found, &LINES), data("a\\\\\\x0Ab\n"));
         assert_eq!(formatted(&got(Got::Missing), &LINES), data("\n"));
-        assert_eq!(formatted(&got(Got::Missing), &TEXT), stderr("line 3: key not found: k\n"));
+        assert_eq!(formatted(&got(Got::Missing), &TEXT), stderr("error: line 3: key not found: k\n"));
         assert_eq!(
             formatted(&got(Got::Missing), &JSON),
             data("{\"v\":1,\"line\":3,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n")
@@ -199,8 +220,12 @@ mod tests {
     #[test]
     fn an_answer_has_its_id_and_an_error_is_printed_once() {
         let id = Record::parse(b"{\"id\":[7]}").unwrap().id();
-        let deleted =
-            Output::Deleted { verb: Deletion::Del, key: key(b"k"), outcome: DeleteOutcome::Missing };
+        let deleted = Output::Deleted {
+            verb: Deletion::Del,
+            key: key(b"k"),
+            outcome: DeleteOutcome::Missing,
+            is_missing_ignored: false,
+        };
         let answer = Answer::Record(Box::new(deleted));
         assert_eq!(
             formatted(&Output::Answered(Answered { line: 1, id: id.clone(), answer }), &JSON).0,

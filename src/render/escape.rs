@@ -20,6 +20,15 @@ pub fn escape(bytes: &[u8]) -> String {
     out
 }
 
+/// Returns bytes as [`escape`] does, but line feeds and tabs as they are: a value of several lines stays readable.
+#[must_use]
+pub fn escape_lines(bytes: &[u8]) -> String {
+    let lines = bytes
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.split(|byte| *byte == b'\t').map(escape).collect::<Vec<_>>().join("\t"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// Returns bytes as [`escape`] does, with backslashes doubled, so that the text can be read back.
 #[must_use]
 pub fn spell(bytes: &[u8]) -> String {

@@ -47,9 +47,9 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             let is_data = !matches!(**event, TrafficEvent::Lost { .. });
             return data_or_message(traffic::object(event, *at_ms, *sequence), is_data, quiet);
         }
-        Output::Got { key, got } => got_object(key, got),
+        Output::Got { key, got, .. } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
-        Output::Deleted { verb, key, outcome } => deleted_object(verb.verb(), key, outcome),
+        Output::Deleted { verb, key, outcome, .. } => deleted_object(verb.verb(), key, outcome),
         Output::Pinged { broker, sequence, connect, tls, round_trip } => {
             let mut object = op("ping");
             put(&mut object, "broker", broker.as_str());
@@ -84,7 +84,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "node", clock.node());
             object
         }
-        Output::Checked(_) => return Rendered::default(),
+        Output::Checked(_) | Output::AnsweredNo { .. } => return Rendered::default(),
         Output::CheckSummary(checked) => return doctor::array(checked, quiet),
         Output::Config(record) => return Rendered::stdout(configured::lines(record)),
         Output::Answered(answered) => return answered_line(answered, quiet),
@@ -93,6 +93,22 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             let mut object = op("keys");
             put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
             object
+        }
+        Output::Counted(count) => {
+            let mut object = op("keys");
+            put(&mut object, "count", *count);
+            object
+        }
+        Output::Validated { lines } => {
+            let mut object = op("batch");
+            put(&mut object, "lines", *lines);
+            put(&mut object, "dry_run", true);
+            object
+        }
+        Output::Hint(hint) => {
+            let mut object = Object::new();
+            put(&mut object, "message", hint.as_str());
+            return data_or_message(schema_and("hint", object.into()), false, quiet);
         }
         Output::Entry { key, found } => {
             let mut object = op("export");
@@ -461,6 +477,7 @@ mod tests {
                 value: "21.5".into(),
                 version: Some(Timestamp::of_store(1_763_669_639_958, 3)),
             }),
+            is_one_of_many: false,
         };
         assert_eq!(
             formatted(&found),
@@ -474,6 +491,7 @@ mod tests {
         let found = Output::Got {
             key: key(b"\xff"),
             got: Got::Found(VersionedValue { value: (&b"\x00\xff"[..]).into(), version: None }),
+            is_one_of_many: false,
         };
         assert_eq!(
             formatted(&found),
@@ -486,14 +504,14 @@ mod tests {
     fn control_characters_are_escaped_and_can_be_read_back() {
         let value = "\u{9b}2J\x7f\u{202e}°";
         let found = VersionedValue { value: value.into(), version: None };
-        let line = formatted(&Output::Got { key: key(b"k"), got: Got::Found(found) });
+        let line = formatted(&Output::Got { key: key(b"k"), got: Got::Found(found), is_one_of_many: false });
         assert!(line.contains("\"value\":\"\\u009b2J\\u007f\\u202e°\""), "{line}");
         assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["value"], value);
     }
 
     #[test]
     fn a_missing_key_and_a_default_differ() {
-        let got = |got| formatted(&Output::Got { key: key(b"k"), got });
+        let got = |got| formatted(&Output::Got { key: key(b"k"), got, is_one_of_many: false });
         assert_eq!(got(Got::Missing), "{\"v\":1,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n");
         assert_eq!(
             got(Got::Default("x".into())),
@@ -531,7 +549,9 @@ mod tests {
 
     #[test]
     fn a_deletion_counts_and_gives_its_reason() {
-        let deleted = |verb, outcome| formatted(&Output::Deleted { verb, key: key(b"k"), outcome });
+        let deleted = |verb, outcome| {
+            formatted(&Output::Deleted { verb, key: key(b"k"), outcome, is_missing_ignored: false })
+        };
         assert_eq!(
             deleted(Deletion::Del, DeleteOutcome::Deleted { version: None }),
             "{\"v\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":1}\n"

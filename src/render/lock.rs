@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::escape::escape;
+use super::style::{Paint, paint};
 use super::{Rendered, Style};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, LockNote, LossReason, VersionedValue};
@@ -48,8 +49,8 @@ pub fn held(key: &Key, holder: Option<&Value>, unrenewed: Option<Duration>, styl
     }
     let key = name(key);
     let first = match holder {
-        Some(holder) => format!("{key} is held by {}\n", escape(holder)),
-        None => format!("{key} was held by another client until now\n"),
+        Some(holder) => format!("{key} is held by {}", escape(holder)),
+        None => format!("{key} was held by another client until now"),
     };
     let rest = match unrenewed {
         Some(unrenewed) => overdue_text(unrenewed),
@@ -58,7 +59,7 @@ pub fn held(key: &Key, holder: Option<&Value>, unrenewed: Option<Duration>, styl
         }
         None => String::new(),
     };
-    Rendered::stderr(first + &rest)
+    Rendered::stderr(format!("{} {first}\n{rest}", paint("error:", Paint::Error, style.color_stderr)))
 }
 
 fn overdue_text(unrenewed: Duration) -> String {
@@ -144,7 +145,7 @@ mod tests {
         let message = held(&key(), Some(&"21.5\x1b[2J".into()), silent, &STYLE).stderr;
         assert_eq!(
             message,
-            "deploy is held by 21.5\\x1B[2J\n  not renewed for 30s: the key may be an ordinary value, not a lock\n"
+            "error: deploy is held by 21.5\\x1B[2J\n  not renewed for 30s: the key may be an ordinary value, not a lock\n"
         );
     }
 

@@ -11,6 +11,7 @@ use crate::commands::output::{Got, Output};
 pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
     let format = style.format;
     let bytes = match (output, format) {
+        (Output::Got { got: Got::Missing, .. }, _) => return None,
         (Output::Got { got, .. }, _) => match got {
             Got::Found(found) => &found.value,
             Got::Default(value) => value,

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::doctor;
-use super::escape::escape;
+use super::escape::{escape, escape_lines};
 use super::frame;
 use super::lock;
 use super::milliseconds::ms_text;
@@ -20,17 +22,13 @@ use crate::protocol::{Condition, Key, Notification, Reply, Timestamp};
 #[must_use]
 pub fn output(output: &Output, style: &Style) -> Rendered {
     match output {
-        Output::Got { key, got } => got_text(key, got, style),
-        Output::Set { key, size, ttl_ms, condition, outcome } => {
-            set_text(key, *size, *ttl_ms, *condition, outcome, style)
+        Output::Got { key, got, is_one_of_many } => got_text(key, got, *is_one_of_many, style),
+        Output::Set { key, size, ttl_ms, outcome, .. } if outcome.applied => {
+            stored(key, *size, *ttl_ms, outcome, style)
         }
-        Output::Deleted { key, outcome, .. } => match outcome {
-            DeleteOutcome::Deleted { version } => {
-                confirmation(&format!("deleted {}", name(key)), version.as_ref(), style)
-            }
-            DeleteOutcome::Missing => not_found(key, style),
-            DeleteOutcome::ValueDiffers { .. } => negative("not deleted: value differs", style),
-        },
+        Output::Deleted { key, outcome: DeleteOutcome::Deleted { version }, .. } => {
+            confirmation(&format!("deleted {}", name(key)), version.as_ref(), style)
+        }
         Output::Traffic { event, at_ms, columns_max, .. } => {
             monitor::text(event, *at_ms, *columns_max, style)
         }
@@ -51,11 +49,24 @@ pub fn output(output: &Output, style: &Style) -> Rendered {
 #[must_use]
 pub fn lines(output: &Output, style: &Style) -> Rendered {
     match output {
-        Output::Got { .. } | Output::Set { .. } | Output::Deleted { .. } => Rendered::default(),
+        Output::Got { key, got: Got::Missing, .. } => not_found(key, style),
+        Output::Got { .. } => Rendered::default(),
+        Output::Set { key, condition, outcome, .. } => not_stored(key, *condition, outcome, style),
+        Output::Deleted { key, outcome, is_missing_ignored, .. } => match outcome {
+            DeleteOutcome::Missing if !is_missing_ignored => not_found(key, style),
+            DeleteOutcome::ValueDiffers { .. } => {
+                negative(&format!("not deleted: {} has another value", name(key)), style)
+            }
+            DeleteOutcome::Missing | DeleteOutcome::Deleted { .. } => Rendered::default(),
+        },
+        Output::Hint(hint) => hint_line(hint, style),
         Output::Traffic { event, at_ms, .. } => monitor::columns(event, *at_ms, style),
         Output::Checked(checked) => doctor::checked(checked, style),
         // These records are formatted in `bulk`.
         Output::Listed { .. }
+        | Output::Counted(_)
+        | Output::Validated { .. }
+        | Output::AnsweredNo { .. }
         | Output::Entry { .. }
         | Output::Exported(_)
         | Output::Imported(_)
@@ -96,10 +107,14 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
     }
 }
 
-fn got_text(key: &Key, got: &Got, style: &Style) -> Rendered {
+fn got_text(key: &Key, got: &Got, is_one_of_many: bool, style: &Style) -> Rendered {
+    let value_text = |value: &Bytes| match is_one_of_many {
+        true => format!("{}  {}", name(key), escape(value)),
+        false => escape_lines(value),
+    };
     match got {
-        Got::Found(found) => line(&escape(&found.value), found.version.as_ref(), style),
-        Got::Default(value) => line(&escape(value), None, style),
+        Got::Found(found) => line(&value_text(&found.value), found.version.as_ref(), style),
+        Got::Default(value) => line(&value_text(value), None, style),
         Got::Written { file, size, version, .. } => {
             let file = escape(file.as_os_str().as_encoded_bytes());
             confirmation(&format!("wrote {file} ({})", bytes_text(*size)), version.as_ref(), style)
@@ -108,25 +123,21 @@ fn got_text(key: &Key, got: &Got, style: &Style) -> Rendered {
     }
 }
 
-fn set_text(
-    key: &Key,
-    size: usize,
-    ttl_ms: Option<u64>,
-    condition: Option<Condition>,
-    outcome: &SetOutcome,
-    style: &Style,
-) -> Rendered {
-    let key = name(key);
+fn stored(key: &Key, size: usize, ttl_ms: Option<u64>, outcome: &SetOutcome, style: &Style) -> Rendered {
+    let expires = ttl_ms.map_or_else(String::new, |ms| format!(", expires in {}", duration::of_ms(ms)));
+    let text = format!("stored {} ({}{expires})", name(key), bytes_text(size));
+    confirmation(&text, outcome.version.as_ref(), style)
+}
+
+fn not_stored(key: &Key, condition: Option<Condition>, outcome: &SetOutcome, style: &Style) -> Rendered {
     if outcome.applied {
-        let expires = ttl_ms.map_or_else(String::new, |ms| format!(", expires in {}", duration::of_ms(ms)));
-        let text = format!("stored {key} ({}{expires})", bytes_text(size));
-        return confirmation(&text, outcome.version.as_ref(), style);
+        return Rendered::default();
     }
     let reason = match condition {
         Some(Condition::AbsentOrEqual) => "has another value",
         Some(Condition::Absent) | None => "exists",
     };
-    negative(&format!("not stored: {key} {reason}"), style)
+    negative(&format!("not stored: {} {reason}", name(key)), style)
 }
 
 /// Formats data; with --verbose, its version too.
@@ -146,14 +157,22 @@ fn confirmation(text: &str, version: Option<&Timestamp>, style: &Style) -> Rende
 }
 
 /// Formats a negative result, such as a missing key, on standard error.
-fn negative(text: &str, style: &Style) -> Rendered {
+pub(super) fn negative(text: &str, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
-    Rendered::stderr(format!("{text}\n"))
+    Rendered::stderr(format!("{} {text}\n", paint("error:", Paint::Error, style.color_stderr)))
 }
 
-fn not_found(key: &Key, style: &Style) -> Rendered {
+fn hint_line(hint: &str, style: &Style) -> Rendered {
+    if style.quiet {
+        return Rendered::default();
+    }
+    let label = paint("hint:", Paint::Hint, style.color_stderr);
+    Rendered::stderr(format!("{label} {}\n", escape(hint.as_bytes())))
+}
+
+pub(super) fn not_found(key: &Key, style: &Style) -> Rendered {
     negative(&format!("key not found: {}", name(key)), style)
 }
 
@@ -249,6 +268,7 @@ mod tests {
                 value: (&b"\x1b[2J\xff"[..]).into(),
                 version: Some(Timestamp::of_store(5, 3)),
             }),
+            is_one_of_many: false,
         };
         assert_eq!(formatted(&record), data("\\x1B[2J\\xFF\n"));
         let verbose = output(&record, &Style { verbose: true, ..STYLE });
@@ -257,16 +277,17 @@ mod tests {
 
     #[test]
     fn a_no_goes_to_standard_error() {
-        let missing = Output::Got { key: key("line1/temp\n"), got: Got::Missing };
-        assert_eq!(formatted(&missing), words("key not found: line1/temp\\x0A\n"));
+        let missing = Output::Got { key: key("line1/temp\n"), got: Got::Missing, is_one_of_many: false };
+        assert_eq!(formatted(&missing), words("error: key not found: line1/temp\\x0A\n"));
         let differs = Output::Deleted {
             verb: Deletion::VDel,
             key: key("k"),
             outcome: DeleteOutcome::ValueDiffers { version: None },
+            is_missing_ignored: false,
         };
-        assert_eq!(formatted(&differs), words("not deleted: value differs\n"));
+        assert_eq!(formatted(&differs), words("error: not deleted: k has another value\n"));
         assert_eq!(output(&differs, &Style { quiet: true, ..STYLE }), Rendered::default());
-        assert_eq!(lines(&differs, &STYLE), Rendered::default());
+        assert_eq!(lines(&differs, &STYLE), output(&differs, &STYLE), "also in a pipe");
     }
 
     #[test]
@@ -285,11 +306,11 @@ mod tests {
         assert_eq!(formatted(&set(true, None, None, 1)), data("stored line1/temp (1 byte)\n"));
         assert_eq!(
             formatted(&set(false, Some(Condition::Absent), None, 4)),
-            words("not stored: line1/temp exists\n")
+            words("error: not stored: line1/temp exists\n")
         );
         assert_eq!(
             formatted(&set(false, Some(Condition::AbsentOrEqual), None, 4)),
-            words("not stored: line1/temp has another value\n")
+            words("error: not stored: line1/temp has another value\n")
         );
     }
 

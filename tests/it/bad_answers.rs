@@ -101,10 +101,13 @@ fn a_version_more_than_a_minute_ahead_is_an_error() {
 
 #[test]
 fn each_encoding_of_not_applied_is_accepted() {
-    assert_eq!(run("set k v --nx", "-1\r\n", &[]), "--- exit 1\n");
-    assert_eq!(run("set k v --nx", "$-1\r\n", &[]), "--- exit 1\n");
-    assert_eq!(run("set k v --nx", ":0\r\n", &[]), "--- exit 1\n");
-    assert_eq!(run("vdel k v", "-1\r\n", &[]), "--- exit 1\n");
+    assert_eq!(run("set k v --nx", "-1\r\n", &[]), "--- stderr\nerror: not stored: k exists\n--- exit 1\n");
+    assert_eq!(run("set k v --nx", "$-1\r\n", &[]), "--- stderr\nerror: not stored: k exists\n--- exit 1\n");
+    assert_eq!(run("set k v --nx", ":0\r\n", &[]), "--- stderr\nerror: not stored: k exists\n--- exit 1\n");
+    assert_eq!(
+        run("vdel k v", "-1\r\n", &[]),
+        "--- stderr\nerror: not deleted: k has another value\n--- exit 1\n"
+    );
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_client_id_that_no_topic_can_contain_is_a_usage_error() {
     }
     assert_eq!(with(&"i".repeat(1025)), usage("the client id has 1025 bytes; the limit is 1024"));
     for id in ["a", "line 1/press", "ünïcode", &"i".repeat(1024)] {
-        assert_eq!(with(id), "--- exit 1\n", "{id:?}");
+        assert_eq!(with(id), "--- stderr\nerror: key not found: k\n--- exit 1\n", "{id:?}");
     }
 }
 
@@ -171,7 +171,11 @@ fn timeouts_have_no_upper_limit() {
     let place = Place::new();
     for duration in ["1h", "500000000y"] {
         let words = ["--embedded", "get", "k", "--timeout", duration, "--connect-timeout", duration];
-        assert_eq!(place.run_bounded(&words), "--- exit 1\n", "{duration}");
+        assert_eq!(
+            place.run_bounded(&words),
+            "--- stderr\nerror: key not found: k\n--- exit 1\n",
+            "{duration}"
+        );
     }
     let shown = place.run_bounded(&["set", "k", "v", "--ttl", "9999999999y"]);
     assert!(shown.contains(": time to live too long\n"), "{shown}");

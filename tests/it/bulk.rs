@@ -44,7 +44,12 @@ fn answers_keep_the_order_of_the_lines_and_each_line_sees_the_effects_of_earlier
         write!(lines, "set k {number}\nget k\ndel k\nget k\n").unwrap();
         write!(answers, "{number}\n\n").unwrap();
     }
-    assert_eq!(batch(&place, &server, &[], &lines), format!("--- stdout\n{answers}--- exit 1\n"));
+    assert_eq!(
+        batch(&place, &server, &[], &lines),
+        format!(
+            "--- stdout\n{answers}--- stderr\nerror: 500 lines were answered no, line 4 first\n--- exit 1\n"
+        )
+    );
     assert_eq!(
         batch(&place, &server, &["--inflight", "1"], "set k v\nget k\n"),
         "--- stdout\nv\n--- exit 0\n"
@@ -56,7 +61,10 @@ fn a_line_of_several_requests_is_ordered_with_the_lines_around_it() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let lines = "set a 1\nset b 2\ndel a b\nset a 3\nkeys\nget a\nget b\n";
-    assert_eq!(batch(&place, &server, &[], lines), "--- stdout\na\n3\n\n--- exit 1\n");
+    assert_eq!(
+        batch(&place, &server, &[], lines),
+        "--- stdout\na\n3\n\n--- stderr\nerror: line 7 was answered no\n--- exit 1\n"
+    );
 }
 
 #[test]
@@ -462,4 +470,57 @@ fn a_full_disk_leaves_only_whole_lines() {
     let written = fs::read_to_string(place.path("out")).unwrap();
     assert!(written.starts_with("before\n{") && written.len() > 5000, "{written}");
     assert!(written.ends_with("}\n") && written.lines().skip(1).all(|line| line.ends_with('}')), "{written}");
+}
+
+#[test]
+fn keys_are_sorted_and_counted_on_request() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    assert_eq!(batch(&place, &server, &[], "set b 1\nset a/2 1\nset a/1 1\n"), "--- exit 0\n");
+    let run = |words: &[&str]| place.run_at(&server.url(), words);
+    assert_eq!(run(&["keys", "--sort"]), "--- stdout\na/1\na/2\nb\n--- exit 0\n");
+    assert_eq!(run(&["keys", "--sort", "--limit", "2"]), "--- stdout\na/1\na/2\n--- exit 0\n");
+    assert_eq!(run(&["keys", "a/*", "--count"]), "--- stdout\n2\n--- exit 0\n");
+    assert_eq!(
+        run(&["keys", "--count", "-j"]),
+        "--- stdout\n{\"v\":1,\"op\":\"keys\",\"count\":3}\n--- exit 0\n"
+    );
+    let hint = "hint: a pattern matches the whole key; for all keys that begin with a/: mqkv keys 'a/*'\n";
+    assert_eq!(run(&["keys", "a/"]), format!("--- stderr\n{hint}--- exit 0\n"));
+    assert_eq!(run(&["keys", "b"]), "--- stdout\nb\n--- exit 0\n");
+}
+
+#[test]
+fn an_export_without_versions_depends_on_the_values_alone() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    assert_eq!(batch(&place, &server, &[], "set k v\n"), "--- exit 0\n");
+    let shown = place.run_at(&server.url(), &["export", "--no-version", "-q"]);
+    let entry = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"v\",\"encoding\":\"utf-8\"}";
+    assert_eq!(shown, format!("--- stdout\n{entry}\n--- exit 0\n"));
+}
+
+#[test]
+fn a_dry_run_of_a_batch_checks_all_lines_without_a_broker() {
+    let place = Place::new();
+    let run = |options: &[&str], lines: &str| {
+        place.run_at_with_input(
+            "mqtt://127.0.0.1:1",
+            &[&["batch", "-", "--dry-run"], options].concat(),
+            lines.as_bytes(),
+        )
+    };
+    assert_eq!(
+        run(&[], "set a 1\nGET a\ndel a b\n# note\nping\n"),
+        "--- stderr\n4 lines are valid\n--- exit 0\n"
+    );
+    let shown = run(&[], "set a 1\nset a\nget\n");
+    assert!(shown.starts_with("--- stderr\nerror: line 2: ") && shown.ends_with("--- exit 2\n"), "{shown}");
+    let shown = run(&["--keep-going"], "set a\nget\nlock x\nset a 1\n");
+    assert!(
+        shown.contains("line 1: ") && shown.contains("line 2: ") && shown.contains("line 3: "),
+        "{shown}"
+    );
+    let json = "{\"v\":1,\"op\":\"batch\",\"lines\":1,\"dry_run\":true}\n";
+    assert_eq!(run(&["-j"], "get a\n"), format!("--- stdout\n{json}--- exit 0\n"));
 }

@@ -39,7 +39,7 @@ fn a_key_of_any_bytes_is_a_key() {
         let output = place.command_os(&[verb("get"), verb("-k"), key]).args(["-b", &url]).output().unwrap();
         assert_eq!(output.stdout, key.as_bytes());
         assert_eq!(run(&[verb("del"), verb("-k"), key]), "--- exit 0\n", "{key:?}");
-        assert_eq!(run(&[verb("del"), verb("-k"), key]), "--- exit 1\n", "{key:?}");
+        assert_eq!(run(&[verb("del"), verb("-k"), key, verb("-q")]), "--- exit 1\n", "{key:?}");
     }
     // A zero byte needs an encoding.
     assert_eq!(place.run_at(&url, &["set", "--key-hex", "00", "v"]), "--- exit 0\n");
@@ -64,10 +64,10 @@ fn a_value_cannot_send_control_characters_to_the_terminal() {
     assert_eq!(place.run_at_with_input(&url, &["set", "k", "-"], evil), "--- exit 0\n");
     assert_eq!(
         place.run_at(&url, &["get", "k", "-o", "text"]),
-        "--- stdout\n\\x1B]0;owned\\x07\\x0D\\x0A\\x9B2J\\x7F\n--- exit 0\n"
+        "--- stdout\n\\x1B]0;owned\\x07\\x0D\n\\x9B2J\\x7F\n--- exit 0\n"
     );
     assert_eq!(
         place.run_at(&url, &["get", "\x1b[2J", "-o", "text"]),
-        "--- stderr\nkey not found: \\x1B[2J\n--- exit 1\n"
+        "--- stderr\nerror: key not found: \\x1B[2J\n--- exit 1\n"
     );
 }

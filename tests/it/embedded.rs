@@ -17,8 +17,8 @@ fn run(place: &Place, line: &str) -> String {
 fn a_store_in_memory_ends_with_its_process() {
     let place = Place::new();
     assert_eq!(run(&place, "--embedded set k v -o text"), "--- stdout\nstored k (1 byte)\n--- exit 0\n");
-    assert_eq!(run(&place, "--embedded get k"), "--- exit 1\n");
-    assert_eq!(run(&place, "get k --embedded -o text"), "--- stderr\nkey not found: k\n--- exit 1\n");
+    assert_eq!(run(&place, "--embedded get k"), "--- stderr\nerror: key not found: k\n--- exit 1\n");
+    assert_eq!(run(&place, "get k --embedded -o text"), "--- stderr\nerror: key not found: k\n--- exit 1\n");
     let shown = run(&place, "--embedded ping");
     assert!(shown.starts_with("--- stdout\nembedded store  connect "), "{shown}");
     assert_eq!(fs::read_dir(place.folder()).unwrap().count(), 0);
@@ -32,9 +32,15 @@ fn a_store_in_a_directory_persists_keys_with_their_versions() {
     let first = get();
     assert!(String::from_utf8_lossy(&first).contains("\"value\":\"AP8=\""), "{first:?}");
     assert_eq!(get(), first, "another run reads the same version");
-    assert_eq!(run(&place, &format!("{EMBEDDED} set k v --nx")), "--- exit 1\n");
+    assert_eq!(
+        run(&place, &format!("{EMBEDDED} set k v --nx")),
+        "--- stderr\nerror: not stored: k exists\n--- exit 1\n"
+    );
     assert_eq!(run(&place, &format!("{EMBEDDED} del k")), "--- exit 0\n");
-    assert_eq!(run(&place, &format!("{EMBEDDED} get k")), "--- exit 1\n");
+    assert_eq!(
+        run(&place, &format!("{EMBEDDED} get k")),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
     assert_eq!(fs::metadata(place.path(FILE)).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(place.path("data")).unwrap().permissions().mode() & 0o777, 0o700);
 }
@@ -44,7 +50,10 @@ fn a_time_to_live_elapses_between_runs() {
     let place = Place::new();
     assert_eq!(run(&place, &format!("{EMBEDDED} set short v --ttl 500ms")), "--- exit 0\n");
     assert_eq!(run(&place, &format!("{EMBEDDED} set long v --ttl 1h")), "--- exit 0\n");
-    let is_expired = || run(&place, &format!("{EMBEDDED} get short")) == "--- exit 1\n";
+    let is_expired = || {
+        run(&place, &format!("{EMBEDDED} get short"))
+            == "--- stderr\nerror: key not found: short\n--- exit 1\n"
+    };
     wait_until("the key expires", || is_expired().then_some(()));
     assert_eq!(run(&place, &format!("{EMBEDDED} get long")), "--- stdout\nv(no line feed)\n--- exit 0\n");
 }
@@ -86,7 +95,10 @@ fn acknowledged_writes_survive_a_kill() {
     assert_eq!(place.run_at(&server.url(), &["del", "k0"]), "--- exit 0\n");
     drop(server);
     let server = Server::start(&place, &["-q", "--data", "data"]);
-    assert_eq!(place.run_at(&server.url(), &["get", "k0"]), "--- exit 1\n");
+    assert_eq!(
+        place.run_at(&server.url(), &["get", "k0"]),
+        "--- stderr\nerror: key not found: k0\n--- exit 1\n"
+    );
     for number in 1..KEYS {
         let key = format!("k{number}");
         assert_eq!(place.bytes_at(&server.url(), &["get", &key]), key.as_bytes());
@@ -100,7 +112,10 @@ fn a_server_without_a_directory_persists_nothing() {
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v", "--persist"]), "--- exit 0\n");
     drop(server);
     let server = Server::start(&place, &["-q"]);
-    assert_eq!(place.run_at(&server.url(), &["get", "k"]), "--- exit 1\n");
+    assert_eq!(
+        place.run_at(&server.url(), &["get", "k"]),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
 }
 
 #[test]

@@ -65,7 +65,10 @@ fn a_token_from_the_future_is_refused() {
                 ensure that the client and broker system clocks are synchronized";
     let hint = "use a token of the store, and synchronize the clocks with NTP";
     assert_eq!(place.run_at(&server.url(), &["set", "k", "v", "--fence", FAR_AHEAD]), refused(text, hint));
-    assert_eq!(place.run_at(&server.url(), &["get", "k"]), "--- exit 1\n");
+    assert_eq!(
+        place.run_at(&server.url(), &["get", "k"]),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
     assert_eq!(
         place.run_at(&server.url(), &["set", "k", "v", "--fence", FAR_AHEAD, "-j"]),
         format!(

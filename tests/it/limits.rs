@@ -86,7 +86,7 @@ fn connections_and_watched_keys_of_a_client_are_bounded() {
     server.log_line_with(" refused: too many connections");
     drop(watch);
     server.log_line_with("disconnected: ");
-    assert_eq!(place.run_at(&url, &["get", "a"]), "--- exit 1\n");
+    assert_eq!(place.run_at(&url, &["get", "a"]), "--- stderr\nerror: key not found: a\n--- exit 1\n");
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Bench {
     }
 }
 
-const FREE: &str = "--- stderr\ndeploy is free\n--- exit 1\n";
+const FREE: &str = "--- stderr\nerror: deploy is free\n--- exit 1\n";
 
 #[test]
 fn twenty_processes_increment_a_file_without_a_lost_update() {
@@ -131,7 +131,7 @@ fn a_lock_that_does_not_wait_prints_the_holder() {
     let _holder = bench.hold(&["--holder", "connector-0"]);
     assert_eq!(
         bench.run(&["lock", "deploy", "-w", "0"]),
-        "--- stderr\ndeploy is held by connector-0\n--- exit 1\n"
+        "--- stderr\nerror: deploy is held by connector-0\n--- exit 1\n"
     );
     let exit = bench.start(&["lock", "deploy", "-w", "0", "-E", "9", "--", "touch", "ran"]).end();
     assert_eq!(exit.code, Some(9));
@@ -260,7 +260,7 @@ fn unlock_releases_a_lock_of_once_by_its_holder() {
     assert_eq!(bench.run(&["holder", "deploy"]), "--- stdout\nci 17\n--- exit 0\n");
     assert_eq!(
         bench.run(&["unlock", "deploy", "--holder", "ci 18"]),
-        "--- stderr\nnot released: deploy is not held by ci 18\n--- exit 1\n"
+        "--- stderr\nerror: not released: deploy is not held by ci 18\n--- exit 1\n"
     );
     assert_eq!(bench.run(&["unlock", "deploy", "--holder", "ci 17"]), "--- exit 0\n");
     assert_eq!(bench.run(&["holder", "deploy"]), FREE);
@@ -303,7 +303,7 @@ fn a_wait_for_an_ordinary_value_reports_that_it_may_be_no_lock() {
     let bench = Bench::new();
     bench.run(&["set", "deploy", "21.5"]);
     let shown = bench.run(&["lock", "deploy", "--ttl", "300ms", "-w", "900ms"]);
-    let first = "--- stderr\ndeploy is held by 21.5\n  not renewed for ";
+    let first = "--- stderr\nerror: deploy is held by 21.5\n  not renewed for ";
     assert!(shown.starts_with(first), "{shown}");
     assert!(shown.ends_with(": the key may be an ordinary value, not a lock\n--- exit 1\n"), "{shown}");
     assert_eq!(bench.run(&["get", "deploy"]), "--- stdout\n21.5(no line feed)\n--- exit 0\n");

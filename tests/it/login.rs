@@ -87,7 +87,10 @@ fn the_server_accepts_a_correct_password_and_a_wrong_one_is_not_retried() {
     assert_eq!(place.run_with_input(&add, SECRET.as_bytes()), "--- exit 0\n");
     let server = Server::start(&place, &["-q", "--users", "users"]);
     let words = |file| ["get", "k", "-u", "ann", "--password-file", file, "--retries", "5"];
-    assert_eq!(place.run_at(&server.url(), &words("right")), "--- exit 1\n");
+    assert_eq!(
+        place.run_at(&server.url(), &words("right")),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
     let relay = Relay::start(server.port());
     assert_eq!(
         place.run_at(&relay.url(), &words("wrong")),
@@ -126,7 +129,7 @@ fn a_password_is_the_first_line_of_a_file_or_of_standard_input() {
         place.write("password", bytes);
         let broker = recording();
         let words = ["get", "k", "-u", "ann", "--password-file", "password"];
-        assert_eq!(place.run_at(&broker.url(), &words), "--- exit 1\n");
+        assert_eq!(place.run_at(&broker.url(), &words), "--- stderr\nerror: key not found: k\n--- exit 1\n");
         let connect = broker.end();
         assert_eq!((connect.username, connect.password), password("ann", sent));
         assert_eq!((connect.method, connect.data), (None, None));
@@ -134,13 +137,16 @@ fn a_password_is_the_first_line_of_a_file_or_of_standard_input() {
         let url = broker.url().replace("mqtt://", "mqtt://ann@");
         assert_eq!(
             place.run_at_with_input(&url, &["get", "k", "--password-file", "-"], bytes),
-            "--- exit 1\n"
+            "--- stderr\nerror: key not found: k\n--- exit 1\n"
         );
         let connect = broker.end();
         assert_eq!((connect.username, connect.password), password("ann", sent));
     }
     let broker = recording();
-    assert_eq!(place.run_at(&broker.url(), &["get", "k", "-u", "ann"]), "--- exit 1\n");
+    assert_eq!(
+        place.run_at(&broker.url(), &["get", "k", "-u", "ann"]),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
     let connect = broker.end();
     assert_eq!((connect.username.as_deref(), connect.password), (Some("ann"), None));
 }

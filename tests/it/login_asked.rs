@@ -157,7 +157,7 @@ fn signals_after_the_password_prompt_go_to_the_command_of_a_lock() {
     assert_eq!(terminal.end(), Some(7));
     place.write("password", SECRET);
     let holder = ["holder", "deploy", "-b", &server.url(), "-u", "ann", "--password-file", "password"];
-    assert_eq!(place.run(&holder), "--- stderr\ndeploy is free\n--- exit 1\n");
+    assert_eq!(place.run(&holder), "--- stderr\nerror: deploy is free\n--- exit 1\n");
 }
 
 #[test]

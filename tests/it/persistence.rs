@@ -120,7 +120,10 @@ fn recover_writes_the_readable_records_of_a_corrupt_file() {
     );
     let server = Server::start(&place, &["-q", "--data", "kept/recovered"]);
     assert_eq!(place.bytes_at(&server.url(), &["get", "k99"]), b"value-of-k99");
-    assert_eq!(place.run_at(&server.url(), &["get", "k55"]), "--- exit 1\n");
+    assert_eq!(
+        place.run_at(&server.url(), &["get", "k55"]),
+        "--- stderr\nerror: key not found: k55\n--- exit 1\n"
+    );
     assert_eq!(place.bytes_at(&server.url(), &["keys"]).split(|byte| *byte == b'\n').count(), 90);
 }
 
@@ -310,7 +313,7 @@ fn a_stale_fencing_token_can_be_cleared() {
     assert_eq!(run(&place, "data clear-fence kept --key-hex 6b"), unprotected);
     assert_eq!(run(&place, "data clear-fence kept --key-base64 aw=="), unprotected);
     assert_eq!(run(&place, "--embedded=kept set k w"), "--- exit 0\n");
-    let missing = "--- stderr\nkey not found: other\n--- exit 1\n";
+    let missing = "--- stderr\nerror: key not found: other\n--- exit 1\n";
     assert_eq!(run(&place, "data clear-fence kept other"), missing);
     let shown = run(&place, "data clear-fence kept");
     assert!(shown.contains("error: KEY is missing\n") && shown.ends_with("--- exit 2\n"), "{shown}");
@@ -401,7 +404,7 @@ fn an_interrupted_start_is_cleaned_up() {
     place.write("kept/store.redb.new", b"unfinished");
     assert_eq!(place.command(&["--embedded=kept", "get", "k99"]).output().unwrap().stdout, b"value-of-k99");
     place.write(FILE, b"");
-    assert_eq!(run(&place, "--embedded=kept get k99"), "--- exit 1\n");
+    assert_eq!(run(&place, "--embedded=kept get k99"), "--- stderr\nerror: key not found: k99\n--- exit 1\n");
     assert_eq!(run(&place, "--embedded=kept set k99 v"), "--- exit 0\n");
     assert!(!place.path("kept/store.redb.new").exists());
 }

@@ -52,12 +52,16 @@ fn a_hangup_reloads_the_certificate_of_all_listeners_for_new_connections() {
     let new_ca = Ca::new(&place, "new.pem");
     new_ca.issue_for_days(&place, "server", &["127.0.0.1"], 89);
     for url in &urls {
-        assert_eq!(get(&place, url, "-T ca.pem"), "--- exit 1\n", "the files are not read before the signal");
+        assert_eq!(
+            get(&place, url, "-T ca.pem"),
+            "--- stderr\nerror: key not found: none\n--- exit 1\n",
+            "the files are not read before the signal"
+        );
     }
     server.signal(Signal::SIGHUP);
     assert_eq!(server.log_line_with("certificates"), AGAIN);
     for url in &urls {
-        assert_eq!(get(&place, url, "-T new.pem"), "--- exit 1\n");
+        assert_eq!(get(&place, url, "-T new.pem"), "--- stderr\nerror: key not found: none\n--- exit 1\n");
         let shown = get(&place, url, "-T ca.pem");
         assert!(shown.contains("is from an unknown CA") && shown.ends_with("--- exit 69\n"), "{shown}");
     }
@@ -108,7 +112,7 @@ fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
         for listener in 0..2 {
             assert_eq!(
                 get(&place, &url(&server, "mqtts", listener), "-T ca.pem"),
-                "--- exit 1\n",
+                "--- stderr\nerror: key not found: none\n--- exit 1\n",
                 "{message}"
             );
         }
@@ -117,7 +121,10 @@ fn an_invalid_file_changes_no_listener_and_is_reported_as_at_the_start() {
     server.signal(Signal::SIGHUP);
     assert_eq!(server.log_line_with("certificates reloaded"), AGAIN);
     for listener in 0..2 {
-        assert_eq!(get(&place, &url(&server, "mqtts", listener), "-T new.pem"), "--- exit 1\n");
+        assert_eq!(
+            get(&place, &url(&server, "mqtts", listener), "-T new.pem"),
+            "--- stderr\nerror: key not found: none\n--- exit 1\n"
+        );
     }
 }
 
@@ -133,7 +140,7 @@ fn new_client_cas_apply_to_new_connections_only() {
     let watch: Vec<_> = ["watch", "k", "-b", &url].into_iter().chain(me.split(' ')).collect();
     let watch = StreamedProcess::start(&mut place.command(&watch));
     assert!(watch.line().contains("\tk"), "the watch reports the missing key");
-    assert_eq!(get(&place, &url, me), "--- exit 1\n");
+    assert_eq!(get(&place, &url, me), "--- stderr\nerror: key not found: none\n--- exit 1\n");
     assert!(get(&place, &url, it).contains("rejected the client certificate: unknown CA"));
     place.write("clients.pem", fs::read(place.path("ca.pem")).unwrap());
     server.signal(Signal::SIGHUP);
@@ -143,7 +150,7 @@ fn new_client_cas_apply_to_new_connections_only() {
             .starts_with("certificates reloaded: the server's expires in ")
     );
     assert!(get(&place, &url, me).contains("rejected the client certificate: unknown CA"));
-    assert_eq!(get(&place, &url, it), "--- exit 1\n");
+    assert_eq!(get(&place, &url, it), "--- stderr\nerror: key not found: none\n--- exit 1\n");
     let set: Vec<_> = ["set", "k", "v", "-b", &url].into_iter().chain(it.split(' ')).collect();
     place.run(&set);
     assert!(watch.line().ends_with("\tk\tv"), "an existing connection continues");

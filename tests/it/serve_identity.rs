@@ -98,7 +98,10 @@ fn each_listener_accepts_only_its_kinds_of_credentials() {
                 assert!(shown.ends_with("--- exit 77\n"), "{listener} {options}: {shown}");
                 assert_eq!(log_line, format!("c from PORT rejected: {expected}"), "{listener} {options}");
             } else {
-                assert_eq!(shown, "--- exit 1\n", "{listener} {options}");
+                assert_eq!(
+                    shown, "--- stderr\nerror: key not found: k\n--- exit 1\n",
+                    "{listener} {options}"
+                );
                 let identity = if expected.is_empty() { String::new() } else { format!(" as {expected}") };
                 assert_eq!(
                     log_line,
@@ -319,13 +322,13 @@ fn users_are_added_and_removed_while_the_server_runs() {
     assert!(get().ends_with("--- exit 77\n"));
     let add = ["serve", "user", "add", "users", "bob"];
     assert_eq!(place.run_with_input(&add, b"p 1\nignored"), "--- stderr\nadded bob\n--- exit 0\n");
-    assert_eq!(get(), "--- exit 1\n");
+    assert_eq!(get(), "--- stderr\nerror: key not found: k\n--- exit 1\n");
     assert_eq!(place.run_with_input(&add, b"p 2"), "--- stderr\nchanged the password of bob\n--- exit 0\n");
     assert!(get().ends_with("--- exit 77\n"));
     assert_eq!(place.run(&["serve", "user", "ls", "users"]), "--- stdout\nann\nbob\n--- exit 0\n");
     let remove = ["serve", "user", "rm", "users", "bob"];
     assert_eq!(place.run(&remove), "--- stderr\nremoved bob\n--- exit 0\n");
-    assert_eq!(place.run(&remove), "--- stderr\nuser not found: bob\n--- exit 1\n");
+    assert_eq!(place.run(&remove), "--- stderr\nerror: user not found: bob\n--- exit 1\n");
     let object = |fields: &str| format!("--- stdout\n{{\"v\":1,\"op\":\"user\",{fields}}}\n--- exit ");
     let shown = |words: &[&str]| place.run_with_input(&[&["-j", "serve", "user"], words].concat(), b"p 3");
     assert_eq!(shown(&["ls", "users"]), object("\"users\":[\"ann\"]") + "0\n");

@@ -198,7 +198,7 @@ fn ctrl_c_in_a_dumb_terminal_starts_a_new_line_and_keeps_locks() {
     terminal.wait_for("a new prompt", |screen| screen.ends_with(&format!("\n^C\n{prompt}")));
     terminal.line("get k");
     terminal.wait_for("the new line alone", |screen| {
-        screen.ends_with(&format!("{prompt} get k\nkey not found: k\n{prompt}"))
+        screen.ends_with(&format!("{prompt} get k\nerror: key not found: k\n{prompt}"))
     });
     assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
     place.write("words", "begun\n");

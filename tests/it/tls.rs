@@ -84,7 +84,7 @@ fn a_read_over_tls_takes_four_round_trips_including_tcp() {
     let (place, _, server) = served(&[]);
     let proxy = Proxy::start(&server.url());
     let port: u16 = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
-    assert_eq!(run_at_port(&place, port, GET), "--- exit 1\n");
+    assert_eq!(run_at_port(&place, port, GET), "--- stderr\nerror: key not found: k\n--- exit 1\n");
     let flights: Vec<Sender> = proxy.end().into_iter().map(|flight| flight.from).collect();
     // TLS, CONNECT, the request; then DISCONNECT, after which the client does not wait for the close.
     let (client, broker) = (Sender::Client, Sender::Broker);
@@ -113,7 +113,10 @@ fn the_system_s_cas_are_trusted_by_default() {
     let (place, _, server) = served(&[]);
     let ca = place.path("ca.pem").display().to_string();
     let place = place.with_variable("SSL_CERT_FILE", &ca);
-    assert_eq!(run_at_port(&place, server.port(), "get k -n localhost -p PORT"), "--- exit 1\n");
+    assert_eq!(
+        run_at_port(&place, server.port(), "get k -n localhost -p PORT"),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
     Ca::new(&place, "other.pem");
     let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
     assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
@@ -167,7 +170,7 @@ fn a_certificate_for_another_name_is_reported_with_its_names() {
     for name in ["plant.example", "a.plant.example"] {
         assert_eq!(
             run_at_port(&place, server.port(), &format!("{GET} --server-name {name}")),
-            "--- exit 1\n"
+            "--- stderr\nerror: key not found: k\n--- exit 1\n"
         );
     }
     let shown = run_at_port(&place, server.port(), &format!("{GET} --server-name a/b"));
@@ -193,7 +196,10 @@ fn insecure_accepts_any_certificate_and_warns_once() {
 fn a_client_certificate_is_accepted_by_a_server_that_requires_one() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
     ca.issue(&place, "me", &["me"]);
-    assert_eq!(run_at_port(&place, server.port(), &format!("{GET} -C me.pem -K me.key")), "--- exit 1\n");
+    assert_eq!(
+        run_at_port(&place, server.port(), &format!("{GET} -C me.pem -K me.key")),
+        "--- stderr\nerror: key not found: k\n--- exit 1\n"
+    );
     let shown = run_at_port(&place, server.port(), GET);
     let hint = "use a client certificate: -C FILE with the certificate, -K FILE with its key";
     assert_eq!(shown, error("localhost:PORT requires a client certificate", hint));

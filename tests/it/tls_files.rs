@@ -52,7 +52,11 @@ fn a_private_key_is_read_in_each_format() {
         "-C curve.pem -K sec1",
         "--certfile other.pem --keyfile other.key",
     ] {
-        assert_eq!(get_with(&place, &server, &format!("-T ca.pem {options}")), "--- exit 1\n", "{options}");
+        assert_eq!(
+            get_with(&place, &server, &format!("-T ca.pem {options}")),
+            "--- stderr\nerror: key not found: k\n--- exit 1\n",
+            "{options}"
+        );
     }
 }
 

@@ -117,7 +117,7 @@ fn the_tls_version_and_each_attempt_are_shown() {
     let mut server = Server::start(&place, &options);
     let port = server.port().to_string();
     let words = ["get", "k", "-n", "localhost", "-p", &port, "-T", "ca.pem", "--trace=trace"];
-    assert_eq!(place.run_bounded(&words), "--- exit 1\n");
+    assert_eq!(place.run_bounded(&words), "--- stderr\nerror: key not found: k\n--- exit 1\n");
     let trace = trace_of(&place).replace(&port, "PORT");
     assert!(trace.contains("  --  connecting to localhost:PORT\n"), "{trace}");
     assert!(trace.contains("  --  connected to 127.0.0.1:PORT, TLS 1.3\n"), "{trace}");
@@ -137,7 +137,7 @@ fn a_trace_that_cannot_start_is_reported_and_one_that_fails_later_ends_nothing()
     assert_eq!(shown, format!("--- stderr\nerror: {message}\n--- exit 74\n"));
     let shown = place.run_bounded(&["--embedded", "get", "k", "--trace=/dev/full"]);
     let words = "warning: the trace ends: cannot write /dev/full: No space left on device (os error 28)\n";
-    assert_eq!(shown, format!("--- stderr\n{words}--- exit 1\n"));
+    assert_eq!(shown, format!("--- stderr\n{words}error: key not found: k\n--- exit 1\n"));
     // The read end of the pipe is closed, or open and never read.
     for reads in [false, true] {
         let (unread, end) = std::io::pipe().unwrap();

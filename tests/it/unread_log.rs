@@ -30,7 +30,7 @@ fn an_unread_log_blocks_no_client() {
     let url = format!("mqtt://127.0.0.1:{port}");
     for _ in 0..3 {
         let served = place.run(&["get", "k", "-b", &url, "-t", "20s", "--connect-timeout", "20s"]);
-        assert_eq!(served, "--- exit 1\n");
+        assert_eq!(served, "--- stderr\nerror: key not found: k\n--- exit 1\n");
     }
     drop(clients);
     let _ = server.kill();

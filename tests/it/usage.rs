@@ -28,7 +28,7 @@ fn redis_style_arguments_cause_a_hint() {
             format!("error: unexpected argument '{word}' found\nhint: {option}\nhint: mqkv set --help\n");
         assert_usage(&format!("set k v {word}"), &words);
     }
-    assert_usage("get k NX", "error: unexpected argument 'NX' found\nhint: mqkv get --help\n");
+    assert_usage("holder k NX", "error: unexpected argument 'NX' found\nhint: mqkv holder --help\n");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_host_with_a_port_causes_a_hint() {
 
 #[test]
 fn a_missing_key_argument_is_reported_with_the_usage() {
-    assert_usage("get", "error: KEY is missing\nhint: mqkv get KEY\n");
+    assert_usage("get", "error: KEY is missing\nhint: mqkv get KEY...\n");
     assert_usage("del", "error: KEY is missing\nhint: mqkv del KEY...\n");
     assert_usage("", "error: a verb is missing\nhint: mqkv help\n");
 }
@@ -166,7 +166,7 @@ fn a_value_given_twice_is_refused() {
         "set a b --value c",
         "error: the argument '[VALUE]' cannot be used with '--value <STR>'\nhint: mqkv set --help\n",
     );
-    assert_usage("get -k a b", "error: more than one key\nhint: mqkv get KEY\n");
+    assert_usage("holder -k a b", "error: more than one key\nhint: mqkv holder KEY\n");
 }
 
 #[test]

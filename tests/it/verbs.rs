@@ -22,7 +22,7 @@ fn a_value_set_in_one_terminal_is_read_in_another() {
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set a 1"), "--- exit 0\n");
     assert_eq!(run("get a"), "--- stdout\n1(no line feed)\n--- exit 0\n");
-    assert_eq!(run("get b"), "--- exit 1\n");
+    assert_eq!(run("get b"), "--- stderr\nerror: key not found: b\n--- exit 1\n");
     assert_eq!(run("get b --default none"), "--- stdout\nnone(no line feed)\n--- exit 0\n");
     assert_eq!(
         run("set line1/temp 21.5 --ttl 30s -o text"),
@@ -30,7 +30,7 @@ fn a_value_set_in_one_terminal_is_read_in_another() {
     );
     assert_eq!(run("get line1/temp -o text"), "--- stdout\n21.5\n--- exit 0\n");
     assert_eq!(run("get line1/temp -o text -v"), "--- stdout\n21.5  VERSION\n--- exit 0\n");
-    assert_eq!(run("get b -o text"), "--- stderr\nkey not found: b\n--- exit 1\n");
+    assert_eq!(run("get b -o text"), "--- stderr\nerror: key not found: b\n--- exit 1\n");
     assert_eq!(run("get b -o text -q"), "--- exit 1\n");
 }
 
@@ -39,7 +39,7 @@ fn every_format_shows_the_same_value() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set k --hex 00ff0a"), "--- exit 0\n");
-    assert_eq!(run("get k -o text"), "--- stdout\n\\x00\\xFF\\x0A\n--- exit 0\n");
+    assert_eq!(run("get k -o text"), "--- stdout\n\\x00\\xFF\n\n--- exit 0\n");
     assert_eq!(run("get k -o raw"), "--- stdout\n\\x00\\xff\\n(no line feed)\n--- exit 0\n");
     assert_eq!(run("get k -o hex"), "--- stdout\n00ff0a\n--- exit 0\n");
     assert_eq!(run("get k -o base64"), "--- stdout\nAP8K\n--- exit 0\n");
@@ -95,15 +95,15 @@ fn an_unmet_condition_changes_nothing() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set job worker-3 --nx"), "--- exit 0\n");
-    assert_eq!(run("set job worker-4 --nx"), "--- exit 1\n");
+    assert_eq!(run("set job worker-4 --nx"), "--- stderr\nerror: not stored: job exists\n--- exit 1\n");
     assert_eq!(
         run("set job worker-4 --if-absent -o text"),
-        "--- stderr\nnot stored: job exists\n--- exit 1\n"
+        "--- stderr\nerror: not stored: job exists\n--- exit 1\n"
     );
     assert_eq!(run("set job worker-3 --nex"), "--- exit 0\n");
     assert_eq!(
         run("set job worker-4 --if-absent-or-equal -o text"),
-        "--- stderr\nnot stored: job has another value\n--- exit 1\n"
+        "--- stderr\nerror: not stored: job has another value\n--- exit 1\n"
     );
     assert_eq!(run("set job worker-4 --nex -o text -q"), "--- exit 1\n");
     assert_eq!(run("get job"), "--- stdout\nworker-3(no line feed)\n--- exit 0\n");
@@ -115,7 +115,9 @@ fn a_key_with_a_time_to_live_expires() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set k v --ttl 300ms"), "--- exit 0\n");
-    wait_until("the key expires", || (run("get k") == "--- exit 1\n").then_some(()));
+    wait_until("the key expires", || {
+        (run("get k") == "--- stderr\nerror: key not found: k\n--- exit 1\n").then_some(())
+    });
     assert_eq!(run("set k w --nx --ttl 1h"), "--- exit 0\n");
     // A SET without a time to live removes the previous one.
     assert_eq!(run("set k x --ttl 1ms"), "--- exit 0\n");
@@ -159,7 +161,7 @@ fn a_key_is_accepted_in_every_form() {
         assert_eq!(run(&format!("set {key} v")), "--- exit 0\n", "{key}");
         assert_eq!(run(&format!("get {key}")), "--- stdout\nv(no line feed)\n--- exit 0\n", "{key}");
         assert_eq!(run(&format!("vdel {key} v")), "--- exit 0\n", "{key}");
-        assert_eq!(run("get a/b"), "--- exit 1\n", "{key}");
+        assert_eq!(run("get a/b"), "--- stderr\nerror: key not found: a/b\n--- exit 1\n", "{key}");
     }
     assert_eq!(run("set -5 -5"), "--- exit 0\n");
     assert_eq!(run("del -5 -o text"), "--- stdout\ndeleted -5\n--- exit 0\n");
@@ -174,10 +176,10 @@ fn several_keys_are_deleted_at_once() {
     }
     assert_eq!(
         run("del a no b -o text"),
-        "--- stdout\ndeleted a\ndeleted b\n--- stderr\nkey not found: no\n--- exit 1\n"
+        "--- stdout\ndeleted a\ndeleted b\n--- stderr\nerror: key not found: no\n--- exit 1\n"
     );
     assert_eq!(run("rm c no --ignore-missing"), "--- exit 0\n");
-    assert_eq!(run("delete a"), "--- exit 1\n");
+    assert_eq!(run("delete a"), "--- stderr\nerror: key not found: a\n--- exit 1\n");
     assert_eq!(run("delete a --ignore-missing"), "--- exit 0\n");
     let many: Vec<String> = (0..300).map(|number| format!("k{number}")).collect();
     let many: Vec<&str> = ["del", "-j"].into_iter().chain(many.iter().map(String::as_str)).collect();
@@ -192,10 +194,10 @@ fn a_key_is_deleted_only_with_its_value() {
     let (place, server) = pair();
     let run = |line: &str| run(&place, &server, line);
     assert_eq!(run("set k v"), "--- exit 0\n");
-    assert_eq!(run("vdel k w"), "--- exit 1\n");
-    assert_eq!(run("vdel k w -o text"), "--- stderr\nnot deleted: value differs\n--- exit 1\n");
+    assert_eq!(run("vdel k w"), "--- stderr\nerror: not deleted: k has another value\n--- exit 1\n");
+    assert_eq!(run("vdel k w -o text"), "--- stderr\nerror: not deleted: k has another value\n--- exit 1\n");
     assert_eq!(run("vdel k v -o text"), "--- stdout\ndeleted k\n--- exit 0\n");
-    assert_eq!(run("vdel k v -o text"), "--- stderr\nkey not found: k\n--- exit 1\n");
+    assert_eq!(run("vdel k v -o text"), "--- stderr\nerror: key not found: k\n--- exit 1\n");
 }
 
 #[test]
@@ -264,8 +266,8 @@ fn the_command_lines_of_microsofts_tool_work_unchanged() {
     assert_eq!(run("get --key K --valuefile out2"), "--- exit 0\n");
     assert_eq!(std::fs::read(place.path("out2")).unwrap(), b"from a file");
     assert_eq!(run("delete -k K"), "--- exit 0\n");
-    assert_eq!(run("delete -k K"), "--- exit 1\n");
-    assert_eq!(run("get -k K"), "--- exit 1\n");
+    assert_eq!(run("delete -k K"), "--- stderr\nerror: key not found: K\n--- exit 1\n");
+    assert_eq!(run("get -k K"), "--- stderr\nerror: key not found: K\n--- exit 1\n");
 }
 
 #[test]
@@ -280,6 +282,30 @@ fn a_file_is_written_whole_and_reported() {
          \"version\":\"VERSION\"}\n--- exit 0\n"
     );
     // A missing key does not modify the file.
-    assert_eq!(run("get no -f out"), "--- exit 1\n");
+    assert_eq!(run("get no -f out"), "--- stderr\nerror: key not found: no\n--- exit 1\n");
     assert_eq!(std::fs::read(place.path("out")).unwrap(), b"v");
+}
+
+#[test]
+fn several_keys_are_printed_in_order_one_line_each() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set a --value one"), "--- exit 0\n");
+    assert_eq!(run("set b --hex 610a62"), "--- exit 0\n");
+    let missing = "--- stderr\nerror: key not found: no\n--- exit 1\n";
+    assert_eq!(run("get b no a"), format!("--- stdout\na\\x0Ab\n\none\n{missing}"));
+    assert_eq!(run("get b no a -o text"), format!("--- stdout\nb  a\\x0Ab\na  one\n{missing}"));
+    assert_eq!(run("get a a --default x"), "--- stdout\none\none\n--- exit 0\n");
+    assert_eq!(run("get no a --default x -o hex"), "--- stdout\n78\n6f6e65\n--- exit 0\n");
+    let refused = run("get a b -f out");
+    assert!(refused.contains("error: -f takes the value of one key") && refused.ends_with("--- exit 2\n"));
+    assert_eq!(run("del no --ignore-missing -o text"), "--- exit 0\n", "an ignored key is not reported");
+}
+
+#[test]
+fn a_value_of_several_lines_is_readable_on_a_terminal() {
+    let (place, server) = pair();
+    let run = |line: &str| run(&place, &server, line);
+    assert_eq!(run("set k --hex 7b0a09226d223a1b"), "--- exit 0\n");
+    assert_eq!(run("get k -o text"), "--- stdout\n{\n\t\"m\":\\x1B\n--- exit 0\n");
 }

@@ -120,7 +120,7 @@ pub fn run(
         UserAction::Rm(UserName { file, name }) => {
             let was_there = UsersFile::new(file).remove(name)?;
             if !was_there {
-                print(name, "unchanged", &|name| format!("user not found: {name}"))?;
+                print(name, "unchanged", &|name| format!("error: user not found: {name}"))?;
                 return Ok(Exit::No);
             }
             print(name, "removed", &|name| format!("removed {name}"))?;

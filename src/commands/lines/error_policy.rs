@@ -10,6 +10,8 @@ pub struct ErrorPolicy {
     keep_going: bool,
     lines: u64,
     noes: u64,
+    /// The first line that was answered no.
+    first_no: Option<u64>,
     failed: u64,
     is_unknown: bool,
     /// The first error, with its line; with `keep_going`, the first of the greatest kind.
@@ -36,6 +38,7 @@ impl ErrorPolicy {
             keep_going,
             lines: 0,
             noes: 0,
+            first_no: None,
             failed: 0,
             is_unknown: false,
             worst: None,
@@ -61,6 +64,12 @@ impl ErrorPolicy {
         self.failed
     }
 
+    /// Returns the number of lines that were answered no, and the first of them.
+    #[must_use]
+    pub fn noes(&self) -> Option<(u64, u64)> {
+        self.first_no.map(|first| (self.noes, first))
+    }
+
     /// Records the result of a line.
     pub fn record(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
         self.lines = self.lines.saturating_add(1);
@@ -68,7 +77,10 @@ impl ErrorPolicy {
             return self.after_error.record(line, result);
         }
         match result {
-            Ok(Verdict::No) => self.noes = self.noes.saturating_add(1),
+            Ok(Verdict::No) => {
+                self.noes = self.noes.saturating_add(1);
+                self.first_no.get_or_insert(line);
+            }
             Ok(_) => {}
             Err(error) => {
                 self.failed = self.failed.saturating_add(1);
