@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::spawn;
 
 use super::wait_until;
+use super::wire::variable;
 
 /// The high half of the first byte of a PUBLISH packet.
 const PUBLISH: u8 = 3;
@@ -202,18 +203,9 @@ impl Shared {
 /// Returns the complete MQTT packets of a stream.
 fn packets(mut stream: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        let mut len = 0;
-        let mut header = 1;
-        loop {
-            let byte = usize::from(*stream.get(header)?);
-            len |= (byte & 0x7F) << (7 * (header - 1));
-            header += 1;
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        let packet = stream.get(..header + len)?;
-        stream = &stream[header + len..];
+        let (length_bytes, len) = variable(stream.get(1..)?)?;
+        let (packet, rest) = stream.split_at_checked(1 + length_bytes + len)?;
+        stream = rest;
         Some(packet)
     })
 }

@@ -5,6 +5,8 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use super::wire::variable;
+
 /// A running proxy; it lives as long as the test's process.
 pub struct RequestRecorder {
     port: u16,
@@ -92,16 +94,4 @@ fn request_of(first: u8, body: &[u8]) -> String {
     // *3, $3, GET, $1, k
     let words: Vec<_> = payload.split("\r\n").skip(2).step_by(2).filter(|word| !word.is_empty()).collect();
     words.join(" ")
-}
-
-/// Decodes a Variable Byte Integer: how many bytes it takes, and its value.
-fn variable(bytes: &[u8]) -> Option<(usize, usize)> {
-    let mut number = 0;
-    for (place, byte) in bytes.iter().take(4).enumerate() {
-        number |= usize::from(byte & 0x7F) << (7 * place);
-        if byte & 0x80 == 0 {
-            return Some((place + 1, number));
-        }
-    }
-    None
 }

@@ -53,19 +53,11 @@ impl Packet {
         NAMES[usize::from(self.first >> 4)]
     }
 
-    /// Returns the first packet of these bytes and its length; `None` if it is incomplete.
+    /// Returns the first packet of these bytes and its length; `None` if it is incomplete or no MQTT packet.
     pub fn split(bytes: &[u8]) -> Option<(Self, usize)> {
-        let (mut len, mut at) = (0usize, 1);
-        loop {
-            let byte = *bytes.get(at)?;
-            len |= usize::from(byte & 0x7F) << (7 * (at - 1));
-            at += 1;
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        let body = bytes.get(at..at + len)?.to_vec();
-        Some((Self { first: bytes[0], body }, at + len))
+        let (length_bytes, len) = variable(bytes.get(1..)?)?;
+        let (start, end) = (1 + length_bytes, 1 + length_bytes + len);
+        Some((Self { first: bytes[0], body: bytes.get(start..end)?.to_vec() }, end))
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -298,6 +290,19 @@ pub fn length(len: usize) -> Vec<u8> {
     whole[1..whole.len() - len].to_vec()
 }
 
+/// Decodes a Variable Byte Integer: how many bytes it takes, and its value. `None` if it is incomplete or longer than
+/// four bytes.
+pub fn variable(bytes: &[u8]) -> Option<(usize, usize)> {
+    let mut number = 0;
+    for (place, byte) in bytes.iter().take(4).enumerate() {
+        number |= usize::from(byte & 0x7F) << (7 * place);
+        if byte & 0x80 == 0 {
+            return Some((place + 1, number));
+        }
+    }
+    None
+}
+
 fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
     let (taken, left) = rest.split_at(len);
     *rest = left;
@@ -305,14 +310,8 @@ fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
 }
 
 fn take_length(rest: &mut &[u8]) -> usize {
-    let mut len = 0;
-    for shift in [0, 7, 14, 21] {
-        let byte = take(rest, 1)[0];
-        len |= usize::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
+    let (length_bytes, len) = variable(rest).unwrap();
+    take(rest, length_bytes);
     len
 }
 
