@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
+use super::keep_alive::KeepAlive;
 use super::packet_handler::PacketHandler;
 use crate::broker::authentication;
 use crate::broker::authentication::{ConnectionInfo, Denial, PendingCheck};
@@ -267,16 +268,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Serves an accepted connection; returns why it is closed.
     async fn serve(&mut self, broker: &Broker, remote: &str, handler: &mut PacketHandler) -> CloseReason {
         let mut checking: Option<PendingCheck> = None;
-        let keep_alive = handler.keep_alive();
+        let period = handler.keep_alive();
+        let mut keep_alive = period.map(|period| KeepAlive::new(period, clock::monotonic()));
         // A packet only notes its time. The timer is reset when it fires, because a reset per packet costs more.
-        let mut keep_alive_timer = pin!(sleep(keep_alive.unwrap_or_default()));
-        let mut last_received = clock::monotonic();
+        let mut keep_alive_timer = pin!(sleep(period.unwrap_or_default()));
         let handle = Arc::clone(handler.handle());
         let mut woken = pin!(handle.wake.notified());
         loop {
+            let unhandled = self.input.len();
             match handler.handle_input(&mut self.input) {
                 Ok(missing) => self.make_room(missing),
                 Err(close_reason) => return close_reason,
+            }
+            if let Some(keep_alive) = keep_alive.as_mut().filter(|_| self.input.len() < unhandled) {
+                keep_alive.handle_packet(clock::monotonic());
             }
             if handler.is_finished() && !self.has_buffered_output {
                 let text = "the server stops".to_owned();
@@ -291,12 +296,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let reads = handler.wants_input(&self.input);
             let output = handler.output();
             let writes = !output.is_empty();
-            let is_alive = tokio::select! {
+            tokio::select! {
                 biased;
-                () = &mut woken => {
-                    woken.set(handle.wake.notified());
-                    false
-                }
+                () = &mut woken => woken.set(handle.wake.notified()),
                 moved = write_or_read(
                     &mut self.stream,
                     (output, writes || self.has_buffered_output),
@@ -310,7 +312,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         self.has_buffered_output = self.buffers_output && writes;
                         handler.handle_written();
                         // While nothing is read, a client that reads its output shows that it is alive.
-                        !reads
+                        if let Some(keep_alive) = keep_alive.as_mut().filter(|_| !reads) {
+                            keep_alive.handle_packet(clock::monotonic());
+                        }
                     }
                     Transfer::Read(Ok(0)) => {
                         let why = "closed without a DISCONNECT".to_owned();
@@ -318,7 +322,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                     Transfer::Read(Ok(len)) => {
                         count(&broker.counters().received.bytes, len);
-                        true
+                        // Packets that wait for the output to be written are not handled yet, so their bytes count.
+                        // They are few: with many of them, nothing is read.
+                        if let Some(keep_alive) = &mut keep_alive
+                            && (keep_alive.handle_bytes(len) || handler.has_enough_output())
+                        {
+                            keep_alive.handle_packet(clock::monotonic());
+                        }
                     }
                     // Invalid data in a WebSocket or TLS: the client gets the reason before the stream is closed.
                     Transfer::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
@@ -335,10 +345,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         broker.report([denied(Arc::clone(&handler.peer().client_id), remote, &denial)]);
                         return CloseReason::ServerDisconnect { reason, text };
                     }
-                    false
                 }
                 () = &mut keep_alive_timer, if keep_alive.is_some() => {
-                    let deadline = keep_alive.and_then(|period| last_received.checked_add(period));
+                    let deadline = keep_alive.as_ref().and_then(KeepAlive::deadline);
                     if let Some(deadline) = deadline.filter(|deadline| *deadline > clock::monotonic()) {
                         keep_alive_timer.as_mut().reset(Instant::from_std(deadline));
                         continue;
@@ -346,9 +355,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let text = "no packet for 1.5 times the keep-alive".to_owned();
                     return CloseReason::ServerDisconnect { reason: ReasonCode::KeepAliveTimeout, text };
                 }
-            };
-            if is_alive && keep_alive.is_some() {
-                last_received = clock::monotonic();
             }
         }
     }
