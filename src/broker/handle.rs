@@ -29,6 +29,9 @@ use crate::protocol::message::{Message, Qos};
 pub const SYS: &str = "$SYS/";
 /// Why a message of a client on such a topic is rejected.
 pub const SYS_IS_RESERVED: &str = "only the broker publishes there";
+/// The start of the topics on which bridges of Mosquitto announce whether they are connected. Messages and wills there
+/// are accepted, because a bridge does not connect otherwise, and dropped.
+pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
 
 /// The client at the other end of a connection.
 #[derive(Clone, Debug)]
@@ -233,8 +236,11 @@ impl Broker {
         count
     }
 
-    /// Delivers a message to one connection exactly once, whether or not it subscribes to the topic, at the QoS of the
-    /// message; and to all other sessions that subscribe to it.
+    /// Delivers a message to one connection exactly once, whether or not it subscribes to the topic; and to all other
+    /// sessions that subscribe to it.
+    ///
+    /// If the client subscribes to the topic, the message has the granted QoS at most and the identifiers of its
+    /// subscriptions (MQTT 5, 3.3.4 and 3.8.4).
     ///
     /// If the connection is closed, the client `client_id` does not get the message at all.
     pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {

@@ -119,6 +119,7 @@ prop_compose! {
 prop_compose! {
     fn connect(version: ProtocolVersion)(
         clean in any::<bool>(),
+        is_bridge in any::<bool>(),
         keep_alive in any::<u16>(),
         properties in properties_of(version, &[
             id::SESSION_EXPIRY, id::RECEIVE_MAXIMUM, id::MAXIMUM_PACKET_SIZE, id::TOPIC_ALIAS_MAXIMUM,
@@ -138,7 +139,7 @@ prop_compose! {
         }
         let body = [
             field(b"MQTT"),
-            vec![if is_v5 { 5 } else { 4 }, flags],
+            vec![if is_v5 { 5 } else if is_bridge { 0x84 } else { 4 }, flags],
             keep_alive.to_be_bytes().to_vec(),
             properties,
             field(client_id.as_bytes()),

@@ -27,6 +27,9 @@ pub fn decode(version: ProtocolVersion, bytes: &[u8]) -> Result<Incoming, String
     let mut packet = incoming(packet);
     if let (ProtocolVersion::V311, Incoming::Connect(connect)) = (version, &mut packet) {
         connect.version = version;
+        // The level follows the name, of six bytes, and the first byte of the packet with its length.
+        let level_at = 7 + bytes.iter().skip(1).take_while(|byte| **byte & 0x80 != 0).count() + 1;
+        connect.is_bridge = bytes.get(level_at) == Some(&0x84);
         connect.session_expiry_s = if connect.clean_start { 0 } else { u32::MAX };
     }
     Ok(packet)
@@ -55,7 +58,7 @@ fn as_v5(bytes: &[u8]) -> Option<BytesMut> {
         1 => {
             let name_end = behind(0)?;
             let (level, flags) = (*body.get(name_end)?, *body.get(name_end + 1)?);
-            if level != 4 {
+            if level & 0x7F != 4 {
                 return None;
             }
             let client_id_end = behind(name_end + 4)?;
@@ -127,6 +130,7 @@ fn connect(packet: v5::Connect, will: Option<v5::LastWill>, login: ConnectAuth) 
     };
     Connect {
         version: ProtocolVersion::V5,
+        is_bridge: false,
         client_id: packet.client_id,
         clean_start: packet.clean_start,
         keep_alive_s: packet.keep_alive,

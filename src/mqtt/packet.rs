@@ -60,6 +60,8 @@ pub enum Incoming {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Connect {
     pub version: ProtocolVersion,
+    /// Whether the client is a bridge of MQTT 3.1.1, which sets the highest bit of the protocol level.
+    pub is_bridge: bool,
     /// Empty if the server is to assign one.
     pub client_id: String,
     pub clean_start: bool,

@@ -324,3 +324,42 @@ fn mqtt_3_1_1_reads_its_retained_message_and_3_1_is_rejected() {
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && error.contains("unacceptable protocol version"), "{error}");
 }
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn a_bridge_of_mosquitto_with_its_default_settings_passes_each_message_on_once() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let bridge = format!("connection x\naddress 127.0.0.1:{}\ntopic # both\n", server.port());
+    let (_broker, url) = mosquitto_with(&place, &bridge);
+    let publish = |url: &str, words: &[&str]| drop(succeed(tool("mosquitto_pub", url, words)));
+    let subscribe = |url: &str, count: &str| {
+        let mut subscriber = tool("mosquitto_sub", url, &["-t", "plant/#", "-F", "%t %r %p", "-C", count]);
+        let mut subscriber = KilledOnDrop(subscriber.spawn().unwrap());
+        (BufReader::new(subscriber.0.stdout.take().unwrap()).lines().map(Result::unwrap), subscriber)
+    };
+    // The retained messages arrive once the bridge is connected.
+    publish(&server.url(), &["-t", "plant/ours", "-m", "1", "-r"]);
+    publish(&url, &["-t", "plant/other", "-m", "2", "-r"]);
+    let (mut ours, _ours) = subscribe(&server.url(), "4");
+    let (mut other, _other) = subscribe(&url, "4");
+    let retained = |lines: &mut dyn Iterator<Item = String>| {
+        let mut lines = [lines.next().unwrap(), lines.next().unwrap()];
+        lines.sort();
+        lines.map(|line| line.replace(" 1 ", " ").replace(" 0 ", " "))
+    };
+    for lines in [&mut ours as &mut dyn Iterator<Item = String>, &mut other] {
+        assert_eq!(retained(lines), ["plant/other 2", "plant/ours 1"]);
+    }
+    // Our broker would send the first message back before the second one.
+    for (from, line) in [(&url, "plant/live 0 3"), (&server.url(), "plant/live 0 4")] {
+        publish(from, &["-t", "plant/live", "-m", &line[line.len() - 1..]]);
+        assert_eq!((ours.next().unwrap(), other.next().unwrap()), (line.to_owned(), line.to_owned()));
+    }
+    // Retained in the other broker too, as they were published.
+    for url in [&server.url(), &url] {
+        let mut lines: Vec<String> = subscribe(url, "2").0.collect();
+        lines.sort();
+        assert_eq!(lines, ["plant/other 1 2", "plant/ours 1 1"]);
+    }
+}

@@ -162,6 +162,61 @@ async fn other_versions_and_invalid_client_ids_are_rejected_with_their_return_co
 }
 
 #[tokio::test]
+async fn a_bridge_is_accepted_and_gets_none_of_its_messages_back() {
+    let server = start().await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    for path in ["$SYS/#", "t/#"] {
+        watcher.subscribe(SubscribeFilter::new(path, QoS::AtMostOnce)).await;
+    }
+    let status = b"\0\x1e$SYS/broker/connection/x/state";
+    // The level has the bit of a bridge; a retained will of QoS 1.
+    let head = b"\0\x04MQTT\x84\x2c\0\0\0\x01x";
+    let connect = [&[0x10, 48][..], head, status, b"\0\x010"].concat();
+    let mut bridge = Client::unconnected(&server);
+    ask(&mut bridge, &connect, b"\x20\x02\0\0").await;
+    ask(&mut bridge, &[&[0x33, 35][..], status, b"\0\x011"].concat(), b"\x40\x02\0\x01").await;
+    ask(&mut bridge, b"\x82\x06\0\x02\0\x01#\0", b"\x90\x03\0\x02\0").await;
+    ask(&mut bridge, b"\x82\x0f\0\x03\0\x0a$share/g/s\0", b"\x90\x03\0\x03\0").await;
+    bridge.send_bytes(b"\x30\x06\0\x03t/ax").await;
+    expect_nothing(&mut bridge).await;
+    assert_eq!(watcher.receive_topics(1).await, ["t/a"]);
+    for (retain, first) in [(true, 0x31), (false, 0x30)] {
+        let payload = Bytes::from_static(b"y");
+        let message = Message { retain, payload, ..message("t/b", Qos::AtMostOnce) };
+        assert_eq!(server.broker().publish(None, message), 2);
+        assert_eq!(bridge.receive_bytes(8).await, [&[first][..], b"\x06\0\x03t/by"].concat());
+        assert_eq!(watcher.receive_topics(1).await, ["t/b"]);
+    }
+    drop(bridge);
+    let (mut next, connack) = begin(&server, "x", PERSISTENT, b"").await;
+    assert_eq!(connack, [0x20, 2, 1, 0]);
+    ask(&mut next, b"\x30\x06\0\x03t/cx", b"").await;
+    expect_nothing(&mut next).await;
+    assert_eq!(watcher.receive_topics(1).await, ["t/c"]);
+    watcher.expect_nothing().await;
+}
+
+#[tokio::test]
+async fn messages_and_wills_on_the_topics_of_bridges_are_dropped_also_in_mqtt_5() {
+    let server = start().await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("$SYS/#")).await;
+    let topic = "$SYS/broker/connection/x/state";
+    let options = ConnectOptions { will: Some(will(topic, 0)), ..ConnectOptions::new("x") };
+    let (mut client, _) = Client::connect_with(&server, options).await;
+    client.publish(Publish { retain: true, ..qos_1(topic, 1) }).await;
+    assert_eq!(client.receive_puback().await, PubAckReason::NoMatchingSubscribers);
+    client.publish(qos_1("$SYS/broker/connection", 2)).await;
+    assert_eq!(client.receive_puback().await, PubAckReason::NotAuthorized);
+    drop(client);
+    let (mut next, connack) = Client::connect_with(&server, ConnectOptions::new("x")).await;
+    assert!(!connack.session_present);
+    next.subscribe(filter("$SYS/broker/connection/#")).await;
+    next.expect_nothing().await;
+    watcher.expect_nothing().await;
+}
+
+#[tokio::test]
 async fn a_session_can_be_taken_over_between_the_versions() {
     let server = start().await;
     let (mut new, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;

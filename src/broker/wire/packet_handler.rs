@@ -14,7 +14,7 @@ use self::authentication::{Authentication, Reauthentication};
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ConnectionInfo, Denial};
 use crate::broker::event::Event;
-use crate::broker::handle::{Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
+use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
 use crate::broker::principal::Principal;
 use crate::broker::publication;
 use crate::broker::routing::registry::AttachedSession;
@@ -45,6 +45,8 @@ pub struct PacketHandler {
     entry: Arc<SessionEntry>,
     handle: Arc<ConnectionHandle>,
     version: ProtocolVersion,
+    /// Whether the client is a bridge to another broker.
+    is_bridge: bool,
     /// The client's Maximum Packet Size, in bytes.
     packet_bytes_max: Option<u32>,
     /// None: the client has not used enhanced authentication, so it cannot re-authenticate.
@@ -88,7 +90,8 @@ impl PacketHandler {
         let access_control = broker.hooks().access_control.as_ref().filter(|_| !info.bypasses_permissions);
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let peer = Peer { connection: next_connection_id(), client_id, principal, permissions };
-        if let Some(will) = &connect.will {
+        let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
+        if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
             broker.check_will(&will.message).map_err(reject)?;
         }
@@ -97,7 +100,7 @@ impl PacketHandler {
         if peer.permissions.as_ref().is_some_and(|permissions| !permissions.may_connect()) {
             return Err(reject("no rule permits this client to connect"));
         }
-        if connect.will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
+        if will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
             return Err(reject("no rule permits this client to publish its Will Message"));
         }
         let request = SessionRequest {
@@ -107,7 +110,7 @@ impl PacketHandler {
             permissions: peer.permissions.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,
-            will: connect.will,
+            will,
             expiry_s: session_expiry_s,
         };
         let AttachedSession { entry, handle, session_present, .. } =
@@ -133,6 +136,7 @@ impl PacketHandler {
             entry,
             handle,
             version,
+            is_bridge: connect.is_bridge,
             packet_bytes_max: connect.packet_bytes_max,
             authentication: connect.authentication_method.map(Authentication::new),
             session_expiry_s,
@@ -428,10 +432,13 @@ impl PacketHandler {
             Incoming::PubComp(packet_id) => {
                 self.entry.with_session(connection, |session| session.handle_pubcomp(packet_id));
             }
-            Incoming::Subscribe { packet_id, requests } => {
+            Incoming::Subscribe { packet_id, mut requests } => {
                 let is_local = |request: &SubscriptionRequest| request.options.no_local;
                 if requests.iter().any(|request| is_local(request) && filter::is_shared(&request.filter)) {
                     return Err(protocol_error("No Local on a shared subscription"));
+                }
+                if self.is_bridge {
+                    requests.iter_mut().for_each(subscribe_as_bridge);
                 }
                 let results = self.broker.subscribe(&self.peer, &self.entry, requests);
                 encode::suback(self.version, packet_id, &results, &mut self.output);
@@ -530,6 +537,9 @@ impl PacketHandler {
     }
 
     fn publish(&self, message: Message, has_expired: bool) -> Result<ReasonCode, CloseReason> {
+        if message.topic.starts_with(BRIDGE_STATUS) {
+            return Ok(ReasonCode::NoMatchingSubscribers);
+        }
         if message.topic.starts_with(SYS) {
             self.report_drop(message.topic, SYS_IS_RESERVED);
             return Ok(ReasonCode::NotAuthorized);
@@ -568,6 +578,13 @@ impl Drop for PacketHandler {
         let client_id = Arc::clone(&self.peer.client_id);
         self.broker.report([Event::Disconnected { client_id, reason: self.close_reason.to_string() }]);
     }
+}
+
+/// Sets the options that MQTT 3.1.1 does not have: a bridge gets none of the messages back that it has published, which
+/// would otherwise circulate for ever, and retained messages stay retained in the other broker.
+fn subscribe_as_bridge(request: &mut SubscriptionRequest) {
+    request.options.no_local = !filter::is_shared(&request.filter);
+    request.options.retain_as_published = true;
 }
 
 fn is_beyond(bytes: usize, bytes_max: Option<u32>) -> bool {

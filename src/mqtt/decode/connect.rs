@@ -18,12 +18,15 @@ const WILL_RETAIN: u8 = 0b0010_0000;
 const PASSWORD: u8 = 0b0100_0000;
 const USERNAME: u8 = 0b1000_0000;
 
+/// A bridge, which forwards messages in both directions between two brokers, sets this bit of the protocol level. The
+/// standard does not have it; Mosquitto's bridges of MQTT 3.1.1 do.
+const BRIDGE: u8 = 0x80;
+
 /// Returns the version in which to decode the first packet and to answer it. Names and levels before MQTT 3.1.1 are
 /// answered in its format, unknown ones in that of MQTT 5.
 pub(super) fn version(first: u8, mut body: Reader<'_>) -> ProtocolVersion {
     let name = body.binary();
-    // A bridge of Mosquitto sets the highest bit of the level.
-    let level = body.u8().map(|level| level & 0x7F);
+    let level = body.u8().map(|level| level & !BRIDGE);
     match (name, level) {
         (Ok(b"MQTT"), Ok(0..=4)) | (Ok(b"MQIsdp"), Ok(_)) if first == CONNECT => ProtocolVersion::V311,
         _ => ProtocolVersion::V5,
@@ -43,11 +46,12 @@ struct Properties {
 
 pub(super) fn decode(version: ProtocolVersion, body: &mut Reader<'_>) -> Result<Connect, Cause> {
     let is_v5 = version == ProtocolVersion::V5;
-    match (body.string()?, body.u8()?, version) {
-        ("MQTT", 5, ProtocolVersion::V5) | ("MQTT", 4, ProtocolVersion::V311) => {}
+    let is_bridge = match (body.string()?, body.u8()?, version) {
+        ("MQTT", 5, ProtocolVersion::V5) => false,
+        ("MQTT", level, ProtocolVersion::V311) if level & !BRIDGE == 4 => level & BRIDGE != 0,
         ("MQTT", level, _) => return Err(Cause::ProtocolLevel(level)),
         _ => return Err(Cause::ProtocolName),
-    }
+    };
     let flags = body.u8()?;
     let has = |flag: u8| flags & flag != 0;
     let will_qos = qos(flags >> 3 & 0b11).ok_or(Cause::ConnectFlags)?;
@@ -72,6 +76,7 @@ pub(super) fn decode(version: ProtocolVersion, body: &mut Reader<'_>) -> Result<
     let session_expiry_s = if is_v5 || clean_start { 0 } else { u32::MAX };
     Ok(Connect {
         version,
+        is_bridge,
         client_id: client_id.to_owned(),
         clean_start,
         keep_alive_s,

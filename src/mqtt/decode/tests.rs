@@ -374,7 +374,7 @@ fn versions_before_3_1_1_are_recognized_and_refused_in_its_format() {
     for bytes in [
         &b"\x10\x0f\0\x06MQIsdp\x03\x02\0\0\0\x01a"[..],
         b"\x10\x0d\0\x04MQTT\x03\x02\0\0\0\x01a",
-        b"\x10\x0d\0\x04MQTT\x84\x02\0\0\0\x01a",
+        b"\x10\x0d\0\x04MQTT\x83\x02\0\0\0\x01a",
     ] {
         let error = first(bytes);
         assert_eq!(
@@ -383,16 +383,41 @@ fn versions_before_3_1_1_are_recognized_and_refused_in_its_format() {
             "{bytes:?}"
         );
     }
-    let level_6 = first(b"\x10\x0d\0\x04MQTT\x06\x02\0\0\0\x01a");
-    assert_eq!(
-        (level_6.reason, level_6.version),
-        (ReasonCode::UnsupportedProtocolVersion, ProtocolVersion::V5)
-    );
+    for level in [0x06, 0x85] {
+        let error = first(&[&b"\x10\x0e\0\x04MQTT"[..], &[level], b"\x02\0\0\0\0\x01a"].concat());
+        assert_eq!(
+            (error.reason, error.version),
+            (ReasonCode::UnsupportedProtocolVersion, ProtocolVersion::V5),
+            "{level}"
+        );
+    }
     assert_eq!(first(b"\x10\x02\0\x04").version, ProtocolVersion::V5);
     let level_5 =
         decode_first(&mut BytesMut::from(&b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a"[..]), u32::MAX);
     let Ok(Decoded::Packet(Incoming::Connect(connect))) = level_5 else { panic!("{level_5:?}") };
     assert_eq!(connect.version, ProtocolVersion::V5);
+}
+
+#[test]
+fn a_packet_has_room_for_the_maximum_number_of_filters_and_for_no_more() {
+    for version in VERSIONS {
+        let properties: &[u8] = if version == ProtocolVersion::V5 { b"\0" } else { b"" };
+        for (first, filter) in [(0x82, &b"\0\x01a\0"[..]), (0xA2, b"\0\x01a")] {
+            let decoded = |count: usize| {
+                let body = [&b"\0\x01"[..], properties, &filter.repeat(count)].concat();
+                let length = [0, 7, 14].map(|shift| u8::try_from(body.len() >> shift & 0x7F).unwrap());
+                let [a, b, c] = length;
+                read(version, &[&[first, a | 0x80, b | 0x80, c], &body[..]].concat())
+            };
+            let filters = match decoded(FILTERS_MAX).unwrap() {
+                Incoming::Subscribe { requests, .. } => requests.len(),
+                Incoming::Unsubscribe { filters, .. } => filters.len(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(filters, FILTERS_MAX);
+            assert_eq!(decoded(FILTERS_MAX + 1).unwrap_err().reason, ReasonCode::QuotaExceeded);
+        }
+    }
 }
 
 #[test]
@@ -480,7 +505,8 @@ fn describe(packet: Incoming) -> Vec<String> {
 }
 
 fn describe_connect(connect: Connect) -> Vec<String> {
-    let mut lines = vec![format!("CONNECT {:?}", connect.version)];
+    let bridge = if connect.is_bridge { " bridge" } else { "" };
+    let mut lines = vec![format!("CONNECT {:?}{bridge}", connect.version)];
     if !connect.client_id.is_empty() {
         lines.push(format!("client id {}", connect.client_id));
     }
