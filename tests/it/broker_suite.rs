@@ -2,6 +2,7 @@
 
 mod client;
 mod properties;
+mod state_store;
 
 use self::client::{
     CLEAN, Client, DUP, Message, NO_LOCAL, RETAIN, RETAIN_AS_PUBLISHED, RETAINED_IF_NEW, RETAINED_NEVER,

@@ -152,14 +152,14 @@ impl Service {
         Verdict::Consumed
     }
 
-    /// Drops messages to the store's own topics: a client could forge notifications there.
+    /// Rejects messages to the store's own topics: a client could forge notifications there.
     fn handle_other_topic(&self, from: &Peer, message: Message) -> Verdict {
         if !message.topic.starts_with(topic::RESERVED) {
             return Verdict::Route(message);
         }
         let (client_id, reason) = (Arc::clone(&from.client_id), "only the state store publishes there");
         (self.shared.events)(broker::Event::Dropped { client_id, topic: message.topic, reason }.into());
-        Verdict::Consumed
+        Verdict::Refused(ReasonCode::NotAuthorized)
     }
 
     fn handle_request(

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::broker::{self, Application, Peer, Verdict};
 use crate::clock;
+use crate::mqtt::ReasonCode;
 use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
 use crate::protocol::{
     Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp, Value, topic,
@@ -247,7 +248,8 @@ fn a_response_topic_of_the_store_disconnects_the_client() {
 fn a_client_cannot_forge_a_notification() {
     let test = TestService::in_memory();
     let topic = topic::notify("client", &key("k")).unwrap();
-    assert!(matches!(test.send(Message { topic, ..Message::default() }), Verdict::Consumed));
+    let verdict = test.send(Message { topic, ..Message::default() });
+    assert!(matches!(verdict, Verdict::Refused(ReasonCode::NotAuthorized)), "{verdict:?}");
     assert!(matches!(test.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
     let other = Message { topic: "other".to_owned(), ..Message::default() };
     assert!(matches!(test.send(other), Verdict::Route(_)));
