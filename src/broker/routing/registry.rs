@@ -51,6 +51,8 @@ pub struct Registry {
     filter_bytes_max: usize,
     sessions: HashMap<Arc<str>, Arc<SessionEntry>>,
     connections: HashMap<ConnectionId, (Arc<SessionEntry>, Arc<ConnectionHandle>)>,
+    /// Connections that have lost their session to another one, until they end.
+    taken_over: HashSet<ConnectionId>,
     subscriptions: Subscriptions<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
     shared_subscriptions: SharedSubscriptions,
     retained: RetainedMessages,
@@ -74,6 +76,7 @@ impl Registry {
             filter_bytes_max: filter_memory::bytes_max(settings.subscriptions_per_session_max),
             sessions: HashMap::new(),
             connections: HashMap::new(),
+            taken_over: HashSet::new(),
             subscriptions: Subscriptions::default(),
             shared_subscriptions: SharedSubscriptions::default(),
             retained: RetainedMessages::new(settings.retained_messages_max, settings.retained_bytes_max),
@@ -139,6 +142,7 @@ impl Registry {
         if let Some(last) = &last {
             last.close(ReasonCode::SessionTakenOver, "another connection uses this client id");
             self.connections.remove(&last.id);
+            self.taken_over.insert(last.id);
         }
         self.cancel_deadlines(&entry, &state);
         // A session with an expiry interval of 0 ends with its connection, also if the takeover has just closed it.
@@ -173,6 +177,7 @@ impl Registry {
         expiry_s: Option<u32>,
         now: Instant,
     ) -> Option<Message> {
+        self.taken_over.remove(&connection);
         let (entry, _) = self.connections.remove(&connection)?;
         let mut state = entry.lock();
         state.handle = None;
@@ -379,7 +384,8 @@ impl Registry {
 
     /// Queues a message for its subscribers, and for `to` whether or not it subscribes; returns the number of sessions.
     ///
-    /// If the connection of `to` is closed, its client does not get the message either: messages for the client's next
+    /// The subscriptions of `to` decide the QoS and the identifiers of its message; without any it has the QoS of the
+    /// message. A shared subscription does not count: `to` gets the message once, and another member may get it too. If the connection of `to` is closed, its client does not get the message either: messages for the client's next
     /// connection are pushed to that one.
     pub fn route(
         &self,
@@ -398,19 +404,15 @@ impl Registry {
             None => (None, None),
         };
         let message = &publication.message;
-        let mut count = usize::from(to.is_some());
-        if let Some(entry) = to {
-            let (publication, subscription_ids) = (Arc::clone(publication), Vec::new());
-            let delivery =
-                Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None };
-            entry.enqueue(delivery, now, events);
-        }
+        let mut count = 0_usize;
+        let mut is_pushed = false;
         // Nearly every message matches one subscription: that one is kept without an allocation.
         let mut first: Option<(SessionId, &Arc<SessionEntry>, SubscriptionOptions)> = None;
         let mut matches = Vec::new();
         self.subscriptions.for_each_match(&message.topic, |session, (entry, options)| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
-            if !is_own && addressee != Some(session) {
+            let is_successor = to.is_none() && addressee == Some(session);
+            if !is_own && !is_successor {
                 match first {
                     None => first = Some((session, entry, *options)),
                     Some(_) => matches.push((session, entry, *options)),
@@ -431,6 +433,7 @@ impl Registry {
                 continue;
             };
             count = count.saturating_add(1);
+            is_pushed |= addressee == Some(entry.id);
             let options = || same.iter().map(|(_, _, options)| options);
             let delivery = Delivery {
                 publication: Arc::clone(publication),
@@ -439,6 +442,13 @@ impl Registry {
                 subscription_ids: options().filter_map(|options| options.identifier).collect(),
                 group: None,
             };
+            entry.enqueue(delivery, now, events);
+        }
+        if let Some(entry) = to.filter(|_| !is_pushed) {
+            count = count.saturating_add(1);
+            let (publication, subscription_ids) = (Arc::clone(publication), Vec::new());
+            let delivery =
+                Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None };
             entry.enqueue(delivery, now, events);
         }
         count.saturating_add(self.shared_subscriptions.route(publication, addressee, now, events))
@@ -464,13 +474,12 @@ impl Registry {
         }
     }
 
-    /// Whether every connection has handled the packets that it had read.
+    /// Whether every connection has handled the packets that it had read. A connection that is to be closed may still
+    /// handle one, so it counts until it has ended.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        let is_drained = |handle: &Arc<ConnectionHandle>| {
-            handle.has_reached(DrainPhase::Drained) || handle.close_reason().is_some()
-        };
-        self.connections.values().all(|(_, handle)| is_drained(handle))
+        let mut handles = self.connections.values().map(|(_, handle)| handle);
+        self.taken_over.is_empty() && handles.all(|handle| handle.has_reached(DrainPhase::Drained))
     }
 
     /// Closes all connections, each once its messages have been sent.
@@ -652,6 +661,31 @@ pub(super) mod tests {
         registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
         assert!(detach(&mut registry, 1, start).is_some());
         assert!(registry.sessions.is_empty());
+    }
+
+    #[test]
+    fn the_will_of_a_connection_that_is_taken_over_is_published_unless_its_session_goes_on_and_it_has_a_delay()
+     {
+        // The session expiry interval, Clean Start of the new connection, the delay of the will.
+        for (expiry_s, clean_start, delay_s, is_published) in [
+            (10, false, 0, true),
+            (10, false, 60, false),
+            (10, true, 0, true),
+            (10, true, 60, true),
+            (0, false, 0, true),
+            (0, false, 60, true),
+        ] {
+            let start = crate::clock::monotonic();
+            let mut registry = registry();
+            registry.attach(request(1, "a", expiry_s, Some(delay_s)), start).unwrap();
+            let next = SessionRequest { clean_start, ..request(2, "a", expiry_s, None) };
+            let attached = registry.attach(next, start).unwrap();
+            let case = (expiry_s, clean_start, delay_s);
+            assert_eq!(attached.will.is_some(), is_published, "{case:?}");
+            assert_eq!(attached.session_present, expiry_s > 0 && !clean_start, "{case:?}");
+            assert!(detach(&mut registry, 1, start).is_none() && detach(&mut registry, 2, start).is_none());
+            assert!(registry.handle_deadlines(start + Duration::from_secs(100)).is_empty(), "{case:?}");
+        }
     }
 
     #[test]

@@ -22,6 +22,34 @@ async fn a_push_arrives_once_with_or_without_a_subscription_and_reaches_other_su
 }
 
 #[tokio::test]
+async fn a_push_has_the_granted_qos_and_the_identifiers_of_the_subscriptions_that_match_it() {
+    let (server, _) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    let (zero, one) = (QoS::AtMostOnce, QoS::AtLeastOnce);
+    let at = SubscribeFilter::new::<&str>;
+    // The client receives the message from the application, so it is not its own.
+    let no_local = SubscribeFilter { nolocal: true, ..at("answer/1", QoS::ExactlyOnce) };
+    let steps: [(_, _, _, &[usize]); 5] = [
+        (at("other", zero), Some(1), one, &[]),
+        // Its message goes to one of the members, which may be another client.
+        (at("$share/g/answer/1", zero), Some(2), one, &[]),
+        (at("answer/+", zero), Some(3), zero, &[3]),
+        (at("answer/#", zero), None, zero, &[3]),
+        (no_local, Some(4), one, &[3, 4]),
+    ];
+    for (filter, id, qos, expected) in steps {
+        client.subscribe_with(filter.clone(), id).await;
+        client.publish(qos_1("answer/1", 1)).await;
+        assert_eq!(client.receive_puback().await, PubAckReason::Success);
+        let received = client.receive_publish().await;
+        let mut ids = received.properties.unwrap_or_default().subscription_identifiers;
+        ids.sort_unstable();
+        assert_eq!((received.qos, &ids[..]), (qos, expected), "{filter:?}");
+        client.expect_nothing().await;
+    }
+}
+
+#[tokio::test]
 async fn the_application_can_disconnect_a_client() {
     let (server, echo) = start_echo().await;
     let mut client = Client::connect(&server, "a").await;

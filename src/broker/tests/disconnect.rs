@@ -49,6 +49,63 @@ async fn a_shutdown_disconnects_every_client_and_does_not_wait_for_unconnected_o
     assert_eq!(unconnected.receive_any().await, None);
 }
 
+/// Handles a message only when the test wants it.
+struct Waiting {
+    /// The connection of each message that is handled.
+    started: tokio::sync::mpsc::UnboundedSender<ConnectionId>,
+    /// A message is handled for each of these.
+    ends: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+impl Application for Waiting {
+    fn handle_publish(&self, _: &Broker, from: &Peer, _: Message) -> Verdict {
+        self.started.send(from.connection).unwrap();
+        self.ends.lock().unwrap().recv().unwrap();
+        Verdict::Consumed
+    }
+
+    fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_a_message_that_is_handled_also_if_its_connection_is_to_be_closed() {
+    enum Ending {
+        None,
+        Disconnect,
+        Takeover,
+    }
+    for ending in [Ending::None, Ending::Disconnect, Ending::Takeover] {
+        let (started, mut handled) = tokio::sync::mpsc::unbounded_channel();
+        let (end, ends) = std::sync::mpsc::channel();
+        // The connection is served by another thread than this one.
+        let listeners = vec![ListenerSettings::plain("127.0.0.1:0".parse().unwrap())];
+        let settings = Settings { threads: 1, listeners, ..Settings::default() };
+        let hooks = Hooks::new(Arc::new(Waiting { started, ends: Mutex::new(ends) }));
+        let server = Server::start(settings, hooks).await.unwrap();
+        let mut client = tokio::net::TcpStream::connect(server.addresses()[0]).await.unwrap();
+        client.write_all(b"\x10\x0e\0\x04MQTT\x05\x02\0\0\0\0\x01a\x30\x05\0\x01t\0x").await.unwrap();
+        let connection = handled.recv().await.unwrap();
+        let mut next = None;
+        match ending {
+            Ending::None => {}
+            Ending::Disconnect => {
+                server.broker().disconnect(connection, ReasonCode::AdministrativeAction, "go");
+            }
+            Ending::Takeover => next = Some(Client::connect(&server, "a").await),
+        }
+        let mut drain = std::pin::pin!(server.drain());
+        let is_pending = tokio::select! {
+            biased;
+            () = &mut drain => false,
+            () = tokio::task::yield_now() => true,
+        };
+        assert!(is_pending, "the message is not handled yet");
+        end.send(()).unwrap();
+        drain.await;
+        drop(next);
+    }
+}
+
 #[tokio::test]
 async fn a_ping_is_answered_and_keeps_a_client_alive() {
     let server = start().await;
@@ -73,6 +130,48 @@ async fn the_keep_alive_is_counted_from_the_last_packet() {
     assert_eq!(client.receive_bytes(2).await, b"\xd0\0");
     assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
     assert!(crate::clock::monotonic().duration_since(before) >= Duration::from_millis(1_490));
+}
+
+#[tokio::test]
+async fn bytes_without_a_complete_packet_keep_no_client_alive() {
+    let server = start().await;
+    let (mut client, _) =
+        Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
+    let before = crate::clock::monotonic();
+    // A PUBLISH of 127 bytes, of which one arrives every 100 ms.
+    client.send_bytes(b"\x30\x7f").await;
+    let (mut reader, mut writer) = tokio::io::split(client.stream);
+    let trickle = async {
+        while writer.write_all(b"\0").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let mut received = Vec::new();
+    tokio::select! {
+        () = trickle => {}
+        read = reader.read_to_end(&mut received) => drop(read.unwrap()),
+    }
+    assert_eq!(received.get(2), Some(&0x8D), "a DISCONNECT for the keep-alive: {received:?}");
+    let elapsed = crate::clock::monotonic().duration_since(before);
+    assert!((Duration::from_millis(1_400)..Duration::from_secs(8)).contains(&elapsed), "{elapsed:?}");
+}
+
+#[tokio::test]
+async fn a_large_packet_may_take_longer_than_its_keep_alive() {
+    let server = start().await;
+    let mut watcher = Client::connect(&server, "watcher").await;
+    watcher.subscribe(filter("a")).await;
+    let (mut client, _) =
+        Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
+    // 16 KiB in 2 s, without another packet.
+    let body = [&b"\0\x01a\0"[..], &[b'x'; 16 * 1024]].concat();
+    client.send_bytes(b"\x30\x84\x80\x01").await;
+    for part in body.chunks(1024) {
+        client.send_bytes(part).await;
+        tokio::time::sleep(Duration::from_millis(125)).await;
+    }
+    assert_eq!(watcher.receive_publish().await.payload.len(), 16 * 1024);
+    client.expect_nothing().await;
 }
 
 #[tokio::test]
