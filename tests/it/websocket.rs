@@ -236,6 +236,18 @@ fn packets_may_span_and_share_frames() {
 }
 
 #[test]
+fn the_subprotocol_mqtt_may_be_one_of_several_that_a_client_offers() {
+    let (_place, server, _) = served();
+    for offer in ["chat, mqtt", "mqtt,chat", "chat\r\nSec-WebSocket-Protocol: mqtt"] {
+        let mut client = RawClient::connect(server.port(0));
+        client.send(HANDSHAKE.replace("Protocol: mqtt", &format!("Protocol: {offer}")).as_bytes());
+        let answer = String::from_utf8(client.receive_until(HEAD_END)).unwrap().to_lowercase();
+        assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+        assert_eq!(answer.matches("sec-websocket-protocol: mqtt\r\n").count(), 1, "{answer}");
+    }
+}
+
+#[test]
 fn an_invalid_frame_ends_its_own_connection_only() {
     let (_place, server, _) = served();
     let mut other = connected(&server, "other");
@@ -309,6 +321,16 @@ fn invalid_handshakes_are_answered_and_disturb_no_other_client() {
         ),
         (
             HANDSHAKE.replace("Protocol: mqtt", "Protocol: chat").as_bytes(),
+            "HTTP/1.1 400 ",
+            "subprotocol mqtt not offered",
+        ),
+        (
+            HANDSHAKE.replace("Sec-WebSocket-Protocol: mqtt\r\n", "").as_bytes(),
+            "HTTP/1.1 400 ",
+            "subprotocol mqtt not offered",
+        ),
+        (
+            HANDSHAKE.replace("Protocol: mqtt", "Protocol: mqttv3.1, xmqtt").as_bytes(),
             "HTTP/1.1 400 ",
             "subprotocol mqtt not offered",
         ),

@@ -368,7 +368,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::broker::publication::Publication;
+    use crate::broker::publication::{GroupId, Publication};
     use crate::protocol::message::Message;
 
     const LIMITS: Limits = Limits { messages_max: 10, bytes_max: 10_000 };
@@ -484,6 +484,131 @@ mod tests {
             panic!("nothing to send")
         };
         assert_eq!(delivery.publication.message.topic, "new");
+        assert_eq!(session.size(), (1, delivery.publication.bytes));
+        session.handle_puback(1);
+        assert_eq!(session.size(), (0, 0));
+    }
+
+    #[test]
+    fn a_full_queue_is_searched_for_expired_messages_once_a_second() {
+        let start = crate::clock::monotonic();
+        let mut session = Session::new(Limits { messages_max: 2, ..LIMITS });
+        for (topic, expiry_s) in [("a", None), ("b", Some(5))] {
+            session.enqueue(delivery(topic, Qos::AtLeastOnce, expiry_s)).unwrap();
+        }
+        for (at_ms, has_room) in [(4_500, false), (5_400, false), (5_600, true)] {
+            session.make_room(1, start + Duration::from_millis(at_ms));
+            assert_eq!(session.has_room(1), has_room, "at {at_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_message_of_qos_2_counts_until_its_pubcomp_or_a_pubrec_with_an_error() {
+        let mut session = session(1);
+        enqueue(&mut session, &["a", "b", "c"], Qos::ExactlyOnce);
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        assert!(session.handle_pubrec(1, true) && session.handle_pubrec(1, true), "the PUBREC is repeated");
+        assert!(poll_all(&mut session).is_empty());
+        assert_eq!(session.size().0, 3);
+        session.handle_pubcomp(1);
+        assert_eq!(poll_all(&mut session), ["b#2"]);
+        assert!(!session.handle_pubrec(2, false));
+        assert_eq!(poll_all(&mut session), ["c#3"]);
+        assert_eq!(session.size(), (1, delivery("c", Qos::ExactlyOnce, None).publication.bytes));
+    }
+
+    #[test]
+    fn acknowledgements_of_another_qos_change_nothing() {
+        let mut session = session(2);
+        enqueue(&mut session, &["a"], Qos::AtLeastOnce);
+        enqueue(&mut session, &["b"], Qos::ExactlyOnce);
+        assert_eq!(poll_all(&mut session), ["a#1", "b#2"]);
+        let size = session.size();
+        assert!(!session.handle_pubrec(1, true) && !session.handle_pubrec(1, false));
+        session.handle_pubcomp(1);
+        session.handle_puback(2);
+        assert_eq!(session.size(), size);
+        session.handle_connect(2);
+        assert_eq!(poll_all(&mut session), ["a#1!", "b#2!"]);
+    }
+
+    #[test]
+    fn a_message_that_is_acknowledged_before_it_is_sent_again_does_not_count_for_the_receive_maximum() {
+        let mut session = session(3);
+        enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
+        poll_all(&mut session);
+        session.handle_connect(1);
+        assert_eq!(poll_all(&mut session), ["a#1!"]);
+        session.handle_puback(2);
+        assert!(poll_all(&mut session).is_empty());
+        session.handle_puback(1);
+        assert_eq!(poll_all(&mut session), ["c#3!"]);
+    }
+
+    #[test]
+    fn no_new_message_is_sent_before_those_that_are_sent_again() {
+        let mut session = session(2);
+        enqueue(&mut session, &["a", "b"], Qos::AtLeastOnce);
+        poll_all(&mut session);
+        session.handle_connect(1);
+        enqueue(&mut session, &["c"], Qos::AtMostOnce);
+        assert_eq!(poll_all(&mut session), ["a#1!"]);
+        assert!(!session.is_sent());
+        session.handle_puback(1);
+        assert_eq!(poll_all(&mut session), ["b#2!", "c#0"]);
+        assert!(session.is_sent(), "also without its acknowledgement");
+    }
+
+    #[test]
+    fn messages_are_sent_again_in_the_order_of_sending_whatever_their_packet_ids() {
+        let mut session = session(3);
+        session.last_packet_id = u16::MAX - 1;
+        enqueue(&mut session, &["a", "b", "c"], Qos::AtLeastOnce);
+        assert_eq!(poll_all(&mut session), ["a#65535", "b#1", "c#2"]);
+        session.handle_connect(3);
+        assert_eq!(poll_all(&mut session), ["a#65535!", "b#1!", "c#2!"]);
+    }
+
+    #[test]
+    fn an_abandoned_message_makes_room_and_does_not_count_for_the_receive_maximum() {
+        let mut session = session(1);
+        enqueue(&mut session, &["a", "b"], Qos::ExactlyOnce);
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        session.abandon(1);
+        assert_eq!(poll_all(&mut session), ["b#2"]);
+        assert_eq!(session.size(), (1, delivery("b", Qos::ExactlyOnce, None).publication.bytes));
+    }
+
+    #[test]
+    fn a_session_is_backlogged_with_more_than_a_quarter_of_its_bytes() {
+        let one = delivery("a", Qos::AtLeastOnce, None);
+        let mut session = Session::new(Limits { messages_max: 10, bytes_max: one.publication.bytes * 4 });
+        session.enqueue(one.clone()).unwrap();
+        assert!(!session.is_backlogged());
+        session.enqueue(one).unwrap();
+        assert!(session.is_backlogged());
+    }
+
+    #[test]
+    fn messages_of_shared_subscriptions_outlive_the_session_unless_they_were_sent_at_qos_2() {
+        let mut session = session(4);
+        session.last_packet_id = u16::MAX - 1;
+        let group = Some(GroupId(0));
+        for (topic, qos, group) in [
+            ("a", Qos::AtLeastOnce, group),
+            ("b", Qos::AtLeastOnce, group),
+            ("c", Qos::ExactlyOnce, group),
+            ("own", Qos::AtLeastOnce, None),
+            ("d", Qos::ExactlyOnce, group),
+            ("own", Qos::AtLeastOnce, None),
+        ] {
+            session.enqueue(Delivery { group, ..delivery(topic, qos, None) }).unwrap();
+        }
+        poll_all(&mut session);
+        let left = session.end();
+        let topics: Vec<_> =
+            left.iter().map(|delivery| delivery.publication.message.topic.as_str()).collect();
+        assert_eq!(topics, ["a", "b", "d"]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! CONNECT and CONNACK (MQTT 5, 3.1 and 3.2).
 
 use super::*;
+use crate::broker::authentication::{Authenticator, Denial, PendingCheck};
+use crate::net::Secret;
 
 #[tokio::test]
 async fn a_connack_announces_the_limits() {
@@ -126,7 +128,7 @@ async fn an_invalid_connect_is_rejected_with_a_connack_and_never_with_a_disconne
     const PROTOCOL: u8 = 0x82;
     const VERSION: u8 = 0x84;
     let server = start().await;
-    let cases: [(&str, &[u8], u8); 24] = [
+    let cases: [(&str, &[u8], u8); 26] = [
         ("the reserved flag", b"\x10\x0e\0\x04MQTT\x05\x03\0\0\0\0\x01a", MALFORMED),
         ("a will's QoS without a will", b"\x10\x0e\0\x04MQTT\x05\x0a\0\0\0\0\x01a", MALFORMED),
         ("a retained will without a will", b"\x10\x0e\0\x04MQTT\x05\x22\0\0\0\0\x01a", MALFORMED),
@@ -168,6 +170,16 @@ async fn an_invalid_connect_is_rejected_with_a_connack_and_never_with_a_disconne
             b"\x10\x12\0\x04MQTT\x05\x02\0\0\x04\x16\0\x01x\0\x01a",
             PROTOCOL,
         ),
+        (
+            "a user property whose value is not UTF-8",
+            b"\x10\x14\0\x04MQTT\x05\x02\0\0\x06\x26\0\0\0\x01\xff\0\x01a",
+            MALFORMED,
+        ),
+        (
+            "a user property of a will whose value is not UTF-8",
+            b"\x10\x1b\0\x04MQTT\x05\x06\0\0\0\0\x01a\x06\x26\0\0\0\x01\xff\0\x01w\0\x01m",
+            MALFORMED,
+        ),
         ("a property of PUBLISH", b"\x10\x11\0\x04MQTT\x05\x02\0\0\x03\x23\0\x01\0\x01a", MALFORMED),
         ("a method that is not known", b"\x10\x12\0\x04MQTT\x05\x02\0\0\x04\x15\0\x01x\0\x01a", 0x8C),
         ("a version to come", b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a", VERSION),
@@ -191,6 +203,70 @@ async fn packets_behind_a_rejected_connect_are_not_handled() {
     client.send_bytes(b"\x10\x0e\0\x04MQTT\x06\x02\0\0\0\0\x01a\x30\x05\0\x01a\0x").await;
     assert_eq!(client.receive_to_end().await[3], 0x84);
     assert!(echo.senders.lock().unwrap().is_empty());
+}
+
+/// Ends a check with its result.
+type EndOfCheck = tokio::sync::oneshot::Sender<Result<Arc<str>, Denial>>;
+
+/// Supports any method; the test decides when a check is done, and its result.
+#[derive(Default)]
+struct Deferred(Mutex<Option<EndOfCheck>>);
+
+impl Authenticator for Deferred {
+    fn has_users(&self) -> bool {
+        false
+    }
+
+    fn supports_method(&self, _: &str) -> bool {
+        true
+    }
+
+    fn check_password(&self, _: String, _: Secret) -> PendingCheck {
+        panic!("no client has a password")
+    }
+
+    fn check_data(&self, _: &str, _: Secret) -> PendingCheck {
+        let (sender, result) = tokio::sync::oneshot::channel();
+        *self.0.lock().unwrap() = Some(sender);
+        Box::pin(async { result.await.unwrap() })
+    }
+}
+
+#[tokio::test]
+async fn packets_behind_a_connect_with_authentication_are_handled_after_the_connack_or_not_at_all() {
+    for is_accepted in [true, false] {
+        let (echo, authenticator) = (Arc::new(Echo::default()), Arc::new(Deferred::default()));
+        let hooks = Hooks {
+            authenticator: Arc::<Deferred>::clone(&authenticator),
+            ..Hooks::new(Arc::<Echo>::clone(&echo))
+        };
+        let server = Server::start(Settings::default(), hooks).await.unwrap();
+        let mut client = Client::unconnected(&server);
+        let connect = b"\x10\x16\0\x04MQTT\x05\x02\0\0\x08\x15\0\x01x\x16\0\x01t\0\x01a";
+        client.send_bytes(&[&connect[..], b"\x32\x06\0\x01a\0\x01\0", b"\xc0\0"].concat()).await;
+        let decide = loop {
+            if let Some(decide) = authenticator.0.lock().unwrap().take() {
+                break decide;
+            }
+            tokio::task::yield_now().await;
+        };
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(echo.senders.lock().unwrap().is_empty(), "nothing is handled before the CONNACK");
+        let (reason, reason_string) = (ReasonCode::NotAuthorized, "no");
+        let denial = Denial { reason, reason_string, log_text: String::new() };
+        assert!(decide.send(if is_accepted { Ok("ann".into()) } else { Err(denial) }).is_ok());
+        let Packet::ConnAck(connack) = client.receive().await else { panic!("no CONNACK") };
+        assert_eq!(connack.code == ConnectReturnCode::Success, is_accepted);
+        if is_accepted {
+            assert_eq!(client.receive_puback().await, PubAckReason::NoMatchingSubscribers);
+            assert_eq!(client.receive().await, Packet::PingResp);
+        } else {
+            assert_eq!(client.receive_any().await, None);
+        }
+        assert_eq!(echo.senders.lock().unwrap().len(), usize::from(is_accepted));
+    }
 }
 
 #[tokio::test]

@@ -157,6 +157,30 @@ async fn the_clients_receive_maximum_is_not_exceeded() {
 }
 
 #[tokio::test]
+async fn a_message_of_qos_2_counts_for_the_receive_maximum_until_pubcomp_or_a_pubrec_with_an_error() {
+    let server = start().await;
+    let mut options = ConnectOptions::new("a");
+    options.properties.receive_maximum = Some(1);
+    let (mut client, _) = Client::connect_with(&server, options).await;
+    client.subscribe(SubscribeFilter::new("#", QoS::ExactlyOnce)).await;
+    for topic in ["a", "b", "c"] {
+        server.broker().publish(None, message(topic, Qos::ExactlyOnce));
+    }
+    let first = client.receive_publish().await;
+    assert_eq!(&first.topic[..], b"a");
+    client.send(Packet::PubRec(PubRec::new(first.pkid, None))).await;
+    assert_eq!(client.receive().await, Packet::PubRel(PubRel::new(first.pkid, None)));
+    client.expect_nothing().await;
+    client.send(Packet::PubComp(PubComp::new(first.pkid, None))).await;
+    let second = client.receive_publish().await;
+    assert_eq!(&second.topic[..], b"b");
+    client.expect_nothing().await;
+    let [high, low] = second.pkid.to_be_bytes();
+    client.send_bytes(&[0x50, 4, high, low, 0x83, 0]).await;
+    assert_eq!(&client.receive_publish().await.topic[..], b"c");
+}
+
+#[tokio::test]
 async fn a_client_that_exceeds_the_receive_maximum_is_disconnected() {
     let server = start_with(Settings { receive_maximum: 2, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;

@@ -9,7 +9,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use super::*;
 
 /// Bytes that a client must not send, and the reason code of the DISCONNECT.
-const CASES: [(&str, &[u8], DisconnectReasonCode); 60] = {
+const CASES: [(&str, &[u8], DisconnectReasonCode); 63] = {
     use DisconnectReasonCode::{
         MalformedPacket as Malformed, PacketTooLarge, ProtocolError as Protocol, TopicAliasInvalid,
     };
@@ -46,7 +46,14 @@ const CASES: [(&str, &[u8], DisconnectReasonCode); 60] = {
         ("a wildcard in a response topic", b"\x30\x08\0\x01a\x04\x08\0\x01+", Protocol),
         ("a response topic that is not UTF-8", b"\x30\x08\0\x01a\x04\x08\0\x01\xff", Malformed),
         ("a content type that is not UTF-8", b"\x30\x08\0\x01a\x04\x03\0\x01\xff", Malformed),
-        ("a user property that is not UTF-8", b"\x30\x0a\0\x01a\x06\x26\0\x01\xff\0\0", Malformed),
+        ("a user property whose name is not UTF-8", b"\x30\x0a\0\x01a\x06\x26\0\x01\xff\0\0", Malformed),
+        ("a user property whose value is not UTF-8", b"\x30\x0a\0\x01a\x06\x26\0\0\0\x01\xff", Malformed),
+        (
+            "a value that is not UTF-8 in SUBSCRIBE",
+            b"\x82\x0d\0\x01\x06\x26\0\0\0\x01\xff\0\x01a\0",
+            Malformed,
+        ),
+        ("a value that is not UTF-8 in PUBACK", b"\x40\x0a\0\x01\0\x06\x26\0\0\0\x01\xff", Malformed),
         ("a user property without a value", b"\x30\x08\0\x01a\x04\x26\0\x01x", Malformed),
         ("a subscription identifier from a client", b"\x30\x06\0\x01a\x02\x0b\x01", Protocol),
         ("an expiry that comes twice", b"\x30\x0e\0\x01a\x0a\x02\0\0\0\x01\x02\0\0\0\x01", Protocol),

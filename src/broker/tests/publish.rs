@@ -54,6 +54,8 @@ async fn the_retain_flag_is_forwarded_only_with_retain_as_published() {
     assert!(!client.receive_publish().await.retain);
     client.publish(retained("kept", "1")).await;
     assert!(client.receive_publish().await.retain);
+    client.publish(qos_0("kept")).await;
+    assert!(!client.receive_publish().await.retain);
 }
 
 #[tokio::test]

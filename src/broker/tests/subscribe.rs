@@ -139,6 +139,15 @@ async fn a_packet_with_more_filters_than_a_session_may_have_is_rejected() {
     client.send(Packet::Unsubscribe(Unsubscribe { pkid: 2, filters, properties: None })).await;
     let Packet::UnsubAck(unsuback) = client.receive().await else { panic!("no UNSUBACK") };
     assert_eq!(unsuback.reasons, [UnsubAckReason::ImplementationSpecificError; 3]);
+    // As many as it may have are within the limit.
+    let subscribe = Subscribe { pkid: 3, filters: vec![filter("a"); 2], properties: None };
+    client.send(Packet::Subscribe(subscribe)).await;
+    let Packet::SubAck(suback) = client.receive().await else { panic!("no SUBACK") };
+    assert_eq!(suback.return_codes, [SubscribeReasonCode::Success(QoS::AtLeastOnce); 2]);
+    let filters = vec!["a".to_owned(); 2];
+    client.send(Packet::Unsubscribe(Unsubscribe { pkid: 4, filters, properties: None })).await;
+    let Packet::UnsubAck(unsuback) = client.receive().await else { panic!("no UNSUBACK") };
+    assert_eq!(unsuback.reasons, [UnsubAckReason::Success, UnsubAckReason::NoSubscriptionExisted]);
 }
 
 #[tokio::test]

@@ -438,6 +438,7 @@ async fn a_client_distinguishes_the_causes_of_a_failed_handshake() {
         let mut request = vec![0; 4096];
         let len = server.read(&mut request).await.unwrap();
         let Ok(Some((_, request))) = Request::try_parse(&request[..len]) else { panic!("no request") };
+        assert_eq!(request.headers().get("Sec-WebSocket-Protocol").unwrap(), "mqtt");
         let mut answer = Vec::new();
         write_response(&mut answer, &create_response(&request).unwrap()).unwrap();
         server.write_all(&answer).await.unwrap();
