@@ -15,7 +15,11 @@ pub fn of_start(error: &StorageError) -> CommandError {
         }
         StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
             let directory = directory_of(&error.path);
-            format!("{}, or check what is left: mqkv data verify {directory}", restore(&directory))
+            format!("{}, or recover the readable keys: mqkv data recover {directory}", restore(&directory))
+        }
+        StorageErrorKind::Lost(_) => {
+            let directory = directory_of(&error.path);
+            format!("{}, or remove {directory} to start without keys", restore(&directory))
         }
         StorageErrorKind::NotAFile(_) => "move it away, or use another directory".to_owned(),
         StorageErrorKind::UnsupportedFormat(_) => {
@@ -55,8 +59,8 @@ fn is_full(cause: &io::Error) -> bool {
     matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// Returns the hint to restore a backup. All files must come from one backup: a log beside tables that it does not belong
-/// to would be taken for an empty one.
+/// Returns the hint to restore a backup. All files must come from one backup: a log that is older than the tables by one
+/// checkpoint would be taken for an empty one.
 pub fn restore(directory: &str) -> String {
     format!("restore all files of {directory} from one backup")
 }

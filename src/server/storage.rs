@@ -17,6 +17,6 @@ mod wal;
 
 pub use self::core::Storage;
 pub use error::{StorageError, StorageErrorKind};
-pub use files::TABLES_NAME;
+pub use files::{FileSystem, TABLES_NAME};
 pub use record::CommitMetadata;
 pub use wal::WalPolicy;

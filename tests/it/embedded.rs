@@ -162,7 +162,7 @@ fn a_corrupt_file_is_an_error_and_is_not_changed() {
     let is_corrupt = |shown: &str| {
         shown.starts_with("--- stderr\nerror: data/store.redb is corrupt or not a store: ")
             && shown.ends_with(
-                "\nhint: restore all files of data from one backup, or check what is left: mqkv data verify data\n--- exit 74\n",
+                "\nhint: restore all files of data from one backup, or recover the readable keys: mqkv data recover data\n--- exit 74\n",
             )
             && shown.lines().count() == 4
     };

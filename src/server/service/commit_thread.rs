@@ -11,9 +11,9 @@ use crate::server::event::Event;
 use crate::server::storage::{Storage, StorageError};
 use crate::store::{Change, Now, Store, Version};
 
-/// The longest time for which a version that was given out to a key in memory is not on disk, if nothing else is
-/// committed. It matters only if the clock has gone back at the next start.
-const VERSION_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest time for which a version that was given out to a key in memory, or a step of the wall clock, is not on
+/// disk, if nothing else is committed. A version matters only if the clock has gone back at the next start.
+const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between a failure and the first attempt to recover; it doubles with each attempt.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub(super) fn load(storage: &Storage, store: &mut Store, now: Now) -> Result<Opt
 
 /// Commits groups until the service closes.
 pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publisher) {
-    while let Some(group) = next_group(shared, storage.metadata().greatest_version) {
+    while let Some(group) = next_group(shared, &storage) {
         if !commit(shared, &mut storage, &group, shared.now(), publisher) && !recover(shared, &mut storage) {
             return;
         }
@@ -74,13 +74,15 @@ pub(super) fn commit(
 }
 
 /// Waits for changes. Returns `None` when the service has closed and everything is committed.
-fn next_group(shared: &Shared, committed_version: Version) -> Option<CommitGroup> {
+pub(super) fn next_group(shared: &Shared, storage: &Storage) -> Option<CommitGroup> {
+    let committed_version = storage.metadata().greatest_version;
     let mut state = shared.lock();
     let mut is_overdue = false;
     loop {
         let greatest_version = state.store.greatest_version();
-        let is_behind = greatest_version > committed_version && (is_overdue || state.is_closing);
         let is_closing = state.is_closing;
+        let is_behind = (is_overdue || is_closing)
+            && (greatest_version > committed_version || storage.clock_was_set(shared.now()));
         let queue = state.commit_queue.as_mut()?;
         if let Some((changes, sequence)) = queue.take_group() {
             return Some(CommitGroup { changes, sequence, greatest_version });
@@ -91,7 +93,7 @@ fn next_group(shared: &Shared, committed_version: Version) -> Option<CommitGroup
         if is_closing {
             return None;
         }
-        let waited = shared.has_uncommitted.wait_timeout(state, VERSION_COMMIT_INTERVAL);
+        let waited = shared.has_uncommitted.wait_timeout(state, IDLE_COMMIT_INTERVAL);
         let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         (state, is_overdue) = (woken, timeout.timed_out());
     }

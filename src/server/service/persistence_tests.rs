@@ -116,7 +116,7 @@ fn a_clock_that_has_gone_back_is_reported_and_versions_continue() {
 #[tokio::test]
 async fn on_a_full_disk_only_persistent_writes_are_rejected_until_there_is_room() {
     let disk = SimulatedDisk::default();
-    let open = || TestService::on(Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap());
+    let open = || TestService::on(Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).unwrap());
     let test = open();
     let running = test.run();
     test.send(persistent("k", "before"));
@@ -153,7 +153,7 @@ async fn on_a_full_disk_only_persistent_writes_are_rejected_until_there_is_room(
 #[tokio::test]
 async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     let disk = SimulatedDisk::default();
-    let storage = Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap();
+    let storage = Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).unwrap();
     let test = TestService::on(storage);
     let running = test.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
@@ -168,8 +168,24 @@ async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     disk.set_faults(|faults| faults.bytes_max = None);
     test.wait_for_event(&Event::PersistedAgain);
     drop((running, test));
-    let storage = Storage::open_files(Box::new(disk), WalPolicy::default()).unwrap();
+    let storage = Storage::open_in(Box::new(disk), WalPolicy::default()).unwrap();
     let mut keys = Vec::new();
     storage.load(Now::default(), |key, _, _| keys.push(key)).unwrap();
     assert_eq!(keys, [], "{:?} is gone", key("short"));
+}
+
+/// Otherwise the next start would take the step for time in which keys expired.
+#[test]
+fn a_step_of_the_wall_clock_is_committed_without_any_change() {
+    let disk = SimulatedDisk::default();
+    let test = TestService::on(Storage::open_in(Box::new(disk), WalPolicy::default()).unwrap());
+    let shared = &test.service.shared;
+    let mut storage = test.service.storage.lock().unwrap().take().unwrap();
+    shared.lock().is_closing = true;
+    let now = shared.now();
+    let hour_ago = Now { wall_ms: now.wall_ms - 3_600_000, ..now };
+    for (committed_at, has_step) in [(now, false), (hour_ago, true)] {
+        storage.commit(&[], Version::default(), committed_at).unwrap();
+        assert_eq!(commit_thread::next_group(shared, &storage).is_some(), has_step);
+    }
 }

@@ -138,7 +138,7 @@ impl Scenario {
         // The wall clock may have gone back.
         self.wall_ms = (self.wall_ms + self.random.below(20_000)).saturating_sub(5_000);
         let now = Now { wall_ms: self.wall_ms, monotonic_ms: 0 };
-        let storage = Storage::open_files(Box::new(self.disk.clone()), WAL_POLICY)
+        let storage = Storage::open_in(Box::new(self.disk.clone()), WAL_POLICY)
             .map_err(|error| format!("cannot be opened: {error}"))?;
         let mut found = PersistentKeys::new();
         let each = |key, version, content: crate::store::StoredValue| {

@@ -1,27 +1,32 @@
 //! Tables and write-ahead log of one store, as one unit: open, load, commit, checkpoint, recover.
 
-use std::io;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use super::error::{StorageError, StorageErrorKind};
-use super::files::{Directory, StorageFiles, TABLES_NAME, WAL_NAME};
+use super::files::{Directory, FileSystem, StorageFiles, TABLES_NAME, name_wal};
 use super::panic_guard::catch_panics;
-use super::record::{CommitMetadata, Record};
+use super::record::{CommitMetadata, EncodedChanges, FORMAT_VERSION, Record};
 use super::staged_backend::SyncFailure;
-use super::tables::{Checkpoint, Tables};
-use super::wal::{EncodedChanges, Wal, WalPolicy};
+use super::tables::{Checkpoint, NO_GENERATION, Tables};
+use super::wal::{Wal, WalPolicy};
 use crate::protocol::Key;
 use crate::store::{Change, Now, PersistentEntry, StoredValue, Version};
+
+/// A difference between the clocks that is no rounding.
+const CLOCK_STEP_MS: u64 = 1_000;
 
 /// The files of one store, open. No other process can open them meanwhile.
 #[derive(Debug)]
 pub struct Storage {
-    files: Box<dyn StorageFiles>,
+    files: StorageFiles,
     policy: WalPolicy,
     /// `None` after a failed commit: see [`Storage::reopen`].
     open: Option<Open>,
     sync_failure: SyncFailure,
     metadata: CommitMetadata,
+    /// A reading of the store's clock, and of the monotonic clock at the same time.
+    clock: OnceCell<(u64, u64)>,
     /// Length of the tables' file after the last commit.
     tables_len: u64,
 }
@@ -34,6 +39,8 @@ struct Open {
     pending: EncodedChanges,
     /// Commits since the start while there is no write-ahead log.
     commits_without_wal: u32,
+    /// See [`Checkpoint::obsolete_generation`].
+    obsolete_generation: Option<u64>,
 }
 
 impl Storage {
@@ -43,26 +50,38 @@ impl Storage {
     /// [`StorageError`]. Corrupt files have not been changed.
     pub fn open(directory: &Path) -> Result<Self, StorageError> {
         let error = |kind| StorageError { path: directory.join(TABLES_NAME), kind };
-        Self::open_files(Box::new(Directory::lock(directory).map_err(error)?), WalPolicy::default())
+        Self::open_in(Box::new(Directory::lock(directory).map_err(error)?), WalPolicy::default())
     }
 
-    /// Opens or creates a store in any files. Every process that opens them must have the same policy.
+    /// Opens or creates a store in any file system. Every process that opens them must have the same policy.
     ///
     /// # Errors
     /// [`StorageError`]. Corrupt files have not been changed.
-    pub fn open_files(mut files: Box<dyn StorageFiles>, policy: WalPolicy) -> Result<Self, StorageError> {
+    pub fn open_in(file_system: Box<dyn FileSystem>, policy: WalPolicy) -> Result<Self, StorageError> {
+        let mut files = StorageFiles::new(file_system);
         let sync_failure = SyncFailure::default();
         let opened = catch_panics(|| {
-            if let Some(opened) = open_existing(&mut *files, policy, &sync_failure, u64::MAX)? {
+            if let Some(opened) = open_existing(&mut files, policy, &sync_failure, u64::MAX)? {
                 return Ok(opened);
             }
-            let metadata = CommitMetadata::default();
-            Ok((Open::new(create_tables(&mut *files, &sync_failure, || None, metadata)?), metadata))
+            let obsolete_generation = Some(NO_GENERATION);
+            let checkpoint = Checkpoint { obsolete_generation, ..Checkpoint::default() };
+            let tables = create_tables(&mut files, &sync_failure, || None, checkpoint)?;
+            Ok((Open::new(tables, obsolete_generation), checkpoint.metadata))
         });
         match opened {
             Ok((open, metadata)) => {
+                files.mark();
                 let tables_len = open.tables.len();
-                Ok(Self { files, policy, open: Some(open), sync_failure, metadata, tables_len })
+                Ok(Self {
+                    files,
+                    policy,
+                    open: Some(open),
+                    sync_failure,
+                    metadata,
+                    clock: OnceCell::new(),
+                    tables_len,
+                })
             }
             Err(kind) => Err(StorageError { path: files.path(), kind }),
         }
@@ -90,8 +109,9 @@ impl Storage {
         now: Now,
         mut each: impl FnMut(Key, Version, StoredValue),
     ) -> Result<(), StorageError> {
+        let clock_ms = self.clock_ms(now);
         let mut hand_over = |record: Record| {
-            let stored = record.stored_value(now);
+            let stored = record.stored_value(now, clock_ms);
             each(record.key, record.version, stored);
         };
         let read = || {
@@ -135,15 +155,17 @@ impl Storage {
         let versions = changes.iter().map(|change| change.version);
         let greatest_version =
             versions.fold(self.metadata.greatest_version.max(greatest_version), Version::max);
-        let metadata = CommitMetadata { greatest_version, wall_ms: now.wall_ms };
+        let clock_ms = self.clock_ms(now);
+        let metadata = CommitMetadata { greatest_version, wall_ms: now.wall_ms, clock_ms };
         let encode = |Change { key, version, content, .. }: &Change| {
-            let record = content.as_ref().map(|stored| Record::new(key, *version, stored, now).encode());
+            let record =
+                content.as_ref().map(|stored| Record::new(key, *version, stored, now, clock_ms).encode());
             Ok((key.clone(), record.transpose()?))
         };
         let committed = catch_panics(|| {
             let changes = changes.iter().map(encode).collect::<Result<_, StorageErrorKind>>()?;
             let open = self.open.as_mut().ok_or_else(closed)?;
-            open.commit(changes, metadata, &mut *self.files, self.policy, &self.sync_failure)?;
+            open.commit(changes, metadata, &mut self.files, self.policy, &self.sync_failure)?;
             Ok(open.tables.len())
         });
         match committed {
@@ -179,7 +201,7 @@ impl Storage {
     pub fn reopen(&mut self) -> Result<(), StorageError> {
         let mut open = |len_max| {
             let opened =
-                catch_panics(|| open_existing(&mut *self.files, self.policy, &self.sync_failure, len_max))?;
+                catch_panics(|| open_existing(&mut self.files, self.policy, &self.sync_failure, len_max))?;
             opened.ok_or_else(|| StorageErrorKind::Corrupt("it is missing".to_owned()))
         };
         // The failed commit may have appended to the tables, on a disk that has no room left. The appended part is cut
@@ -211,19 +233,22 @@ impl Storage {
         mut portions: impl FnMut() -> Option<Vec<PersistentEntry>>,
         now: Now,
     ) -> Result<(), StorageError> {
+        let clock_ms = self.clock_ms(now);
         let records = || {
-            let record = |(key, version, stored)| Record::new(&key, version, &stored, now);
+            let record = |(key, version, stored)| Record::new(&key, version, &stored, now, clock_ms);
             Some(portions()?.into_iter().map(record).collect())
         };
-        let metadata = CommitMetadata { wall_ms: now.wall_ms, ..self.metadata };
+        let metadata = CommitMetadata { wall_ms: now.wall_ms, clock_ms, ..self.metadata };
+        // After a failed sync it is unknown with which generation the log begins, and none is needed any more.
+        let checkpoint = Checkpoint { metadata, wal_generation: None, obsolete_generation: None };
         self.open = None;
         // A failed sync of the old files says nothing about the new one.
         let sync_failure = SyncFailure::default();
-        match catch_panics(|| create_tables(&mut *self.files, &sync_failure, records, metadata)) {
+        match catch_panics(|| create_tables(&mut self.files, &sync_failure, records, checkpoint)) {
             Ok(tables) => {
                 self.files.remove_wal();
                 (self.tables_len, self.metadata, self.sync_failure) = (tables.len(), metadata, sync_failure);
-                self.open = Some(Open::new(tables));
+                self.open = Some(Open::new(tables, checkpoint.obsolete_generation));
                 Ok(())
             }
             Err(kind) => Err(self.error(kind)),
@@ -245,7 +270,10 @@ impl Storage {
         };
         let closed = catch_panics(|| {
             open.pending.extend(changes);
-            open.tables.commit(&open.pending, Checkpoint { metadata: self.metadata, wal_generation: None })
+            let obsolete_generation = open.obsolete_generation();
+            let checkpoint =
+                Checkpoint { metadata: self.metadata, wal_generation: None, obsolete_generation };
+            open.tables.commit(&open.pending, checkpoint)
         });
         closed.map_err(|kind| self.error(kind))?;
         self.files.remove_wal();
@@ -258,14 +286,42 @@ impl Storage {
         self.open.as_ref()?.wal.as_ref().map(Wal::groups)
     }
 
+    /// Returns what the store's clock shows: see [`CommitMetadata::clock_ms_at`].
+    fn clock_ms(&self, now: Now) -> u64 {
+        let begin = || (self.metadata.clock_ms_at(now.wall_ms), now.monotonic_ms);
+        let (clock_ms, monotonic_ms) = *self.clock.get_or_init(begin);
+        clock_ms.saturating_add(now.monotonic_ms.saturating_sub(monotonic_ms))
+    }
+
+    /// Whether the wall clock has been set since the last commit. The next start would take the difference for time in
+    /// which no process ran, so it must be committed soon.
+    pub fn clock_was_set(&self, now: Now) -> bool {
+        let expected_ms = self.metadata.clock_ms_at(now.wall_ms);
+        let is_set = self.clock_ms(now).abs_diff(expected_ms) > CLOCK_STEP_MS;
+        // A wall clock that is behind the last commit does not move the store's clock.
+        is_set || now.wall_ms.saturating_add(CLOCK_STEP_MS) < self.metadata.wall_ms
+    }
+
     fn error(&self, kind: StorageErrorKind) -> StorageError {
         StorageError { path: self.files.path(), kind }
     }
 }
 
 impl Open {
-    fn new(tables: Tables) -> Self {
-        Self { tables, wal: None, pending: EncodedChanges::new(), commits_without_wal: 0 }
+    fn new(tables: Tables, obsolete_generation: Option<u64>) -> Self {
+        Self {
+            tables,
+            wal: None,
+            pending: EncodedChanges::new(),
+            commits_without_wal: 0,
+            obsolete_generation,
+        }
+    }
+
+    /// Returns the generation with which the log begins, if a checkpoint makes all its groups obsolete.
+    fn obsolete_generation(&self) -> Option<u64> {
+        let wal = self.wal.as_ref().filter(|wal| wal.groups() > 0);
+        wal.map(Wal::generation).or(self.obsolete_generation)
     }
 
     /// Appends a group to the write-ahead log; if there is none or it is full, writes a checkpoint instead.
@@ -273,7 +329,7 @@ impl Open {
         &mut self,
         changes: EncodedChanges,
         metadata: CommitMetadata,
-        files: &mut dyn StorageFiles,
+        files: &mut StorageFiles,
         policy: WalPolicy,
         sync_failure: &SyncFailure,
     ) -> Result<(), StorageErrorKind> {
@@ -288,12 +344,17 @@ impl Open {
         if self.wal.is_none() && self.commits_without_wal >= policy.commits_before {
             self.commits_without_wal = 0;
             self.wal = create_wal(files, policy, sync_failure);
+            if self.wal.is_some() {
+                self.obsolete_generation = Some(NO_GENERATION);
+            }
         }
         // One transaction puts the changes into the tables and names the generation of the log that follows. A crash
         // before its end leaves the old generation with its groups, and a crash after it makes them obsolete at once:
         // there is no moment at which a group could be lost or applied to newer tables.
         let wal_generation = self.wal.is_some().then(|| files.draw_wal_generation());
-        self.tables.commit(&self.pending, Checkpoint { metadata, wal_generation })?;
+        let obsolete_generation = self.obsolete_generation();
+        self.tables.commit(&self.pending, Checkpoint { metadata, wal_generation, obsolete_generation })?;
+        self.obsolete_generation = obsolete_generation;
         self.pending.clear();
         if let (Some(wal), Some(generation)) = (&mut self.wal, wal_generation) {
             wal.restart(generation);
@@ -304,7 +365,7 @@ impl Open {
 
 /// Creates a write-ahead log if that is possible. It only saves time: without room for it, every commit goes to the
 /// tables.
-fn create_wal(files: &mut dyn StorageFiles, policy: WalPolicy, sync_failure: &SyncFailure) -> Option<Wal> {
+fn create_wal(files: &mut StorageFiles, policy: WalPolicy, sync_failure: &SyncFailure) -> Option<Wal> {
     let created = files.create_wal().and_then(|inner| Ok(Wal::create(inner, policy, sync_failure)?));
     if created.is_err() {
         files.remove_wal();
@@ -315,30 +376,25 @@ fn create_wal(files: &mut dyn StorageFiles, policy: WalPolicy, sync_failure: &Sy
 /// Opens the tables, without the bytes beyond `len_max`, and the write-ahead log that they name. Returns `None` if
 /// there is no store. Nothing is written before all files have proved to be intact.
 fn open_existing(
-    files: &mut dyn StorageFiles,
+    files: &mut StorageFiles,
     policy: WalPolicy,
     sync_failure: &SyncFailure,
     len_max: u64,
 ) -> Result<Option<(Open, CommitMetadata)>, StorageErrorKind> {
-    let Some(inner) = files.open_tables()? else {
-        // Tables are created before a log and never removed, so a log alone means that the tables were lost.
-        if files.open_wal().map_err(name_wal)?.is_some() {
-            return Err(wal_without_tables());
-        }
-        return Ok(None);
-    };
-    let (tables, Checkpoint { mut metadata, wal_generation }) = Tables::open(inner, sync_failure, len_max)?;
-    let mut open = Open::new(tables);
-    if let Some(generation) = wal_generation {
-        let inner = files.open_wal().map_err(name_wal)?;
-        let inner = inner.ok_or_else(|| StorageErrorKind::CorruptWal(format!("{WAL_NAME} is missing")))?;
-        let (wal, recovered) = Wal::open(inner, policy, sync_failure, generation).map_err(name_wal)?;
-        metadata = recovered.metadata.unwrap_or(metadata);
-        open.wal = Some(wal);
-        open.pending = recovered.changes;
-    }
+    let Some(inner) = files.open_tables()? else { return Ok(None) };
+    let (tables, checkpoint, format) = Tables::open(inner, sync_failure, len_max)?;
+    let mut open = Open::new(tables, checkpoint.obsolete_generation);
+    let (wal, recovered) =
+        Wal::open(files.open_wal()?, policy, sync_failure, &checkpoint, format).map_err(name_wal)?;
+    let metadata = recovered.metadata.unwrap_or(checkpoint.metadata);
+    (open.wal, open.pending) = (wal, recovered.changes);
     open.tables.release()?;
-    if wal_generation.is_none() {
+    if format != FORMAT_VERSION {
+        // A log of the previous format cannot be continued.
+        open.tables.commit(&open.pending, Checkpoint { metadata, ..Checkpoint::default() })?;
+        open = Open::new(open.tables, None);
+    }
+    if open.wal.is_none() {
         // A log that the tables do not name yet, or no longer, takes room and is never read.
         files.remove_wal();
     }
@@ -347,13 +403,13 @@ fn open_existing(
 
 /// Creates tables that are in place with all their records, or not at all.
 pub(super) fn create_tables(
-    files: &mut dyn StorageFiles,
+    files: &mut StorageFiles,
     sync_failure: &SyncFailure,
     portions: impl FnMut() -> Option<Vec<Record>>,
-    metadata: CommitMetadata,
+    checkpoint: Checkpoint,
 ) -> Result<Tables, StorageErrorKind> {
     let created =
-        files.create_new_tables().and_then(|inner| Tables::create(inner, sync_failure, portions, metadata));
+        files.create_new_tables().and_then(|inner| Tables::create(inner, sync_failure, portions, checkpoint));
     let installed = created.and_then(|tables| {
         files.install_new_tables()?;
         Ok(tables)
@@ -362,20 +418,6 @@ pub(super) fn create_tables(
         files.discard_new_tables();
     }
     installed
-}
-
-pub(super) fn wal_without_tables() -> StorageErrorKind {
-    StorageErrorKind::Corrupt(format!("it is missing, and {WAL_NAME} is not"))
-}
-
-/// Adds the name of the write-ahead log: [`StorageError`] names the tables.
-fn name_wal(kind: StorageErrorKind) -> StorageErrorKind {
-    match kind {
-        StorageErrorKind::Io(error) => {
-            StorageErrorKind::Io(io::Error::new(error.kind(), format!("{WAL_NAME}: {error}")))
-        }
-        other => other,
-    }
 }
 
 fn closed() -> StorageErrorKind {

@@ -22,6 +22,8 @@ pub enum StorageErrorKind {
     Missing,
     /// This path, of the tables or of a file beside them, is a pipe, a device or a directory.
     NotAFile(PathBuf),
+    /// The tables are missing or empty, and there is no write-ahead log that could have keys.
+    Lost(&'static str),
     /// The tables are corrupt, or are no tables of this program.
     Corrupt(String),
     /// The write-ahead log is missing or corrupt, although the tables need it.
@@ -35,14 +37,15 @@ pub enum StorageErrorKind {
 
 impl StorageErrorKind {
     pub(super) fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Corrupt(_) | Self::CorruptWal(_))
+        matches!(self, Self::Lost(_) | Self::Corrupt(_) | Self::CorruptWal(_))
     }
 }
 
 impl From<io::Error> for StorageErrorKind {
     fn from(error: io::Error) -> Self {
-        // The storage crate reports a file that is not one of its own as invalid data.
-        if error.kind() == io::ErrorKind::InvalidData {
+        // The storage crate reports a file that is not one of its own as invalid data, and reads beyond the end of one
+        // with a corrupt length.
+        if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) {
             Self::Corrupt(error.to_string())
         } else {
             Self::Io(error)
@@ -99,6 +102,7 @@ impl fmt::Display for StorageError {
             StorageErrorKind::NotAFile(path) => {
                 write!(out, "{} is not a regular file", path.display())
             }
+            StorageErrorKind::Lost(what) => write!(out, "{path} {what}"),
             StorageErrorKind::Corrupt(what) => write!(out, "{path} is corrupt or not a store: {what}"),
             StorageErrorKind::CorruptWal(what) => {
                 let directory = self.path.parent().unwrap_or(&self.path).display();

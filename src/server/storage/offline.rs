@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
-use super::core::{Storage, create_tables, wal_without_tables};
+use super::core::{Storage, create_tables};
 use super::error::{StorageError, StorageErrorKind};
-use super::files::{Directory, TABLES_NAME, WAL_NAME, open_regular};
+use super::files::{Directory, StorageFiles, TABLES_NAME, WAL_NAME, check_presence, is_marked, open_regular};
 use super::panic_guard::catch_panics;
-use super::record::{CommitMetadata, ParsedRecord, Record, find_magic};
+use super::record::{CommitMetadata, EncodedChanges, ParsedRecord, Record, find_magic};
 use super::staged_backend::{StagedBackend, SyncFailure};
 use super::tables::{self, Checkpoint, RECORDS, check, open_unchecked, read_checkpoint};
-use super::wal::{self, EncodedChanges, WalPolicy};
+use super::wal::{self, WalPolicy};
 use crate::protocol::{Key, Timestamp};
 use crate::store::Version;
 
@@ -118,9 +118,10 @@ pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<P
         let nothing = StorageErrorKind::Corrupt("no key in it can be read".to_owned());
         return Err(StorageError { path: report.path, kind: nothing });
     }
-    let mut files = Directory::lock(&to).map_err(error)?;
+    let mut files = StorageFiles::new(Box::new(Directory::lock(&to).map_err(error)?));
     let mut records = Some(records.into_values().collect());
-    catch_panics(|| create_tables(&mut files, &SyncFailure::default(), || records.take(), metadata))
+    let checkpoint = Checkpoint { metadata, ..Checkpoint::default() };
+    catch_panics(|| create_tables(&mut files, &SyncFailure::default(), || records.take(), checkpoint))
         .map_err(error)?;
     Ok((report, Some(to)))
 }
@@ -151,17 +152,14 @@ fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
 
 fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
     let wal = fs::metadata(path.with_file_name(WAL_NAME)).ok();
-    let has_wal = wal.is_some();
-    let file_bytes = match open(path)? {
-        Some(file) => file.metadata()?.len(),
-        None if has_wal => 0,
-        None => return Err(StorageErrorKind::Missing),
-    };
-    let intact = if file_bytes == 0 && has_wal {
-        Err(wal_without_tables())
-    } else {
-        catch_panics(|| read_intact(path))
-    };
+    let file_bytes = open(path)?.map(|file| file.metadata()).transpose()?.map(|metadata| metadata.len());
+    let is_marked = path.parent().is_some_and(is_marked);
+    let present = check_presence(file_bytes, is_marked, || Ok(wal.is_some()));
+    if file_bytes.is_none() && present.is_ok() {
+        return Err(StorageErrorKind::Missing);
+    }
+    let intact = present.and_then(|()| catch_panics(|| read_intact(path)));
+    let file_bytes = file_bytes.unwrap_or(0);
     let (integrity, records, metadata) = match intact {
         Ok(read) => read,
         Err(StorageErrorKind::Corrupt(corruption)) => read_corrupt(path, corruption)?,
@@ -172,6 +170,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
     let greatest = metadata.greatest_version.max(versions.unwrap_or_default().1);
     let bytes = |len: fn(&Record) -> usize| records.values().map(|record| len(record) as u64).sum();
     let count = |is: &dyn Fn(&Record) -> bool| records.values().filter(|record| is(record)).count();
+    let clock_ms = metadata.clock_ms_at(wall_ms);
     let report = VerifyReport {
         path: path.to_owned(),
         file_bytes,
@@ -182,7 +181,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
         value_bytes: bytes(|record| record.value.len()),
         fenced: count(&|record| record.fence.is_some()),
         expiring: count(&|record| record.deadline.is_some()),
-        expired: count(&|record| record.deadline.is_some_and(|deadline| deadline.wall_ms <= wall_ms)),
+        expired: count(&|record| record.deadline.is_some_and(|deadline| deadline.clock_ms <= clock_ms)),
         versions,
         greatest,
         written_ms: metadata.wall_ms,
@@ -212,23 +211,23 @@ fn wal_error(kind: StorageErrorKind, path: &Path) -> String {
 
 fn read_intact(path: &Path) -> Result<(Integrity, BTreeMap<Key, Record>, CommitMetadata), StorageErrorKind> {
     let database = check(&open_backend(path)?)?;
-    let checkpoint = read_checkpoint(&database)?;
+    let (checkpoint, format) = read_checkpoint(&database)?;
     let mut records = BTreeMap::new();
     tables::read(&database, |record| drop(records.insert(record.key.clone(), record)))?;
-    let (metadata, corruption) = apply_wal(path, checkpoint, &mut records);
+    let (metadata, corruption) = apply_wal(path, checkpoint, format, &mut records);
     let integrity =
         corruption.map_or(Integrity::Intact, |corruption| Integrity::IncompleteWal { corruption });
     Ok((integrity, records, metadata))
 }
 
 /// Applies the groups of the write-ahead log that follow the checkpoint, as far as they can be read. Returns the
-/// metadata after them, and the corruption of the log, if any.
+/// metadata after them, and the corruption of the log, if any; a log that belongs to other tables is corrupt too.
 fn apply_wal(
     path: &Path,
-    Checkpoint { metadata, wal_generation }: Checkpoint,
+    checkpoint: Checkpoint,
+    format: u64,
     records: &mut BTreeMap<Key, Record>,
 ) -> (CommitMetadata, Option<String>) {
-    let Some(generation) = wal_generation else { return (metadata, None) };
     let policy = WalPolicy::default();
     let mut bytes = Vec::new();
     let read = open(&path.with_file_name(WAL_NAME)).and_then(|file| {
@@ -236,15 +235,22 @@ fn apply_wal(
         Ok(read.transpose()?.is_some())
     });
     // After a read error, the groups before it still count.
-    let recovered = wal::recover((!matches!(read, Ok(false))).then_some(&bytes), policy, generation);
-    let unreadable = read.err().map(|kind| wal_error(kind, path));
+    let bytes = (!matches!(read, Ok(false))).then_some(bytes.as_slice());
+    let mut recovered = wal::recover(bytes, policy, &checkpoint, format);
+    let mut unreadable = read.err().map(|kind| wal_error(kind, path));
+    if recovered.is_foreign {
+        // It is unknown which of the two are older: of each key, the newest record counts.
+        let searched = search_records(&path.with_file_name(WAL_NAME), records);
+        unreadable = unreadable.or(searched.err().map(|kind| wal_error(kind, path)));
+        recovered.changes.clear();
+    }
     for (key, record) in recovered.changes {
         match record.and_then(|record| Record::decode(&record)) {
             Some(record) => drop(records.insert(key, record)),
             None => drop(records.remove(&key)),
         }
     }
-    (recovered.metadata.unwrap_or(metadata), unreadable.or(recovered.corruption))
+    (recovered.metadata.unwrap_or(checkpoint.metadata), unreadable.or(recovered.corruption))
 }
 
 fn read_corrupt(
@@ -283,8 +289,8 @@ fn read_corrupt(
         lost = expected_len.map(|count| count.saturating_sub(records.len()));
     }
     let metadata = match checkpoint {
-        Some(checkpoint) => {
-            let (metadata, wal_corruption) = apply_wal(path, checkpoint, &mut records);
+        Some((checkpoint, format)) => {
+            let (metadata, wal_corruption) = apply_wal(path, checkpoint, format, &mut records);
             corruption.extend(wal_corruption.map(|wal_corruption| format!("; {wal_corruption}")));
             metadata
         }

@@ -1,12 +1,18 @@
 //! One key on disk, as bytes with a checksum: a record is read whole or not at all, whatever is damaged around it.
 
+use std::collections::BTreeMap;
+
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, StoredValue, Version};
 
-/// Version of the layout of the tables and of the write-ahead log. Files of another version are rejected.
-pub const FORMAT_VERSION: u64 = 3;
+/// Version of the layout of the tables and of the write-ahead log. Files of another version are rejected, except for
+/// [`OLD_FORMAT_VERSION`].
+pub const FORMAT_VERSION: u64 = 4;
+/// The previous layout, which is read and replaced. Its checkpoints have no [`CommitMetadata::clock_ms`] and do not name
+/// the log that they made obsolete.
+pub const OLD_FORMAT_VERSION: u64 = 3;
 /// The first bytes of a record, by which recovery finds records in a corrupt file.
 const MAGIC: [u8; 4] = [0xA7, b'k', b'v', 0x02];
 /// Magic bytes, length of the body and checksum.
@@ -27,13 +33,25 @@ pub struct CommitMetadata {
     pub greatest_version: Version,
     /// The wall clock at the commit, in Unix milliseconds; 0 before the first commit.
     pub wall_ms: u64,
+    /// The store's clock at the commit, in milliseconds: see [`CommitMetadata::clock_ms_at`].
+    pub clock_ms: u64,
+}
+
+impl CommitMetadata {
+    /// Returns what the store's clock shows when the next process opens the store.
+    ///
+    /// The store's clock measures the deadlines on disk. While a process runs, it follows the monotonic clock, so that a
+    /// step of the wall clock ends no time to live. Between two processes it follows the wall clock, but never goes back.
+    pub fn clock_ms_at(&self, wall_ms: u64) -> u64 {
+        self.clock_ms.saturating_add(wall_ms.saturating_sub(self.wall_ms))
+    }
 }
 
 /// Expiry of a key in a form that survives a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// When the key expires, in Unix milliseconds.
-    pub wall_ms: u64,
+    /// When the key expires, on the store's clock: see [`CommitMetadata::clock_ms_at`].
+    pub clock_ms: u64,
     /// The time to live when the record was written, in milliseconds.
     pub ttl_ms: u64,
 }
@@ -48,6 +66,9 @@ pub struct Record {
     pub deadline: Option<Deadline>,
     pub value: Bytes,
 }
+
+/// Changed keys: the encoded [`Record`], or `None` if the key was deleted.
+pub type EncodedChanges = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// The key or the value of a record is too long for the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,23 +86,25 @@ pub enum ParsedRecord {
 }
 
 impl Record {
-    pub fn new(key: &Key, version: Version, stored: &StoredValue, now: Now) -> Self {
+    /// `clock_ms` is the store's clock at `now`.
+    pub fn new(key: &Key, version: Version, stored: &StoredValue, now: Now, clock_ms: u64) -> Self {
         Self {
             key: key.clone(),
             version,
             fence: stored.fence.clone(),
-            deadline: stored.deadline_ms.map(|at| Deadline::new(at, now)),
+            deadline: stored.deadline_ms.map(|at| Deadline::new(at, now, clock_ms)),
             value: stored.value.clone(),
         }
     }
 
     /// Returns what the key holds. A deadline that has passed since the record was written is at `now` or before. One
     /// that has not passed is at most its original time to live away, even if the wall clock has gone back since.
-    pub fn stored_value(&self, now: Now) -> StoredValue {
+    /// `clock_ms` is the store's clock at `now`.
+    pub fn stored_value(&self, now: Now, clock_ms: u64) -> StoredValue {
         StoredValue {
             value: self.value.clone(),
             fence: self.fence.clone(),
-            deadline_ms: self.deadline.map(|deadline| deadline.monotonic_ms(now)),
+            deadline_ms: self.deadline.map(|deadline| deadline.monotonic_ms(now, clock_ms)),
             persist: true,
         }
     }
@@ -100,8 +123,8 @@ impl Record {
         record.put_u32(self.version.counter);
         let has_deadline = self.deadline.map_or(0, |_| HAS_DEADLINE);
         record.put_u8(has_deadline | self.fence.as_ref().map_or(0, |_| HAS_FENCE));
-        if let Some(Deadline { wall_ms, ttl_ms }) = self.deadline {
-            record.put_u64(wall_ms);
+        if let Some(Deadline { clock_ms, ttl_ms }) = self.deadline {
+            record.put_u64(clock_ms);
             record.put_u64(ttl_ms);
         }
         put_bytes(&mut record, fence.as_bytes())?;
@@ -157,7 +180,7 @@ impl Record {
         let deadline = if flags & HAS_DEADLINE == 0 {
             None
         } else {
-            Some(Deadline { wall_ms: body.try_get_u64().ok()?, ttl_ms: body.try_get_u64().ok()? })
+            Some(Deadline { clock_ms: body.try_get_u64().ok()?, ttl_ms: body.try_get_u64().ok()? })
         };
         let fence = take_bytes(&mut body)?;
         let fence =
@@ -171,13 +194,13 @@ impl Record {
 impl Deadline {
     /// Adds one millisecond: both clocks are truncated to milliseconds and may differ by one, and a key must expire
     /// late rather than early.
-    fn new(monotonic_ms: u64, now: Now) -> Self {
+    fn new(monotonic_ms: u64, now: Now, clock_ms: u64) -> Self {
         let ttl_ms = monotonic_ms.saturating_sub(now.monotonic_ms).saturating_add(1);
-        Self { wall_ms: now.wall_ms.saturating_add(ttl_ms), ttl_ms }
+        Self { clock_ms: clock_ms.saturating_add(ttl_ms), ttl_ms }
     }
 
-    fn monotonic_ms(self, now: Now) -> u64 {
-        let left_ms = self.wall_ms.saturating_sub(now.wall_ms).min(self.ttl_ms);
+    fn monotonic_ms(self, now: Now, clock_ms: u64) -> u64 {
+        let left_ms = self.clock_ms.saturating_sub(clock_ms).min(self.ttl_ms);
         now.monotonic_ms.saturating_add(left_ms)
     }
 }
@@ -245,7 +268,7 @@ mod tests {
         ) {
             let record = Record {
                 fence: fence.map(|(ms, counter)| Timestamp::of_store(ms, counter)),
-                deadline: deadline.map(|(wall_ms, ttl_ms)| Deadline { wall_ms, ttl_ms }),
+                deadline: deadline.map(|(clock_ms, ttl_ms)| Deadline { clock_ms, ttl_ms }),
                 ..record(&key, &value)
             };
             let mut bytes = record.encode().unwrap();
@@ -275,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_stored_deadline_passes_late_rather_than_early() {
-        let deadline = Deadline::new(NOW.monotonic_ms + 100, NOW);
-        let left = |wall_ms| deadline.monotonic_ms(Now { wall_ms, monotonic_ms: 3 }) - 3;
+        let deadline = Deadline::new(NOW.monotonic_ms + 100, NOW, NOW.wall_ms);
+        let left = |clock_ms| deadline.monotonic_ms(Now { wall_ms: 0, monotonic_ms: 3 }, clock_ms) - 3;
         assert_eq!(left(NOW.wall_ms), 101);
         assert_eq!(left(NOW.wall_ms + 60), 41);
         assert_eq!(left(NOW.wall_ms + 1_000), 0);

@@ -1,5 +1,6 @@
 //! Simulated disk that loses power: writes that were not synced are lost, torn or reordered.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -8,10 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use redb::{BackendError, StorageBackend};
 
 use super::error::StorageErrorKind;
-use super::files::StorageFiles;
+use super::files::{FileSystem, LOCK_NAME, TABLES_NAME};
 
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
+/// The unit in which files take room.
+const BLOCK: usize = 4096;
 
 /// Random numbers that a seed determines.
 #[derive(Clone, Debug)]
@@ -40,24 +43,32 @@ pub struct Faults {
     pub bytes_max: Option<u64>,
     /// The offset up to which a file can be written. It may be longer: a sparse file takes no room.
     pub written_max: Option<u64>,
+    /// The number of blocks of all files together. A block that was never written takes no room.
+    pub blocks_max: Option<usize>,
     /// Whether the next sync fails: its writes are lost, and are read nevertheless.
     pub fails_next_sync: bool,
     /// Whether syncs succeed without writing anything.
     pub ignores_syncs: bool,
 }
 
-/// A disk with tables, new tables and a write-ahead log. Clones are the same disk.
+/// A disk with one directory. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedDisk(Arc<Mutex<State>>);
+
+/// The files of a directory by their names.
+type Names = BTreeMap<String, usize>;
 
 #[derive(Debug, Default)]
 struct State {
     faults: Faults,
     is_off: bool,
     files: Vec<File>,
-    tables: Option<usize>,
-    new_tables: Option<usize>,
-    wal: Option<usize>,
+    names: Names,
+    /// The names after each change that is not durable, in order. A journaling file system keeps the first of them.
+    pending_names: Vec<Names>,
+    durable_names: Names,
+    /// Whether the directory itself survives a power cut.
+    is_durable: bool,
     generations: u64,
 }
 
@@ -66,6 +77,8 @@ struct File {
     durable: Vec<u8>,
     current: Vec<u8>,
     pending: Vec<Pending>,
+    /// The blocks that take room.
+    blocks: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
@@ -93,18 +106,61 @@ impl SimulatedDisk {
         self.state().is_off
     }
 
+    /// Whether there is a file of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.state().names.contains_key(name)
+    }
+
+    /// Changes the content of a file, as damage to the disk does.
+    pub fn change_file(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        let file = state.names[name];
+        let file = &mut state.files[file];
+        change(&mut file.current);
+        *file = File::new(file.current.clone());
+    }
+
+    /// Adds a file as it is after a sync.
+    pub fn add_file(&self, name: &str, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let file = state.files.len();
+        state.files.push(File::new(bytes));
+        state.names.insert(name.to_owned(), file);
+    }
+
+    /// Returns the content of a file.
+    pub fn file(&self, name: &str) -> Vec<u8> {
+        let state = self.state();
+        state.files[state.names[name]].current.clone()
+    }
+
+    /// Returns another disk with the same files.
+    pub fn copy(&self) -> Self {
+        let state = self.state();
+        let files = state.files.iter().map(|file| File::new(file.current.clone())).collect();
+        let new = State { faults: state.faults, generations: state.generations, ..State::default() };
+        Self::with(new, files, state.names.clone())
+    }
+
     /// Returns the disk after the power has come back: each sector that was not synced is there or not, at
-    /// random.
+    /// random, and so are the last changes of the names.
     pub fn after_power_cut(&self, random: &mut SeededRandom) -> Self {
         let state = self.state();
         let faults = Faults { cut_after: None, fails_next_sync: false, ..state.faults };
-        let mut new = State { faults, generations: state.generations, ..State::default() };
-        let mut survive = |file: Option<usize>| {
-            new.files.push(File::new(state.files.get(file?)?.survivor(random)));
-            Some(new.files.len() - 1)
-        };
-        (new.tables, new.wal) = (survive(state.tables), survive(state.wal));
-        Self(Arc::new(Mutex::new(new)))
+        let new = State { faults, generations: state.generations, ..State::default() };
+        if !state.is_durable && random.below(2) == 0 {
+            return Self::with(new, Vec::new(), Names::new());
+        }
+        let surviving = random.below(state.pending_names.len() as u64 + 1);
+        let last = usize::try_from(surviving).unwrap().checked_sub(1).map(|last| &state.pending_names[last]);
+        let names = last.unwrap_or(&state.durable_names).clone();
+        let files = state.files.iter().map(|file| File::new(file.survivor(random))).collect();
+        Self::with(new, files, names)
+    }
+
+    fn with(state: State, files: Vec<File>, names: Names) -> Self {
+        let is_durable = !names.is_empty();
+        Self(Arc::new(Mutex::new(State { files, durable_names: names.clone(), names, is_durable, ..state })))
     }
 
     /// Returns the disk after the process was killed: the system still has all writes, synced or not.
@@ -113,7 +169,6 @@ impl SimulatedDisk {
             let mut state = self.state();
             state.is_off = false;
             (state.faults.cut_after, state.faults.fails_next_sync) = (None, false);
-            state.new_tables = None;
         }
         self.clone()
     }
@@ -128,11 +183,28 @@ impl State {
         }
         if self.is_off { Err(io::Error::other("the power is off")) } else { Ok(()) }
     }
+
+    /// Changes the names. If the power is cut during the change, whether it happened depends on earlier operations, as
+    /// on the seed.
+    fn change_names(&mut self, change: impl FnOnce(&mut Names)) -> io::Result<()> {
+        let was_off = self.is_off;
+        let done = self.act();
+        if done.is_ok() || (!was_off && self.files.len().is_multiple_of(2)) {
+            change(&mut self.names);
+            self.pending_names.push(self.names.clone());
+        }
+        done
+    }
+
+    fn blocks(&self) -> usize {
+        self.names.values().map(|file| self.files[*file].blocks.len()).sum()
+    }
 }
 
 impl File {
     fn new(bytes: Vec<u8>) -> Self {
-        Self { current: bytes.clone(), durable: bytes, pending: Vec::new() }
+        let blocks = (0..bytes.len().div_ceil(BLOCK)).collect();
+        Self { current: bytes.clone(), durable: bytes, pending: Vec::new(), blocks }
     }
 
     fn apply(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
@@ -167,64 +239,73 @@ impl File {
     }
 }
 
-impl StorageFiles for SimulatedDisk {
+impl FileSystem for SimulatedDisk {
     fn path(&self) -> PathBuf {
         PathBuf::from("simulated")
     }
 
-    fn open_tables(&mut self) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
-        let state = self.state();
-        let file = state.tables.filter(|tables| !state.files[*tables].current.is_empty());
+    fn open(&mut self, name: &str) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
+        let file = self.state().names.get(name).copied();
         Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
     }
 
-    fn create_new_tables(&mut self) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
+    fn create(&mut self, name: &str) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
         let mut state = self.state();
-        state.act()?;
+        let file = state.files.len();
         state.files.push(File::default());
-        let file = state.files.len() - 1;
-        state.new_tables = Some(file);
+        state.change_names(|names| {
+            names.insert(name.to_owned(), file);
+        })?;
         Ok(Box::new(Handle { disk: self.clone(), file }))
     }
 
-    fn discard_new_tables(&mut self) {
-        self.state().new_tables = None;
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.state().change_names(|names| {
+            let file = names.remove(from).unwrap();
+            names.insert(to.to_owned(), file);
+        })
     }
 
-    /// A rename on a journaling file system: it has happened when this returns, and before that it may have.
-    fn install_new_tables(&mut self) -> Result<(), StorageErrorKind> {
-        let mut state = self.state();
-        let done = state.act();
-        // If the power is cut here, whether the rename happened depends on earlier operations, as on the
-        // seed.
-        if done.is_ok() || state.files.len().is_multiple_of(2) {
-            state.tables = state.new_tables.take();
-        }
-        Ok(done?)
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.state().change_names(|names| {
+            names.remove(name);
+        })
     }
 
-    fn open_wal(&mut self) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
-        let file = self.state().wal;
-        Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
-    }
-
-    fn create_wal(&mut self) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
+    fn sync_names(&mut self) -> io::Result<()> {
         let mut state = self.state();
         state.act()?;
-        state.files.push(File::default());
-        let file = state.files.len() - 1;
-        state.wal = Some(file);
-        Ok(Box::new(Handle { disk: self.clone(), file }))
-    }
-
-    fn remove_wal(&mut self) {
-        let mut state = self.state();
-        if state.act().is_ok() {
-            state.wal = None;
+        if !state.faults.ignores_syncs {
+            state.durable_names = state.names.clone();
+            state.pending_names.clear();
         }
+        Ok(())
     }
 
-    fn draw_wal_generation(&mut self) -> u64 {
+    fn sync_own_name(&mut self) -> io::Result<()> {
+        let mut state = self.state();
+        state.act()?;
+        state.is_durable |= !state.faults.ignores_syncs;
+        Ok(())
+    }
+
+    fn is_marked(&self) -> io::Result<bool> {
+        Ok(self.has(LOCK_NAME))
+    }
+
+    /// The mark is durable at once if there are tables, as it is on a real disk.
+    fn mark(&mut self) -> io::Result<()> {
+        let mut state = self.state();
+        state.act()?;
+        assert!(state.names.contains_key(TABLES_NAME), "only a directory with tables is marked");
+        let file = state.files.len();
+        state.files.push(File::new(vec![1]));
+        state.names.insert(LOCK_NAME.to_owned(), file);
+        state.durable_names.insert(LOCK_NAME.to_owned(), file);
+        Ok(())
+    }
+
+    fn draw(&mut self) -> u64 {
         let mut state = self.state();
         state.generations += 1;
         state.generations
@@ -256,6 +337,7 @@ impl StorageBackend for Handle {
         let len = usize::try_from(len).unwrap();
         let file = &mut state.files[self.file];
         file.current.resize(len, 0);
+        file.blocks.retain(|block| block * BLOCK < len);
         file.pending.push(Pending::SetLen(len));
         Ok(())
     }
@@ -290,7 +372,13 @@ impl StorageBackend for Handle {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let at = usize::try_from(offset).unwrap();
+        let touched = at / BLOCK..(at + data.len()).div_ceil(BLOCK);
+        let new = touched.clone().filter(|block| !state.files[self.file].blocks.contains(block)).count();
+        if state.faults.blocks_max.is_some_and(|max| state.blocks() + new > max) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let file = &mut state.files[self.file];
+        file.blocks.extend(touched);
         File::apply(&mut file.current, at, data);
         file.pending.push(Pending::Write(at, data.to_vec()));
         Ok(())

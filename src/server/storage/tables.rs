@@ -1,11 +1,11 @@
 //! Tables of all keys in a file of the storage crate: opened only after a full check, written in transactions.
 
+use bytes::Buf;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction};
 
 use super::error::StorageErrorKind;
-use super::record::{CommitMetadata, FORMAT_VERSION, Record};
+use super::record::{CommitMetadata, EncodedChanges, FORMAT_VERSION, OLD_FORMAT_VERSION, Record};
 use super::staged_backend::{StagedBackend, SyncFailure};
-use super::wal::EncodedChanges;
 use crate::protocol::Key;
 use crate::store::Version;
 
@@ -15,8 +15,12 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 pub const FORMATS: TableDefinition<(), u64> = TableDefinition::new("format");
 /// Maps a key to its encoded [`Record`], which repeats the key so that recovery needs no table.
 pub const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
-/// [`Checkpoint`]: milliseconds and counter of the greatest version, the wall clock, the generation of the log.
-const CHECKPOINTS: TableDefinition<(), (u64, u32, u64, Option<u64>)> = TableDefinition::new("mark");
+/// [`Checkpoint`]: milliseconds and counter of the greatest version, the wall clock, the store's clock, the generation of
+/// the log, and the generation that is obsolete.
+const CHECKPOINTS: TableDefinition<(), CheckpointRow> = TableDefinition::new("checkpoint");
+type CheckpointRow = (u64, u32, u64, u64, Option<u64>, Option<u64>);
+/// [`Checkpoint`] of [`OLD_FORMAT_VERSION`], without the store's clock and the obsolete generation.
+const OLD_CHECKPOINTS: TableDefinition<(), (u64, u32, u64, Option<u64>)> = TableDefinition::new("mark");
 
 /// The tables, open.
 #[derive(Debug)]
@@ -32,10 +36,16 @@ pub struct Checkpoint {
     pub metadata: CommitMetadata,
     /// Generation of the write-ahead log whose groups follow the tables; `None` if no log follows them.
     pub wal_generation: Option<u64>,
+    /// Generation of the groups with which a log may begin whose content is in the tables. `None`: of any.
+    pub obsolete_generation: Option<u64>,
 }
 
+/// Generation of no log.
+pub const NO_GENERATION: u64 = 0;
+
 impl Tables {
-    /// Opens existing tables, ignoring all bytes beyond `len_max`. Nothing is written before [`Tables::release`].
+    /// Opens existing tables, ignoring all bytes beyond `len_max`, and returns their checkpoint and format. Nothing is
+    /// written before [`Tables::release`].
     ///
     /// # Errors
     /// The file cannot be read, is corrupt, or has another format.
@@ -43,14 +53,14 @@ impl Tables {
         inner: Box<dyn StorageBackend>,
         sync_failure: &SyncFailure,
         len_max: u64,
-    ) -> Result<(Self, Checkpoint), StorageErrorKind> {
+    ) -> Result<(Self, Checkpoint, u64), StorageErrorKind> {
         let backend = StagedBackend::staging(inner, sync_failure)?;
         if backend.len()? > len_max {
             backend.set_len(len_max)?;
         }
         let database = check(&backend)?;
-        let checkpoint = read_checkpoint(&database)?;
-        Ok((Self { database, backend }, checkpoint))
+        let (checkpoint, format) = read_checkpoint(&database)?;
+        Ok((Self { database, backend }, checkpoint, format))
     }
 
     /// Writes the repairs that the storage crate made while it opened the file.
@@ -63,13 +73,12 @@ impl Tables {
         inner: Box<dyn StorageBackend>,
         sync_failure: &SyncFailure,
         mut portions: impl FnMut() -> Option<Vec<Record>>,
-        metadata: CommitMetadata,
+        checkpoint: Checkpoint,
     ) -> Result<Self, StorageErrorKind> {
         let backend = StagedBackend::direct(inner, sync_failure);
         let database =
             Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend.clone())?;
-        let write = database.begin_write()?;
-        write.open_table(FORMATS)?.insert((), FORMAT_VERSION)?;
+        let write = begin_write(&database)?;
         {
             let mut records = write.open_table(RECORDS)?;
             while let Some(portion) = portions() {
@@ -78,7 +87,7 @@ impl Tables {
                 }
             }
         }
-        write_checkpoint(&write, Checkpoint { metadata, wal_generation: None })?;
+        write_checkpoint(&write, checkpoint)?;
         write.commit()?;
         Ok(Self { database, backend })
     }
@@ -88,7 +97,7 @@ impl Tables {
     /// # Errors
     /// The tables must not be used afterwards: the storage crate rejects every further transaction.
     pub fn commit(&self, changes: &EncodedChanges, checkpoint: Checkpoint) -> Result<(), StorageErrorKind> {
-        let write = self.database.begin_write()?;
+        let write = begin_write(&self.database)?;
         {
             let mut records = write.open_table(RECORDS)?;
             for (key, record) in changes {
@@ -128,31 +137,80 @@ pub fn check(backend: &StagedBackend) -> Result<Database, StorageErrorKind> {
     Ok(database)
 }
 
+/// Begins a transaction that is committed in two phases: the commit slot that becomes valid is on disk before it is named.
+/// After a commit in one phase, the storage crate takes a corrupt slot or page for a commit that a crash interrupted, and
+/// silently returns to the one before, which was acknowledged as well.
+fn begin_write(database: &Database) -> Result<WriteTransaction, StorageErrorKind> {
+    let mut write = database.begin_write()?;
+    write.set_two_phase_commit(true);
+    Ok(write)
+}
+
+/// Makes the storage crate try the newer one of the two commit slots first, if the header names the older one.
+///
+/// Either a crash came between the two phases of a commit, or the bit that names the slot is corrupt, which no checksum
+/// covers. If the newer slot and its pages are intact, the commit is on disk, and it may have been acknowledged. If they
+/// are not, it was not acknowledged, and the storage crate takes the older one. It compares the two only if the header
+/// claims a commit in one phase, and writes the header anew before anything else.
+fn prefer_newer_slot(backend: &StagedBackend) -> Result<(), StorageErrorKind> {
+    const FLAGS_AT: usize = 9;
+    const NAMES_SECOND: u8 = 1;
+    const TWO_PHASE: u8 = 4;
+    const SLOTS_AT: usize = 64;
+    const SLOT_BYTES: usize = 128;
+    const TRANSACTION_AT: usize = 104;
+    let mut header = [0; SLOTS_AT + 2 * SLOT_BYTES];
+    if backend.len()? < header.len() as u64 {
+        return Ok(());
+    }
+    backend.read(0, &mut header)?;
+    let transaction = |slot: usize| {
+        let slot = header.get(SLOTS_AT..)?.chunks_exact(SLOT_BYTES).nth(slot)?;
+        Some(slot.get(TRANSACTION_AT..)?.get_u64_le())
+    };
+    let Some(flags) = header.get(FLAGS_AT).copied() else { return Ok(()) };
+    let named = usize::from(flags & NAMES_SECOND);
+    if flags & TWO_PHASE != 0 && transaction(named ^ 1) > transaction(named) {
+        backend.write(FLAGS_AT as u64, &[flags & !TWO_PHASE])?;
+    }
+    Ok(())
+}
+
 /// Opens tables that may be corrupt. Every use of them can panic: see [`super::panic_guard::catch_panics`].
 pub fn open_unchecked(backend: &StagedBackend) -> Result<Database, StorageErrorKind> {
+    prefer_newer_slot(backend)?;
     Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend.clone())?)
 }
 
+/// Returns the checkpoint and the format of the tables.
+///
 /// # Errors
 /// The tables cannot be read, or have another format.
-pub fn read_checkpoint(database: &Database) -> Result<Checkpoint, StorageErrorKind> {
+pub fn read_checkpoint(database: &Database) -> Result<(Checkpoint, u64), StorageErrorKind> {
     let read = database.begin_read()?;
-    match read.open_table(FORMATS)?.get(())?.map(|format| format.value()) {
-        Some(FORMAT_VERSION) => {}
-        Some(other) => return Err(StorageErrorKind::UnsupportedFormat(other)),
-        None => return Err(StorageErrorKind::Corrupt("it has no format".to_owned())),
-    }
-    let checkpoint = read.open_table(CHECKPOINTS)?.get(())?.map(|checkpoint| checkpoint.value());
-    let checkpoint = checkpoint.ok_or_else(|| StorageErrorKind::Corrupt("it has no checkpoint".to_owned()));
-    let (ms, counter, wall_ms, wal_generation) = checkpoint?;
-    let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms };
-    Ok(Checkpoint { metadata, wal_generation })
+    let missing = || StorageErrorKind::Corrupt("it has no checkpoint".to_owned());
+    let format = read.open_table(FORMATS)?.get(())?.map(|format| format.value());
+    let format = format.ok_or_else(|| StorageErrorKind::Corrupt("it has no format".to_owned()))?;
+    let (ms, counter, wall_ms, clock_ms, wal_generation, obsolete_generation) = match format {
+        FORMAT_VERSION => read.open_table(CHECKPOINTS)?.get(())?.ok_or_else(missing)?.value(),
+        OLD_FORMAT_VERSION => {
+            let checkpoint = read.open_table(OLD_CHECKPOINTS)?.get(())?.ok_or_else(missing)?.value();
+            let (ms, counter, wall_ms, wal_generation) = checkpoint;
+            (ms, counter, wall_ms, wall_ms, wal_generation, None)
+        }
+        other => return Err(StorageErrorKind::UnsupportedFormat(other)),
+    };
+    let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms };
+    Ok((Checkpoint { metadata, wal_generation, obsolete_generation }, format))
 }
 
 fn write_checkpoint(write: &WriteTransaction, checkpoint: Checkpoint) -> Result<(), StorageErrorKind> {
-    let Checkpoint { metadata: CommitMetadata { greatest_version, wall_ms }, wal_generation } = checkpoint;
-    let Version { ms, counter } = greatest_version;
-    write.open_table(CHECKPOINTS)?.insert((), (ms, counter, wall_ms, wal_generation))?;
+    let Checkpoint { metadata, wal_generation, obsolete_generation } = checkpoint;
+    let CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms } = metadata;
+    let row = (ms, counter, wall_ms, clock_ms, wal_generation, obsolete_generation);
+    write.open_table(CHECKPOINTS)?.insert((), row)?;
+    // Replaces the previous format too.
+    write.open_table(FORMATS)?.insert((), FORMAT_VERSION)?;
     Ok(())
 }
 

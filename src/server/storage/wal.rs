@@ -5,37 +5,37 @@
 //!
 //! The file has a fixed length and is written from its beginning again and again. Every group carries a generation, a
 //! random number that the checkpoint in the tables names: groups of other generations are left from earlier rounds
-//! and ignored. Each group begins at a block boundary, so that a torn write of one group cannot touch the one before.
+//! and ignored. The first group of the file is of this generation or of the last one with a group, which the checkpoint
+//! names as obsolete; any other first group belongs to other tables. Each group begins at a block boundary, so that a torn write of one group cannot touch the one before.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use bytes::{Buf, BufMut};
 use redb::StorageBackend;
 
 use super::error::StorageErrorKind;
-use super::files::WAL_NAME;
+use super::files::{TABLES_NAME, WAL_NAME};
 use super::record::{
-    CHECKSUM_SEED, CommitMetadata, ParsedRecord, Record, RecordTooLong, extend_checksum, put_bytes,
-    take_bytes,
+    CHECKSUM_SEED, CommitMetadata, EncodedChanges, FORMAT_VERSION, ParsedRecord, Record, RecordTooLong,
+    extend_checksum, put_bytes, take_bytes,
 };
 use super::staged_backend::{StagedBackend, SyncFailure};
+use super::tables::Checkpoint;
 use crate::protocol::Key;
 use crate::store::Version;
 
 /// The smallest unit that a disk writes, or a multiple of it.
 const BLOCK_BYTES: usize = 4096;
 /// The first bytes of a group.
-const MAGIC: [u8; 4] = [0xA7, b'k', b'l', 0x03];
+const MAGIC: [u8; 4] = [0xA7, b'k', b'l', 0x04];
+/// The first bytes of a group of the previous format, whose metadata has no store's clock.
+const OLD_MAGIC: [u8; 4] = [0xA7, b'k', b'l', 0x03];
 /// Magic bytes, length of the body, generation, number and checksum.
 const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 8;
-/// Greatest version and wall clock.
-const METADATA_BYTES: usize = 8 + 4 + 8;
+/// Greatest version, wall clock and the store's clock.
+const METADATA_BYTES: usize = 8 + 4 + 8 + 8;
 const IS_RECORD: u8 = 1;
 const IS_DELETED: u8 = 0;
-
-/// Changed keys: the encoded [`Record`], or `None` if the key was deleted.
-pub type EncodedChanges = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// When a write-ahead log is created, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct RecoveredWal {
     /// What is wrong with the log, if anything. A missing group before a later one is corruption; a missing last group
     /// is a commit that was not acknowledged.
     pub corruption: Option<String>,
+    /// Whether the log begins with a group that neither follows the tables nor is in them.
+    pub is_foreign: bool,
     number: u64,
     end: usize,
 }
@@ -97,31 +99,40 @@ impl Wal {
         Ok(Self { backend, bytes, generation: 0, number: 0, at: bytes, group: Vec::new() })
     }
 
-    /// Reads the groups of `generation`; further groups are appended behind them.
+    /// Reads the groups that follow a checkpoint; further groups are appended behind them. The log is `None` if the
+    /// checkpoint names none.
     ///
     /// # Errors
-    /// The log cannot be read, or is corrupt.
+    /// The log cannot be read, is corrupt, or belongs to other tables.
     pub fn open(
-        inner: Box<dyn StorageBackend>,
+        inner: Option<Box<dyn StorageBackend>>,
         policy: WalPolicy,
         sync_failure: &SyncFailure,
-        generation: u64,
-    ) -> Result<(Self, RecoveredWal), StorageErrorKind> {
-        let backend = StagedBackend::direct(inner, sync_failure);
-        // Of a file that is longer than the policy allows, only the expected length is read.
-        let len = usize::try_from(backend.len()?).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; len.min(policy.bytes)];
-        backend.read(0, &mut bytes)?;
-        let mut recovered = recover(Some(&bytes), policy, generation);
+        checkpoint: &Checkpoint,
+        format: u64,
+    ) -> Result<(Option<Self>, RecoveredWal), StorageErrorKind> {
+        let backend = inner.map(|inner| StagedBackend::direct(inner, sync_failure));
+        let read = |backend: &StagedBackend| -> io::Result<Vec<u8>> {
+            // Of a file that is longer than the policy allows, only the expected length is read.
+            let len = usize::try_from(backend.len()?).unwrap_or(usize::MAX);
+            let mut bytes = vec![0; len.min(policy.bytes)];
+            backend.read(0, &mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = backend.as_ref().map(read).transpose()?;
+        let mut recovered = recover(bytes.as_deref(), policy, checkpoint, format);
         if let Some(corruption) = recovered.corruption.take() {
             return Err(StorageErrorKind::CorruptWal(corruption));
         }
+        let Some((backend, generation)) = backend.zip(checkpoint.wal_generation) else {
+            return Ok((None, recovered));
+        };
         // A process that was killed may have written the last group and not have synced it: reads return it, and a
         // power cut would take it back after it was served.
         backend.sync_data()?;
-        let WalPolicy { bytes, .. } = policy;
         let (number, at) = (recovered.number, recovered.end);
-        Ok((Self { backend, bytes, generation, number, at, group: Vec::new() }, recovered))
+        let wal = Self { backend, bytes: policy.bytes, generation, number, at, group: Vec::new() };
+        Ok((Some(wal), recovered))
     }
 
     /// Starts a new generation at the beginning of the file. The checkpoint that names it must be on disk.
@@ -130,9 +141,12 @@ impl Wal {
     }
 
     /// Number of groups of this generation.
-    #[cfg(test)]
     pub fn groups(&self) -> u64 {
         self.number.saturating_sub(1)
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Appends a group and waits until it is on disk. Returns false if there is no room for it.
@@ -178,6 +192,7 @@ impl Wal {
         group.put_u64(metadata.greatest_version.ms);
         group.put_u32(metadata.greatest_version.counter);
         group.put_u64(metadata.wall_ms);
+        group.put_u64(metadata.clock_ms);
         for (key, record) in changes {
             match record {
                 Some(record) => {
@@ -199,28 +214,47 @@ impl Wal {
     }
 }
 
-/// Reads the groups of `generation` from the bytes of a log; `None` stands for a missing file.
+/// Reads the groups that follow a checkpoint from the bytes of a log; `None` stands for a missing file.
 ///
 /// A last group with a torn write does not count: its commit was never acknowledged.
-pub fn recover(bytes: Option<&[u8]>, policy: WalPolicy, generation: u64) -> RecoveredWal {
+pub fn recover(
+    bytes: Option<&[u8]>,
+    policy: WalPolicy,
+    checkpoint: &Checkpoint,
+    format: u64,
+) -> RecoveredWal {
+    let first = bytes.and_then(|bytes| group(bytes, format)).map(|group| group.generation);
+    let belongs_to =
+        |obsolete| first.is_none() || first == checkpoint.wal_generation || first == Some(obsolete);
+    let is_foreign = !checkpoint.obsolete_generation.is_none_or(belongs_to);
     let corruption = match bytes {
+        Some(_) if is_foreign => Some(format!("{WAL_NAME} does not belong to {TABLES_NAME}")),
+        _ if checkpoint.wal_generation.is_none() => None,
         None => Some(format!("{WAL_NAME} is missing")),
         Some(bytes) if bytes.len() < policy.bytes => Some(format!("{WAL_NAME} is too short")),
         Some(_) => None,
     };
-    let mut recovered =
-        RecoveredWal { changes: EncodedChanges::new(), metadata: None, corruption, number: 1, end: 0 };
+    let mut recovered = RecoveredWal {
+        changes: EncodedChanges::new(),
+        metadata: None,
+        corruption,
+        is_foreign,
+        number: 1,
+        end: 0,
+    };
     let (bytes, mut at) = (bytes.unwrap_or_default(), 0);
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let group = group(rest, generation).filter(|(number, _)| *number >= recovered.number);
-        let Some((number, body)) = group else {
+        let is_next = |group: &Group<'_>| {
+            Some(group.generation) == checkpoint.wal_generation && group.number >= recovered.number
+        };
+        let Some(Group { number, body, .. }) = group(rest, format).filter(is_next) else {
             at = at.saturating_add(BLOCK_BYTES);
             continue;
         };
         if number > recovered.number {
             recovered.note_malformed(recovered.number);
         }
-        match decode(body, &mut recovered.changes) {
+        match decode(body, format, &mut recovered.changes) {
             Some(metadata) => recovered.metadata = Some(metadata),
             None => recovered.note_malformed(number),
         }
@@ -237,20 +271,28 @@ impl RecoveredWal {
     }
 }
 
-/// Returns number and body of the group of `generation` with which `bytes` begins.
-fn group(bytes: &[u8], generation: u64) -> Option<(u64, &[u8])> {
-    let mut header = bytes.strip_prefix(&MAGIC)?;
-    let len = usize::try_from(header.try_get_u32().ok()?).ok()?;
-    let its_generation = header.try_get_u64().ok()?;
-    let (number, sum) = (header.try_get_u64().ok()?, header.try_get_u64().ok()?);
-    let body = header.get(..len)?;
-    (its_generation == generation && checksum(generation, number, body) == sum).then_some((number, body))
+/// An intact group.
+struct Group<'a> {
+    generation: u64,
+    number: u64,
+    body: &'a [u8],
 }
 
-fn decode(mut body: &[u8], changes: &mut EncodedChanges) -> Option<CommitMetadata> {
+/// Returns the group with which `bytes` begins.
+fn group(bytes: &[u8], format: u64) -> Option<Group<'_>> {
+    let mut header = bytes.strip_prefix(if format == FORMAT_VERSION { &MAGIC } else { &OLD_MAGIC })?;
+    let len = usize::try_from(header.try_get_u32().ok()?).ok()?;
+    let (generation, number) = (header.try_get_u64().ok()?, header.try_get_u64().ok()?);
+    let sum = header.try_get_u64().ok()?;
+    let body = header.get(..len)?;
+    (checksum(generation, number, body) == sum).then_some(Group { generation, number, body })
+}
+
+fn decode(mut body: &[u8], format: u64, changes: &mut EncodedChanges) -> Option<CommitMetadata> {
     let (ms, counter) = (body.try_get_u64().ok()?, body.try_get_u32().ok()?);
-    let metadata =
-        CommitMetadata { greatest_version: Version { ms, counter }, wall_ms: body.try_get_u64().ok()? };
+    let wall_ms = body.try_get_u64().ok()?;
+    let clock_ms = if format == FORMAT_VERSION { body.try_get_u64().ok()? } else { wall_ms };
+    let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms };
     while !body.is_empty() {
         if body.try_get_u8().ok()? == IS_DELETED {
             changes.insert(Key::new(take_bytes(&mut body)?.to_vec()).ok()?, None);
@@ -276,22 +318,27 @@ fn checksum(generation: u64, number: u64, body: &[u8]) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::files::StorageFiles;
+    use super::super::files::FileSystem;
     use super::super::simulated::SimulatedDisk;
     use super::*;
     use bytes::Bytes;
 
     const GENERATION: u64 = 77;
+    const CHECKPOINT: Checkpoint = Checkpoint {
+        metadata: CommitMetadata { greatest_version: Version { ms: 0, counter: 0 }, wall_ms: 0, clock_ms: 0 },
+        wal_generation: Some(GENERATION),
+        obsolete_generation: Some(GENERATION + 1),
+    };
     const POLICY: WalPolicy = WalPolicy { commits_before: 0, bytes: 512 * 1024 };
 
     fn begin(disk: &mut SimulatedDisk) -> Wal {
-        let mut wal = Wal::create(disk.create_wal().unwrap(), POLICY, &SyncFailure::default()).unwrap();
+        let mut wal = Wal::create(disk.create(WAL_NAME).unwrap(), POLICY, &SyncFailure::default()).unwrap();
         wal.restart(GENERATION);
         wal
     }
 
     fn bytes(disk: &mut SimulatedDisk) -> Vec<u8> {
-        let below = disk.open_wal().unwrap().unwrap();
+        let below = disk.open(WAL_NAME).unwrap().unwrap();
         let mut bytes = vec![0; usize::try_from(below.len().unwrap()).unwrap()];
         below.read(0, &mut bytes).unwrap();
         bytes
@@ -307,7 +354,7 @@ mod tests {
     }
 
     fn metadata(ms: u64) -> CommitMetadata {
-        CommitMetadata { greatest_version: Version { ms, counter: 3 }, wall_ms: ms + 1 }
+        CommitMetadata { greatest_version: Version { ms, counter: 3 }, wall_ms: ms + 1, clock_ms: ms + 2 }
     }
 
     /// Returns the state of the keys after `groups`.
@@ -346,7 +393,7 @@ mod tests {
             }
             let (begin, end) = (*begins.last().unwrap(), wal.at);
             let mut bytes = bytes(disk);
-            let whole = recover(Some(&bytes), POLICY, GENERATION);
+            let whole = recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION);
             prop_assert_eq!(&whole.changes, &sum(&groups));
             prop_assert_eq!(whole.metadata, Some(metadata(groups.len() as u64 - 1)));
             prop_assert_eq!((whole.corruption, whole.number, whole.end), (None, groups.len() as u64 + 1, end));
@@ -354,7 +401,7 @@ mod tests {
             let last = groups.len() - 1;
             let used = bytes[begin..end].iter().rposition(|byte| *byte != 0).unwrap() + 1;
             bytes[begin + at.index(used)] ^= 0x55;
-            let cut = recover(Some(&bytes), POLICY, GENERATION);
+            let cut = recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION);
             prop_assert_eq!(&cut.changes, &sum(&groups[..last]));
             prop_assert_eq!((cut.corruption, cut.number, cut.end), (None, last as u64 + 1, begin));
             prop_assert_eq!(cut.metadata, last.checked_sub(1).map(|number| metadata(number as u64)));
@@ -378,11 +425,12 @@ mod tests {
             let group = &bytes[begins[which]..begins[which + 1]];
             let used = group.iter().rposition(|byte| *byte != 0).unwrap() + 1;
             bytes[begins[which] + at.index(used)] ^= 0x55;
-            let found = recover(Some(&bytes), POLICY, GENERATION);
+            let found = recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION);
             prop_assert_eq!(found.corruption, Some(format!("store.log: group {} is malformed", which + 1)));
             let others = [&groups[..which], &groups[which + 1..]].concat();
             prop_assert_eq!(found.changes, sum(&others));
-            let opened = Wal::open(disk.open_wal().unwrap().unwrap(), POLICY, &SyncFailure::default(), GENERATION);
+            let opened =
+                Wal::open(disk.open(WAL_NAME).unwrap(), POLICY, &SyncFailure::default(), &CHECKPOINT, FORMAT_VERSION);
             prop_assert!(opened.is_ok(), "the file is intact");
         }
 
@@ -390,7 +438,7 @@ mod tests {
         fn recovery_reads_arbitrary_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..9_000), len in any::<u32>()) {
             let head = |len: u32| [&MAGIC[..], &len.to_be_bytes(), &GENERATION.to_be_bytes(), &1_u64.to_be_bytes()].concat();
             for bytes in [bytes.clone(), [&head(len)[..], &bytes].concat(), [&head(100)[..], &bytes].concat()] {
-                prop_assert_eq!(recover(Some(&bytes), POLICY, GENERATION).changes, EncodedChanges::new());
+                prop_assert_eq!(recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION).changes, EncodedChanges::new());
             }
         }
     }
@@ -410,7 +458,7 @@ mod tests {
         let rest = EncodedChanges::from([entry("k", Some(&rest))]);
         assert!(wal.append(&rest, metadata(2)).unwrap());
         assert!(!wal.append(&EncodedChanges::new(), metadata(3)).unwrap());
-        assert_eq!(recover(Some(&bytes(disk)), POLICY, GENERATION).changes, rest);
+        assert_eq!(recover(Some(&bytes(disk)), POLICY, &CHECKPOINT, FORMAT_VERSION).changes, rest);
     }
 
     #[test]
@@ -419,7 +467,8 @@ mod tests {
         let mut wal = begin(disk);
         assert!(wal.append(&EncodedChanges::from([entry("k", Some(b"v"))]), metadata(1)).unwrap());
         let bytes = bytes(disk);
-        let corruption = |bytes: Option<&[u8]>| recover(bytes, POLICY, GENERATION).corruption;
+        let corruption =
+            |bytes: Option<&[u8]>| recover(bytes, POLICY, &CHECKPOINT, FORMAT_VERSION).corruption;
         assert_eq!(corruption(Some(&bytes)), None);
         assert_eq!(corruption(Some(&bytes[1..])), Some("store.log is too short".to_owned()));
         assert_eq!(corruption(None), Some("store.log is missing".to_owned()));

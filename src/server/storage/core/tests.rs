@@ -4,6 +4,8 @@ use std::fs;
 
 use super::*;
 use crate::protocol::Timestamp;
+use crate::server::storage::files::WAL_NAME;
+use crate::server::storage::record::{CHECKSUM_SEED, extend_checksum};
 use crate::server::storage::simulated::{SeededRandom, SimulatedDisk};
 use crate::server::storage::tables;
 use tempfile::TempDir;
@@ -70,7 +72,11 @@ fn every_commit_stores_the_greatest_version_and_the_clock() {
             storage = Storage::open(home.path()).unwrap();
             assert_eq!(
                 storage.metadata(),
-                CommitMetadata { greatest_version: at(expected.max(if has_wal { 4 } else { 0 })), wall_ms }
+                CommitMetadata {
+                    greatest_version: at(expected.max(if has_wal { 4 } else { 0 })),
+                    wall_ms,
+                    clock_ms: storage.metadata().clock_ms
+                }
             );
         }
     }
@@ -82,7 +88,7 @@ fn a_commit_that_fails_for_lack_of_room_does_not_leave_the_file_longer() {
     let large: &'static str = "x".repeat(2_000_000).leak();
     for earlier in 0..12 {
         let disk = SimulatedDisk::default();
-        let mut storage = Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap();
+        let mut storage = Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).unwrap();
         for version_ms in 1..=earlier {
             storage
                 .commit(&[change("k", version_ms, Some(content("v", None)))], Version::default(), NOW)
@@ -96,7 +102,7 @@ fn a_commit_that_fails_for_lack_of_room_does_not_leave_the_file_longer() {
         assert!(!storage.must_rewrite() && storage.open.as_ref().unwrap().tables.len() <= len);
         storage.commit(&[change(99, "w")], Version::default(), NOW).unwrap();
         drop(storage);
-        let mut storage = Storage::open_files(Box::new(disk), WalPolicy::default()).unwrap();
+        let mut storage = Storage::open_in(Box::new(disk), WalPolicy::default()).unwrap();
         assert_eq!(all(&mut storage, NOW)[0].2.value, "w");
     }
 }
@@ -191,7 +197,7 @@ fn leave_wal(home: &TempDir) -> (PathBuf, PathBuf) {
 }
 
 fn on(disk: &SimulatedDisk) -> Storage {
-    Storage::open_files(Box::new(disk.clone()), WalPolicy::default()).unwrap()
+    Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).unwrap()
 }
 
 fn values(storage: &Storage) -> Vec<(String, usize)> {
@@ -204,7 +210,7 @@ fn values(storage: &Storage) -> Vec<(String, usize)> {
 
 #[test]
 fn changes_in_the_log_are_newer_than_the_tables() {
-    let mut disk = SimulatedDisk::default();
+    let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
     storage.commit(&[change("gone", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
     commit_until_wal(&mut storage);
@@ -227,7 +233,7 @@ fn changes_in_the_log_are_newer_than_the_tables() {
     storage.commit(&[], Version::default(), NOW).unwrap();
     assert_eq!(storage.wal_groups(), Some(6));
     storage.close().unwrap();
-    assert!(disk.open_wal().unwrap().is_none());
+    assert!(!disk.has(WAL_NAME));
     let storage = on(&disk);
     assert_eq!((values(&storage), storage.wal_groups()), (expected.to_vec(), None));
     assert_eq!(storage.metadata().greatest_version, Version { ms: 2, counter: 7 });
@@ -260,12 +266,12 @@ fn a_full_log_starts_again_and_a_value_larger_than_the_log_is_committed() {
 fn without_room_for_a_log_commits_go_to_the_tables() {
     let disk = SimulatedDisk::default();
     let policy = WalPolicy { bytes: 8 * 1024 * 1024, ..WalPolicy::default() };
-    let open = || Storage::open_files(Box::new(disk.clone()), policy).unwrap();
+    let open = || Storage::open_in(Box::new(disk.clone()), policy).unwrap();
     let mut storage = open();
     disk.set_faults(|faults| faults.written_max = Some(6 * 1024 * 1024));
     for round in 0..3 * u64::from(WalPolicy::default().commits_before) {
         storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
-        assert_eq!((storage.wal_groups(), disk.clone().open_wal().unwrap().is_none()), (None, true));
+        assert_eq!((storage.wal_groups(), !disk.has(WAL_NAME)), (None, true));
     }
     assert!(!storage.must_rewrite());
     disk.set_faults(|faults| faults.written_max = None);
@@ -276,7 +282,7 @@ fn without_room_for_a_log_commits_go_to_the_tables() {
 /// A failed sync of the log counts like one of the tables.
 #[test]
 fn after_a_failed_sync_of_the_log_the_files_are_not_trusted() {
-    let mut disk = SimulatedDisk::default();
+    let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
     commit_until_wal(&mut storage);
     disk.set_faults(|faults| faults.fails_next_sync = true);
@@ -284,13 +290,13 @@ fn after_a_failed_sync_of_the_log_the_files_are_not_trusted() {
     assert!(storage.must_rewrite() && !storage.is_open());
     let mut portions = Some(vec![(Key::new("mem").unwrap(), Version::default(), content("v", None))]);
     storage.rewrite(|| portions.take(), NOW).unwrap();
-    assert!(!storage.must_rewrite() && storage.is_open() && disk.open_wal().unwrap().is_none());
+    assert!(!storage.must_rewrite() && storage.is_open() && !disk.has(WAL_NAME));
     assert_eq!(values(&on(&disk)), [("mem".to_owned(), 1)]);
     // Nor are writes of an earlier process that were not synced.
     commit_until_wal(&mut storage);
     drop(storage);
     disk.set_faults(|faults| faults.fails_next_sync = true);
-    let error = Storage::open_files(Box::new(disk), WalPolicy::default()).unwrap_err();
+    let error = Storage::open_in(Box::new(disk), WalPolicy::default()).unwrap_err();
     assert!(matches!(error.kind, StorageErrorKind::Io(_)), "{error}");
 }
 
@@ -324,16 +330,16 @@ fn a_log_that_does_not_belong_to_the_tables_is_rejected_or_ignored() {
 #[test]
 fn a_log_that_the_tables_do_not_name_is_removed() {
     let large: &'static str = "x".repeat(2_000_000).leak();
-    let mut disk = SimulatedDisk::default();
+    let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
     for _ in 1..WalPolicy::default().commits_before {
         storage.commit(&[change("k", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
     }
     disk.set_faults(|faults| faults.written_max = Some(1_700_000));
     storage.commit(&[change("k", 2, Some(content(large, None)))], Version::default(), NOW).unwrap_err();
-    assert!(disk.open_wal().unwrap().is_some(), "it had room");
+    assert!(disk.has(WAL_NAME), "it had room");
     storage.reopen().unwrap();
-    assert!(disk.open_wal().unwrap().is_none() && !storage.must_rewrite());
+    assert!(!disk.has(WAL_NAME) && !storage.must_rewrite());
     assert_eq!((values(&storage), storage.wal_groups()), (vec![("k".to_owned(), 1)], None));
 }
 
@@ -348,7 +354,7 @@ fn missing_tables_beside_a_log_are_an_error_and_are_not_created() {
             fs::write(&main, "").unwrap();
         }
         let StorageErrorKind::Corrupt(corruption) = kind(home.path()) else { panic!("the loss is reported") };
-        assert_eq!(corruption, "it is missing, and store.log is not");
+        assert_eq!(corruption, if is_empty { "it is empty" } else { "it is missing, and store.log is not" });
         assert_eq!((main.exists(), fs::read(&log).unwrap() == whole), (is_empty, true));
     }
     fs::write(&main, tables).unwrap();
@@ -400,7 +406,8 @@ fn tables_that_were_removed_must_be_rewritten() {
     fs::remove_file(home.path().join(TABLES_NAME)).unwrap();
     storage.open = None;
     let error = storage.reopen().unwrap_err();
-    assert!(error.to_string().ends_with("it is missing") && storage.must_rewrite(), "{error}");
+    let expected = "is missing, although store.lock shows that it was there";
+    assert!(error.to_string().ends_with(expected) && storage.must_rewrite(), "{error}");
     assert!(!home.path().join(TABLES_NAME).exists());
 }
 
@@ -420,4 +427,233 @@ fn an_error_of_the_log_names_the_log() {
     fs::create_dir(&log).unwrap();
     let error = Storage::open(home.path()).unwrap_err();
     assert!(matches!(&error.kind, StorageErrorKind::NotAFile(path) if *path == log), "{error}");
+}
+
+/// Commits until there are a full round and a few groups of the log, and returns what was acknowledged.
+fn fill(storage: &mut Storage, commits: u64) -> Vec<(String, usize)> {
+    for number in 0..commits {
+        let key = ["a", "b", "c", "d", "e"][usize::try_from(number % 5).unwrap()];
+        let value = content("x".repeat(usize::try_from(number * 13 % 900).unwrap()).leak(), None);
+        storage.commit(&[change(key, number, Some(value))], Version::default(), NOW).unwrap();
+    }
+    values(storage)
+}
+
+/// Flips every `step`th bit of the tables, each in a copy of the disk.
+fn flip(step: usize) {
+    const HEADER_BITS: usize = 320 * 8;
+    let policy = WalPolicy { commits_before: 6, bytes: 64 * 1024 };
+    let open = |disk: &SimulatedDisk| Storage::open_in(Box::new(disk.clone()), policy);
+    let mut refused = 0;
+    // Without a log; with one that no checkpoint has emptied; with one that a checkpoint has; and after an orderly end.
+    for (commits, is_closed) in [(4, false), (12, false), (40, false), (4, true), (40, true)] {
+        let disk = SimulatedDisk::default();
+        let mut storage = open(&disk).unwrap();
+        let acknowledged = fill(&mut storage, commits);
+        let crashed = disk.copy();
+        let disk = if is_closed { storage.close().map(|()| disk).unwrap() } else { crashed };
+        let bits = disk.file(TABLES_NAME).len() * 8;
+        // All flags are in one byte.
+        let flags = 9 * 8..10 * 8;
+        let header = (0..HEADER_BITS).step_by(step);
+        for bit in flags.chain(header).chain((HEADER_BITS..bits).step_by(step * 401)) {
+            let disk = disk.copy();
+            disk.change_file(TABLES_NAME, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+            let log = disk.has(WAL_NAME).then(|| disk.file(WAL_NAME));
+            match open(&disk) {
+                Ok(storage) => {
+                    let found = values(&storage);
+                    assert_eq!(found, acknowledged, "bit {bit} after {commits} commits, {is_closed}");
+                }
+                Err(error) => {
+                    assert!(error.kind.is_corrupt(), "bit {bit} after {commits} commits: {error}");
+                    let left = disk.has(WAL_NAME).then(|| disk.file(WAL_NAME));
+                    assert!(left == log, "the log is left as it was");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 100 / step, "{refused}");
+}
+
+#[test]
+fn a_flipped_bit_of_the_tables_is_refused_or_loses_nothing() {
+    flip(17);
+}
+
+#[test]
+#[ignore = "takes minutes: see CONTRIBUTING.md"]
+fn any_flipped_bit_of_the_header_is_refused_or_loses_nothing() {
+    flip(1);
+}
+
+/// The tables and the log are of one store, and each is intact.
+#[test]
+fn tables_that_are_older_than_their_log_are_refused() {
+    let disk = SimulatedDisk::default();
+    let large: &'static str = "x".repeat(WalPolicy::default().bytes).leak();
+    let mut storage = on(&disk);
+    let before_the_log = disk.copy();
+    commit_until_wal(&mut storage);
+    let mut older = vec![("without a log", before_the_log), ("before the last checkpoint", disk.copy())];
+    // The first checkpoint comes when the log has no group.
+    for round in 0..2 {
+        storage
+            .commit(&[change("large", round, Some(content(large, None)))], Version::default(), NOW)
+            .unwrap();
+        older.push(("before the last checkpoint", disk.copy()));
+        storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        older.push(("with a group of an earlier round", disk.copy()));
+    }
+    storage.commit(&[change("large", 9, Some(content(large, None)))], Version::default(), NOW).unwrap();
+    storage.commit(&[change("k", 9, Some(content("newest", None)))], Version::default(), NOW).unwrap();
+    let log = disk.file(WAL_NAME);
+    assert_eq!(values(&on(&disk.copy())).len(), 3);
+    drop(storage);
+    for (which, older) in older {
+        if older.has(WAL_NAME) {
+            older.change_file(WAL_NAME, |bytes| bytes.clone_from(&log));
+        } else {
+            older.add_file(WAL_NAME, log.clone());
+        }
+        let error = Storage::open_in(Box::new(older.clone()), WalPolicy::default()).unwrap_err();
+        assert!(error.to_string().ends_with("store.log does not belong to store.redb"), "{which}: {error}");
+        assert!(older.file(WAL_NAME) == log, "{which}: the log is left as it was");
+    }
+}
+
+/// Only a log of the round before the checkpoint may be taken for an empty one.
+#[test]
+fn a_log_that_is_older_than_the_tables_by_two_rounds_is_refused() {
+    let large: &'static str = "x".repeat(WalPolicy::default().bytes).leak();
+    let disk = SimulatedDisk::default();
+    let mut storage = on(&disk);
+    commit_until_wal(&mut storage);
+    let mut logs = Vec::new();
+    for round in 0..3 {
+        storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        logs.push(disk.file(WAL_NAME));
+        storage
+            .commit(&[change("large", round, Some(content(large, None)))], Version::default(), NOW)
+            .unwrap();
+    }
+    for (log, is_accepted) in logs.into_iter().zip([false, false, true]) {
+        let copy = disk.copy();
+        copy.change_file(WAL_NAME, |bytes| *bytes = log);
+        assert_eq!(Storage::open_in(Box::new(copy), WalPolicy::default()).is_ok(), is_accepted);
+    }
+}
+
+#[test]
+fn a_checkpoint_leaves_nothing_for_the_next_one() {
+    let disk = SimulatedDisk::default();
+    let mut storage = on(&disk);
+    commit_until_wal(&mut storage);
+    let large: &'static str = "x".repeat(WalPolicy::default().bytes).leak();
+    for (number, value) in ["v", "v", large].into_iter().enumerate() {
+        let key = ["a", "b", "c"][number];
+        storage.commit(&[change(key, 1, Some(content(value, None)))], Version::default(), NOW).unwrap();
+    }
+    assert!(storage.open.as_ref().unwrap().pending.is_empty());
+    assert_eq!(values(&on(&disk.copy())).len(), 4);
+    // Nor does a checkpoint of an empty log change which groups the log begins with.
+    storage.commit(&[change("c", 2, Some(content(large, None)))], Version::default(), NOW).unwrap();
+    assert_eq!(values(&on(&disk.copy())).len(), 4);
+}
+
+#[test]
+fn missing_tables_are_an_error_after_an_orderly_end_and_are_not_created() {
+    let home = TempDir::new().unwrap();
+    Storage::open(home.path()).unwrap().close().unwrap();
+    fs::remove_file(home.path().join(TABLES_NAME)).unwrap();
+    let StorageErrorKind::Lost(what) = kind(home.path()) else { panic!("the loss is reported") };
+    assert_eq!(what, "is missing, although store.lock shows that it was there");
+    assert!(!home.path().join(TABLES_NAME).exists());
+    // A start that was interrupted before there were tables.
+    fs::write(home.path().join("store.lock"), "").unwrap();
+    assert!(Storage::open(home.path()).is_ok());
+}
+
+/// A wall clock that is set forward while a process runs ends no time to live at the next start.
+#[test]
+fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
+    const HOUR_MS: u64 = 3_600_000;
+    let left = |disk: &SimulatedDisk, wall_ms| {
+        let storage = on(&disk.copy());
+        let mut left = None;
+        let each = |_, _, stored: StoredValue| left = stored.deadline_ms;
+        storage.load(Now { wall_ms, monotonic_ms: 0 }, each).unwrap();
+        left.unwrap()
+    };
+    for has_wal in [false, true] {
+        let disk = SimulatedDisk::default();
+        let mut storage = on(&disk);
+        storage.load(NOW, |_, _, _| {}).unwrap();
+        if has_wal {
+            commit_until_wal(&mut storage);
+        }
+        storage
+            .commit(&[change("first", 2, Some(content("v", Some(HOUR_MS))))], Version::default(), NOW)
+            .unwrap();
+        let at = |step_ms: i64| Now {
+            wall_ms: NOW.wall_ms.checked_add_signed(step_ms).unwrap() + 60_000,
+            monotonic_ms: NOW.monotonic_ms + 60_000,
+        };
+        assert!(!storage.clock_was_set(at(0)) && !storage.clock_was_set(at(500)));
+        let forward = at(2 * 3_600_000);
+        assert!(storage.clock_was_set(forward));
+        storage.commit(&[], Version::default(), forward).unwrap();
+        assert!(!storage.clock_was_set(forward));
+        let minute_ms = 60_000;
+        assert_eq!(left(&disk, forward.wall_ms), HOUR_MS + 1 - minute_ms);
+        assert_eq!(left(&disk, forward.wall_ms + 1_000), HOUR_MS + 1 - minute_ms - 1_000, "while none ran");
+        assert_eq!(left(&disk, NOW.wall_ms), HOUR_MS + 1 - minute_ms, "the wall clock was corrected");
+        // The clock is set back while the process runs.
+        let back = Now { monotonic_ms: forward.monotonic_ms + 1_000, wall_ms: 500_000 };
+        assert!(storage.clock_was_set(back));
+        storage.commit(&[], Version::default(), back).unwrap();
+        assert_eq!(left(&disk, back.wall_ms), HOUR_MS + 1 - minute_ms - 1_000);
+        assert!(!storage.clock_was_set(back));
+    }
+}
+
+/// Rewrites the files of [`leave_wal`] as the previous version of this program wrote them.
+fn to_old_format(tables: &Path, log: &Path) {
+    let database = redb::Database::open(tables).unwrap();
+    let (checkpoint, _) = tables::read_checkpoint(&database).unwrap();
+    let write = database.begin_write().unwrap();
+    write.open_table(tables::FORMATS).unwrap().insert((), 3).unwrap();
+    let definition = redb::TableDefinition::<(), (u64, u32, u64, Option<u64>)>::new("mark");
+    let Version { ms, counter } = checkpoint.metadata.greatest_version;
+    let row = (ms, counter, checkpoint.metadata.wall_ms, checkpoint.wal_generation);
+    write.open_table(definition).unwrap().insert((), row).unwrap();
+    write.commit().unwrap();
+    // A group has magic bytes, the length of the body, generation, number, checksum; its body has the greatest version,
+    // the wall clock and, in the present format, the store's clock.
+    let mut bytes = fs::read(log).unwrap();
+    let len = u32::from_be_bytes(bytes[4..8].try_into().unwrap()) as usize;
+    let body = [&bytes[32..52], &bytes[60..32 + len]].concat();
+    let sum = extend_checksum(extend_checksum(CHECKSUM_SEED, &bytes[8..24]), &body);
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    let group = [&[0xA7, b'k', b'l', 3][..], &length, &bytes[8..24], &sum.to_be_bytes(), &body].concat();
+    bytes.fill(0);
+    bytes[..group.len()].copy_from_slice(&group);
+    fs::write(log, bytes).unwrap();
+}
+
+#[test]
+fn files_of_the_previous_format_are_read_and_replaced() {
+    let home = TempDir::new().unwrap();
+    let (tables, log) = leave_wal(&home);
+    to_old_format(&tables, &log);
+    let expected = [("first".to_owned(), 1), ("k".to_owned(), 1)];
+    let storage = Storage::open(home.path()).unwrap();
+    assert_eq!((values(&storage), storage.wal_groups(), log.exists()), (expected.to_vec(), None, false));
+    assert_eq!(storage.metadata().clock_ms, NOW.wall_ms, "deadlines were those of the wall clock");
+    drop(storage);
+    let mut storage = Storage::open(home.path()).unwrap();
+    commit_until_wal(&mut storage);
+    drop(storage);
+    assert_eq!(values(&Storage::open(home.path()).unwrap()), expected);
 }
