@@ -182,15 +182,13 @@ enum Congested {
 /// The loss of a connection, or a failed attempt.
 struct ConnectionLoss {
     cause: LossCause,
-    /// Wall clock, milliseconds: the last time at which the connection was certainly up.
-    since_ms: u64,
     /// An error that another attempt would repeat.
     fatal: Option<Error>,
 }
 
 impl ConnectionLoss {
-    fn now(cause: impl Into<LossCause>) -> Self {
-        Self { cause: cause.into(), since_ms: clock::wall_ms(), fatal: None }
+    fn new(cause: impl Into<LossCause>) -> Self {
+        Self { cause: cause.into(), fatal: None }
     }
 }
 
@@ -200,7 +198,7 @@ impl ConnectionState {
         match self {
             Self::Connected(connection) => match connection.transfer(read).await {
                 Ok(()) => Ok(Progress::Transferred),
-                Err(error) => Err(ConnectionLoss::now(io_error_text(&error))),
+                Err(error) => Err(ConnectionLoss::new(io_error_text(&error))),
             },
             Self::Backoff(until) => {
                 sleep_until((*until).into()).await;
@@ -330,14 +328,7 @@ impl Driver {
         let now = clock::now();
         self.session.handle_timeout(now).map_err(|timeout| {
             let silence = now.monotonic.saturating_duration_since(timeout.since);
-            // A span of u64 milliseconds is 585 million years.
-            let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
-            let cause = format!("no packet from the broker for {} s", silence.as_secs());
-            ConnectionLoss {
-                cause: cause.into(),
-                since_ms: now.wall_ms.saturating_sub(silence_ms),
-                fatal: None,
-            }
+            ConnectionLoss::new(format!("no packet from the broker for {} s", silence.as_secs()))
         })?;
         self.deliver(now);
         for id in self.watches.dropped() {
@@ -422,7 +413,7 @@ impl Driver {
             Progress::Transferred => {
                 let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(()) };
                 let now = clock::now();
-                while let Some(incoming) = connection.next_packet().map_err(ConnectionLoss::now)? {
+                while let Some(incoming) = connection.next_packet().map_err(ConnectionLoss::new)? {
                     self.session.handle_incoming(incoming, now);
                 }
             }
@@ -446,7 +437,7 @@ impl Driver {
             Progress::ConnectEnded(Err(error)) => {
                 let cause = error.to_string();
                 let fatal = is_fatal(&error);
-                return Err(ConnectionLoss { fatal: fatal.then_some(error), ..ConnectionLoss::now(cause) });
+                return Err(ConnectionLoss { fatal: fatal.then_some(error), ..ConnectionLoss::new(cause) });
             }
         }
         Ok(())
@@ -454,7 +445,8 @@ impl Driver {
 
     /// Returns the error that ends the session, or None if it reconnects.
     fn handle_lost(&mut self, loss: ConnectionLoss) -> Option<Error> {
-        let ConnectionLoss { cause, since_ms, fatal } = loss;
+        let ConnectionLoss { cause, fatal } = loss;
+        let since_ms = self.session.last_packet_ms();
         // Packets that were read before the loss are valid.
         self.deliver(clock::now());
         self.session.handle_lost(&cause);

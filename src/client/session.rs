@@ -65,6 +65,7 @@ pub struct Session<T> {
     response_topic: String,
     clock: Timestamp,
     connection: Option<Connected>,
+    last_packet_ms: u64,
     response_subscription: ResponseSubscription,
     next_request: u64,
     next_packet_id: u16,
@@ -132,6 +133,7 @@ impl<T> Session<T> {
             clock: config.clock.clone(),
             config,
             connection: None,
+            last_packet_ms: 0,
             response_subscription: ResponseSubscription::None,
             next_request: 0,
             next_packet_id: 0,
@@ -212,7 +214,8 @@ impl<T> Session<T> {
 
     /// Handles a CONNACK. Subscriptions and unsent requests are sent next.
     pub fn handle_connected(&mut self, limits: ConnectionLimits, now: Reading) {
-        let Reading { monotonic, .. } = now;
+        let Reading { monotonic, wall_ms } = now;
+        self.last_packet_ms = wall_ms;
         let (last_received, last_sent) = (monotonic, monotonic);
         self.connection = Some(Connected { limits, last_received, last_sent, is_pinged: false });
     }
@@ -272,6 +275,13 @@ impl<T> Session<T> {
         Error::Lost { target: self.config.target.clone(), cause: cause.clone(), outcome }
     }
 
+    /// Returns the time of the last packet of the connection, or of the last connection (wall clock, milliseconds): after it
+    /// the broker may have dropped what it had for this client.
+    #[must_use]
+    pub fn last_packet_ms(&self) -> u64 {
+        self.last_packet_ms
+    }
+
     /// Handles a publish from [`Session::poll_outgoing`] that is larger than the broker accepts, and was not sent.
     pub fn handle_too_large(&mut self, packet_id: u16, size: usize, max: usize) {
         if let Some(id) = self.unacknowledged.remove(&packet_id) {
@@ -281,6 +291,7 @@ impl<T> Session<T> {
 
     /// Handles a received packet.
     pub fn handle_incoming(&mut self, incoming: Incoming, now: Reading) {
+        self.last_packet_ms = now.wall_ms;
         if let Some(connection) = &mut self.connection {
             connection.last_received = now.monotonic;
             connection.is_pinged = false;

@@ -31,7 +31,8 @@ pub enum WatchEvent {
         /// Wall clock, milliseconds: the time from which on it is in force again.
         until_ms: u64,
     },
-    /// The value of a key after a gap, if it differs from the last reported one.
+    /// The value of a key after a gap, if it differs from the last reported one, or if the store has started anew: its
+    /// versions are then older than the reported ones.
     Resync { key: Key, found: Option<VersionedValue> },
     /// A message on this topic is no valid notification of a watched key, and was skipped.
     Skipped { topic: String, cause: String },
@@ -56,6 +57,10 @@ pub enum WatchAction {
 ///
 /// No change is missed: notifications are in force before the value is read. A change that arrives before the value is held
 /// back, and compared with the value by its version.
+///
+/// Versions order the changes of one life of the store only. A store that keeps its keys in memory may give older versions
+/// after a restart, and a restart ends the connection. So the first state that a connection reports for a key replaces the
+/// state of the earlier connection, however old its version.
 #[derive(Debug)]
 pub struct Watch {
     keys: HashMap<Key, Watched>,
@@ -73,6 +78,7 @@ pub struct Watch {
 struct Watched {
     state: State,
     last: Option<Last>,
+    origin: Origin,
     /// Changes that arrived before the value.
     early: Vec<Change>,
 }
@@ -88,6 +94,17 @@ enum State {
     Live,
 }
 
+/// The connection that `last` was received on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Origin {
+    #[default]
+    Current,
+    /// The store may have started anew since then.
+    Earlier,
+    /// Like `Earlier`; the absence of the key has been reported on this connection.
+    Resynced,
+}
+
 #[derive(Debug)]
 struct Change {
     notification: Notification,
@@ -100,6 +117,26 @@ struct Change {
 struct Last {
     version: Option<Timestamp>,
     is_deleted: bool,
+}
+
+impl Last {
+    /// Returns whether this state is the other one or an older one. Without versions the order is unknown: a change that is
+    /// reported twice is better than a missing one.
+    fn is_older(&self, than: &Self) -> bool {
+        self.version.is_some() && than.version.is_some() && self <= than
+    }
+}
+
+impl Watched {
+    /// Returns whether a change that is older than the last reported state belongs to a new life of the store.
+    ///
+    /// It does if the key was absent when this connection read it, and the change sets the key with an older version: the
+    /// broker drops the notifications of an earlier connection with that connection's session. A deletion, or a SET with the
+    /// same version, repeats what has been reported.
+    fn is_from_new_life(&self, next: &Last) -> bool {
+        let is_replaced = self.last.as_ref().is_some_and(|last| next.version < last.version);
+        self.origin != Origin::Current && !next.is_deleted && is_replaced
+    }
 }
 
 /// Returns the key that a message notifies this client of.
@@ -164,6 +201,7 @@ impl Watch {
             // These changes are older than the value that will be read next.
             watched.early.clear();
             watched.state = State::Unregistered;
+            watched.origin = Origin::Earlier;
         }
     }
 
@@ -189,25 +227,34 @@ impl Watch {
             return;
         }
         watched.state = State::Live;
-        let current =
-            Last { version: found.as_ref().and_then(|found| found.version.clone()), is_deleted: false };
         let mut early = std::mem::take(&mut watched.early);
-        if found.is_none() {
+        let next = match &found {
+            Some(found) => Some(Last { version: found.version.clone(), is_deleted: false }),
             // The key is absent, so all changes up to the last deletion are older than the read.
-            let last_delete = early.iter().rposition(|change| change.notification == Notification::Delete);
-            early.drain(..last_delete.map_or(0, |at| at.saturating_add(1)));
-        }
+            None => {
+                let deletion = early.iter().rposition(|change| change.notification == Notification::Delete);
+                let older = early.drain(..deletion.map_or(0, |at| at.saturating_add(1)));
+                older.last().map(|change| Last { version: change.version, is_deleted: true })
+            }
+        };
         let reported = watched.last.take();
         let is_resync = reported.is_some();
         let is_changed = match (&reported, &found) {
-            (Some(reported), None) => !reported.is_deleted,
-            (reported, _) => reported.as_ref() != Some(&current),
+            // Older changes on this connection are those of a new life.
+            (Some(reported), None) => {
+                !reported.is_deleted || next.as_ref().is_some_and(|next| next.is_older(reported))
+            }
+            (reported, _) => *reported != next,
         };
-        watched.last = Some(match (&found, reported) {
-            (Some(_), _) => current,
-            (None, Some(reported)) => Last { is_deleted: true, ..reported },
-            (None, None) => Last { version: None, is_deleted: true },
-        });
+        (watched.last, watched.origin) = match (next, reported) {
+            (Some(next), _) => (Some(next), Origin::Current),
+            // The answer has no version. The last one still identifies a repeated notification.
+            (None, Some(reported)) => {
+                let origin = if is_changed { Origin::Resynced } else { watched.origin };
+                (Some(Last { is_deleted: true, ..reported }), origin)
+            }
+            (None, None) => (Some(Last { version: None, is_deleted: true }), Origin::Current),
+        };
         let key = key.clone();
         if is_resync {
             self.report_gap(now);
@@ -257,14 +304,16 @@ impl Watch {
         let Some(watched) = self.keys.get_mut(key) else { return };
         let Change { notification, version } = change;
         let next = Last { version, is_deleted: notification == Notification::Delete };
-        // Without versions the order is unknown: a change that is reported twice is better than a missing one.
-        let has_versions =
-            next.version.is_some() && watched.last.as_ref().is_some_and(|last| last.version.is_some());
-        if has_versions && watched.last.as_ref().is_some_and(|last| next <= *last) {
+        let is_older = watched.last.as_ref().is_some_and(|last| next.is_older(last));
+        let is_new_life = is_older && watched.is_from_new_life(&next);
+        if is_older && !is_new_life {
             return;
         }
+        if is_new_life && watched.origin == Origin::Earlier {
+            self.events.push_back(WatchEvent::Resync { key: key.clone(), found: None });
+        }
         let version = next.version.clone();
-        watched.last = Some(next);
+        (watched.last, watched.origin) = (Some(next), Origin::Current);
         let key = key.clone();
         self.events.push_back(match notification {
             Notification::Set(value) => WatchEvent::Set { key, value, version },

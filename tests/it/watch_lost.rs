@@ -1,7 +1,12 @@
 //! `watch` across lost connections: each loss and each gap is reported.
 
 use std::io::Read;
+use std::thread::sleep;
+use std::time::Duration;
 
+use mqkv::client::{Client, Settings, Target};
+use mqkv::commands::duration::rfc3339;
+use mqkv::protocol::{Key, Reply, Request, Timestamp};
 use nix::sys::signal::Signal;
 
 use super::common::{Place, Relay, Server, StreamedProcess};
@@ -39,6 +44,55 @@ fn a_restarted_broker_causes_one_gap_and_the_current_value() {
     assert!(numbers.is_sorted_by(|one, next| one + 1 == *next), "{numbers:?}");
     assert_eq!(numbers.last(), Some(&(COUNT - 1)));
     assert!(after[1..].iter().all(|line| line.starts_with("SET\t")), "{after:?}");
+}
+
+/// Sets a key as a client whose clock is 50 seconds ahead.
+fn set_ahead(port: u16, key: &str, value: &'static str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+        let client = Client::connect(Settings::new(target, "ahead".to_owned())).await.unwrap();
+        let key = Key::new(key.to_owned()).unwrap();
+        let request = Request::Set { key, value: value.into(), condition: None, ttl_ms: None };
+        let ahead = Timestamp::zero("ahead".to_owned()).unwrap().tick(mqkv::clock::wall_ms() + 50_000);
+        assert_eq!(client.request_at(&request, ahead).await.unwrap().0, Reply::Done);
+        client.close().await;
+    });
+}
+
+#[test]
+fn changes_of_a_store_that_starts_anew_with_older_versions_are_reported() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["-q"]);
+    let running = watch(&place, &server.url(), &["k", "-c", "3"]);
+    assert_eq!(without_time(&running.line()), "CURRENT\tk");
+    set_ahead(server.port(), "k", "ahead");
+    assert_eq!(without_time(&running.line()), "SET\tk\tahead");
+    server.kill();
+    server.start_again(&place, &["-q"]);
+    assert!(without_time(&running.line()).starts_with("GAP\t\t"));
+    assert_eq!(without_time(&running.line()), "RESYNC\tk");
+    ok(&place, &server.url(), &["set", "k", "new"]);
+    let (lines, _, code) = running.end();
+    assert_eq!(lines.iter().map(|line| without_time(line)).collect::<Vec<_>>(), ["SET\tk\tnew"]);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_gap_begins_with_the_last_packet_from_the_broker() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["-q"]);
+    let running = watch(&place, &server.url(), &["k", "-j"]);
+    assert!(running.line().contains("\"current\""));
+    let before = rfc3339(mqkv::clock::wall_ms()).unwrap();
+    // The loss is noticed in a later millisecond.
+    sleep(Duration::from_millis(20));
+    server.kill();
+    let since = |line: &str| line.split("\"since\":\"").nth(1).unwrap()[..before.len()].to_owned();
+    let lost = since(&running.error_line());
+    assert!(lost <= before, "{lost} {before}");
+    server.start_again(&place, &["-q"]);
+    assert_eq!(since(&running.line()), lost);
 }
 
 #[test]

@@ -131,6 +131,32 @@ fn a_lease_that_cannot_be_renewed_is_lost_before_its_end() {
 }
 
 #[test]
+fn a_loss_is_due_at_the_margin_while_a_renewal_is_awaited() {
+    let mut bench = Bench::acquired();
+    assert_eq!(bench.lock.poll_timeout(), Some(bench.at(RENEW)));
+    bench.advance(RENEW);
+    assert_eq!(bench.actions(), [LockAction::Try]);
+    assert_eq!(bench.lock.poll_timeout(), Some(bench.at(TTL - MARGIN)));
+}
+
+#[test]
+fn an_unanswered_renewal_is_repeated_no_later_than_the_next_one_would_be() {
+    const FAST_MS: u64 = 100;
+    let renew = Duration::from_millis(FAST_MS);
+    for (renew, retry_ms) in [(renew, FAST_MS), (Duration::from_millis(RENEW), 500)] {
+        let mut bench = Bench::new(None);
+        bench.lock = Lock::new(LeaseOptions { renew, ..options(None) }, bench.start);
+        bench.tried(0, TryResult::Applied(token(1)));
+        bench.advance(u64::try_from(renew.as_millis()).unwrap());
+        bench.actions();
+        bench.tried(bench.now_ms, TryResult::Unanswered);
+        assert_eq!(bench.lock.poll_timeout(), Some(bench.at(bench.now_ms + retry_ms)));
+        bench.advance(retry_ms);
+        assert_eq!(bench.actions(), [LockAction::Try]);
+    }
+}
+
+#[test]
 fn a_holder_that_was_stopped_beyond_its_lease_loses_the_lock_at_once() {
     let mut bench = Bench::acquired();
     bench.advance(3 * TTL);

@@ -329,6 +329,20 @@ fn a_refused_publish_or_subscription_fails_its_requests() {
 }
 
 #[test]
+fn a_refused_subscription_to_the_response_topic_is_requested_again() {
+    let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: None };
+    let mut bench = Bench::new();
+    bench.send(Access::Write, "refused");
+    let sent = bench.sent();
+    let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!() };
+    bench.receive(Incoming::SubAck { packet_id, reason: denied });
+    assert_eq!(bench.answers().len(), 1);
+    bench.send(Access::Write, "w");
+    assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE");
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
 fn an_invalid_response_is_an_error() {
     for properties in [
         &[(STATUS, "500")][..],
@@ -456,6 +470,60 @@ fn a_silent_broker_is_pinged_and_given_up_after_one_and_a_half_keep_alives() {
 }
 
 #[test]
+fn a_ping_is_not_repeated_while_its_answer_is_awaited() {
+    let mut bench = Bench::new();
+    bench.advance(30_000).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PINGREQ");
+    let given_up = bench.start + Duration::from_secs(45);
+    assert_eq!(bench.session.poll_timeout(), Some(given_up), "no timer before the broker is given up");
+    bench.advance(1).unwrap();
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.receive(Incoming::Pong);
+    bench.advance(29_999).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PINGREQ", "and an answered one is followed by the next");
+}
+
+#[test]
+fn a_client_that_only_receives_pings_too() {
+    let mut bench = Bench::new();
+    bench.advance(20_000).unwrap();
+    bench.receive(Incoming::Pong);
+    bench.advance(9_999).unwrap();
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.advance(1).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PINGREQ");
+}
+
+#[test]
+fn without_a_keep_alive_a_silent_broker_is_not_given_up() {
+    let mut bench = Bench::new();
+    let now = bench.now();
+    bench.session.handle_connected(ConnectionLimits { receive_max: 1, keep_alive: Duration::ZERO }, now);
+    bench.advance(1_000_000).unwrap();
+    assert_eq!((shapes(&bench.sent()).as_str(), bench.session.poll_timeout()), ("", None));
+}
+
+#[test]
+fn the_time_of_the_last_packet_outlasts_pauses_and_losses() {
+    let mut bench = Bench::new();
+    let last_ms = |bench: &Bench| bench.session.last_packet_ms() - 1_700_000_000_000;
+    assert_eq!(last_ms(&bench), 0, "the CONNACK");
+    bench.advance(2_000).unwrap();
+    bench.receive(Incoming::Pong);
+    bench.advance(3_000).unwrap();
+    let now = bench.now();
+    bench.session.handle_reading_paused(now);
+    bench.send(Access::Read, "r");
+    bench.sent();
+    assert_eq!(last_ms(&bench), 2_000);
+    bench.session.handle_lost(&"cable cut".to_owned().into());
+    bench.advance(1_000).unwrap();
+    assert_eq!(last_ms(&bench), 2_000);
+    bench.connect(16);
+    assert_eq!(last_ms(&bench), 6_000);
+}
+
+#[test]
 fn the_keep_alive_is_suspended_while_the_connection_is_not_read() {
     let mut bench = Bench::new();
     bench.advance(44_999).unwrap();
@@ -543,6 +611,44 @@ fn packet_ids_in_use_are_not_reused() {
                 used.remove(&packet_id);
             }
         }
+        bench.answers();
+    }
+}
+
+#[test]
+fn the_packet_ids_of_pending_subscriptions_and_unsubscriptions_are_not_reused() {
+    let mut bench = Bench::new();
+    bench.connect(u16::MAX);
+    let now = bench.now();
+    bench.session.subscribe("a/#".to_owned(), "a", now);
+    bench.session.unsubscribe("b/#".to_owned());
+    bench.send(Access::Read, "r");
+    let mut pending = Vec::new();
+    for packet in bench.sent() {
+        match packet {
+            Outgoing::Subscribe { packet_id, .. } | Outgoing::Unsubscribe { packet_id, .. } => {
+                pending.push(packet_id);
+            }
+            Outgoing::Publish { packet_id, .. } => {
+                bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(
+        pending.len(),
+        3,
+        "two subscriptions, one of them to the response topic, and one unsubscription"
+    );
+    for _ in 0..=u16::MAX {
+        bench.send(Access::Read, "r");
+        for packet in bench.sent() {
+            let Outgoing::Publish { packet_id, .. } = packet else { panic!("{packet:?}") };
+            assert!(!pending.contains(&packet_id), "{packet_id} is in use");
+            bench.answer(&packet, GOOD);
+            bench.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
+        }
+        bench.sent();
         bench.answers();
     }
 }
