@@ -249,6 +249,8 @@ pub enum LockNote {
     Lost { reason: LossReason },
     /// The file does not contain the newest fencing token.
     TokenFile { cause: String },
+    /// The store has not answered the first attempt to acquire the lock; more attempts follow.
+    Unanswered { cause: String },
     /// The store has not confirmed the release.
     Unconfirmed {
         cause: String,

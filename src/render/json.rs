@@ -284,6 +284,7 @@ fn note_object(key: &Key, note: &LockNote) -> Object {
         match note {
             LockNote::Lost { .. } => "lock-lost",
             LockNote::TokenFile { .. } => "token-file",
+            LockNote::Unanswered { .. } => "lock-unanswered",
             LockNote::Unconfirmed { .. } => "release-unconfirmed",
         },
     );

@@ -90,6 +90,9 @@ pub fn note_text(key: &Key, note: &LockNote) -> String {
         LockNote::TokenFile { cause } => {
             format!("the token file is out of date: {}", escape(cause.as_bytes()))
         }
+        LockNote::Unanswered { cause } => {
+            format!("waiting for {key}, without an answer: {}", escape(cause.as_bytes()))
+        }
         LockNote::Unconfirmed { cause, ttl_ms } => format!(
             "release of {key} not confirmed; it becomes free within {}: {}",
             duration::of_ms(*ttl_ms),

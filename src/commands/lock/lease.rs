@@ -30,6 +30,8 @@ pub enum LeaseEvent {
     Lock(LockEvent),
     /// Another client holds the lock.
     Held(HolderStatus),
+    /// The first attempt has no answer; more attempts follow.
+    Unanswered(Error),
     /// The lock is lost. The last event.
     Lost(LockLoss),
     /// The lock cannot be acquired. The last event.
@@ -87,6 +89,7 @@ impl Lease {
             holder_watch: HolderWatch::new(client.clone(), claim.key.clone(), claim.options.ttl),
             attempt: None,
             is_answered: false,
+            is_silence_reported: false,
             may_hold: false,
             last_error: None,
             events: sender,
@@ -141,8 +144,10 @@ struct Task {
     machine: Lock,
     holder_watch: HolderWatch,
     attempt: Option<Attempt>,
-    /// Whether an attempt has been answered or has failed.
+    /// Whether the store has answered an attempt.
     is_answered: bool,
+    /// Whether an attempt without an answer has been reported.
+    is_silence_reported: bool,
     /// Whether the key may have this holder as its value.
     may_hold: bool,
     /// The error of the last attempt.
@@ -182,6 +187,9 @@ impl Task {
                     let cause = self.last_error.take().filter(|_| reason == LossReason::NotRenewed);
                     LeaseEvent::Lost(LockLoss { reason, end, cause })
                 }
+                LockEvent::GaveUp if !self.is_answered => {
+                    LeaseEvent::Failed(self.last_error.take().unwrap_or(Error::Closed))
+                }
                 event => LeaseEvent::Lock(event),
             };
             self.notify(event);
@@ -199,7 +207,10 @@ impl Task {
     }
 
     fn handle_answer(&mut self, sent: Instant, result: Result<SetOutcome, Error>) {
-        let is_first = !std::mem::replace(&mut self.is_answered, true);
+        let is_unanswered =
+            matches!(result, Err(Error::Timeout { .. } | Error::NoStore { .. } | Error::Lost { .. }));
+        let is_first = !self.is_answered;
+        self.is_answered |= !is_unanswered;
         self.last_error = result.as_ref().err().cloned();
         let tried = match result {
             Ok(SetOutcome { applied: true, version: Some(token) }) => TryResult::Applied(token),
@@ -215,8 +226,14 @@ impl Task {
                 }
                 TryResult::NotApplied
             }
-            Err(error) if is_first => return self.fail(error),
             Err(error) if self.is_final(&error) && !self.machine.is_held() => return self.fail(error),
+            Err(error) if is_first && is_unanswered && self.waits() => {
+                if !std::mem::replace(&mut self.is_silence_reported, true) {
+                    self.notify(LeaseEvent::Unanswered(error));
+                }
+                TryResult::Unanswered
+            }
+            Err(error) if is_first => return self.fail(error),
             // The key was written with a fencing token meanwhile, so another client has it.
             Err(Error::Refused(ErrorReply::FenceRequired)) => TryResult::NotApplied,
             Err(_) => TryResult::Unanswered,
@@ -234,6 +251,11 @@ impl Task {
             }
             KeyEvent::Failed(error) => self.notify(LeaseEvent::WatchFailed(error)),
         }
+    }
+
+    /// Returns whether more than one attempt is made.
+    fn waits(&self) -> bool {
+        self.claim.options.wait.is_none_or(|wait| !wait.is_zero())
     }
 
     /// Returns whether every later attempt would fail with the same error.

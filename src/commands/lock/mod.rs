@@ -20,7 +20,7 @@ use clap::Args;
 use super::args::key::KeyArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::output::{Emit, Output};
+use super::output::{Emit, LockNote, Output};
 use super::process::context::LOCK_KEY;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
@@ -53,9 +53,10 @@ it. Its environment contains MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN
 always has the newest token. When the command ends, the processes that are left in its group are ended and the lock is \
 released.
 
-LossReason of the lock:
+Loss of the lock:
 If the lease cannot be renewed, the command gets SIGTERM at the lease's end minus --kill-after minus 2s (a fifth of the \
-lease if it is shorter than 10s), and SIGKILL before the lease ends. A process may be suspended for longer than its \
+lease if it is shorter than 10s), and SIGKILL before the lease ends. If the lease is over already, because the machine or \
+mqkv was suspended, it gets SIGKILL at once. A process may be suspended for longer than its \
 lease, so its writes need the fencing token: see `mqkv help locks`.
 
 Exit status:
@@ -279,6 +280,10 @@ async fn wait_for_lock(lease: &mut Lease, signals: &mut Signals, key: &Key, emit
                 last_unrenewed = unrenewed;
                 // If standard error is closed, the message is lost, and waiting goes on.
                 let _ = emit(Output::LockWaiting { key: key.clone(), holder, unrenewed });
+            }
+            LeaseEvent::Unanswered(error) => {
+                let note = LockNote::Unanswered { cause: error.to_string() };
+                let _ = emit(Output::LockNote { key: key.clone(), note });
             }
             LeaseEvent::Failed(error) => return Wait::Failed(acquire_error(key, error)),
             LeaseEvent::WatchFailed(error) => return Wait::Failed(CommandError::of_watch(error)),

@@ -55,9 +55,17 @@ impl Supervisor<'_> {
                     event => {
                         let loss = loss(event);
                         if self.stop.on_loss {
-                            group.signal(Signal::Terminate);
                             let deadline = self.deadline(loss.end);
-                            kill_at = Some(kill_at.map_or(deadline, |kill_at: Instant| kill_at.min(deadline)));
+                            let deadline = kill_at.map_or(deadline, |kill_at: Instant| kill_at.min(deadline));
+                            if deadline <= clock::boottime() {
+                                // The command and this process were suspended. Another client may hold the lock, so a
+                                // stopped command is not continued for SIGTERM.
+                                group.kill();
+                                (kill_at, killed_by) = (None, Some(after(GONE_AFTER_KILL)));
+                            } else {
+                                group.signal(Signal::Terminate);
+                                kill_at = Some(deadline);
+                            }
                         } else {
                             self.note(emit, LockNote::Lost { reason: loss.reason });
                         }
@@ -94,14 +102,9 @@ impl Supervisor<'_> {
         let _ = emit(Output::LockNote { key: self.key.clone(), note });
     }
 
-    /// Returns when to kill a command after the loss of the lock: before the lease ends, if it has not ended already.
+    /// Returns when to kill a command after the loss of the lock: before the lease ends. It may be in the past.
     fn deadline(&self, end: Instant) -> Instant {
-        let deadline = after(self.stop.kill_after);
-        if end <= clock::boottime() {
-            deadline
-        } else {
-            deadline.min(end.checked_sub(self.stop.reserve).unwrap_or(end))
-        }
+        after(self.stop.kill_after).min(end.checked_sub(self.stop.reserve).unwrap_or(end))
     }
 }
 
@@ -115,7 +118,7 @@ pub fn loss(event: LeaseEvent) -> LockLoss {
     let cause = match event {
         LeaseEvent::Lost(lost) => return lost,
         LeaseEvent::Failed(error) | LeaseEvent::WatchFailed(error) => Some(error),
-        LeaseEvent::Lock(_) | LeaseEvent::Held(_) => None,
+        LeaseEvent::Lock(_) | LeaseEvent::Held(_) | LeaseEvent::Unanswered(_) => None,
     };
     LockLoss { reason: LossReason::NotRenewed, end: clock::boottime(), cause }
 }
