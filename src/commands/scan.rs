@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::error::CommandError;
-use crate::client::{Client, Error};
+use crate::client::{Client, Error, Outcome};
 use crate::protocol::{ErrorReply, Key};
 
 /// Pages of keys.
@@ -21,10 +21,16 @@ impl Pages {
         let client = client.clone();
         tokio::spawn(async move {
             let mut token = None;
+            let mut cycle = CycleDetector::default();
             loop {
                 let page = client.scan(pattern.clone(), token.take()).await;
                 let next = page.as_ref().ok().and_then(|page| page.token.clone());
-                if sender.send(page.map(|page| page.keys)).await.is_err() || next.is_none() {
+                let page = match &next {
+                    Some(token) if cycle.has_seen(token) => Err(repeated_token()),
+                    _ => page,
+                };
+                let is_last = page.is_err() || next.is_none();
+                if sender.send(page.map(|page| page.keys)).await.is_err() || is_last {
                     return;
                 }
                 token = next;
@@ -40,6 +46,37 @@ impl Pages {
     pub async fn next(&mut self) -> Result<Option<Vec<Key>>, CommandError> {
         self.0.recv().await.transpose().map_err(scan_error)
     }
+}
+
+/// Detects that the tokens of a scan repeat, so that it would never end. It stores one token, and compares each with the one
+/// whose number is the last power of two (Brent's algorithm).
+#[derive(Debug, Default)]
+struct CycleDetector {
+    stored: Option<Bytes>,
+    /// The number of tokens since `stored`.
+    age: u64,
+    age_max: u64,
+}
+
+impl CycleDetector {
+    /// Returns whether the token equals the stored one.
+    fn has_seen(&mut self, token: &Bytes) -> bool {
+        if self.stored.as_ref() == Some(token) {
+            return true;
+        }
+        self.age = self.age.saturating_add(1);
+        if self.age > self.age_max {
+            self.stored = Some(token.clone());
+            self.age_max = self.age.saturating_mul(2);
+            self.age = 0;
+        }
+        false
+    }
+}
+
+fn repeated_token() -> Error {
+    let cause = "the tokens of SCAN repeat, so the list of keys has no end".to_owned();
+    Error::MalformedReply { cause, outcome: Outcome::Unchanged }
 }
 
 /// Returns the pattern, by default the one that every key matches.
@@ -66,4 +103,31 @@ fn scan_error(error: Error) -> CommandError {
         );
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how many tokens are accepted before a repetition is detected.
+    fn accepted(tokens: impl Iterator<Item = u64>) -> usize {
+        let mut cycle = CycleDetector::default();
+        tokens.take_while(|token| !cycle.has_seen(&Bytes::from(token.to_string()))).count()
+    }
+
+    #[test]
+    fn every_cycle_of_tokens_is_detected() {
+        assert_eq!(accepted(std::iter::repeat(7)), 1);
+        for start in 0..20 {
+            for length in 1..20 {
+                let tokens = (0..start).chain((start..start + length).cycle()).take(1_000);
+                assert!(accepted(tokens) < 200, "{start} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_that_differ_are_accepted() {
+        assert_eq!(accepted(0..10_000), 10_000);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::common::Place;
 use super::common::fake_broker::{FakeBroker, answer};
+use super::common::wire::Publish;
 
 const UNKNOWN: &str = "  the write may or may not have happened\n";
 const SYNCHRONISE: &str = "hint: synchronize the clocks of this machine and of the broker with NTP\n";
@@ -62,6 +63,26 @@ fn a_reply_to_another_verb_is_malformed() {
     assert_eq!(run("set k v", ":-1\r\n", &[]), error(&malformed("-1 is not a reply to SET"), UNKNOWN));
     assert_eq!(run("del k", "$1\r\nv\r\n", &[]), error(&malformed("a value is not a reply to DEL"), UNKNOWN));
     assert_eq!(run("vdel k v", ":2\r\n", &[]), error(&malformed("a count is not a reply to VDEL"), UNKNOWN));
+}
+
+#[test]
+fn a_list_of_keys_whose_tokens_repeat_ends_with_an_error() {
+    let fake = FakeBroker::start(|connection| {
+        connection.accept();
+        connection.subscribe(1);
+        while let Some(packet) = connection.next() {
+            if packet.name() != "PUBLISH" {
+                continue;
+            }
+            connection.answer(&Publish::decode(&packet), "*2\r\n*1\r\n$1\r\nk\r\n$1\r\nt\r\n", &[]);
+        }
+    });
+    assert_eq!(
+        Place::new().run_at(&fake.url(), &["keys"]),
+        "--- stdout\nk\n--- stderr\nerror: malformed reply from the store: the tokens of SCAN repeat, so the list of \
+         keys has no end\n--- exit 76\n"
+    );
+    fake.end();
 }
 
 #[test]
