@@ -40,6 +40,27 @@ pub fn monotonic() -> Instant {
     Instant::now()
 }
 
+/// Returns whether a time server disciplines the wall clock; None if the system does not report it.
+#[cfg(target_os = "linux")]
+#[must_use]
+#[expect(unsafe_code, reason = "no safe function reads the state of the kernel's clock")]
+pub fn is_synchronized() -> Option<bool> {
+    let mut state = std::mem::MaybeUninit::<nix::libc::timex>::zeroed();
+    // SAFETY: the pointer is valid, all-zero is a valid `timex`, and `modes` 0 changes nothing.
+    let result = unsafe { nix::libc::adjtimex(state.as_mut_ptr()) };
+    match result {
+        -1 => None,
+        result => Some(result != nix::libc::TIME_ERROR),
+    }
+}
+
+/// Returns None: this system has no common way to report it.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn is_synchronized() -> Option<bool> {
+    None
+}
+
 /// Returns a monotonic time that advances while the machine sleeps, as leases and sessions on other machines
 /// do.
 ///

@@ -4,7 +4,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::check::{Check, Detail, Warning};
 use super::report::Report;
@@ -22,6 +22,8 @@ use crate::random;
 const SKEW_WARN_MS: u64 = 10_000;
 /// The difference from which requests or replies are rejected (protocol §2), in milliseconds.
 const SKEW_FAIL_MS: u64 = timestamp::SKEW_MAX_MS;
+/// The pause between two versions that shows whether the store's versions advance with time.
+const ADVANCE_PAUSE: Duration = Duration::from_millis(100);
 /// A time in the past of every machine: September 2001.
 const PAST_MS: u64 = 1_000_000_000_000;
 /// The time to live of the key, in case it cannot be deleted.
@@ -135,29 +137,29 @@ impl Store<'_> {
         let (detail, ahead_ms) = difference(&version, sent_ms, round_trip);
         match ahead_ms.unsigned_abs() {
             ..SKEW_WARN_MS => report.pass_at(answered, Check::Clock, detail, Vec::new())?,
-            skew_ms @ ..SKEW_FAIL_MS => {
-                let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
-                let message = format!(
-                    "the store's clock is {} s {side} this machine's; the limit is 60 s",
-                    skew_ms / 1000
-                );
-                let warning = Warning { message, hint: CLOCK_HINT.to_owned() };
-                report.pass_at(answered, Check::Clock, detail, vec![warning])?;
-            }
-            skew_ms if ahead_ms > 0 => {
-                let error = Error::ClockSkew { ahead_ms: skew_ms, outcome: Outcome::Unchanged };
-                report.fail_at(answered, Check::Clock, Some(detail), error)?;
-            }
             skew_ms => {
-                let message = format!(
-                    "the store's clock is {} s behind this machine's; the limit is 60 s",
-                    skew_ms / 1000
-                );
-                let error = CommandError::new(Kind::Refused, message).hint(CLOCK_HINT);
-                report.fail_at(answered, Check::Clock, Some(detail), error)?;
+                let is_ahead = ahead_ms > 0;
+                let stands = is_ahead && self.stands(&version, answered).await;
+                let Warning { message, hint } = explain(skew_ms, is_ahead, stands, clock::is_synchronized());
+                if skew_ms < SKEW_FAIL_MS {
+                    let warning = Warning { message, hint };
+                    report.pass_at(answered, Check::Clock, detail, vec![warning])?;
+                } else {
+                    let error = CommandError::new(Kind::Refused, message).hint(hint);
+                    report.fail_at(answered, Check::Clock, Some(detail), error)?;
+                }
             }
         }
         Ok(true)
+    }
+
+    /// Returns whether the store's versions have not advanced with time since the store returned this one.
+    async fn stands(&self, version: &Timestamp, returned: Instant) -> bool {
+        sleep(ADVANCE_PAUSE).await;
+        let half_ms = elapsed(returned).as_millis() / 2;
+        let next = self.set(CLOCK_TTL_MS).await;
+        let _ = self.del().await;
+        next.is_ok_and(|next| u128::from(next.ms.saturating_sub(version.ms)) < half_ms)
     }
 
     async fn notifications(&self) -> Result<Detail, CommandError> {
@@ -249,6 +251,35 @@ fn elapsed(since: Instant) -> Duration {
     clock::monotonic().saturating_duration_since(since)
 }
 
+/// Returns what is known about clocks that differ, and what to do. `stands`: the store's versions do not advance with time.
+fn explain(skew_ms: u64, is_ahead: bool, stands: bool, is_synchronized: Option<bool>) -> Warning {
+    let seconds = skew_ms / 1000;
+    if stands {
+        return Warning {
+            message: format!(
+                "the store's versions are {seconds} s ahead of this machine's clock, and stand still: the store's own \
+                 clock was ahead before and has been set back; the limit is 60 s"
+            ),
+            hint: format!(
+                "wait {seconds} s until the store's clock has caught up with its versions; a store in memory can be \
+                 restarted instead"
+            ),
+        };
+    }
+    let side = if is_ahead { "ahead of" } else { "behind" };
+    let hint = match is_synchronized {
+        Some(true) => {
+            "a time server synchronizes the clock of this machine: correct the clock of the broker's machine"
+        }
+        // Without a time server of its own, a virtual machine may follow the clock of its host.
+        Some(false) | None => CLOCK_HINT,
+    };
+    Warning {
+        message: format!("the store's clock is {seconds} s {side} this machine's; the limit is 60 s"),
+        hint: hint.to_owned(),
+    }
+}
+
 /// Returns by how much the store's clock is ahead. The version was created between the request and the reply.
 fn difference(version: &Timestamp, sent_ms: u64, round_trip: Duration) -> (Detail, i64) {
     let half_ms = u64::try_from(round_trip.as_millis().div_ceil(2)).unwrap_or(u64::MAX);
@@ -262,6 +293,18 @@ fn difference(version: &Timestamp, sent_ms: u64, round_trip: Duration) -> (Detai
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_explanation_names_the_clock_that_is_wrong_if_it_is_known() {
+        let hint =
+            |is_ahead, stands, is_synchronized| explain(90_500, is_ahead, stands, is_synchronized).hint;
+        for is_ahead in [true, false] {
+            assert!(hint(is_ahead, false, Some(true)).ends_with("correct the clock of the broker's machine"));
+            assert_eq!(hint(is_ahead, false, Some(false)), CLOCK_HINT);
+            assert_eq!(hint(is_ahead, false, None), CLOCK_HINT);
+        }
+        assert!(hint(true, true, Some(true)).starts_with("wait 90 s until the store's clock has caught up"));
+    }
 
     #[test]
     fn the_difference_is_to_the_middle_of_the_round_trip() {

@@ -16,6 +16,8 @@ pub struct Faults {
     pub suback: u8,
     /// How far its clock is ahead, in milliseconds.
     pub clock_ahead_ms: i64,
+    /// Whether its versions stand still, as they do after its clock was set back.
+    pub stands_still: bool,
     /// A verb and the payload of the reply to it; `silence` for none.
     pub reply_instead: Option<(&'static str, &'static str)>,
     /// The user property that its responses lack.
@@ -28,6 +30,7 @@ pub const NO_FAULTS: Faults = Faults {
     connack: Vec::new(),
     suback: 1,
     clock_ahead_ms: 0,
+    stands_still: false,
     reply_instead: None,
     missing_property: "",
     unnotified_verb: "",
@@ -37,6 +40,7 @@ pub const NO_FAULTS: Faults = Faults {
 pub fn serve(connection: &mut Connection, faults: &Faults) -> Vec<String> {
     let client_id = connect(connection, &faults.connack);
     let mut requests = Vec::new();
+    let start_ms = mqkv::clock::wall_ms();
     while let Some(packet) = connection.next() {
         match packet.name() {
             "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), faults.suback)),
@@ -45,7 +49,8 @@ pub fn serve(connection: &mut Connection, faults: &Faults) -> Vec<String> {
                 let request = Request::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
                 let key = request.key().unwrap().clone();
                 requests.push(format!("{} {}", request.verb(), String::from_utf8_lossy(key.as_bytes())));
-                reply(connection, &publish, &request, faults);
+                let now_ms = if faults.stands_still { start_ms } else { mqkv::clock::wall_ms() };
+                reply(connection, &publish, &request, faults, now_ms);
                 notify(connection, &client_id, &key, &request, faults);
             }
             _ => {}
@@ -64,8 +69,8 @@ fn connect(connection: &mut Connection, properties: &[u8]) -> String {
     String::from_utf8(id[2..2 + len].to_vec()).unwrap()
 }
 
-fn reply(connection: &mut Connection, publish: &Publish, request: &Request, faults: &Faults) {
-    let now_ms = i64::try_from(mqkv::clock::wall_ms()).unwrap();
+fn reply(connection: &mut Connection, publish: &Publish, request: &Request, faults: &Faults, now_ms: u64) {
+    let now_ms = i64::try_from(now_ms).unwrap();
     let clock = Timestamp::of_store(u64::try_from(now_ms + faults.clock_ahead_ms).unwrap(), 0);
     let sent: Timestamp = publish.user_property("__ts").unwrap().parse().unwrap();
     let is_refused = sent.is_too_far_ahead(clock.ms);
