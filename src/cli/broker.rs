@@ -30,8 +30,8 @@ pub struct BrokerUrl {
 /// A usage error, which never contains a password.
 pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     let Some((scheme, rest)) = url.split_once("://") else {
-        // The text before an `@` can be a secret.
-        let hint = if url.contains('@') { "mqtt://HOST" } else { &format!("mqtt://{url}") };
+        // The text before an `@` or behind a `?` can be a secret.
+        let hint = if url.contains(['@', '?']) { "mqtt://HOST" } else { &format!("mqtt://{url}") };
         return Err(CommandError::usage("the broker is not a URL").hint(format!("-b {hint}")));
     };
     let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
@@ -50,20 +50,21 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         "ws" => (false, WEB_PORT),
         "wss" => (true, WEB_TLS_PORT),
         other => {
-            return Err(
-                CommandError::usage(format!("unknown scheme {other}://")).hint("-b mqtt://HOST[:PORT]")
-            );
+            let is_scheme = other.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+            let named =
+                if is_scheme { format!("unknown scheme {other}://") } else { "invalid scheme".to_owned() };
+            return Err(CommandError::usage(named).hint("-b mqtt://HOST[:PORT]"));
         }
     };
     if user.is_some_and(str::is_empty) {
-        return Err(CommandError::usage(format!("no user name before the @ in {url}")));
+        return Err(CommandError::usage(format!("no user name before the @ in {}", shown(url))));
     }
     let (place, web_socket) = match scheme {
         "ws" | "wss" => {
             let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
             let path = if matches!(path, "" | "/") { websocket::DEFAULT_PATH } else { path };
             if path.contains(|c: char| !c.is_ascii_graphic() || "#\"<>\\^`{|}".contains(c)) {
-                return Err(CommandError::usage(format!("invalid path in {url}"))
+                return Err(CommandError::usage(format!("invalid path in {}", shown(url)))
                     .hint(format!("-b {scheme}://HOST[:PORT]/PATH")));
             }
             (place, Some(path.to_owned()))
@@ -71,10 +72,18 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         _ => (place.strip_suffix('/').unwrap_or(place), None),
     };
     let (host, port) = split_port(place, default_port).ok_or_else(|| {
-        CommandError::usage(format!("invalid host or port in {url}"))
+        CommandError::usage(format!("invalid host or port in {}", shown(url)))
             .hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
     Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls, web_socket })
+}
+
+/// Returns a URL for a message: without its query and fragment, which can contain a password.
+fn shown(url: &str) -> String {
+    match url.find(['?', '#']).and_then(|at| url.get(..=at)) {
+        Some(before) => format!("{before}…"),
+        None => url.to_owned(),
+    }
 }
 
 fn split_port(place: &str, default: u16) -> Option<(&str, u16)> {
@@ -175,6 +184,15 @@ mod tests {
             "http://u:secret@h",
             "wss://u/secret@h",
             "wss://u:secret/secret@h",
+            "mqtt://h?password=secret",
+            "mqtt://h/?user=u&password=secret",
+            "mqtts://ann@h:8883?password=secret",
+            "h?password=secret",
+            "http://h?password=secret",
+            "http?password=secret://h",
+            "mqtt://h#secret",
+            "ws://h?password=secret",
+            "wss://h/a?password=secret#b",
         ] {
             let error = parse(url).unwrap_err();
             assert!(!format!("{error:?}").contains("secret"), "{url}");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::definition::Definition;
 use super::redact;
+use crate::commands::lines::words::Word;
 use crate::commands::process::file;
 
 /// How many lines remain when the file is truncated.
@@ -37,14 +38,19 @@ impl History {
         (Self { path, last }, recent)
     }
 
-    /// Appends a line without its values, unless it repeats the last one.
+    /// Appends a line without its values, unless it repeats the last one. `is_valid` returns whether the words of a statement
+    /// can be run.
     ///
     /// # Errors
     /// The file cannot be written. Later lines are not stored, and report no error.
-    pub fn add(&mut self, line: &str, definition: &Definition) -> io::Result<()> {
-        let (Some(path), Some(redacted)) = (&self.path, redact::redacted(line, definition)) else {
-            return Ok(());
-        };
+    pub fn add(
+        &mut self,
+        line: &str,
+        definition: &Definition,
+        is_valid: &dyn Fn(Vec<Word>) -> bool,
+    ) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let Some(redacted) = redact::redacted(line, definition, is_valid) else { return Ok(()) };
         if redacted == self.last {
             return Ok(());
         }
@@ -102,7 +108,7 @@ mod tests {
         assert_eq!(lines, Vec::<String>::new());
         let definition = sample::definition();
         for line in ["get k", "get k", "set k secret", " get hidden", "\\! echo 'a\n\\n'"] {
-            history.add(line, &definition).unwrap();
+            history.add(line, &definition, &|_| true).unwrap();
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(History::open(Some(path)).1, ["get k", "set k", "\\! echo 'a\n\\n'"]);
@@ -121,6 +127,6 @@ mod tests {
     #[test]
     fn without_a_path_nothing_is_stored() {
         let (mut history, lines) = History::open(None);
-        assert!(history.add("get k", &sample::definition()).is_ok() && lines.is_empty());
+        assert!(history.add("get k", &sample::definition(), &|_| true).is_ok() && lines.is_empty());
     }
 }

@@ -11,6 +11,7 @@ use super::history::History;
 use super::input::Input;
 use super::locks::Locks;
 use super::printer::Printer;
+use super::redact;
 use super::screen::Screen;
 use super::setup::{OpenedSession, Setup};
 use super::shared_state::SharedState;
@@ -157,7 +158,8 @@ impl Shell {
                 Input::Line(_) if is_canceled => self.printer.message("\ncanceled before it started"),
                 Input::Line(line) => {
                     let state = Arc::clone(&self.printer.state);
-                    if let Err(error) = self.history.add(&line, state.definition()) {
+                    let is_valid = |words| (self.setup.parse)(words, self.style).is_ok();
+                    if let Err(error) = self.history.add(&line, state.definition(), &is_valid) {
                         self.printer.message(&format!("cannot write the history: {error}"));
                     }
                     self.run_text(&line).await;
@@ -180,6 +182,7 @@ impl Shell {
     /// Describes the broker and the context of the session.
     pub fn describe_connection(&self) -> String {
         let ConnectionInfo { client_id, elapsed_ms, .. } = &self.connection;
+        let client_id = escape(client_id.as_bytes());
         let context = self.opened.context.as_ref().map_or_else(String::new, |context| {
             let note = if context.is_read_only { ", read-only" } else { "" };
             format!("\ncontext {}{note}", escape(context.name.as_bytes()))
@@ -213,7 +216,10 @@ impl Shell {
     /// The connection cannot be made; or the keys of the current session would be lost, and it is not `is_forced`.
     pub async fn connect(&mut self, destination: Option<&str>, is_forced: bool) -> Result<(), CommandError> {
         if self.opened.is_transient && !is_forced {
-            let argument = destination.map_or_else(String::new, |destination| format!(" {destination}"));
+            let argument = destination.map_or_else(String::new, |destination| {
+                let is_shown = !redact::has_password(&format!("\\c {destination}"));
+                format!(" {}", if is_shown { destination } else { "URL" })
+            });
             return Err(CommandError::usage("this store is in memory only: its keys would be lost")
                 .hint(format!("\\c!{argument}"))
                 .hint("export > FILE, to save the keys"));

@@ -3,46 +3,85 @@
 use super::backslash;
 use super::definition::{Definition, Verb};
 use super::line::{OutputTarget, Statement, parse, quote, statements};
+use crate::commands::lines::words::Word;
+
+/// The verbs whose arguments contain a value.
+const WITH_VALUE: [&str; 3] = ["set", "vdel", "raw"];
 
 /// Returns a line without its values: those of `set` and `vdel`, and the words of `raw` behind verb and key.
 ///
-/// Returns `None` for a line that must not be stored: one that begins with a blank, as in bash, or one that cannot be
-/// parsed, because a value in it would not be recognised.
+/// Returns `None` for a line that must not be stored: one that begins with a blank, as in bash; one that is not valid,
+/// because a value in it would not be recognised; and one that contains another command with a value, or a password in a
+/// URL.
 #[must_use]
-pub fn redacted(line: &str, definition: &Definition) -> Option<String> {
+pub fn redacted(line: &str, definition: &Definition, is_valid: &dyn Fn(Vec<Word>) -> bool) -> Option<String> {
     if line.trim().is_empty() || line.starts_with(char::is_whitespace) {
         return None;
     }
     let lines: Option<Vec<String>> = statements(line.as_bytes())
         .into_iter()
-        .map(|statement| redacted_statement(statement, definition))
+        .map(|statement| redacted_statement(statement, definition, is_valid))
         .collect();
     lines.map(|lines| lines.join("\n")).filter(|text| !text.trim().is_empty())
 }
 
-fn redacted_statement(statement: &[u8], definition: &Definition) -> Option<String> {
+fn redacted_statement(
+    statement: &[u8],
+    definition: &Definition,
+    is_valid: &dyn Fn(Vec<Word>) -> bool,
+) -> Option<String> {
     let text = std::str::from_utf8(statement).ok()?;
+    let unchanged = |arguments| (!has_value(arguments) && !has_password(text)).then(|| text.to_owned());
     if backslash::is_backslash_command(statement) {
-        return Some(text.to_owned());
+        return backslash::parse(text).ok().and_then(|_| unchanged(text));
     }
     let Statement { words, target } = parse(statement).ok()?;
-    let words: Vec<_> = words.into_iter().map(|word| word.bytes).collect();
     let Some(first) = words.first() else {
-        return Some(text.to_owned());
+        return unchanged(text);
     };
-    let verb = definition.verb(first)?;
+    let verb = definition.verb(&first.bytes)?;
+    if !is_valid(words.clone()) {
+        return None;
+    }
+    let words: Vec<_> = words.into_iter().map(|word| word.bytes).collect();
     let words = match verb.name.as_str() {
         "set" | "vdel" => without_value(verb, &words)?,
         "raw" => words.into_iter().take(3).collect(),
-        _ => return Some(text.to_owned()),
+        _ => {
+            let arguments = text.trim_start().split_once(char::is_whitespace);
+            return unchanged(arguments.map_or("", |(_, arguments)| arguments));
+        }
     };
     let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
     let target = match target {
         OutputTarget::Screen => String::new(),
-        OutputTarget::Command(command) => format!(" | {}", String::from_utf8(command).ok()?),
+        OutputTarget::Command(command) => {
+            let command =
+                String::from_utf8(command).ok().filter(|text| !has_value(text) && !has_password(text));
+            format!(" | {}", command?)
+        }
         OutputTarget::File(file) => format!(" > {}", quote(&file)),
     };
     Some(words.join(" ") + &target)
+}
+
+/// Returns whether a text contains a command with a value: behind a `;` as in a shell, which is no separator here, behind a
+/// `|`, as the command of a verb, or in a comment.
+fn has_value(text: &str) -> bool {
+    let separates = |c: char| c.is_whitespace() || "#!;&|<>(){}`\"'\\$".contains(c);
+    let mut words = text.split(separates).filter(|word| !word.is_empty());
+    let is_verb = |word: &str| WITH_VALUE.iter().any(|verb| verb.eq_ignore_ascii_case(word));
+    words.any(is_verb) && words.next().is_some()
+}
+
+/// Returns whether a line contains the password of a URL: before an `@`, or in a query.
+#[must_use]
+pub fn has_password(text: &str) -> bool {
+    let is_url = |word: &&str| word.contains("://") || text.trim_start().starts_with("\\c");
+    text.split_whitespace().filter(is_url).any(|word| {
+        let place = word.split_once("://").map_or(word, |(_, place)| place);
+        place.contains('?') || place.rsplit_once('@').is_some_and(|(user, _)| user.contains([':', '/']))
+    })
 }
 
 /// Returns the words without the value, or `None` if an option is unknown.
@@ -95,7 +134,7 @@ mod tests {
     use super::*;
 
     fn stored(line: &str) -> Option<String> {
-        redacted(line, &sample::definition())
+        redacted(line, &sample::definition(), &|_| true)
     }
 
     #[test]
@@ -128,6 +167,60 @@ mod tests {
             [" get k", "", "  ", "ste k secret", "set k 'secret", "set k --vlaue secret", "get k >> f"]
         {
             assert_eq!(stored(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_line_is_not_stored() {
+        let is_valid = |words: Vec<Word>| words.len() < 3;
+        let stored = |line| redacted(line, &sample::definition(), &is_valid);
+        assert_eq!(stored("get k").as_deref(), Some("get k"));
+        for line in
+            ["get k secret", "holder k secret", "get k\nget k secret", "\\timing secret", "\\nothing secret"]
+        {
+            assert_eq!(stored(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_with_another_command_that_has_a_value_is_not_stored() {
+        for line in [
+            "get k; set k secret",
+            "get k;set k secret",
+            "get k && SET k secret",
+            "get k | mqkv set k secret",
+            "get k | xargs -I{} mqkv vdel k 'secret'",
+            "get k; mqkv raw SET k secret",
+            "lock k -- mqkv set k secret",
+            "\\! mqkv set k secret",
+            "\\! (mqkv set k secret)",
+            "\\!set k secret",
+            "set k v | mqkv set k secret",
+            "# set k secret",
+            "#set k secret",
+        ] {
+            assert_eq!(stored(line), None, "{line}");
+        }
+        for line in ["help set", "get set", "get line1/set k", "get k | sort", "\\! git set-url x"] {
+            assert_eq!(stored(line).as_deref(), Some(line));
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_stored() {
+        for line in [
+            "\\c mqtt://user:secret@h",
+            "\\c! mqtts://user:secret@h:8883",
+            "\\c user:secret@h",
+            "\\connect wss://user/secret@h",
+            "\\c wss://h/mqtt?password=secret",
+            "get k | curl -d @- https://user:secret@h/",
+            "\\! mqkv -b mqtt://user:secret@h get k",
+        ] {
+            assert_eq!(stored(line), None, "{line}");
+        }
+        for line in ["\\c prod", "\\c mqtt://ann@h:1884", "\\c", "get k | curl -d @- http://h:1/a"] {
+            assert_eq!(stored(line).as_deref(), Some(line));
         }
     }
 

@@ -26,7 +26,7 @@ Lines:
 
 Ctrl-C clears the line or cancels the running command. Ctrl-D exits.
 Ctrl-R searches the history, Tab completes, Right accepts the grey hint.
-The history omits the values of set and vdel, and lines that begin with a blank.
+The history omits the values of set and vdel, and lines that are invalid or begin with a blank.
 ",
     );
     out

@@ -88,6 +88,14 @@ fn history_is_private_and_has_no_values() {
     terminal.keys(&format!("{UP}{UP}"));
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
+    terminal.line("get k; set k SECRET8");
+    terminal.shows("unexpected argument 'set' found");
+    terminal.line("get k --vlaue SECRET8");
+    terminal.shows("--vlaue");
+    terminal.line("\\c mqtt://user:SECRET8@h");
+    terminal.shows("hint: \\c! URL");
+    terminal.line("\\c! mqtt://user:SECRET8@h");
+    terminal.shows("a password in the URL is not accepted");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
     assert_eq!(history(&place), "set k --ttl 5m\nget k\n");
