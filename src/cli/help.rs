@@ -81,7 +81,7 @@ Data goes to standard output, messages and errors to standard error.
 
   auto    text on a terminal; in a pipe the bare value of get, columns of watch and doctor, lines of ping, raw and
           decode, and no output of set, del, vdel and context add|use|rm|edit: the exit code is the answer
-  text    for people: control bytes, and bytes that are not UTF-8, are printed as \\xNN
+  text    for people: control and invisible characters, and bytes that are not UTF-8, are printed as \\xNN
   raw     the exact bytes, no line feed
   hex     hexadecimal digits and a line feed
   base64  base64 and a line feed

@@ -119,7 +119,7 @@ fn open(
     let (broker, about) = match &connection.endpoint {
         Endpoint::Network { .. } => {
             let place = connection.endpoint.address().unwrap_or_default();
-            (place.clone(), format!("connected to {place}"))
+            (place.clone(), format!("connected to {}", escape(place.as_bytes())))
         }
         Endpoint::Embedded { data: None } => {
             ("embedded".to_owned(), "embedded store in memory: its data is lost at exit".to_owned())

@@ -51,10 +51,18 @@ pub fn quote(bytes: &[u8]) -> String {
     format!("\"{}\"", escape(&marked))
 }
 
-/// Returns whether a character neither controls the terminal nor reorders text, as direction marks do.
-pub(super) fn is_safe(c: char) -> bool {
+/// Returns whether a terminal shows a character as it is.
+///
+/// It does not if the character controls the terminal, breaks the line, reorders the text around it (bidirectional controls),
+/// or is invisible (Unicode's `Default_Ignorable_Code_Point`): two keys that differ must not look alike.
+#[must_use]
+pub fn is_safe(c: char) -> bool {
     !c.is_control()
-        && !matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FEFF}')
+        && !matches!(u32::from(c),
+            0xAD | 0x34F | 0x61C | 0x115F..=0x1160 | 0x17B4..=0x17B5 | 0x180B..=0x180F
+            | 0x200B..=0x200F | 0x2028..=0x202E | 0x2060..=0x206F | 0x3164
+            | 0xFE00..=0xFE0F | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB
+            | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF)
 }
 
 fn put_hex(out: &mut String, bytes: &[u8]) {
@@ -79,6 +87,28 @@ mod tests {
         assert_eq!(escape(b"\x1b[2J\r\n\t\x07\x7f"), "\\x1B[2J\\x0D\\x0A\\x09\\x07\\x7F");
         assert_eq!(escape("\u{9b}31m".as_bytes()), "\\xC2\\x9B31m");
         assert_eq!(escape("a\u{202e}b".as_bytes()), "a\\xE2\\x80\\xAEb");
+    }
+
+    #[test]
+    fn characters_that_are_invisible_or_reorder_text_are_escaped() {
+        let ranges = [
+            '\u{AD}'..='\u{AD}',
+            '\u{61C}'..='\u{61C}',
+            '\u{200B}'..='\u{200F}',
+            '\u{2028}'..='\u{202E}',
+            '\u{2060}'..='\u{206F}',
+            '\u{FE00}'..='\u{FE0F}',
+            '\u{FEFF}'..='\u{FEFF}',
+            '\u{FFF9}'..='\u{FFFB}',
+            '\u{E0000}'..='\u{E0FFF}',
+        ];
+        for c in ranges.into_iter().flatten() {
+            let text = c.to_string();
+            let escaped: String = text.bytes().map(|byte| format!("\\x{byte:02X}")).collect();
+            assert_eq!(escape(text.as_bytes()), escaped, "{}", c.escape_unicode());
+        }
+        let visible = "a\u{A0}\u{301}\u{2010}\u{2030}\u{3000}\u{FFFD}\u{1F600}";
+        assert_eq!(escape(visible.as_bytes()), visible);
     }
 
     #[test]

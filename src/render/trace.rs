@@ -235,7 +235,7 @@ fn request_words(message: &Message) -> Vec<String> {
     };
     let word = |frame: &Frame| match frame {
         Frame::Bulk(bytes) => value(bytes),
-        other => cut_text(&format!("{other:?}")),
+        other => cut_text(&escape(format!("{other:?}").as_bytes())),
     };
     let left = frames.len().saturating_sub(SHOWN_MAX);
     let mut words: Vec<_> = frames.iter().take(SHOWN_MAX).map(word).collect();

@@ -3,6 +3,7 @@
 use super::backslash;
 use super::definition::{Definition, Expected, Verb};
 use super::line::{is_open, split_partial};
+use crate::render::escape::is_safe;
 
 /// A hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub fn hint<'a>(
     let rest =
         earlier.into_iter().find_map(|line| line.strip_prefix(text).filter(|rest| !rest.is_empty()))?;
     // A line of the history can contain line feeds; the hint has one row.
-    let shown = rest.lines().next().filter(|line| !line.is_empty())?.to_owned();
+    let shown = rest.lines().next().filter(|line| !line.is_empty() && line.chars().all(is_safe))?.to_owned();
     Some(Hint { shown, is_text: true })
 }
 
@@ -130,6 +131,14 @@ mod tests {
         assert_eq!(hinted("get line1/r"), Some(Hint { shown: "pm".into(), is_text: true }));
         assert_eq!(hinted("nonsense"), None);
         assert_eq!(hinted(" "), None);
+    }
+
+    #[test]
+    fn an_earlier_line_that_a_terminal_does_not_show_as_it_is_is_not_offered() {
+        let offered = |earlier| hint("get l", &sample::definition(), [earlier]);
+        assert_eq!(offered("get l\u{202E}x"), None);
+        assert_eq!(offered("get lx\u{200B}"), None);
+        assert!(offered("get lx").is_some());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::commands::CommandError;
 use crate::commands::lines::words::{Word, split};
+use crate::render::escape::is_safe;
 
 /// A parsed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,11 +116,11 @@ pub fn split_partial(text: &[u8]) -> Option<PartialLine> {
     })
 }
 
-/// Quotes a word for the prompt, if it needs quotes.
+/// Quotes a word for the prompt, if it needs quotes. The terminal shows every character of it.
 #[must_use]
 pub fn quote(word: &[u8]) -> String {
     let is_plain = |byte: &u8| !byte.is_ascii_control() && !b" '\"\\".contains(byte);
-    let text = std::str::from_utf8(word).ok().filter(|text| !text.chars().any(char::is_control));
+    let text = std::str::from_utf8(word).ok().filter(|text| text.chars().all(is_safe));
     match text {
         Some(text)
             if !word.is_empty()
@@ -141,7 +142,7 @@ fn escape_chunk(chunk: std::str::Utf8Chunk<'_>) -> String {
     for c in chunk.valid().chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
+            c if !is_safe(c) => {
                 let mut bytes = [0; 4];
                 out.extend(c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\x{byte:02X}")));
             }

@@ -4,6 +4,7 @@ use super::backslash;
 use super::complete::{Candidates, Completion, complete};
 use super::definition::Definition;
 use super::line::{quote, split_partial};
+use crate::render::escape::{escape, is_safe};
 
 /// What completion goes by. No request is sent for it: a broker that does not answer must not block a key press.
 pub struct Known<'a> {
@@ -114,16 +115,18 @@ fn files(before: &str, prefix: &[u8], known: &Known<'_>) -> Vec<Replacement> {
     };
     let replacement = |path: String| {
         let is_directory = path.ends_with('/');
-        let (shown, typed) = (path.clone(), format!("{before}{}", quote(path.as_bytes())));
+        let (shown, typed) = (escape(path.as_bytes()), format!("{before}{}", quote(path.as_bytes())));
         // Within a directory the word goes on.
         if is_directory { Replacement { shown, typed } } else { whole(&shown, &typed) }
     };
     (known.files)(prefix).into_iter().map(replacement).collect()
 }
 
-/// The texts that begin with a prefix.
+/// The texts that begin with a prefix. They are inserted without quotes, so one that a terminal does not show as it is is left
+/// out.
 fn words(texts: Vec<String>, prefix: &[u8]) -> Vec<Replacement> {
-    let fitting = texts.into_iter().filter(|text| text.as_bytes().starts_with(prefix));
+    let is_fitting = |text: &String| text.as_bytes().starts_with(prefix) && text.chars().all(is_safe);
+    let fitting = texts.into_iter().filter(is_fitting);
     fitting.map(|text| whole(&text, &text)).collect()
 }
 
@@ -179,6 +182,29 @@ mod tests {
         assert_eq!(typed("get --key=line1/r"), ["--key=line1/rpm "]);
         assert_eq!(typed("get --key=a"), ["--key='a b' "]);
         assert_eq!(typed("unlock "), ["deploy "]);
+    }
+
+    #[test]
+    fn no_candidate_has_a_character_that_a_terminal_does_not_show() {
+        let definition = sample::definition();
+        let texts = ["a\u{202E}b", "a\u{AD}", "a\u{E0041}", "a\u{200B}\u{1b}[2J"];
+        let known = Known {
+            definition: &definition,
+            keys: texts.map(|text| text.as_bytes().to_owned()).to_vec(),
+            locks: Vec::new(),
+            watches: Vec::new(),
+            brokers: texts.map(str::to_owned).to_vec(),
+            contexts: &|| texts.map(str::to_owned).to_vec(),
+            files: &|_| texts.map(str::to_owned).to_vec(),
+        };
+        let replaced = |line| complete_line(line, &known).replacements;
+        assert_eq!(replaced("get ")[0].typed, "\"a\\xE2\\x80\\xAEb\" ");
+        assert_eq!((replaced("get ").len(), replaced("\\i ").len()), (4, 4));
+        for line in ["get ", "\\i ", "get k > ", "\\c ", "get k -x "] {
+            for Replacement { shown, typed } in replaced(line) {
+                assert!(shown.chars().chain(typed.chars()).all(is_safe), "{line}: {shown:?} {typed:?}");
+            }
+        }
     }
 
     #[test]

@@ -129,8 +129,9 @@ impl Locks {
             Ok(Released::Free | Released::NotHeld) => printer.message(&format!("released {name}")),
             Ok(Released::Lost) => return lost("the store reports another holder, or none"),
             Ok(Released::Unconfirmed(error)) => printer.message(&format!(
-                "the release of {name} is not confirmed; its lease ends within {}: {error}",
-                duration::of_ms(held.ttl_ms)
+                "the release of {name} is not confirmed; its lease ends within {}: {}",
+                duration::of_ms(held.ttl_ms),
+                escape(error.to_string().as_bytes())
             )),
             Err(_) => return lost("its lease had expired"),
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::render::escape::is_safe;
+
 /// The state that the prompt shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptState {
@@ -109,7 +111,7 @@ fn age(time: Duration) -> String {
 
 /// Shortens a name to `max` characters by cutting out its middle.
 fn shortened(name: &str, max: usize) -> String {
-    let clean = name.chars().filter(|c| !c.is_control());
+    let clean = name.chars().filter(|c| is_safe(*c));
     let all: Vec<char> = clean.collect();
     if all.len() <= max {
         return all.into_iter().collect();

@@ -342,7 +342,8 @@ impl Shell {
         match result {
             Some(result) => result.map(|()| End::Done),
             None => {
-                self.printer.message(&format!("\ncanceled; still using {}", self.opened.broker));
+                let broker = escape(self.opened.broker.as_bytes());
+                self.printer.message(&format!("\ncanceled; still using {broker}"));
                 Ok(End::Canceled)
             }
         }

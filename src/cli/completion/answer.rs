@@ -18,6 +18,7 @@ use crate::cli::config::variables::Variables;
 use crate::cli::options::{ConnectionArgs, Options};
 use crate::cli::{config, definition};
 use crate::commands::CommandError;
+use crate::render::escape::is_safe;
 use crate::shell::complete::{Candidate, Candidates, Completion, beginning_with, complete};
 use crate::shell::definition::{Definition, Given};
 
@@ -142,8 +143,8 @@ impl Line {
         let mut out = "words\n".to_owned();
         for Candidate { word, about } in candidates {
             let word = format!("{before}{word}");
-            // A list of candidates has a line for each.
-            if word.contains(char::is_control) {
+            // A list of candidates has a line for each, and the shell prints it as it is.
+            if !word.chars().all(is_safe) {
                 continue;
             }
             let about = about.lines().next().unwrap_or_default();
