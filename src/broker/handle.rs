@@ -42,6 +42,11 @@ pub struct Peer {
     pub principal: Principal,
     /// None if there are no rules: then the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
+    /// Number of the last message with QoS 1 among those of the connection, from 1 on.
+    pub message_number: u64,
+    /// How many of these messages the client is known to have received the acknowledgement of. It does not send these
+    /// again.
+    pub confirmed: u64,
 }
 
 impl Peer {

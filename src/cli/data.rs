@@ -14,7 +14,7 @@ use crate::commands::{CommandError, Kind, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
+use crate::server::offline::{self, ClearFenceOutcome, Integrity, LoweredVersions, VerifyReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +22,7 @@ Examples:
   mqkv data recover ./state             write the readable keys of a corrupt store to ./state/recovered
   mqkv serve --data ./state/recovered   continue with the recovered keys
   mqkv data clear-fence ./state line1/recipe
+  mqkv data lower-versions ./state      repair a store that was written while the clock was ahead
 
 DIR is the directory of `mqkv serve --data DIR`. The server must not be running.";
 
@@ -57,6 +58,16 @@ pub enum DataVerb {
     ///
     /// For a key that no client can write any more, because the last fencing token is lost.
     ClearFence(ClearFenceArgs),
+    /// Lower versions that are more than 60 s ahead of the clock
+    ///
+    /// For a store whose versions clients refuse, because a clock was ahead when it was written. Versions and fencing
+    /// tokens that are more than 60 s ahead become the present time. Set the clock first, and stop all clients that use a
+    /// lock: a token from before is greater than the new ones.
+    LowerVersions {
+        /// Directory of the store
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +105,7 @@ pub fn run(args: &DataArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit
         DataVerb::Verify { directory } => verify(directory, reporter),
         DataVerb::Recover { directory } => recover(directory, quiet, reporter),
         DataVerb::ClearFence(args) => clear_fence(args, quiet, reporter),
+        DataVerb::LowerVersions { directory } => lower_versions(directory, quiet, reporter),
     }
 }
 
@@ -169,6 +181,29 @@ fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> R
     Ok(exit)
 }
 
+fn lower_versions(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let lowered = offline::lower_versions(directory, clock::wall_ms()).map_err(|error| of_start(&error))?;
+    let LoweredVersions { keys, fences, floor } = lowered;
+    if reporter.is_json() {
+        let fields = [("keys", number(keys)), ("fences", number(fences)), ("floor", Field::Switch(floor))];
+        reporter.data(answer("lower-versions", fields).as_bytes())?;
+    } else if !quiet {
+        report::log(&if lowered == LoweredVersions::default() {
+            "no version is more than 60 s ahead of the clock; nothing was changed".to_owned()
+        } else {
+            let (keys, fences) = (counted(keys, "key"), counted(fences, "fencing token"));
+            let floor = if floor { ", the version that new keys start from" } else { "" };
+            format!("lowered to the present time: the versions of {keys}, {fences}{floor}")
+        });
+    }
+    Ok(Exit::Yes)
+}
+
+fn number(number: usize) -> Field {
+    // usize has at most 64 bits.
+    Field::Number(u64::try_from(number).unwrap_or(u64::MAX))
+}
+
 /// Returns the message about a corrupt store.
 fn corruption(report: &VerifyReport) -> Option<String> {
     let (path, corruption) = match &report.integrity {
@@ -185,8 +220,6 @@ fn corruption(report: &VerifyReport) -> Option<String> {
 /// Returns the fields of the JSON record.
 fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
     let text = |text: &str| Field::Text(text.to_owned());
-    // usize has at most 64 bits.
-    let number = |number: usize| Field::Number(u64::try_from(number).unwrap_or(u64::MAX));
     let version = |version| Field::Text(Timestamp::from(version).to_string());
     let mut fields = vec![
         ("file", Field::Text(report.path.to_string_lossy().into_owned())),
@@ -223,7 +256,7 @@ fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
     fields
 }
 
-/// Returns the greatest version that the store has ever assigned, if it is known.
+/// Returns the version that no assigned version exceeds, if it is known.
 fn greatest(report: &VerifyReport) -> Option<String> {
     (report.greatest != Default::default()).then(|| Timestamp::from(report.greatest).to_string())
 }
@@ -249,7 +282,7 @@ fn describe(report: &VerifyReport) -> String {
         lines.push(("versions", format!("{} to {}", text(least), text(most))));
     }
     if let Some(greatest) = greatest(report) {
-        lines.push(("greatest", format!("{greatest}, the greatest version ever assigned")));
+        lines.push(("greatest", format!("{greatest}, no assigned version is greater")));
     }
     if let Some(written) = written(report) {
         let age = match clock::wall_ms().checked_sub(report.written_ms) {

@@ -106,7 +106,7 @@ Records have v (the schema, 1) and op (the verb).
   request or reply are escaped as in text, with doubled backslashes
 - `serve --log json`: event (ready, connected, disconnected, refused, denied, dropped, unanswerable, left-out, warning,
   stopping and others), time, and message, which is the line of text
-- `data`: op is verify, recover or clear-fence. The condition of a store is whole, late (the last writes cannot be read),
+- `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is whole, late (the last writes cannot be read),
   gap (some keys are lost, and the keys found in their place doubtful) or loose (the order is lost); damage is the cause.
   The exit code is the same as with text
 - `serve user`: op is user

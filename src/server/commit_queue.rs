@@ -29,6 +29,10 @@ pub struct CommitQueue {
     /// Sequence number of the last change. It counts from 1 and does not reach the end of 64 bits.
     sequence: u64,
     committed: u64,
+    /// No greater version may be sent: after a crash, the store continues above this one.
+    ceiling: Version,
+    /// Whether a change waits for a greater ceiling.
+    awaits_ceiling: bool,
     /// Set by a failed commit, until the disk works again: the keys whose state on disk may be stale.
     stale: Option<BTreeSet<Key>>,
 }
@@ -77,9 +81,33 @@ impl CommitQueue {
         }
     }
 
-    /// Whether there are changes that no commit group has taken.
+    /// Whether there is something to commit that no commit group has taken.
     pub fn has_uncommitted(&self) -> bool {
-        !self.next_group.is_empty()
+        self.awaits_ceiling || !self.next_group.is_empty()
+    }
+
+    /// Returns the version that is on disk as the one above which the store continues after a crash.
+    pub fn ceiling(&self) -> Version {
+        self.ceiling
+    }
+
+    /// Sets the version above which the store continues after a crash: one that is on disk, or less than that.
+    pub fn set_ceiling(&mut self, ceiling: Version) {
+        self.ceiling = ceiling;
+    }
+
+    /// Returns the error with which a change is rejected although its key is in memory only, if any: its version must not
+    /// be sent before a commit, and no commit is possible, or the queue has no room.
+    pub fn ceiling_error(&self, change: &Change) -> Option<ErrorReply> {
+        if !self.is_above_ceiling(change) {
+            return None;
+        }
+        if self.stale.is_some() { Some(ErrorReply::NotPersisted) } else { self.error_if_full() }
+    }
+
+    /// Whether the version of a change is new, and not covered by what is on disk.
+    fn is_above_ceiling(&self, change: &Change) -> bool {
+        change.content.is_some() && !change.persist && change.version > self.ceiling
     }
 
     /// Returns the number of waiting responses and notifications.
@@ -94,15 +122,16 @@ impl CommitQueue {
 
     /// Adds `outbound` to the queue, or returns it if it need not wait.
     ///
-    /// It waits if it has a change of a persistent key, or if `key`, on which it depends, has uncommitted changes. With
-    /// `None` it depends on all keys.
+    /// It waits if it has a change of a persistent key or a version above the ceiling, or if `key`, on which it depends,
+    /// has uncommitted changes. With `None` it depends on all keys.
     pub fn enqueue(
         &mut self,
         outbound: Outbound,
         key: Option<&Key>,
         before: Option<BeforeImage>,
     ) -> Option<Outbound> {
-        let change = outbound.change.as_ref().filter(|change| change.persist);
+        let is_above_ceiling = outbound.change.as_ref().is_some_and(|change| self.is_above_ceiling(change));
+        let change = outbound.change.as_ref().filter(|change| change.persist || is_above_ceiling);
         if let Some(stale) = &mut self.stale {
             // While the disk fails, persistent keys change by expiry only, which no client has to wait for.
             stale.extend(change.map(|change| change.key.clone()));
@@ -114,22 +143,28 @@ impl CommitQueue {
         if let Some(change) = change {
             self.sequence = self.sequence.saturating_add(1);
             self.uncommitted.insert(change.key.clone(), self.sequence);
-            self.next_group.push(change.clone());
+            if is_above_ceiling {
+                self.awaits_ceiling = true;
+            } else {
+                self.next_group.push(change.clone());
+            }
         }
         self.bytes = self.bytes.saturating_add(size(&outbound));
         self.waiting.push_back(Waiting { sequence: self.sequence, outbound, before });
         None
     }
 
-    /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there are none.
+    /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there is nothing
+    /// to commit. The group may be empty: then a change waits for a greater ceiling.
     pub fn take_group(&mut self) -> Option<(Vec<Change>, u64)> {
-        let changes = std::mem::take(&mut self.next_group);
-        (!changes.is_empty()).then_some((changes, self.sequence))
+        let has_uncommitted = self.has_uncommitted();
+        self.awaits_ceiling = false;
+        has_uncommitted.then(|| (std::mem::take(&mut self.next_group), self.sequence))
     }
 
-    /// Handles the commit of all changes up to `sequence`: sends what waited for them.
-    pub fn handle_commit(&mut self, sequence: u64, publisher: &dyn Publisher) {
-        self.committed = sequence;
+    /// Handles the commit of all changes up to `sequence` and of a ceiling: sends what waited for them.
+    pub fn handle_commit(&mut self, sequence: u64, ceiling: Version, publisher: &dyn Publisher) {
+        (self.committed, self.ceiling) = (sequence, ceiling);
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.sequence <= sequence) {
             self.bytes = self.bytes.saturating_sub(size(&waiting.outbound));
             if let Some(Change { key, .. }) = &waiting.outbound.change
@@ -147,8 +182,8 @@ impl CommitQueue {
     ///
     /// Expired keys stay removed, and their watchers are notified: an expiry needs no commit to be true.
     pub fn handle_commit_failure(&mut self, store: &mut Store, publisher: &dyn Publisher) -> u64 {
-        let Self { committed, sequence, waiting, uncommitted, .. } = std::mem::take(self);
-        (self.committed, self.sequence) = (committed, sequence);
+        let Self { committed, sequence, ceiling, waiting, uncommitted, .. } = std::mem::take(self);
+        (self.committed, self.sequence, self.ceiling) = (committed, sequence, ceiling);
         self.stale = Some(uncommitted.into_keys().collect());
         for waiting in waiting.iter().rev() {
             if let Some((key, before)) = &waiting.before {
@@ -169,9 +204,10 @@ impl CommitQueue {
         self.stale.as_ref().map(|keys| keys.iter().cloned().collect())
     }
 
-    /// Handles the commit of the current state of `keys` after a failure. Returns whether changes are accepted again;
-    /// not if more keys have become stale meanwhile.
-    pub fn handle_recovery(&mut self, keys: &[Key]) -> bool {
+    /// Handles the commit of the current state of `keys` and of a ceiling after a failure. Returns whether changes are
+    /// accepted again; not if more keys have become stale meanwhile.
+    pub fn handle_recovery(&mut self, keys: &[Key], ceiling: Version) -> bool {
+        self.ceiling = ceiling;
         if let Some(stale) = &mut self.stale {
             for key in keys {
                 stale.remove(key);

@@ -2,22 +2,39 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use hashbrown::{HashMap, HashTable};
 
 use super::delivery::{ReplyTo, Response};
-use crate::protocol::Message;
 use crate::protocol::message::TIMESTAMP;
+use crate::protocol::{ConnectionId, Message};
 
-/// The most recorded responses of all clients together: about 3 MB.
-const RESPONSES_MAX: usize = 28_672;
-/// How long the response to a request without a message expiry is recorded, in milliseconds.
-const DEFAULT_EXPIRY_MS: u64 = 60_000;
+/// The longest time for which a response is recorded, in milliseconds; also if its request has no message expiry. The
+/// sessions of the SDKs last as long.
+const LIFETIME_MS_MAX: u64 = 3_600_000;
 /// How long after the expiry of its request a response is recorded, in milliseconds. A client that has lost its
 /// connection delivers the request again once it is back, even if it has expired, and another client may have written
 /// the key meanwhile (protocol §12). The SDKs use the same time.
 const GRACE_MS: u64 = 60_000;
+/// The most responses of one client to requests whose acknowledgement it may not have received. A connection of a client
+/// that observes the Receive Maximum leaves at most a quarter of these.
+const UNCONFIRMED_MAX: u32 = 4_096;
+/// Memory per response besides its payload, in bytes: the record, its place in the index, the allocation of the payload.
+const RESPONSE_COST_BYTES: usize = 192;
+/// Memory per client besides its id and its responses, in bytes.
+const CLIENT_COST_BYTES: usize = 512;
+/// The most responses that are looked at for one that can be discarded, because other requests wait meanwhile.
+const EXAMINED_MAX: usize = 8;
+/// The most clients whose responses are looked at when all together take too much memory.
+const CLIENTS_EXAMINED_MAX: usize = 8;
+/// The most clients whose expired responses one [`DuplicateDetection::discard_expired`] discards, and how many of each.
+const CLIENTS_PER_SWEEP_MAX: usize = 256;
+const EXPIRED_PER_CLIENT_MAX: usize = 64;
+/// The most earlier connections of a client of which it is known what it has received. Of others, nothing counts as
+/// received.
+const EARLIER_MAX: usize = 16;
 /// The most bytes of a payload that are hashed. More would cost time and hardly tell more requests apart.
 const HASHED_BYTES_MAX: usize = 1024;
 
@@ -26,14 +43,49 @@ const HASHED_BYTES_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
-/// The latest responses to writes, each until its request can no longer be delivered again. The oldest are discarded
-/// first.
+/// A request as duplicate detection needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    pub client_id: &'a Arc<str>,
+    pub connection: ConnectionId,
+    /// How many requests of the connection the client is known to have received the acknowledgement of: it does not deliver
+    /// these again.
+    pub confirmed: u64,
+    /// Number of the request among those of the connection, from 1 on.
+    pub number: u64,
+}
+
+/// The responses to writes, each until its request can no longer be delivered again.
 ///
-/// The responses are stored in the order in which they came, so that the one that is added and the one that is discarded
-/// have their neighbours in the processor's cache. The index is small enough to stay there.
-#[derive(Debug, Default)]
+/// Every client has its own, so that no client makes another one's be forgotten. While there is room, a response is
+/// recorded for its whole time. Without room, responses are discarded whose acknowledgement the client has received; if
+/// there are none, further writes are refused.
+#[derive(Debug)]
 pub struct DuplicateDetection {
     hasher: RandomState,
+    clients: HashMap<Arc<str>, Client>,
+    /// The clients in the order in which they are looked at for responses that can be discarded.
+    rotation: VecDeque<Arc<str>>,
+    /// Memory of all clients.
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// The responses to one client's writes.
+///
+/// They are stored in the order in which they came, so that the one that is added and the one that is discarded have their
+/// neighbours in the processor's cache.
+#[derive(Debug)]
+struct Client {
+    /// Its last connection.
+    connection: ConnectionId,
+    confirmed: u64,
+    /// Number of the last request on that connection.
+    last: u64,
+    /// Its earlier connections, and how many acknowledgements it has received on each.
+    earlier: VecDeque<(ConnectionId, u64)>,
+    /// Number of unconfirmed responses of earlier connections.
+    orphans: u32,
     responses: VecDeque<RecordedResponse>,
     /// Number of the first response; the others count on from it and wrap around.
     first: u32,
@@ -47,9 +99,23 @@ struct RecordedResponse {
     response: Response,
     until_ms: u64,
     sequence: u64,
+    connection: ConnectionId,
+    number: u64,
 }
 
 impl DuplicateDetection {
+    /// Returns an empty memory of at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            hasher: RandomState::default(),
+            clients: HashMap::new(),
+            rotation: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
     /// Returns the fingerprint of a request.
     ///
     /// Client id, response topic and correlation data identify a request. Payload and timestamp are hashed too, for
@@ -72,48 +138,187 @@ impl DuplicateDetection {
     }
 
     /// Returns the response to an earlier delivery of the same request, if it is still recorded.
-    pub fn find(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Response> {
-        let get = |number: u32| numbered(&self.responses, self.first, number);
+    pub fn find(&self, client_id: &str, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Response> {
+        let Client { index, responses, first, .. } = self.clients.get(client_id)?;
+        let get = |number: u32| numbered(responses, *first, number);
         let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
-        let known = self.index.find(fingerprint.0, is_same).and_then(|number| get(*number))?;
+        let known = index.find(fingerprint.0, is_same).and_then(|number| get(*number))?;
         (monotonic_ms < known.until_ms).then(|| known.response.clone())
     }
 
-    /// Records a response. `sequence` is the change whose commit it depends on, 0 if none.
+    /// Makes room for the response to a request. Returns false if there is none: then the request must be refused, because
+    /// it could be applied twice.
+    pub fn make_room(&mut self, delivery: Delivery<'_>, monotonic_ms: u64) -> bool {
+        let Delivery { client_id, connection, confirmed, .. } = delivery;
+        if let Some(client) = self.clients.get_mut(&**client_id) {
+            client.handle_delivery(connection, confirmed);
+            let freed = client.discard(monotonic_ms, EXAMINED_MAX, self.bytes >= self.bytes_max);
+            self.bytes = self.bytes.saturating_sub(freed);
+            if client.unconfirmed() >= UNCONFIRMED_MAX {
+                return false;
+            }
+        }
+        for _ in 0..CLIENTS_EXAMINED_MAX {
+            if self.bytes < self.bytes_max {
+                return true;
+            }
+            self.sweep_next(monotonic_ms, EXAMINED_MAX, true);
+        }
+        self.bytes < self.bytes_max
+    }
+
+    /// Records a response, after [`DuplicateDetection::make_room`]. `sequence` is the change whose commit it depends on,
+    /// 0 if none.
     pub fn record(
         &mut self,
+        delivery: Delivery<'_>,
         fingerprint: Fingerprint,
         response: Response,
         expiry_s: Option<u32>,
         monotonic_ms: u64,
         sequence: u64,
     ) {
-        while let Some(oldest) = self.responses.front()
-            && (self.responses.len() >= RESPONSES_MAX || oldest.until_ms <= monotonic_ms)
-        {
-            self.discard_oldest();
-        }
-        let lifetime_ms = expiry_s.map_or(DEFAULT_EXPIRY_MS, |expiry_s| {
-            u64::from(expiry_s).saturating_mul(1_000).saturating_add(GRACE_MS)
+        let Delivery { client_id, connection, confirmed, number } = delivery;
+        let lifetime_ms = expiry_s.map_or(LIFETIME_MS_MAX, |expiry_s| {
+            u64::from(expiry_s).saturating_mul(1_000).saturating_add(GRACE_MS).min(LIFETIME_MS_MAX)
         });
         let until_ms = monotonic_ms.saturating_add(lifetime_ms);
-        self.push(RecordedResponse { fingerprint, response, until_ms, sequence });
+        let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
+        self.bytes = self.bytes.saturating_add(known.cost());
+        if let Some(client) = self.clients.get_mut(&**client_id) {
+            client.last = number;
+            return client.push(known);
+        }
+        self.bytes = self.bytes.saturating_add(client_cost(client_id));
+        self.rotation.push_back(Arc::clone(client_id));
+        let mut client = Client {
+            connection,
+            confirmed,
+            last: number,
+            earlier: VecDeque::new(),
+            orphans: 0,
+            responses: VecDeque::new(),
+            first: 0,
+            index: HashTable::new(),
+        };
+        client.push(known);
+        self.clients.insert(Arc::clone(client_id), client);
+    }
+
+    /// Discards expired responses, of a bounded number of clients. Must be called about once a second.
+    pub fn discard_expired(&mut self, monotonic_ms: u64) {
+        for _ in 0..self.rotation.len().min(CLIENTS_PER_SWEEP_MAX) {
+            self.sweep_next(monotonic_ms, EXPIRED_PER_CLIENT_MAX, false);
+        }
     }
 
     /// Discards the responses that depend on changes after `sequence`, because these were rolled back.
     pub fn discard_after(&mut self, sequence: u64) {
-        self.index.clear();
-        for known in std::mem::take(&mut self.responses) {
-            if known.sequence <= sequence {
-                self.push(known);
+        for client in self.clients.values_mut() {
+            client.index.clear();
+            for known in std::mem::take(&mut client.responses) {
+                if known.sequence <= sequence {
+                    client.push(known);
+                } else {
+                    self.bytes = self.bytes.saturating_sub(known.cost());
+                    client.note_discarded(&known);
+                }
             }
+        }
+    }
+
+    /// Returns the memory of all recorded responses, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Discards responses of the client whose turn it is, and the client if it has no more.
+    fn sweep_next(&mut self, monotonic_ms: u64, examined_max: usize, needs_room: bool) {
+        let Some(client_id) = self.rotation.pop_front() else { return };
+        let Some(client) = self.clients.get_mut(&client_id) else { return };
+        let freed = client.discard(monotonic_ms, examined_max, needs_room);
+        self.bytes = self.bytes.saturating_sub(freed);
+        if client.responses.is_empty() {
+            self.clients.remove(&client_id);
+            self.bytes = self.bytes.saturating_sub(client_cost(&client_id));
+        } else {
+            self.rotation.push_back(client_id);
+        }
+    }
+}
+
+fn client_cost(client_id: &str) -> usize {
+    // Twice: a client that is read again from another connection brings its own copy of the id.
+    CLIENT_COST_BYTES.saturating_add(client_id.len().saturating_mul(2))
+}
+
+impl RecordedResponse {
+    fn cost(&self) -> usize {
+        RESPONSE_COST_BYTES.saturating_add(self.response.payload_len())
+    }
+}
+
+impl Client {
+    /// Notes how many acknowledgements of a connection have been received. On another connection, the client may deliver
+    /// all requests again whose acknowledgement it has not received.
+    fn handle_delivery(&mut self, connection: ConnectionId, confirmed: u64) {
+        if self.connection == connection {
+            self.confirmed = self.confirmed.max(confirmed);
+            return;
+        }
+        self.orphans = self.unconfirmed();
+        self.earlier.truncate(EARLIER_MAX.saturating_sub(1));
+        self.earlier.push_front((self.connection, self.confirmed));
+        (self.connection, self.confirmed, self.last) = (connection, confirmed, 0);
+    }
+
+    /// Returns the number of responses to requests whose acknowledgement the client may not have received.
+    fn unconfirmed(&self) -> u32 {
+        let current = self.last.saturating_sub(self.confirmed);
+        u32::try_from(current).unwrap_or(u32::MAX).saturating_add(self.orphans)
+    }
+
+    fn is_confirmed(&self, known: &RecordedResponse) -> bool {
+        let current = (self.connection, self.confirmed);
+        let mut connections = std::iter::once(&current).chain(&self.earlier);
+        connections
+            .any(|(connection, confirmed)| known.connection == *connection && known.number <= *confirmed)
+    }
+
+    /// Discards expired responses from the oldest on and, if that makes no room, confirmed ones. Returns the memory that
+    /// they took.
+    fn discard(&mut self, monotonic_ms: u64, examined_max: usize, needs_room: bool) -> usize {
+        let mut freed = 0_usize;
+        for _ in 0..examined_max.min(self.responses.len()) {
+            let Some(oldest) = self.responses.front() else { break };
+            let is_expired = oldest.until_ms <= monotonic_ms;
+            if !is_expired && !needs_room {
+                break;
+            }
+            let is_discarded = is_expired || (freed == 0 && self.is_confirmed(oldest));
+            let Some(oldest) = self.pop_oldest() else { break };
+            if is_discarded {
+                freed = freed.saturating_add(oldest.cost());
+                self.note_discarded(&oldest);
+            } else {
+                // Those behind it can still be discarded.
+                self.push(oldest);
+            }
+        }
+        freed
+    }
+
+    fn note_discarded(&mut self, known: &RecordedResponse) {
+        if known.connection != self.connection && !self.is_confirmed(known) {
+            self.orphans = self.orphans.saturating_sub(1);
         }
     }
 
     /// Adds a response. An expired one with the same fingerprint is no longer found.
     fn push(&mut self, known: RecordedResponse) {
         let fingerprint = known.fingerprint;
-        // The conversion cannot fail: there are at most `RESPONSES_MAX` responses.
+        // The conversion cannot fail: the memory of all responses is bounded.
         let count = u32::try_from(self.responses.len()).unwrap_or(u32::MAX);
         let number = self.first.wrapping_add(count);
         let print = |of: &u32| numbered(&self.responses, self.first, *of).map(|known| known.fingerprint);
@@ -126,13 +331,14 @@ impl DuplicateDetection {
         self.responses.push_back(known);
     }
 
-    fn discard_oldest(&mut self) {
-        let Some(oldest) = self.responses.pop_front() else { return };
+    fn pop_oldest(&mut self) -> Option<RecordedResponse> {
+        let oldest = self.responses.pop_front()?;
         let number = self.first;
         self.first = number.wrapping_add(1);
         if let Ok(place) = self.index.find_entry(oldest.fingerprint.0, |of| *of == number) {
             place.remove();
         }
+        Some(oldest)
     }
 }
 
@@ -162,9 +368,43 @@ mod tests {
         Message { payload: payload.into(), user_properties, ..Message::default() }
     }
 
+    const UNLIMITED: usize = usize::MAX;
+
+    /// A request of a client, with its number on its connection, and how many acknowledgements have been received.
+    fn delivery(client_id: &Arc<str>, connection: u64, number: u64, confirmed: u64) -> Delivery<'_> {
+        Delivery { client_id, connection: ConnectionId(connection), confirmed, number }
+    }
+
+    /// Handles a request as the service does: returns the response to its first delivery, if that is known, or records
+    /// one, if there is room.
+    fn handle(
+        duplicates: &mut DuplicateDetection,
+        delivery: Delivery<'_>,
+        fingerprint: u64,
+        expiry_s: Option<u32>,
+        now_ms: u64,
+    ) -> Outcome {
+        let fingerprint = Fingerprint(fingerprint);
+        if duplicates.find(delivery.client_id, fingerprint, now_ms).is_some() {
+            return Outcome::Duplicate;
+        }
+        if !duplicates.make_room(delivery, now_ms) {
+            return Outcome::Refused;
+        }
+        duplicates.record(delivery, fingerprint, response(), expiry_s, now_ms, 0);
+        Outcome::Recorded
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Outcome {
+        Duplicate,
+        Refused,
+        Recorded,
+    }
+
     #[test]
     fn a_request_is_identified_by_client_correlation_timestamp_and_payload() {
-        let duplicates = DuplicateDetection::default();
+        let duplicates = DuplicateDetection::new(UNLIMITED);
         let print = duplicates.fingerprint("client", &reply_to("1"), &message("p", "t"));
         assert_eq!(print, duplicates.fingerprint("client", &reply_to("1"), &message("p", "t")));
         for (client_id, correlation, payload, timestamp) in [
@@ -180,95 +420,227 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_recorded_as_long_as_its_request_may_be_delivered_again() {
-        let mut duplicates = DuplicateDetection::default();
-        let [expiring, lasting, expired] = ["1", "2", "3"]
-            .map(|correlation| duplicates.fingerprint("c", &reply_to(correlation), &Message::default()));
-        duplicates.record(expiring, response(), Some(2), 100, 0);
-        duplicates.record(lasting, response(), None, 100, 0);
-        // The Go SDK makes 0 seconds of a timeout below one second.
-        duplicates.record(expired, response(), Some(0), 100, 0);
-        assert_eq!(duplicates.find(expired, 101), Some(response()));
-        assert_eq!(duplicates.find(expiring, 62_099), Some(response()));
-        assert_eq!(duplicates.find(expiring, 62_100), None);
-        assert_eq!(duplicates.find(lasting, 60_099), Some(response()));
-        assert_eq!(duplicates.find(lasting, 60_100), None);
-        duplicates.record(Fingerprint(1), response(), None, 62_100, 0);
-        assert_eq!((duplicates.responses.len(), duplicates.index.len()), (1, 1));
+    fn the_first_kib_of_the_payload_and_its_length_distinguish_requests() {
+        let duplicates = DuplicateDetection::new(UNLIMITED);
+        let print = |payload: Vec<u8>| {
+            let message = Message { payload: payload.into(), ..Message::default() };
+            duplicates.fingerprint("c", &reply_to("1"), &message)
+        };
+        let whole = vec![b'x'; 2_000];
+        for at in [0, 15, 16, 17, 500, 1_023] {
+            let mut other = whole.clone();
+            other[at] = b'y';
+            assert_ne!(print(other), print(whole.clone()), "byte {at}");
+        }
+        assert_ne!(print(whole[1..].to_vec()), print(whole));
     }
 
     #[test]
-    fn the_oldest_response_is_discarded() {
-        let mut duplicates = DuplicateDetection::default();
-        for number in 0..=RESPONSES_MAX as u64 {
-            duplicates.record(Fingerprint(number), response(), None, 0, 0);
+    fn a_response_is_recorded_as_long_as_its_request_may_be_delivered_again() {
+        let client = "c".into();
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        // The Go SDK makes 0 seconds of a timeout below one second.
+        for (number, expiry_s) in [(1, Some(0)), (2, Some(2)), (3, None), (4, Some(u32::MAX))] {
+            let recorded = handle(&mut duplicates, delivery(&client, 1, number, 0), number, expiry_s, 100);
+            assert_eq!(recorded, Outcome::Recorded);
         }
-        assert_eq!(duplicates.responses.len(), RESPONSES_MAX);
-        assert_eq!(duplicates.find(Fingerprint(0), 1), None);
-        assert_eq!(duplicates.find(Fingerprint(1), 1), Some(response()));
+        for (number, end_ms) in [(1, 60_100), (2, 62_100), (3, 3_600_100), (4, 3_600_100)] {
+            let is_known = |now_ms| duplicates.find(&client, Fingerprint(number), now_ms).is_some();
+            assert_eq!((is_known(end_ms - 1), is_known(end_ms)), (true, false), "{number}");
+        }
+        duplicates.discard_expired(3_600_099);
+        assert!(duplicates.bytes() > 0);
+        duplicates.discard_expired(3_600_100);
+        assert_eq!((duplicates.bytes(), duplicates.clients.len(), duplicates.rotation.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_writes_of_other_clients_make_no_response_be_forgotten() {
+        let (client, other) = ("c".into(), "other".into());
+        let mut duplicates = DuplicateDetection::new(1_000_000);
+        handle(&mut duplicates, delivery(&client, 1, 1, 0), 7, Some(10), 0);
+        for number in 1..=30_000 {
+            // A client that receives its acknowledgements may always write.
+            let delivery = delivery(&other, 2, number, number.saturating_sub(10));
+            assert_eq!(handle(&mut duplicates, delivery, 100 + number, Some(10), 1), Outcome::Recorded);
+        }
+        assert!(duplicates.bytes() < 1_001_000, "{}", duplicates.bytes());
+        assert_eq!(
+            handle(&mut duplicates, delivery(&client, 3, 1, 0), 7, Some(10), 69_999),
+            Outcome::Duplicate
+        );
+    }
+
+    #[test]
+    fn a_client_with_too_many_unacknowledged_writes_is_refused_and_others_are_not() {
+        let (client, other) = ("c".into(), "other".into());
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        // It connects again and again, and reads no acknowledgement.
+        let mut write = |number: u64, confirmed, now_ms| {
+            handle(
+                &mut duplicates,
+                delivery(&client, number / 1_000, number % 1_000 + 1, confirmed),
+                number,
+                Some(10),
+                now_ms,
+            )
+        };
+        let accepted = (0..10_000).take_while(|number| write(*number, 0, 0) == Outcome::Recorded).count();
+        assert_eq!(accepted, 4_096);
+        assert_eq!(write(0, 0, 69_999), Outcome::Duplicate, "the first is still known");
+        assert_eq!(write(10_000, 0, 70_000), Outcome::Recorded, "they have expired");
+        assert_eq!(handle(&mut duplicates, delivery(&other, 99, 1, 0), 1, None, 0), Outcome::Recorded);
+    }
+
+    #[test]
+    fn without_room_confirmed_responses_are_discarded_also_those_of_clients_that_are_gone() {
+        let mut duplicates = DuplicateDetection::new(100_000);
+        let gone: Arc<str> = "gone".into();
+        // The first is unconfirmed, from an earlier connection; the rest are confirmed but for the last.
+        handle(&mut duplicates, delivery(&gone, 1, 1, 0), 1, None, 0);
+        let mut number = 1;
+        while duplicates.bytes() < 100_000 {
+            number += 1;
+            handle(&mut duplicates, delivery(&gone, 2, number, number - 1), number, None, 0);
+        }
+        let client: Arc<str> = "c".into();
+        for other in 1..=100 {
+            assert_eq!(
+                handle(&mut duplicates, delivery(&client, 3, other, 0), other, None, 1),
+                Outcome::Recorded
+            );
+        }
+        assert!(duplicates.bytes() < 101_000, "{}", duplicates.bytes());
+        let is_known = |duplicates: &DuplicateDetection, number| {
+            duplicates.find(&gone, Fingerprint(number), 1).is_some()
+        };
+        assert_eq!([1, 2, 3, number].map(|number| is_known(&duplicates, number)), [true, false, false, true]);
+    }
+
+    #[test]
+    fn without_room_and_without_a_confirmed_response_writes_are_refused_until_some_expire() {
+        let mut duplicates = DuplicateDetection::new(50_000);
+        let clients: Vec<Arc<str>> = (0..50).map(|index: u32| index.to_string().into()).collect();
+        let mut write = |at: usize, number: u64, now_ms| {
+            handle(&mut duplicates, delivery(&clients[at], at as u64, number, 0), number, Some(10), now_ms)
+        };
+        let accepted =
+            (1..).take_while(|number| write((number % 40) as usize, *number, 0) == Outcome::Recorded).count();
+        assert!((50..250).contains(&accepted), "{accepted}");
+        assert_eq!(write(49, 1, 69_999), Outcome::Refused);
+        assert_eq!(write(1, 1, 69_999), Outcome::Duplicate);
+        assert_eq!(write(49, 1, 70_000), Outcome::Recorded);
     }
 
     #[test]
     fn a_response_that_depends_on_a_failed_commit_is_discarded() {
-        let mut duplicates = DuplicateDetection::default();
-        duplicates.record(Fingerprint(1), response(), None, 0, 5);
-        duplicates.record(Fingerprint(2), response(), None, 0, 6);
+        let client = "c".into();
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        duplicates.record(delivery(&client, 1, 1, 0), Fingerprint(1), response(), None, 0, 5);
+        let bytes = duplicates.bytes();
+        duplicates.record(delivery(&client, 1, 2, 0), Fingerprint(2), response(), None, 0, 6);
         duplicates.discard_after(5);
-        let known = [1, 2].map(|number| duplicates.find(Fingerprint(number), 1).is_some());
-        assert_eq!(known, [true, false]);
+        let known = [1, 2].map(|number| duplicates.find(&client, Fingerprint(number), 1).is_some());
+        assert_eq!((known, duplicates.bytes()), ([true, false], bytes));
     }
 
     #[derive(Clone, Debug)]
     enum Step {
         /// A request with this fingerprint arrives some milliseconds later, and is answered if it is new.
-        Request { fingerprint: u64, later_ms: u64, expiry_s: Option<u32> },
+        Request { client: u8, fingerprint: u64, later_ms: u64, expiry_s: Option<u32>, confirmed: u64 },
+        /// The client connects again.
+        Connect { client: u8 },
         /// The latest commits fail.
         Failure { commits: u64 },
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let request = (0..5_u64, 0..90_000_u64, prop::option::of(0..3_u32));
-        let request = request.prop_map(|(fingerprint, later_ms, expiry_s)| Step::Request {
-            fingerprint,
-            later_ms,
-            expiry_s,
+        let request = (0..3_u8, 0..5_u64, 0..90_000_u64, prop::option::of(0..3_u32), 0..5_u64);
+        let request = request.prop_map(|(client, fingerprint, later_ms, expiry_s, confirmed)| {
+            Step::Request { client, fingerprint, later_ms, expiry_s, confirmed }
         });
-        prop_oneof![9 => request, 1 => (0..4_u64).prop_map(|commits| Step::Failure { commits })]
+        prop_oneof![
+            9 => request,
+            1 => (0..3_u8).prop_map(|client| Step::Connect { client }),
+            1 => (0..4_u64).prop_map(|commits| Step::Failure { commits }),
+        ]
+    }
+
+    struct Known {
+        client: u8,
+        fingerprint: u64,
+        until_ms: u64,
+        sequence: u64,
+        response: Response,
+        connection: u64,
+        number: u64,
     }
 
     proptest! {
         #[test]
-        fn a_request_has_its_latest_response_or_none(
-            steps in prop::collection::vec(step(), 0..60),
-            first in prop_oneof![Just(0_u32), u32::MAX - 20..=u32::MAX],
+        fn a_request_that_may_be_delivered_again_has_its_response_and_others_have_it_or_none(
+            steps in prop::collection::vec(step(), 0..80),
+            bytes_max in prop_oneof![Just(UNLIMITED), 2_000..6_000_usize],
         ) {
-            let mut duplicates = DuplicateDetection { first, ..DuplicateDetection::default() };
-            // Fingerprint, expiry, sequence number and response.
-            let mut model: Vec<(u64, u64, u64, Response)> = Vec::new();
-            let (mut now_ms, mut sequence) = (0, 0);
+            let mut duplicates = DuplicateDetection::new(bytes_max);
+            let names: [Arc<str>; 3] = ["a", "b", "c"].map(Arc::from);
+            // Of each client: the connection, the last number on it, the acknowledgements received on it.
+            let mut clients = [(0_u64, 0_u64, 0_u64), (1, 0, 0), (2, 0, 0)];
+            let mut received: HashMap<u64, u64> = HashMap::new();
+            let mut model: Vec<Known> = Vec::new();
+            let (mut now_ms, mut sequence, mut connections) = (0, 0, 3);
             for step in steps {
                 match step {
-                    Step::Request { fingerprint, later_ms, expiry_s } => {
+                    Step::Connect { client } => {
+                        clients[usize::from(client)] = (connections, 0, 0);
+                        connections += 1;
+                    }
+                    Step::Request { client, fingerprint, later_ms, expiry_s, confirmed } => {
                         now_ms += later_ms;
-                        let latest = model.iter().rev().find(|(known, ..)| *known == fingerprint);
-                        let expected =
-                            latest.filter(|(_, until_ms, ..)| now_ms < *until_ms).map(|(.., response)| response.clone());
-                        prop_assert_eq!(&duplicates.find(Fingerprint(fingerprint), now_ms), &expected);
-                        if expected.is_none() {
+                        let (connection, number, acknowledged) = &mut clients[usize::from(client)];
+                        *acknowledged = (*number).saturating_sub(confirmed).max(*acknowledged);
+                        *number += 1;
+                        let delivery = Delivery {
+                            client_id: &names[usize::from(client)],
+                            connection: ConnectionId(*connection),
+                            confirmed: *acknowledged,
+                            number: *number,
+                        };
+                        let known = model.iter().rev().find(|known| (known.client, known.fingerprint) == (client, fingerprint));
+                        let known = known.filter(|known| now_ms < known.until_ms);
+                        let is_confirmed = known.is_some_and(|known| {
+                            received.get(&known.connection).is_some_and(|count| known.number <= *count)
+                        });
+                        received.insert(*connection, *acknowledged);
+                        let found = duplicates.find(delivery.client_id, Fingerprint(fingerprint), now_ms);
+                        match (&found, known) {
+                            (Some(found), known) => prop_assert_eq!(Some(found), known.map(|known| &known.response)),
+                            (None, None) => {}
+                            (None, Some(_)) => prop_assert!(bytes_max < UNLIMITED && is_confirmed),
+                        }
+                        if found.is_none() && duplicates.make_room(delivery, now_ms) {
                             sequence += 1;
                             let response = Response::new(&Reply::Count(sequence), None);
-                            duplicates.record(Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
-                            let lifetime_s = expiry_s.map_or(60, |expiry_s| u64::from(expiry_s) + 60);
-                            model.push((fingerprint, now_ms + lifetime_s * 1000, sequence, response));
+                            duplicates.record(delivery, Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
+                            let lifetime_s = expiry_s.map_or(3_600, |expiry_s| u64::from(expiry_s) + 60);
+                            let (until_ms, connection, number) = (now_ms + lifetime_s * 1000, *connection, *number);
+                            model.push(Known { client, fingerprint, until_ms, sequence, response, connection, number });
+                        } else if found.is_none() {
+                            prop_assert!(bytes_max < UNLIMITED);
                         }
                     }
                     Step::Failure { commits } => {
                         let committed = sequence.saturating_sub(commits);
                         duplicates.discard_after(committed);
-                        model.retain(|(_, _, sequence, _)| *sequence <= committed);
+                        model.retain(|known| known.sequence <= committed);
                     }
                 }
-                prop_assert!(duplicates.index.len() <= duplicates.responses.len());
+                let bytes = duplicates.clients.iter().map(|(client_id, client)| {
+                    prop_assert!(client.index.len() <= client.responses.len());
+                    Ok(client_cost(client_id) + client.responses.iter().map(RecordedResponse::cost).sum::<usize>())
+                });
+                prop_assert_eq!(bytes.sum::<Result<usize, TestCaseError>>()?, duplicates.bytes());
+                prop_assert!(duplicates.bytes() < bytes_max.saturating_add(1_000));
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::broker;
 use crate::broker::event::{Shown, Subject, client_subject, shortened};
 use crate::net::certificate::expiry_text;
+use crate::protocol::timestamp::SKEW_MAX_MS;
 
 /// Receives every event. Called from any thread, also under load: it must return quickly.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -53,6 +54,14 @@ pub enum Event {
     },
     /// Writes to the disk work again.
     PersistedAgain,
+    /// The system clock was set far ahead. Versions do not follow it unless that lasts.
+    ClockAhead {
+        by_ms: u64,
+    },
+    /// The system clock has stayed far ahead, and versions follow it.
+    ClockFollowed {
+        by_ms: u64,
+    },
     /// The system clock is behind the time of the last write to the store.
     ClockBehind {
         by_ms: u64,
@@ -87,6 +96,8 @@ impl Event {
             | Self::Unanswerable { .. }
             | Self::NotPersisted { .. }
             | Self::PersistedAgain
+            | Self::ClockAhead { .. }
+            | Self::ClockFollowed { .. }
             | Self::ClockBehind { .. } => true,
         }
     }
@@ -104,6 +115,8 @@ impl Event {
             | Self::Rules { .. }
             | Self::Certificates { .. }
             | Self::OutOfTime { .. }
+            | Self::ClockAhead { .. }
+            | Self::ClockFollowed { .. }
             | Self::ClockBehind { .. }
             | Self::LeftOut { .. } => None,
         }
@@ -122,6 +135,8 @@ impl Event {
             Self::Unanswerable { .. } => "unanswerable",
             Self::NotPersisted { .. } => "not-persisted",
             Self::PersistedAgain => "persisted-again",
+            Self::ClockAhead { .. } => "clock-ahead",
+            Self::ClockFollowed { .. } => "clock-followed",
             Self::ClockBehind { .. } => "clock-behind",
             Self::LeftOut { .. } => "left-out",
         }
@@ -147,7 +162,9 @@ impl Event {
                 vec![("reason", reason.clone())]
             }
             Self::PersistedAgain => Vec::new(),
-            Self::ClockBehind { by_ms } => vec![("by_ms", by_ms.to_string())],
+            Self::ClockAhead { by_ms } | Self::ClockFollowed { by_ms } | Self::ClockBehind { by_ms } => {
+                vec![("by_ms", by_ms.to_string())]
+            }
             Self::LeftOut { subject, count, .. } => {
                 vec![("subject", subject.to_string()), ("count", count.to_string())]
             }
@@ -189,17 +206,38 @@ impl fmt::Display for Event {
                 write!(f, "persistent writes are refused until the disk works again: {reason}")
             }
             Self::PersistedAgain => f.write_str("the disk works again: persistent writes are accepted"),
-            Self::ClockBehind { by_ms } => write!(
+            Self::ClockAhead { by_ms } => write!(
                 f,
-                "the system clock is {}.{:03} s behind the time of the last write to the store: versions continue \
-                 from the greatest one, and keys may live longer",
-                by_ms.div_euclid(1_000),
-                by_ms.rem_euclid(1_000),
+                "the system clock was set {} ahead: versions follow it if that lasts for 60 s; until then, requests whose \
+                 timestamps are more than 60 s ahead are refused",
+                seconds(*by_ms),
             ),
+            Self::ClockFollowed { by_ms } => {
+                write!(f, "the system clock has stayed {} ahead: versions follow it now", seconds(*by_ms))
+            }
+            Self::ClockBehind { by_ms } => {
+                write!(
+                    f,
+                    "the system clock is {} behind the time of the last write to the store: versions continue from the \
+                     greatest one, and keys may live longer",
+                    seconds(*by_ms),
+                )?;
+                if *by_ms <= SKEW_MAX_MS {
+                    return Ok(());
+                }
+                f.write_str(
+                    "; clients refuse versions that are more than 60 s ahead: if the clock is right now, stop the server and \
+                     run `mqkv data lower-versions DIR`, or restart a store in memory",
+                )
+            }
             Self::LeftOut { subject, count, .. } => {
                 let of = if matches!(subject, Subject::Address(_)) { "from" } else { "of" };
                 write!(f, "… and {count} more {of} {} within 10 s", subject.to_string().escape_debug())
             }
         }
     }
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:03} s", ms.div_euclid(1_000), ms.rem_euclid(1_000))
 }

@@ -10,6 +10,7 @@ mod expiry_task;
 mod settings;
 mod shared;
 mod state;
+mod wall_clock;
 
 #[cfg(test)]
 mod monitor_tests;

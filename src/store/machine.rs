@@ -155,6 +155,11 @@ impl Store {
         self.expiry.first().map(|(deadline_ms, _)| deadline_ms)
     }
 
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Returns the number of keys, including expired ones that were not polled.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -18,7 +18,8 @@ fn run(place: &Place, line: &str) -> String {
 /// Serves the directory that most tests use.
 const SERVE: &str = "serve --data kept --listen 127.0.0.1:0";
 /// The verbs below `data`, each with its arguments after the directory.
-const OFFLINE: [(&str, &str); 3] = [("verify", ""), ("recover", ""), ("clear-fence", "k")];
+const OFFLINE: [(&str, &str); 4] =
+    [("verify", ""), ("recover", ""), ("clear-fence", "k"), ("lower-versions", "")];
 
 /// A data directory with the keys `k10` to `k99`.
 fn filled() -> Place {
@@ -274,6 +275,14 @@ fn offline_commands_print_one_json_object() {
     );
     assert_eq!(run(&place, "--embedded=kept set fenced v --fence 2000:0:n"), "--- exit 0\n");
     assert_eq!(object("clear-fence kept fenced", 0)["cleared"], "000000000002000:00000:n");
+    assert_eq!(
+        shown("lower-versions kept"),
+        "--- stdout\n{\"v\":1,\"op\":\"lower-versions\",\"keys\":0,\"fences\":0,\"floor\":false}\n--- exit 0\n"
+    );
+    assert_eq!(
+        run(&place, "data lower-versions kept"),
+        "--- stderr\nno version is more than 60 s ahead of the clock; nothing was changed\n--- exit 0\n"
+    );
     let mut bytes = fs::read(place.path(FILE)).unwrap();
     for at in offsets(&bytes, b"value-of-k55") {
         bytes[at] = b'V';

@@ -191,3 +191,29 @@ async fn a_client_that_exceeds_the_receive_maximum_is_disconnected() {
     client.publish(qos_2("a", 3)).await;
     assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::ReceiveMaximumExceeded);
 }
+
+#[tokio::test]
+async fn the_application_is_given_how_many_acknowledgements_the_client_has_received() {
+    let echo = Arc::new(Echo::default());
+    let hooks = Hooks::new(Arc::<Echo>::clone(&echo));
+    let server = Server::start(Settings { receive_maximum: 3, ..Settings::default() }, hooks).await.unwrap();
+    let mut client = Client::connect(&server, "a").await;
+    for packet_id in 1..=5 {
+        client.publish(qos_1("a", packet_id)).await;
+        client.receive_puback().await;
+    }
+    client.publish(qos_1("answer/a", 6)).await;
+    let mut answer = None;
+    for _ in 0..2 {
+        if let Packet::Publish(publish) = client.receive().await {
+            answer = Some(publish.pkid);
+        }
+    }
+    // A client that acknowledges a message has received what precedes it.
+    client.send(Packet::PubAck(PubAck::new(answer.unwrap(), None))).await;
+    client.publish(qos_1("a", 7)).await;
+    client.receive_puback().await;
+    let senders = echo.senders.lock().unwrap();
+    let numbers: Vec<_> = senders.iter().map(|peer| (peer.message_number, peer.confirmed)).collect();
+    assert_eq!(numbers, [(1, 0), (2, 0), (3, 0), (4, 1), (5, 2), (6, 3), (7, 6)]);
+}

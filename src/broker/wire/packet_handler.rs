@@ -59,6 +59,9 @@ pub struct PacketHandler {
     deferred: DeferredPackets,
     /// PUBACKs that have not been written to the stream.
     unwritten_acknowledgements: usize,
+    /// A message that the client has not acknowledged, and how many PUBACKs precede it in the stream: once the client
+    /// acknowledges it, it has received these.
+    probe: Option<(u16, u64)>,
     output: BytesMut,
     traffic: TrafficCounters,
     close_reason: CloseReason,
@@ -89,7 +92,8 @@ impl PacketHandler {
         };
         let access_control = broker.hooks().access_control.as_ref().filter(|_| !info.bypasses_permissions);
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
-        let peer = Peer { connection: next_connection_id(), client_id, principal, permissions };
+        let connection = next_connection_id();
+        let peer = Peer { connection, client_id, principal, permissions, message_number: 0, confirmed: 0 };
         let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
         if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
@@ -146,6 +150,7 @@ impl PacketHandler {
             outbound_aliases: OutboundAliases::new(connect.topic_alias_max),
             deferred: DeferredPackets::new(Limits::from(settings).quarter_bytes()),
             unwritten_acknowledgements: 0,
+            probe: None,
             output,
             traffic: TrafficCounters::after_connack(),
             close_reason: CloseReason::ConnectionLost("its task failed".to_owned()),
@@ -368,6 +373,10 @@ impl PacketHandler {
             if let Some(alias) = alias {
                 self.outbound_aliases.handle_sent(topic, alias);
             }
+            // Every message with QoS 1 that has been handled has its PUBACK in the stream by now.
+            if let (None, Some(packet_id), Qos::AtLeastOnce) = (self.probe, packet_id, delivery.qos) {
+                self.probe = Some((packet_id, self.peer.message_number));
+            }
             self.traffic.count_publish_sent();
             return;
         }
@@ -409,6 +418,9 @@ impl PacketHandler {
         match packet {
             Incoming::Publish(publish) => self.handle_publish(publish, has_expired)?,
             Incoming::PubAck(packet_id) => {
+                if let Some((_, preceding)) = self.probe.take_if(|(probe, _)| *probe == packet_id) {
+                    self.peer.confirmed = self.peer.confirmed.max(preceding);
+                }
                 self.entry.with_session(connection, |session| session.handle_puback(packet_id));
             }
             Incoming::PubRec { packet_id, is_accepted } => {
@@ -479,6 +491,11 @@ impl PacketHandler {
                 self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
                 let incoming = self.entry.with_session(self.peer.connection, |session| session.incoming());
                 self.check_receive_maximum(incoming.unwrap_or(0))?;
+                self.peer.message_number = self.peer.message_number.saturating_add(1);
+                // The client may not have more messages without an acknowledgement (MQTT 5, 4.9).
+                let unconfirmed_max = u64::from(self.broker.settings().receive_maximum);
+                let confirmed = self.peer.message_number.saturating_sub(unconfirmed_max);
+                self.peer.confirmed = self.peer.confirmed.max(confirmed);
                 let reason = self.publish(message, has_expired)?;
                 encode::puback(self.version, packet_id, reason, &mut self.output);
             }

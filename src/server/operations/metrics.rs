@@ -183,6 +183,8 @@ impl Metrics {
             | Event::Rules { .. }
             | Event::Certificates { .. }
             | Event::OutOfTime { .. }
+            | Event::ClockAhead { .. }
+            | Event::ClockFollowed { .. }
             | Event::ClockBehind { .. } => {}
         }
     }

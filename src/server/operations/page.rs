@@ -80,6 +80,7 @@ fn numbers(html: &mut String, monitor: &ServerMonitor) {
         ("subscriptions", statistics.subscriptions.to_string()),
         ("messages waiting", statistics.queued.to_string()),
         ("waiting for the disk", service.waiting_for_commit.to_string()),
+        ("bytes of recorded replies", service.recorded_bytes.to_string()),
         ("requests a second", format!("{requests:.1}")),
         ("packets in a second", format!("{packets_received:.1}")),
         ("packets out a second", format!("{packets_sent:.1}")),

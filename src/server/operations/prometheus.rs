@@ -53,6 +53,12 @@ pub fn text(monitor: &ServerMonitor) -> String {
         "Replies and notifications that wait for the disk.",
         service.waiting_for_commit,
     );
+    text.one(
+        "mqkv_recorded_reply_bytes",
+        "gauge",
+        "Memory of the replies to writes that may be delivered again.",
+        service.recorded_bytes,
+    );
     let has_failed = u8::from(metrics.has_disk_failed());
     text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is accepted.", has_failed);
     text.one("mqkv_connections", "gauge", "Connected clients.", statistics.connected);

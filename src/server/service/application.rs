@@ -10,7 +10,7 @@ use super::background::BackgroundTasks;
 use super::commit_thread;
 use super::settings::{Persistence, StoreSettings};
 use super::shared::Shared;
-use super::state::{ServiceStatistics, State};
+use super::state::{Handled, ServiceStatistics, State};
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::clock;
 use crate::mqtt::ReasonCode;
@@ -60,21 +60,24 @@ impl Service {
     pub(super) fn with_storage(
         settings: &StoreSettings,
         persists_all: bool,
-        storage: Option<Storage>,
+        mut storage: Option<Storage>,
         events: EventSink,
         metrics: Arc<Metrics>,
         reading: clock::Reading,
     ) -> Result<Arc<Self>, StorageError> {
         let mut store = Store::new(settings.limits);
-        if let Some(storage) = &storage {
-            let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
-            if let Some(by_ms) = commit_thread::load(storage, &mut store, now)? {
-                events(Event::ClockBehind { by_ms });
-            }
+        let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
+        if let Some(storage) = &storage
+            && let Some(by_ms) = commit_thread::load(storage, &mut store, now)?
+        {
+            events(Event::ClockBehind { by_ms });
         }
-        let state = State::new(store, storage.is_some());
+        let mut state = State::new(store, storage.is_some(), !persists_all);
+        if let Some(storage) = &mut storage {
+            commit_thread::commit_first_ceiling(storage, &mut state, now);
+        }
         Ok(Arc::new(Self {
-            shared: Arc::new(Shared::new(state, events, reading.monotonic)),
+            shared: Arc::new(Shared::new(state, events, reading)),
             watch_permissions: Mutex::default(),
             storage: Mutex::new(storage),
             persists_all,
@@ -141,7 +144,7 @@ impl Service {
                 let response_topic = response_topic.unwrap_or_default();
                 let (verb, received) = (Verb::default(), clock::monotonic());
                 let reply_to = ReplyTo { response_topic, correlation, verb, received };
-                self.handle_request(publisher, from, &message, reply_to);
+                return self.handle_request(publisher, from, &message, reply_to);
             }
             Err(reason) => {
                 publish_monitor_copy(publisher, from, &message, response_topic.as_deref());
@@ -168,12 +171,13 @@ impl Service {
         from: &Peer,
         message: &Message,
         mut reply_to: ReplyTo,
-    ) {
+    ) -> Verdict {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
                 publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
-                return Outbound::from((reply_to, Response::error(error.error_reply()))).send(publisher);
+                Outbound::from((reply_to, Response::error(error.error_reply()))).send(publisher);
+                return Verdict::Consumed;
             }
         };
         let verb = verb(&request);
@@ -190,7 +194,7 @@ impl Service {
             fence: parse(FENCE),
             persist: self.persists_all || message.user_property(PERSIST) == Some("true"),
         };
-        let now = self.shared.now();
+        let now = self.shared.at(reply_to.received);
         if let Request::KeyNotify { stop: false, .. } = &request.request
             && let Some(permissions) = ClientPermissions::of(from)
         {
@@ -202,15 +206,27 @@ impl Service {
         request.permissions = ClientPermissions::key_permissions_of(from);
         // The copy is published under the lock, so that monitors see requests in the order in which they are handled.
         publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
-        let unauthorized = state.handle_request(publisher, request, reply_to, message, now);
+        let handled = state.handle_request(publisher, from, request, reply_to, message, now);
         self.shared.wake_commit_thread(&state);
         self.shared.wake_expiry_task(&mut state);
         drop(state);
-        if let Some(key) = unauthorized {
-            let what = if is_write { "write" } else { "read" };
-            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
-            let client_id = Arc::clone(&from.client_id);
-            (self.shared.events)(Event::KeyNotAuthorized { client_id, what, key });
+        let client_id = Arc::clone(&from.client_id);
+        match handled {
+            Handled::Answered => Verdict::Consumed,
+            Handled::NotAuthorized(key) => {
+                let what = if is_write { "write" } else { "read" };
+                let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+                (self.shared.events)(Event::KeyNotAuthorized { client_id, what, key });
+                Verdict::Consumed
+            }
+            Handled::Refused => {
+                let (topic, reason) = (
+                    topic::REQUEST.to_owned(),
+                    "too many writes have not been acknowledged by their clients",
+                );
+                (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
+                Verdict::Refused(ReasonCode::QuotaExceeded)
+            }
         }
     }
 
@@ -223,6 +239,12 @@ impl Service {
             let permissions = watch_permissions.get(&connection);
             permissions.is_none_or(|permissions| permissions.key_permissions().read.contains(key.as_bytes()))
         });
+    }
+
+    /// Returns the number of connections whose permissions are held for their watches.
+    #[cfg(test)]
+    pub(super) fn watched_connections(&self) -> usize {
+        self.watch_permissions().len()
     }
 
     fn watch_permissions(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<ClientPermissions>>> {

@@ -4,15 +4,15 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::shared::Shared;
-use super::state::State;
+use super::state::{CommitGroup, State};
 use crate::clock;
+use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
-use crate::server::storage::{Storage, StorageError};
-use crate::store::{Change, Now, Store, Version};
+use crate::server::storage::{CommitMetadata, Storage, StorageError};
+use crate::store::{Now, Store};
 
-/// The longest time for which a version that was given out to a key in memory, or a step of the wall clock, is not on
-/// disk, if nothing else is committed. A version matters only if the clock has gone back at the next start.
+/// The longest time between two looks at whether the ceiling of versions must be raised, and whether the wall clock was set.
 const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between a failure and the first attempt to recover; it doubles with each attempt.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -20,29 +20,41 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Keys that are read under one lock while all files are rewritten, because requests wait meanwhile.
 const KEYS_PER_PORTION: usize = 1_000;
 
-/// One commit: all changes that were made while the previous commit was on its way to the disk.
-pub(super) struct CommitGroup {
-    pub(super) changes: Vec<Change>,
-    /// Sequence number of the last change.
-    pub(super) sequence: u64,
-    /// The greatest version given out so far.
-    pub(super) greatest_version: Version,
-}
-
 /// Fills a store from the disk. If the wall clock is behind the last commit, returns by how many milliseconds.
 pub(super) fn load(storage: &Storage, store: &mut Store, now: Now) -> Result<Option<u64>, StorageError> {
     storage.load(now, |key, version, stored| store.restore(&key, Some((version, stored))))?;
-    let metadata = storage.metadata();
-    store.raise_floor(metadata.greatest_version);
-    Ok(metadata.wall_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0))
+    let CommitMetadata { greatest_version, wall_ms, .. } = storage.metadata();
+    store.raise_floor(greatest_version);
+    // Clients may have been ahead by as much as the store accepts.
+    let written_ms = wall_ms.max(greatest_version.ms.saturating_sub(SKEW_MAX_MS));
+    Ok(written_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0))
+}
+
+/// Puts a ceiling of versions on disk before the first request, so that no write to a key in memory waits for it. If that
+/// fails, these wait until a commit succeeds.
+pub(super) fn commit_first_ceiling(storage: &mut Storage, state: &mut State, now: Now) {
+    let ceiling = state.next_ceiling(now);
+    let is_on_disk =
+        storage.metadata().greatest_version >= ceiling || storage.commit(&[], ceiling, now).is_ok();
+    if let Some(queue) = state.commit_queue.as_mut().filter(|_| is_on_disk) {
+        queue.set_ceiling(ceiling);
+    }
 }
 
 /// Commits groups until the service closes.
 pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publisher) {
     while let Some(group) = next_group(shared, &storage) {
-        if !commit(shared, &mut storage, &group, shared.now(), publisher) && !recover(shared, &mut storage) {
+        if !commit(shared, &mut storage, &group, shared.now_unchecked(), publisher)
+            && !recover(shared, &mut storage)
+        {
             return;
         }
+    }
+    let lowered = shared.lock().lower_ceiling();
+    if let Some(ceiling) = lowered {
+        // The store starts with the versions of the clock again. If that fails, they are ahead of it for some seconds.
+        storage.lower_greatest_version(ceiling);
+        let _ = storage.commit(&[], ceiling, shared.now_unchecked());
     }
     // If the last checkpoint fails, the write-ahead log still has all changes.
     let _ = storage.close();
@@ -58,11 +70,11 @@ pub(super) fn commit(
 ) -> bool {
     let begun = clock::monotonic();
     // The lock is not held: requests are handled during the sync, and form the next group.
-    let result = storage.commit(&group.changes, group.greatest_version, now);
+    let result = storage.commit(&group.changes, group.ceiling, now);
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
     match &result {
-        Ok(()) => state.handle_commit(group.sequence, publisher),
+        Ok(()) => state.handle_commit(group.sequence, group.ceiling, publisher),
         Err(_) => state.handle_commit_failure(publisher),
     }
     shared.wake_expiry_task(&mut state);
@@ -73,24 +85,19 @@ pub(super) fn commit(
     result.is_ok()
 }
 
-/// Waits for changes. Returns `None` when the service has closed and everything is committed.
+/// Waits for the next commit. Returns `None` when the service has closed and everything is committed.
 pub(super) fn next_group(shared: &Shared, storage: &Storage) -> Option<CommitGroup> {
-    let committed_version = storage.metadata().greatest_version;
     let mut state = shared.lock();
     let mut is_overdue = false;
     loop {
-        let greatest_version = state.store.greatest_version();
-        let is_closing = state.is_closing;
-        let is_behind = (is_overdue || is_closing)
-            && (greatest_version > committed_version || storage.clock_was_set(shared.now()));
-        let queue = state.commit_queue.as_mut()?;
-        if let Some((changes, sequence)) = queue.take_group() {
-            return Some(CommitGroup { changes, sequence, greatest_version });
+        let now = shared.now();
+        if let Some(group) = state.take_group(now) {
+            return Some(group);
         }
-        if is_behind {
-            return Some(CommitGroup { changes: Vec::new(), sequence: queue.sequence(), greatest_version });
+        if (is_overdue || state.is_closing) && storage.clock_was_set(shared.now_unchecked()) {
+            return Some(state.empty_group(now));
         }
-        if is_closing {
+        if state.is_closing {
             return None;
         }
         let waited = shared.has_uncommitted.wait_timeout(state, IDLE_COMMIT_INTERVAL);
@@ -143,12 +150,12 @@ pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> R
         storage.rewrite(portions, now)?;
     }
     loop {
-        let (changes, greatest_version) = {
+        let (changes, ceiling) = {
             let state = shared.lock();
-            (state.stale_changes().unwrap_or_default(), state.store.greatest_version())
+            (state.stale_changes().unwrap_or_default(), state.next_ceiling(now))
         };
-        storage.commit(&changes, greatest_version, now)?;
-        if shared.lock().handle_recovery(&changes) {
+        storage.commit(&changes, ceiling, now)?;
+        if shared.lock().handle_recovery(&changes, ceiling) {
             return Ok(());
         }
     }

@@ -1,6 +1,6 @@
 //! Persistence: which keys are on disk, a full disk, and a wall clock that has gone back.
 
-use super::tests::{TestService, del, get, key, message, set, set_with, value, version};
+use super::tests::{TestService, del, get, key, message, set, set_with, value, version, watch};
 use super::*;
 use crate::clock;
 use crate::protocol::message::{PERSIST, TIMESTAMP};
@@ -69,14 +69,108 @@ async fn a_key_in_memory_gets_no_lower_version_after_a_restart() {
     let home = TempDir::new().unwrap();
     let test = custom(&home);
     let running = test.run();
-    let ahead = format!("{}:0:client", clock::wall_ms() + 50_000);
-    let user_properties = vec![(TIMESTAMP.into(), ahead.into())];
-    test.send(Message { user_properties, ..message(&set("passing", "v")) });
+    test.send(ahead("passing", 50_000));
+    test.sent_messages.wait_for(1);
     let before = version(&test.sent_messages.take()[0].1);
     drop((running, test));
     let test = custom(&home);
     test.request(&set("passing", "v"));
     assert!(version(&test.sent_messages.take()[0].1) > before);
+}
+
+/// A write to a key in memory by a client whose clock is ahead.
+fn ahead(name: &str, by_ms: u64) -> Message {
+    let timestamp = format!("{}:0:client", clock::wall_ms() + by_ms);
+    Message { user_properties: vec![(TIMESTAMP.into(), timestamp.into())], ..message(&set(name, "v")) }
+}
+
+/// Returns the service that starts on what a kill at this moment would leave, with the wall clock set back.
+fn after_kill(home: &TempDir, copy: &TempDir, back_ms: u64) -> TestService {
+    for file in std::fs::read_dir(home.path()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    let now = clock::now();
+    TestService::on_at(
+        Storage::open(copy.path()).unwrap(),
+        clock::Reading { wall_ms: now.wall_ms - back_ms, ..now },
+    )
+}
+
+#[tokio::test]
+async fn after_a_kill_no_version_of_a_key_in_memory_is_given_out_again() {
+    for (ahead_ms, back_ms) in [(0, 0), (50_000, 0), (0, 3_600_000), (50_000, 3_600_000)] {
+        let (home, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let test = custom(&home);
+        let _running = test.run();
+        let mut before = Vec::new();
+        for _ in 0..3 {
+            test.send(ahead("lock", ahead_ms));
+            test.sent_messages.wait_for(1);
+            before.push(version(&test.sent_messages.take()[0].1));
+        }
+        assert!(before.is_sorted_by(|first, second| first < second));
+        let test = after_kill(&home, &copy, back_ms);
+        let _running = test.run();
+        test.request(&set("lock", "v"));
+        test.sent_messages.wait_for(1);
+        let after = version(&test.sent_messages.take()[0].1);
+        assert!(after > before[2], "{after} after {}", before[2]);
+        // What a client ahead has caused stays acceptable to clients with the right clock.
+        assert!(back_ms > 0 || after.ms <= clock::wall_ms() + 60_000, "{after}");
+    }
+}
+
+#[test]
+fn a_version_above_the_ceiling_waits_for_a_commit_and_so_do_its_reads() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
+    assert_eq!(test.reply(&watch("lock")), Reply::Done);
+    test.send(ahead("lock", 50_000));
+    test.request(&get("lock"));
+    assert_eq!(test.sent_messages.take(), []);
+    assert_eq!(test.reply(&set("other", "v")), Reply::Done, "another key does not wait");
+    let now = test.service.shared.now();
+    let mut state = test.service.shared.lock();
+    let group = state.take_group(now).unwrap();
+    assert_eq!(group.changes, [], "the key is not persistent");
+    state.handle_commit(group.sequence, group.ceiling, &test.sent_messages);
+    drop(state);
+    let sent = test.sent_messages.take();
+    assert_eq!(sent.iter().map(|(to, _)| to.is_some()).collect::<Vec<_>>(), [false, true, false]);
+    // The ceiling now covers what the client writes next.
+    test.send(ahead("lock", 50_000));
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+}
+
+#[test]
+fn while_the_disk_fails_no_version_above_the_ceiling_is_given_out() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
+    test.send(persistent("k", "v"));
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    test.sent_messages.take();
+    assert_eq!(test.reply(&set("lock", "v")), Reply::Done);
+    test.send(ahead("lock", 50_000));
+    assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted)]);
+    assert_eq!(test.reply(&get("lock")), value("v"));
+    let first = version(&{
+        test.request(&get("lock"));
+        test.sent_messages.take().remove(0).1
+    });
+    assert!(first.ms <= clock::wall_ms(), "the refused write is undone: {first}");
+}
+
+#[tokio::test]
+async fn an_orderly_end_leaves_the_greatest_version_and_no_ceiling() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
+    let running = test.run();
+    test.request(&set("passing", "v"));
+    let given_out = version(&test.sent_messages.take()[0].1);
+    drop((running, test));
+    let Version { ms, counter } = Storage::open(home.path()).unwrap().metadata().greatest_version;
+    assert_eq!((ms, counter), (given_out.ms, given_out.counter));
 }
 
 #[tokio::test]

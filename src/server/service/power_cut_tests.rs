@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::commit_thread::{self, CommitGroup};
-use super::tests::{RecordingPublisher, del, get, message, set_with, version};
+use super::commit_thread;
+use super::tests::{RecordingPublisher, del, get, message, peer, set_with, version};
 use super::*;
 use crate::clock;
 use crate::protocol::message::TIMESTAMP;
@@ -34,7 +34,7 @@ struct Scenario {
     /// The acknowledged state, which must be on disk.
     acknowledged: PersistentKeys,
     interrupted: Option<PersistentKeys>,
-    /// The last version that a client has seen of each persistent key.
+    /// The last version that a client has seen of each key, persistent or not.
     seen: HashMap<Key, Version>,
     wall_ms: u64,
     figures: Figures,
@@ -199,12 +199,14 @@ impl Scenario {
             7..9 => del(&name),
             _ => get(&name),
         };
+        // The clocks of some clients are ahead.
+        let ahead_ms = if !self.persists_all && self.random.below(8) == 0 { 59_000 } else { 50 };
         let call = StoreRequest {
             connection: ConnectionId(1),
             permissions: None,
             client_id: "client".into(),
             request: request.clone(),
-            timestamp: Some(Ok(Timestamp::of_store(process.now.wall_ms + self.random.below(50), 0))),
+            timestamp: Some(Ok(Timestamp::of_store(process.now.wall_ms + self.random.below(ahead_ms), 0))),
             fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(process.now.wall_ms, 1))),
             persist: self.persists_all || self.random.below(2) == 0,
         };
@@ -215,23 +217,39 @@ impl Scenario {
         let reply_to = ReplyTo { response_topic: name, correlation, verb, received };
         process.service.shared.lock().handle_request(
             &process.sent_messages,
+            &peer(1),
             call,
             reply_to,
             &message,
             process.now,
         );
         // Only responses about keys in memory were sent.
-        process.sent_messages.take();
+        self.note_seen(process);
+    }
+
+    /// Checks the versions that were sent, and notes them.
+    fn note_seen(&mut self, process: &Process) {
+        let sent = process.sent_messages.take().into_iter().filter(|(to, _)| to.is_none());
+        let answers = sent.map(|(_, message)| message);
+        for answer in answers.filter(|answer| Reply::decode(&answer.payload) != Ok(Reply::Absent)) {
+            if let Some(version) = answer.user_property(TIMESTAMP).map(|_| version(&answer)) {
+                let key = Key::new(answer.topic.clone()).unwrap();
+                let version = Version { ms: version.ms, counter: version.counter };
+                let seen = self.seen.entry(key).or_default();
+                let is_new = Reply::decode(&answer.payload) == Ok(Reply::Done);
+                assert!(
+                    version > *seen || (version == *seen && !is_new),
+                    "{version:?} goes back from {seen:?}"
+                );
+                *seen = version;
+                self.figures.acknowledged += 1;
+            }
+        }
     }
 
     fn commit(&mut self, process: &mut Process) {
-        let group = {
-            let mut state = process.service.shared.lock();
-            let greatest_version = state.store.greatest_version();
-            let fetched = state.commit_queue.as_mut().unwrap().take_group();
-            let Some((changes, sequence)) = fetched else { return };
-            CommitGroup { changes, sequence, greatest_version }
-        };
+        let taken = process.service.shared.lock().take_group(process.now);
+        let Some(group) = taken else { return };
         let after = persistent_keys(process);
         self.interrupted = Some(after.clone());
         let begun = self.acknowledged.clone();
@@ -247,26 +265,7 @@ impl Scenario {
             self.figures.commits += 1;
             self.acknowledged = after;
             self.interrupted = None;
-            let sent = process
-                .sent_messages
-                .take()
-                .into_iter()
-                .filter(|(to, _)| to.is_none())
-                .map(|(_, message)| message);
-            for answer in sent.filter(|answer| Reply::decode(&answer.payload) != Ok(Reply::Absent)) {
-                if let Some(version) = answer.user_property(TIMESTAMP).map(|_| version(&answer)) {
-                    let key = Key::new(answer.topic.clone()).unwrap();
-                    let version = Version { ms: version.ms, counter: version.counter };
-                    let seen = self.seen.entry(key).or_default();
-                    let is_new = Reply::decode(&answer.payload) == Ok(Reply::Done);
-                    assert!(
-                        version > *seen || (version == *seen && !is_new),
-                        "{version:?} goes back from {seen:?}"
-                    );
-                    *seen = version;
-                    self.figures.acknowledged += 1;
-                }
-            }
+            self.note_seen(process);
             return;
         }
         assert!(persistent_keys(process) == begun, "a failed commit is rolled back");

@@ -1,13 +1,15 @@
 //! State that the broker's connections, the commit thread and the expiry task share.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use super::state::State;
+use super::wall_clock::{ClockStep, Observation, WallClock, trusted_ms};
 use crate::clock;
-use crate::server::event::EventSink;
+use crate::server::event::{Event, EventSink};
 use crate::store::Now;
 
 /// The state behind its lock, and the signals that go with it.
@@ -24,12 +26,24 @@ pub(super) struct Shared {
     pub(super) events: EventSink,
     /// The zero of the store's monotonic clock.
     origin: Instant,
+    /// The zero of the clock by which steps of the wall clock are measured.
+    boot_origin: Instant,
+    /// What counts of the wall clock: see [`trusted_ms`].
+    wall_offset_ms: AtomicI64,
 }
 
 impl Shared {
-    pub(super) fn new(state: State, events: EventSink, origin: Instant) -> Self {
-        let (has_uncommitted, has_earlier_deadline) = (Condvar::new(), Notify::new());
-        Self { state: Mutex::new(state), has_uncommitted, has_earlier_deadline, events, origin }
+    pub(super) fn new(state: State, events: EventSink, origin: clock::Reading) -> Self {
+        let observation = Observation { wall_ms: origin.wall_ms, boot_ms: 0 };
+        Self {
+            state: Mutex::new(state),
+            has_uncommitted: Condvar::new(),
+            has_earlier_deadline: Notify::new(),
+            events,
+            origin: origin.monotonic,
+            boot_origin: clock::boottime(),
+            wall_offset_ms: AtomicI64::new(WallClock::new(observation).offset_ms()),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -37,10 +51,42 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Now {
-        let reading = clock::now();
-        let since = reading.monotonic.saturating_duration_since(self.origin);
-        // The conversion cannot fail within 584 million years.
-        Now { wall_ms: reading.wall_ms, monotonic_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX) }
+        self.at(clock::monotonic())
+    }
+
+    /// Returns the present time, given the monotonic time that was read just now.
+    pub(super) fn at(&self, monotonic: Instant) -> Now {
+        let wall_ms = trusted_ms(self.wall_offset_ms.load(Ordering::Relaxed), self.observation());
+        Now { wall_ms, monotonic_ms: ms_since(self.origin, monotonic) }
+    }
+
+    /// Returns the present time with the wall clock as it is, also if versions do not follow it: the storage follows each
+    /// step, to keep deadlines apart from it.
+    pub(super) fn now_unchecked(&self) -> Now {
+        Now { wall_ms: clock::wall_ms(), ..self.now() }
+    }
+
+    fn observation(&self) -> Observation {
+        let boot_ms = ms_since(self.boot_origin, clock::boottime());
+        Observation { wall_ms: clock::wall_ms(), boot_ms }
+    }
+
+    /// Returns the machine that decides which steps of the wall clock count, for [`Shared::observe_wall_clock`].
+    pub(super) fn wall_clock(&self) -> WallClock {
+        WallClock::new(self.observation())
+    }
+
+    /// Follows the wall clock, and reports its steps. Must be called about once a second.
+    pub(super) fn observe_wall_clock(&self, wall_clock: &mut WallClock) {
+        let step = wall_clock.observe(self.observation());
+        self.wall_offset_ms.store(wall_clock.offset_ms(), Ordering::Relaxed);
+        if let Some(step) = step {
+            (self.events)(match step {
+                ClockStep::Ahead { by_ms } => Event::ClockAhead { by_ms },
+                ClockStep::Lasting { by_ms } => Event::ClockFollowed { by_ms },
+                ClockStep::Behind { by_ms } => Event::ClockBehind { by_ms },
+            });
+        }
     }
 
     pub(super) fn wake_commit_thread(&self, state: &State) {
@@ -57,4 +103,9 @@ impl Shared {
             self.has_earlier_deadline.notify_one();
         }
     }
+}
+
+fn ms_since(origin: Instant, time: Instant) -> u64 {
+    // The conversion cannot fail within 584 million years.
+    u64::try_from(time.saturating_duration_since(origin).as_millis()).unwrap_or(u64::MAX)
 }

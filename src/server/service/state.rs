@@ -1,10 +1,29 @@
 //! What the service's lock protects: the store, the commit queue, and the responses for duplicate detection.
 
+use crate::broker::Peer;
+use crate::protocol::timestamp::{COUNTER_MAX, SKEW_MAX_MS};
 use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
 use crate::server::commit_queue::{BeforeImage, CommitQueue};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
-use crate::server::duplicate_detection::DuplicateDetection;
-use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics};
+use crate::server::duplicate_detection::{Delivery, DuplicateDetection};
+use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics, Version};
+
+/// The share of the store's memory that the responses for duplicate detection may take besides: one eighth.
+const RESPONSES_SHARE: u64 = 8;
+/// How far the ceiling of versions is ahead of the clock, in milliseconds: for so long after a crash, new versions may be
+/// ahead of the clock.
+const LEASE_MS: u64 = 10_000;
+/// How long after the last write the ceiling follows the clock, in milliseconds. Later, the next write waits for a commit.
+const IDLE_MS: u64 = 600_000;
+
+/// One commit: all changes that were made while the previous commit was on its way to the disk.
+pub(super) struct CommitGroup {
+    pub(super) changes: Vec<Change>,
+    /// Sequence number of the last change.
+    pub(super) sequence: u64,
+    /// The version above which the store continues after a crash.
+    pub(super) ceiling: Version,
+}
 
 const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
 
@@ -13,9 +32,22 @@ pub(super) struct State {
     duplicates: DuplicateDetection,
     /// `None` without a disk.
     pub(super) commit_queue: Option<CommitQueue>,
+    /// Whether keys may be in memory only although there is a disk.
+    has_memory_keys: bool,
     /// When the expiry task wakes by itself, in monotonic milliseconds.
     pub(super) expiry_wakes_ms: u64,
     pub(super) is_closing: bool,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(super) enum Handled {
+    /// It was answered, or will be after a commit.
+    Answered,
+    /// It was answered: authorization for this key failed.
+    NotAuthorized(Key),
+    /// It was not applied and not answered, because another delivery could not be recognized.
+    Refused,
 }
 
 /// Statistics of the service.
@@ -24,14 +56,18 @@ pub struct ServiceStatistics {
     pub store: StoreStatistics,
     /// Number of responses and notifications that wait for a commit.
     pub waiting_for_commit: usize,
+    /// Memory of the responses for duplicate detection, in bytes.
+    pub recorded_bytes: usize,
 }
 
 impl State {
-    pub(super) fn new(store: Store, has_disk: bool) -> Self {
+    pub(super) fn new(store: Store, has_disk: bool, has_memory_keys: bool) -> Self {
+        let bytes_max = store.limits().memory_bytes_max / RESPONSES_SHARE;
         Self {
             store,
-            duplicates: DuplicateDetection::default(),
+            duplicates: DuplicateDetection::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)),
             commit_queue: has_disk.then(CommitQueue::default),
+            has_memory_keys,
             expiry_wakes_ms: 0,
             is_closing: false,
         }
@@ -39,75 +75,90 @@ impl State {
 
     pub(super) fn statistics(&self) -> ServiceStatistics {
         let waiting_for_commit = self.commit_queue.as_ref().map_or(0, CommitQueue::waiting);
-        ServiceStatistics { store: self.store.statistics(), waiting_for_commit }
+        let recorded_bytes = self.duplicates.bytes();
+        ServiceStatistics { store: self.store.statistics(), waiting_for_commit, recorded_bytes }
     }
 
     pub(super) fn has_uncommitted(&self) -> bool {
         self.commit_queue.as_ref().is_some_and(CommitQueue::has_uncommitted)
     }
 
-    /// Handles a request and sends its response and notifications, now or after the commit. If authorization failed,
-    /// returns the key. `message` is the message that the request arrived in.
+    /// Handles a request of `from` and sends its response and notifications, now or after the commit. `message` is the
+    /// message that the request arrived in.
     pub(super) fn handle_request(
         &mut self,
         publisher: &dyn Publisher,
+        from: &Peer,
         request: StoreRequest,
         reply_to: ReplyTo,
         message: &Message,
         now: Now,
-    ) -> Option<Key> {
+    ) -> Handled {
         match written_key(&request.request).cloned() {
-            Some(key) => self.handle_write(publisher, request, &key, reply_to, message, now).then_some(key),
+            Some(key) => self.handle_write(publisher, from, request, key, reply_to, message, now),
             None => self.handle_read(publisher, request, reply_to, now),
         }
     }
 
-    /// Handles SET, DEL and VDEL, each applied once however often it is delivered (protocol §1). Returns whether
-    /// authorization failed.
+    /// Handles SET, DEL and VDEL, each applied once however often it is delivered (protocol §1).
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
     fn handle_write(
         &mut self,
         publisher: &dyn Publisher,
+        from: &Peer,
         request: StoreRequest,
-        key: &Key,
+        key: Key,
         reply_to: ReplyTo,
         message: &Message,
         now: Now,
-    ) -> bool {
-        let fingerprint = self.duplicates.fingerprint(&request.client_id, &reply_to, message);
-        if let Some(response) = self.duplicates.find(fingerprint, now.monotonic_ms) {
+    ) -> Handled {
+        let fingerprint = self.duplicates.fingerprint(&from.client_id, &reply_to, message);
+        if let Some(response) = self.duplicates.find(&from.client_id, fingerprint, now.monotonic_ms) {
             // The first delivery may not be committed yet, and its response may still fail.
-            self.send(publisher, Outbound::from((reply_to, response)), Some(key), None);
-            return false;
+            self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
+            return Handled::Answered;
+        }
+        let Peer { connection, client_id, confirmed, message_number, .. } = from;
+        let delivery =
+            Delivery { client_id, connection: *connection, confirmed: *confirmed, number: *message_number };
+        if !self.duplicates.make_room(delivery, now.monotonic_ms) {
+            return Handled::Refused;
         }
         let error = self
             .commit_queue
             .as_ref()
-            .and_then(|queue| queue.write_error(key, request.persist || self.store.is_persistent(key)));
+            .and_then(|queue| queue.write_error(&key, request.persist || self.store.is_persistent(&key)));
         if let Some(error) = error {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
-            return false;
+            return Handled::Answered;
         }
-        let before = self.commit_queue.is_some().then(|| self.before_image(key, now));
+        let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
         let StoreResponse { reply, version, expired, change } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired);
         }
+        let queued = change.as_ref().zip(self.commit_queue.as_ref());
+        if let Some(error) = queued.and_then(|(change, queue)| queue.ceiling_error(change)) {
+            self.store.restore(&key, before.and_then(|(_, earlier)| earlier));
+            Outbound::from((reply_to, Response::error(error))).send(publisher);
+            return Handled::Answered;
+        }
         let response = Response::new(&reply, version);
         let before = before.filter(|_| change.is_some());
         let outbound = Outbound { response: Some((reply_to, response.clone())), change };
-        let sequence = self.send(publisher, outbound, Some(key), before);
-        self.duplicates.record(fingerprint, response, message.expiry_s, now.monotonic_ms, sequence);
-        reply == NOT_AUTHORIZED
+        let sequence = self.send(publisher, outbound, Some(&key), before);
+        self.duplicates.record(delivery, fingerprint, response, message.expiry_s, now.monotonic_ms, sequence);
+        if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
     }
 
-    /// Handles all requests that change no key. If authorization failed, returns the key.
+    /// Handles all requests that change no key.
     fn handle_read(
         &mut self,
         publisher: &dyn Publisher,
         request: StoreRequest,
         reply_to: ReplyTo,
         now: Now,
-    ) -> Option<Key> {
+    ) -> Handled {
         let key = match &request.request {
             Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
             _ => None,
@@ -119,7 +170,7 @@ impl State {
             .and_then(|queue| queue.read_error(key.as_ref().filter(|key| !self.is_expired(key, now))));
         if let Some(error) = error {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
-            return None;
+            return Handled::Answered;
         }
         let StoreResponse { reply, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
@@ -127,7 +178,7 @@ impl State {
         }
         let response = Response::new(&reply, version);
         self.send(publisher, Outbound::from((reply_to, response)), key.as_ref(), None);
-        key.filter(|_| reply == NOT_AUTHORIZED)
+        key.filter(|_| reply == NOT_AUTHORIZED).map_or(Handled::Answered, Handled::NotAuthorized)
     }
 
     fn send_expired(&mut self, publisher: &dyn Publisher, expired: Change) {
@@ -160,6 +211,11 @@ impl State {
         deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now.monotonic_ms)
     }
 
+    /// Discards the responses of requests that can no longer be delivered again. Must be called about once a second.
+    pub(super) fn discard_expired_responses(&mut self, now: Now) {
+        self.duplicates.discard_expired(now.monotonic_ms);
+    }
+
     /// Removes expired keys, unless the commit queue is half full. Returns when to do so again, in monotonic
     /// milliseconds.
     pub(super) fn expire(&mut self, publisher: &dyn Publisher, now: Now) -> u64 {
@@ -189,10 +245,55 @@ impl State {
         (key.clone(), before)
     }
 
-    /// Handles the commit of all changes up to a sequence number.
-    pub(super) fn handle_commit(&mut self, sequence: u64, publisher: &dyn Publisher) {
+    /// Takes what the next commit must have; `None` if nothing waits for one, and none is due.
+    ///
+    /// A key in memory does not wait for a commit if its version is below the ceiling that is on disk, above which the
+    /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
+    pub(super) fn take_group(&mut self, now: Now) -> Option<CommitGroup> {
+        let ceiling = self.next_ceiling(now);
+        let greatest = self.store.greatest_version();
+        let queue = self.commit_queue.as_mut()?;
+        if let Some((changes, sequence)) = queue.take_group() {
+            return Some(CommitGroup { changes, sequence, ceiling });
+        }
+        let is_in_use = !self.is_closing && greatest.ms.saturating_add(IDLE_MS) > now.wall_ms;
+        let is_due = is_in_use && ceiling.ms.saturating_sub(queue.ceiling().ms) >= LEASE_MS / 2;
+        is_due.then(|| self.empty_group(now))
+    }
+
+    /// Returns a group without changes.
+    pub(super) fn empty_group(&self, now: Now) -> CommitGroup {
+        let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence);
+        CommitGroup { changes: Vec::new(), sequence, ceiling: self.next_ceiling(now) }
+    }
+
+    /// Lowers the ceiling to the greatest version given out, when the service closes: from now on, no greater one is
+    /// sent. Returns `None` if it is no higher.
+    pub(super) fn lower_ceiling(&mut self) -> Option<Version> {
+        let ceiling = self.store.greatest_version();
+        let queue = self.commit_queue.as_mut().filter(|queue| queue.ceiling() > ceiling)?;
+        queue.set_ceiling(ceiling);
+        Some(ceiling)
+    }
+
+    /// Returns the ceiling for the next commit: at least every version given out, and what is on disk already.
+    pub(super) fn next_ceiling(&self, now: Now) -> Version {
+        let greatest = self.store.greatest_version();
+        let on_disk = self.commit_queue.as_ref().map(CommitQueue::ceiling).unwrap_or_default();
+        if !self.has_memory_keys {
+            return greatest.max(on_disk);
+        }
+        // After a crash all new versions are above the ceiling, and clients refuse those that are too far ahead.
+        let with_clients_ahead =
+            greatest.ms.saturating_add(LEASE_MS).min(now.wall_ms.saturating_add(SKEW_MAX_MS));
+        let ms = now.wall_ms.saturating_add(LEASE_MS).max(with_clients_ahead).max(greatest.ms);
+        Version { ms, counter: COUNTER_MAX }.max(on_disk)
+    }
+
+    /// Handles the commit of a group.
+    pub(super) fn handle_commit(&mut self, sequence: u64, ceiling: Version, publisher: &dyn Publisher) {
         if let Some(queue) = &mut self.commit_queue {
-            queue.handle_commit(sequence, publisher);
+            queue.handle_commit(sequence, ceiling, publisher);
         }
     }
 
@@ -218,9 +319,9 @@ impl State {
     }
 
     /// Handles the commit of [`State::stale_changes`]. Returns whether changes are accepted again.
-    pub(super) fn handle_recovery(&mut self, changes: &[Change]) -> bool {
+    pub(super) fn handle_recovery(&mut self, changes: &[Change], ceiling: Version) -> bool {
         let keys: Vec<_> = changes.iter().map(|change| change.key.clone()).collect();
-        self.commit_queue.as_mut().is_none_or(|queue| queue.handle_recovery(&keys))
+        self.commit_queue.as_mut().is_none_or(|queue| queue.handle_recovery(&keys, ceiling))
     }
 }
 

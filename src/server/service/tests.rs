@@ -15,10 +15,11 @@ use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
 use crate::protocol::{
     Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp, Value, topic,
 };
+use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
 use crate::server::storage::Storage;
-use crate::store::{Now, StoreRequest};
+use crate::store::{Now, StoreRequest, Version};
 
 /// The connection, if the message was pushed to one, and the message.
 type Sent = (Option<ConnectionId>, Message);
@@ -86,6 +87,11 @@ impl TestService {
 
     /// A service on a simulated disk, where only keys that ask for it are persistent.
     pub(super) fn on(storage: Storage) -> Self {
+        Self::on_at(storage, clock::now())
+    }
+
+    /// The same, started at another time.
+    pub(super) fn on_at(storage: Storage, reading: clock::Reading) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink: EventSink = {
             let events = Arc::clone(&events);
@@ -93,8 +99,7 @@ impl TestService {
         };
         let settings = StoreSettings::default();
         let service =
-            Service::with_storage(&settings, false, Some(storage), sink, Arc::default(), clock::now())
-                .unwrap();
+            Service::with_storage(&settings, false, Some(storage), sink, Arc::default(), reading).unwrap();
         Self { service, sent_messages: RecordingPublisher::default(), events }
     }
 
@@ -138,12 +143,14 @@ impl TestService {
     }
 }
 
-fn peer(connection: u64) -> Peer {
+pub(super) fn peer(connection: u64) -> Peer {
     Peer {
         connection: ConnectionId(connection),
         client_id: "client".into(),
         principal: broker::Principal::default(),
         permissions: None,
+        message_number: 1,
+        confirmed: 0,
     }
 }
 
@@ -184,7 +191,7 @@ pub(super) fn del(name: &str) -> Request {
     Request::Del { key: key(name) }
 }
 
-fn watch(name: &str) -> Request {
+pub(super) fn watch(name: &str) -> Request {
     Request::KeyNotify { key: key(name), stop: false }
 }
 
@@ -336,18 +343,20 @@ async fn an_expiry_is_notified_also_if_its_deadline_is_set_after_a_later_one() {
     // The task sleeps until that deadline and must be woken.
     tokio::task::yield_now().await;
     test.request(&set_with("early", "v", None, 20));
-    let notified = loop {
-        let notified = test
+    let mut notified = None;
+    for _ in 0..10_000 {
+        notified = test
             .sent_messages
             .take()
             .into_iter()
             .map(|(_, message)| message)
             .find(|message| Notification::decode(&message.payload) == Ok(Notification::Delete));
-        match notified {
-            Some(notified) => break notified,
-            None => tokio::time::sleep(Duration::from_millis(1)).await,
+        if notified.is_some() {
+            break;
         }
-    };
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let notified = notified.expect("a notification within ten seconds");
     assert_eq!(notified.topic, topic::notify("client", &key("early")).unwrap());
     drop(running);
 }
@@ -448,8 +457,9 @@ fn a_change_that_is_not_committed_is_rolled_back() {
     let test = TestService::on_disk(&home);
     let saved = message(&set("k", "saved"));
     test.send(saved.clone());
-    test.service.shared.lock().handle_commit(1, &test.sent_messages);
+    test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages);
     test.request(&watch("k"));
+    test.request(&watch("new"));
     test.sent_messages.take();
     let lost = message(&set("k", "lost"));
     test.send(lost.clone());
@@ -484,7 +494,7 @@ fn expiry_pauses_while_the_commit_queue_is_half_full() {
     let sequence = state.commit_queue.as_ref().unwrap().sequence();
     assert_eq!(state.expire(&test.sent_messages, later), u64::MAX);
     assert!(state.store.read(&key("short")).is_some(), "no expiry is added to a queue that is half full");
-    state.handle_commit(sequence, &test.sent_messages);
+    state.handle_commit(sequence, Version::default(), &test.sent_messages);
     test.service.shared.wake_expiry_task(&mut state);
     assert!(state.expiry_wakes_ms < u64::MAX, "the task wakes again");
     state.expire(&test.sent_messages, later);
@@ -497,7 +507,7 @@ fn a_full_commit_queue_accepts_requests_that_need_not_wait() {
     let test = TestService::on_disk(&home);
     test.request(&set("settled", "v"));
     test.request(&set_with("due", "v", None, 1));
-    test.service.shared.lock().handle_commit(2, &test.sent_messages);
+    test.service.shared.lock().handle_commit(2, Version::default(), &test.sent_messages);
     let since = test.service.shared.now().monotonic_ms;
     while test.service.shared.now().monotonic_ms <= since + 1 {
         thread::yield_now();
@@ -532,4 +542,111 @@ fn a_will_on_the_stores_topics_is_rejected() {
     assert!(test.service.check_will(&will(notify)).is_err());
     assert!(test.service.check_will(&will(topic::REQUEST.to_owned())).is_err());
     assert!(test.service.check_will(&will("plant/line1/offline".to_owned())).is_ok());
+}
+
+impl TestService {
+    /// Waits until a key with a time to live of one millisecond has expired.
+    fn wait_for_expiry(&self) {
+        let since = self.service.shared.now().monotonic_ms;
+        while self.service.shared.now().monotonic_ms <= since + 2 {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_request_that_comes_upon_an_expired_key_notifies_its_watchers_first() {
+    for request in [get("k"), set("k", "w"), del("k"), Request::VDel { key: key("k"), value: "v".into() }] {
+        let test = TestService::in_memory();
+        test.request(&watch("k"));
+        test.request(&set_with("k", "v", None, 1));
+        test.wait_for_expiry();
+        test.sent_messages.take();
+        test.request(&request);
+        let sent = test.sent_messages.take();
+        assert_eq!(sent[0].0, Some(ConnectionId(1)), "{request:?}");
+        assert_eq!(Notification::decode(&sent[0].1.payload), Ok(Notification::Delete), "{request:?}");
+        assert_eq!(sent[1].0, None, "{request:?}");
+    }
+}
+
+#[test]
+fn a_key_with_two_uncommitted_changes_is_not_read_after_the_first_commit() {
+    let home = TempDir::new().unwrap();
+    let test = TestService::on_disk(&home);
+    for text in ["first", "second"] {
+        test.request(&set("k", text));
+    }
+    let commit = |sequence| {
+        test.service.shared.lock().handle_commit(sequence, Version::default(), &test.sent_messages);
+        test.sent_messages.replies()
+    };
+    assert_eq!(commit(1), [Reply::Done]);
+    test.request(&get("k"));
+    assert_eq!(test.sent_messages.replies(), []);
+    assert_eq!(commit(2), [Reply::Done, value("second")]);
+    assert_eq!(test.reply(&get("k")), value("second"));
+}
+
+#[test]
+fn a_rollback_does_not_revive_a_key_that_had_expired_before_the_change() {
+    let home = TempDir::new().unwrap();
+    let test = TestService::on_disk(&home);
+    test.request(&watch("short"));
+    test.request(&set_with("short", "v", None, 1));
+    test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages);
+    test.wait_for_expiry();
+    test.sent_messages.take();
+    test.request(&set("short", "lost"));
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    assert!(test.service.shared.lock().store.read(&key("short")).is_none());
+    assert_eq!(test.reply(&get("short")), Reply::Absent);
+    // The expiry is true although the commit failed, and is notified once.
+    let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
+    test.service.shared.lock().expire(&test.sent_messages, later);
+    assert!(test.sent_messages.take().is_empty());
+}
+
+#[tokio::test]
+async fn a_disconnect_ends_the_watches_and_releases_the_permissions() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("rules");
+    std::fs::write(
+        &path,
+        "rules:\n- principals: {clientIds: [client]}\n  brokerResources:\n  - {method: Publish, topics: [\"#\"]}\n  \
+         stateStoreResources:\n  - {method: ReadWrite, keyType: Pattern, keys: [\"*\"]}\n",
+    )
+    .unwrap();
+    let authorizer = Authorizer::load(&path).unwrap();
+    let permissions = ClientPermissions::new(authorizer, "client".into(), broker::Principal::default());
+    let peer = Peer { permissions: Some(Arc::new(permissions)), ..peer(1) };
+    let test = TestService::in_memory();
+    let hooks = broker::Hooks::new(Arc::<Service>::clone(&test.service));
+    let server = broker::Server::start(broker::Settings::default(), hooks).await.unwrap();
+    test.service.handle_message(&test.sent_messages, &peer, message(&watch("k")));
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+    let held = || (test.service.statistics().store.watches, test.service.watched_connections());
+    assert_eq!(held(), (1, 1));
+    test.service.handle_disconnect(server.broker(), &peer);
+    assert_eq!(held(), (0, 0));
+}
+
+#[test]
+fn a_client_with_too_many_unacknowledged_writes_is_refused_with_quota_exceeded() {
+    let test = TestService::in_memory();
+    // The client connects again and again, and is not known to have received an acknowledgement.
+    let write = |connection| {
+        test.service.handle_message(&test.sent_messages, &peer(connection), message(&set("k", "v")))
+    };
+    let accepted =
+        (1..10_000).take_while(|connection| matches!(write(*connection), Verdict::Consumed)).count();
+    assert_eq!(accepted, 4_096);
+    test.sent_messages.take();
+    assert!(matches!(write(10_000), Verdict::Refused(ReasonCode::QuotaExceeded)));
+    assert!(test.sent_messages.take().is_empty(), "the write is neither applied nor answered");
+    assert!(matches!(test.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
+    assert_eq!(test.reply(&get("k")), value("v"), "reads are not refused");
+    let other = Peer { client_id: "other".into(), ..peer(1) };
+    let verdict = test.service.handle_message(&test.sent_messages, &other, message(&set("k", "w")));
+    assert!(matches!(verdict, Verdict::Consumed), "other clients are not affected");
 }

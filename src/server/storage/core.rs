@@ -110,18 +110,22 @@ impl Storage {
         mut each: impl FnMut(Key, Version, StoredValue),
     ) -> Result<(), StorageError> {
         let clock_ms = self.clock_ms(now);
-        let mut hand_over = |record: Record| {
+        self.each_record(|record| {
             let stored = record.stored_value(now, clock_ms);
             each(record.key, record.version, stored);
-        };
+        })
+    }
+
+    /// Calls `each` with every record.
+    pub(super) fn each_record(&self, mut each: impl FnMut(Record)) -> Result<(), StorageError> {
         let read = || {
             let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
             tables.read(|record| {
                 if !pending.contains_key(&record.key) {
-                    hand_over(record);
+                    each(record);
                 }
             })?;
-            pending.values().flatten().filter_map(|record| Record::decode(record)).for_each(hand_over);
+            pending.values().flatten().filter_map(|record| Record::decode(record)).for_each(each);
             Ok(())
         };
         catch_panics(read).map_err(|kind| self.error(kind))
@@ -141,7 +145,8 @@ impl Storage {
 
     /// Commits changes in their order, all or none, and waits until they are on disk.
     ///
-    /// `greatest_version` is the greatest version that the store has given out, also to keys that are not persistent.
+    /// `greatest_version` is at least the greatest version that the store gives out before the next commit, also to keys
+    /// that are not persistent: after a crash it continues above.
     ///
     /// # Errors
     /// It is unknown which of the changes are on disk. Every commit fails until [`Storage::reopen`] or
@@ -179,6 +184,12 @@ impl Storage {
                 Err(self.error(kind))
             }
         }
+    }
+
+    /// Makes the next commit store a greatest version that is less than the present one. No greater one may have been
+    /// given out.
+    pub fn lower_greatest_version(&mut self, greatest_version: Version) {
+        self.metadata.greatest_version = greatest_version;
     }
 
     /// Whether commits are possible.

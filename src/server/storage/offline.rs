@@ -16,8 +16,9 @@ use super::record::{CommitMetadata, EncodedChanges, ParsedRecord, Record, find_m
 use super::staged_backend::{StagedBackend, SyncFailure};
 use super::tables::{self, Checkpoint, RECORDS, check, open_unchecked, read_checkpoint};
 use super::wal::{self, WalPolicy};
+use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::protocol::{Key, Timestamp};
-use crate::store::Version;
+use crate::store::{Now, Version};
 
 /// Name of the directory, inside the directory of a corrupt store, to which [`recover`] writes.
 pub const RECOVERED_DIRECTORY: &str = "recovered";
@@ -68,7 +69,7 @@ pub struct VerifyReport {
     pub expired: usize,
     /// The least and the greatest version of the keys.
     pub versions: Option<(Version, Version)>,
-    /// The greatest version ever given out, as far as the files show it.
+    /// No version that was given out is greater, as far as the files show it.
     pub greatest: Version,
     /// Wall clock at the last commit, in Unix milliseconds; 0 if unknown.
     pub written_ms: u64,
@@ -143,6 +144,60 @@ pub fn clear_fence(directory: &Path, key: &Key) -> Result<ClearFenceOutcome, Sto
     let encoded = record.encode().map_err(|error| StorageError { path, kind: error.into() })?;
     storage.close_with(EncodedChanges::from([(record.key, Some(encoded))]))?;
     Ok(ClearFenceOutcome::Cleared(fence))
+}
+
+/// Result of [`lower_versions`]: what was more than 60 s ahead of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoweredVersions {
+    pub keys: usize,
+    pub fences: usize,
+    /// Whether the version was lowered above which new keys continue.
+    pub floor: bool,
+}
+
+/// Lowers versions and fencing tokens that are more than 60 s ahead of the clock to the present: versions that clients
+/// refuse, because the clock was ahead when they were given out. This is the only way in which versions go back.
+///
+/// # Errors
+/// Those of [`verify`], corruption, and failure to write the files.
+pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions, StorageError> {
+    let path = directory.join(TABLES_NAME);
+    if !path.exists() {
+        return Err(StorageError { path, kind: StorageErrorKind::Missing });
+    }
+    let now = Version { ms: wall_ms, counter: 0 };
+    let is_ahead = |ms: u64| ms > wall_ms.saturating_add(SKEW_MAX_MS);
+    let mut storage = Storage::open(directory)?;
+    let (mut lowered, mut greatest) = (LoweredVersions::default(), now);
+    let (mut changes, mut failed) = (EncodedChanges::new(), None);
+    storage.each_record(|mut record| {
+        let before = lowered;
+        if is_ahead(record.version.ms) {
+            record.version = now;
+            lowered.keys = lowered.keys.saturating_add(1);
+        }
+        if let Some(fence) = record.fence.as_mut().filter(|fence| is_ahead(fence.ms)) {
+            (fence.ms, fence.counter) = (wall_ms, 0);
+            lowered.fences = lowered.fences.saturating_add(1);
+        }
+        greatest = greatest.max(record.version);
+        if lowered != before {
+            match record.encode() {
+                Ok(encoded) => drop(changes.insert(record.key, Some(encoded))),
+                Err(error) => failed = Some(error),
+            }
+        }
+    })?;
+    if let Some(error) = failed {
+        return Err(StorageError { path, kind: error.into() });
+    }
+    if is_ahead(storage.metadata().greatest_version.ms) {
+        lowered.floor = true;
+        storage.lower_greatest_version(greatest);
+        storage.commit(&[], greatest, Now { wall_ms, monotonic_ms: 0 })?;
+    }
+    storage.close_with(changes)?;
+    Ok(lowered)
 }
 
 fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
@@ -385,5 +440,80 @@ fn search_records(path: &Path, found: &mut BTreeMap<Key, Record>) -> Result<(), 
         let rest = bytes.get(done..).unwrap_or_default();
         let keep = if find_magic(rest).is_some() { rest.len() } else { rest.len().min(3) };
         bytes.drain(..bytes.len().saturating_sub(keep));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::store::{Change, StoredValue};
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+    const HOUR_MS: u64 = 3_600_000;
+
+    fn version(ms: u64) -> Version {
+        Version { ms, counter: 3 }
+    }
+
+    fn change(name: &'static str, version_ms: u64, fence_ms: Option<u64>) -> Change {
+        let content = StoredValue {
+            value: "v".into(),
+            fence: fence_ms.map(|ms| Timestamp::of_store(ms, 7)),
+            deadline_ms: None,
+            persist: true,
+        };
+        Change {
+            key: Key::new(name).unwrap(),
+            version: version(version_ms),
+            content: Some(content),
+            persist: true,
+            watchers: Vec::new(),
+        }
+    }
+
+    fn fill(changes: &[Change], greatest_ms: u64) -> TempDir {
+        let home = TempDir::new().unwrap();
+        let mut storage = Storage::open(home.path()).unwrap();
+        let now = Now { wall_ms: greatest_ms, monotonic_ms: 0 };
+        storage.commit(changes, version(greatest_ms), now).unwrap();
+        storage.close().unwrap();
+        home
+    }
+
+    #[test]
+    fn versions_far_ahead_are_lowered_to_the_present_and_others_stay() {
+        let ahead_ms = NOW_MS + HOUR_MS;
+        let changes = [
+            change("ahead", ahead_ms, Some(ahead_ms)),
+            change("within", NOW_MS + SKEW_MAX_MS, Some(NOW_MS + SKEW_MAX_MS)),
+            change("behind", NOW_MS - HOUR_MS, None),
+            change("fenced", NOW_MS - 1, Some(ahead_ms)),
+        ];
+        let home = fill(&changes, ahead_ms + 5);
+        let lowered = lower_versions(home.path(), NOW_MS).unwrap();
+        assert_eq!(lowered, LoweredVersions { keys: 1, fences: 2, floor: true });
+        let Inspection { records, report, .. } = inspect(home.path(), NOW_MS).unwrap();
+        let state = |name: &'static str| {
+            let record = &records[&Key::new(name).unwrap()];
+            let fence = record.fence.as_ref().map(|fence| (fence.ms, fence.counter));
+            (record.version.ms.saturating_sub(NOW_MS), fence)
+        };
+        assert_eq!(state("ahead"), (0, Some((NOW_MS, 0))));
+        assert_eq!(state("within"), (SKEW_MAX_MS, Some((NOW_MS + SKEW_MAX_MS, 7))));
+        assert_eq!(state("behind"), (0, None));
+        assert_eq!(state("fenced"), (0, Some((NOW_MS, 0))));
+        assert_eq!(report.greatest, version(NOW_MS + SKEW_MAX_MS));
+        assert_eq!(lower_versions(home.path(), NOW_MS).unwrap(), LoweredVersions::default());
+    }
+
+    #[test]
+    fn the_versions_of_deleted_keys_are_lowered_too() {
+        let home = fill(&[], NOW_MS + HOUR_MS);
+        let lowered = lower_versions(home.path(), NOW_MS).unwrap();
+        assert_eq!(lowered, LoweredVersions { floor: true, ..LoweredVersions::default() });
+        let greatest = inspect(home.path(), NOW_MS).unwrap().report.greatest;
+        assert_eq!(greatest, Version { ms: NOW_MS, counter: 0 });
     }
 }
