@@ -2,6 +2,7 @@
 
 mod authentication;
 mod final_input;
+mod reauthentication;
 #[cfg(test)]
 mod tests;
 
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
-use self::authentication::{Authentication, Reauthentication};
+use self::authentication::Authentication;
 use super::connect_error::ConnectError;
-use crate::broker::authentication::{ConnectionInfo, Denial};
+use crate::broker::authentication::ConnectionInfo;
 use crate::broker::event::Event;
 use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
 use crate::broker::principal::Principal;
@@ -188,42 +189,6 @@ impl PacketHandler {
     /// Returns the bytes to be written to the stream.
     pub fn output(&mut self) -> &mut BytesMut {
         &mut self.output
-    }
-
-    /// Returns the method and the data of an AUTH that must be checked now; the result goes to
-    /// [`PacketHandler::handle_checked`]. The client may send other packets meanwhile.
-    pub fn poll_authentication(&mut self) -> Option<(&str, Option<Secret>)> {
-        let Authentication { method, reauthentication } = self.authentication.as_mut()?;
-        if !matches!(reauthentication, Reauthentication::Requested(_)) {
-            return None;
-        }
-        match std::mem::replace(reauthentication, Reauthentication::Checking) {
-            Reauthentication::Requested(data) => Some((method, data)),
-            Reauthentication::None | Reauthentication::Checking => None,
-        }
-    }
-
-    /// Handles the result of a check, the name of the user, and answers with an AUTH.
-    ///
-    /// # Errors
-    ///
-    /// Why the client is disconnected.
-    pub fn handle_checked(&mut self, checked: Result<Arc<str>, Denial>) -> Result<(), Denial> {
-        let user = checked?;
-        // The session has the permissions of its owner, so a token of another user is no re-authentication.
-        if self.peer.principal.user.as_deref() != Some(&*user) {
-            return Err(Denial {
-                reason: ReasonCode::NotAuthorized,
-                reason_string: "the token belongs to another user",
-                log_text: format!("the new token belongs to {user}"),
-            });
-        }
-        if let Some(authentication) = &mut self.authentication {
-            authentication.reauthentication = Reauthentication::None;
-            encode::auth(&authentication.method, &mut self.output);
-        }
-        self.broker.report([Event::Reauthenticated { client_id: Arc::clone(&self.peer.client_id) }]);
-        Ok(())
     }
 
     #[must_use]
@@ -513,28 +478,6 @@ impl PacketHandler {
                 encode::pubrec(self.version, packet_id, reason, &mut self.output);
             }
         }
-        Ok(())
-    }
-
-    fn handle_auth(
-        &mut self,
-        is_reauthentication: bool,
-        method: Option<&str>,
-        data: Option<Secret>,
-    ) -> Result<(), CloseReason> {
-        let Some(authentication) = &mut self.authentication else {
-            return Err(protocol_error("an AUTH after a CONNECT without an authentication method"));
-        };
-        if method != Some(&authentication.method) {
-            return Err(protocol_error("an AUTH with another method than the CONNECT"));
-        }
-        if !is_reauthentication {
-            return Err(protocol_error("an AUTH that continues no authentication"));
-        }
-        if !matches!(authentication.reauthentication, Reauthentication::None) {
-            return Err(protocol_error("an AUTH before the last one was answered"));
-        }
-        authentication.reauthentication = Reauthentication::Requested(data);
         Ok(())
     }
 
