@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 #[cfg(target_os = "linux")]
 use nix::time::{ClockId, clock_gettime};
 
@@ -59,6 +61,13 @@ pub fn is_synchronized() -> Option<bool> {
 #[must_use]
 pub fn is_synchronized() -> Option<bool> {
     None
+}
+
+/// Returns the offset of the machine's time zone from UTC in seconds, at this time.
+#[must_use]
+pub fn utc_offset_s(at_ms: u64) -> i32 {
+    let at = i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or(0, |at| TimeZone::system().to_offset(at).seconds())
 }
 
 /// Returns a monotonic time that advances while the machine sleeps, as leases and sessions on other machines

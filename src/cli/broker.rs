@@ -24,15 +24,16 @@ pub struct BrokerUrl {
     pub web_socket: Option<String>,
 }
 
-/// Parses `mqtt://[USER@]HOST[:PORT]` or the same with `mqtts://`; or `ws://[USER@]HOST[:PORT][/PATH]`, or `wss://`.
+/// Parses `mqtt://[USER@]HOST[:PORT]`, `tcp://` or without a scheme; `mqtts://` or `ssl://`; or `ws://[USER@]HOST[:PORT][/PATH]`, or `wss://`.
 ///
 /// # Errors
 /// A usage error, which never contains a password.
 pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        // The text before an `@` or behind a `?` can be a secret.
-        let hint = if url.contains(['@', '?']) { "mqtt://HOST" } else { &format!("mqtt://{url}") };
-        return Err(CommandError::usage("the broker is not a URL").hint(format!("-b {hint}")));
+    // The text before an `@` or behind a `?` can be a secret, so it is not taken as a host.
+    let (scheme, rest) = match url.split_once("://") {
+        Some(parts) => parts,
+        None if !url.is_empty() && !url.contains(['@', '/', '?']) => ("mqtt", url),
+        None => return Err(CommandError::usage("the broker is not a URL").hint("-b mqtt://HOST[:PORT]")),
     };
     let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
     if user.is_some_and(|user| user.contains(':')) {
@@ -45,8 +46,9 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
     // Schemes are case-insensitive (RFC 3986, 3.1).
     let scheme = &*scheme.to_ascii_lowercase();
     let (tls, default_port) = match scheme {
-        "mqtt" => (false, PLAIN_PORT),
-        "mqtts" => (true, TLS_PORT),
+        // Paho and Mosquitto's bridges call them tcp and ssl.
+        "mqtt" | "tcp" => (false, PLAIN_PORT),
+        "mqtts" | "ssl" => (true, TLS_PORT),
         "ws" => (false, WEB_PORT),
         "wss" => (true, WEB_TLS_PORT),
         other => {
@@ -127,6 +129,11 @@ mod tests {
         assert_eq!(parsed("mqtt://aio-broker:18883/"), ("aio-broker".to_owned(), 18883));
         assert_eq!(parsed("mqtt://[::1]:1884"), ("::1".to_owned(), 1884));
         assert_eq!(parsed("mqtt://[::1]"), ("::1".to_owned(), 1883));
+        assert_eq!(parsed("localhost:1884"), ("localhost".to_owned(), 1884));
+        assert_eq!(parsed("localhost"), ("localhost".to_owned(), 1883));
+        assert_eq!(parsed("tcp://h"), ("h".to_owned(), 1883));
+        assert_eq!(parsed("ssl://h"), ("h".to_owned(), 8883));
+        assert!(parse("ssl://h").unwrap().tls && !parse("tcp://h").unwrap().tls);
         assert_eq!(parsed("mqtts://aio-broker"), ("aio-broker".to_owned(), 8883));
         assert_eq!(parsed("mqtts://aio-broker:18883"), ("aio-broker".to_owned(), 18883));
         assert_eq!(parse("mqtt://ann@h").unwrap().user.as_deref(), Some("ann"));
@@ -151,7 +158,9 @@ mod tests {
     #[test]
     fn invalid_urls_are_rejected() {
         for url in [
-            "localhost",
+            "",
+            "a/b",
+            "ann@h",
             "http://localhost",
             "mqtt://",
             "mqtt://h:",
@@ -172,7 +181,6 @@ mod tests {
         ] {
             assert!(parse(url).is_err(), "{url}");
         }
-        assert_eq!(parse("h:1884").unwrap_err().hints, ["-b mqtt://h:1884"]);
     }
 
     #[test]

@@ -129,6 +129,9 @@ pub struct DisplayArgs {
     /// When to use colour [default: auto]
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub color: Option<ColorWhen>,
+    /// Show times on a terminal in UTC, not in local time
+    #[arg(long, hide_short_help = true)]
+    pub utc: bool,
 }
 
 /// Output formats.
@@ -220,6 +223,7 @@ impl Shared for DisplayArgs {
             quiet: self.quiet || before.quiet,
             verbose: self.verbose || before.verbose,
             color: self.color.or(before.color),
+            utc: self.utc || before.utc,
         }
     }
 }

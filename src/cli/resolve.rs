@@ -13,10 +13,11 @@ use super::config::setting::{Setting, Value};
 use super::config::variables::Variables;
 use super::connection::Process;
 use super::options::{ColorWhen, OutputFormat};
+use crate::clock;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, ProcessContext};
 use crate::net::Secret;
 use crate::random;
-use crate::render::{Format, Style};
+use crate::render::{Format, Style, Zone};
 
 /// Maximum length of a password in bytes: the limit of MQTT.
 const PASSWORD_BYTES_MAX: usize = 65_535;
@@ -102,7 +103,9 @@ pub fn style(settings: &Resolved, json: bool) -> Style {
         format,
         color_stdout: has_color(color, io::stdout().is_terminal()),
         color_stderr: has_color(color, io::stderr().is_terminal()),
+        stdout_is_terminal: io::stdout().is_terminal(),
         stderr_is_terminal: io::stderr().is_terminal(),
+        zone: if is_on(Setting::Utc) { Zone::Utc } else { Zone::Local(clock::utc_offset_s) },
         verbose: is_on(Setting::Verbose),
         quiet: is_on(Setting::Quiet),
     }

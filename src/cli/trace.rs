@@ -47,7 +47,7 @@ impl Tracing {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let mut file = Some(file.map_err(|error| CommandError::file("write the trace to", path, &error))?);
         let name = escape(path.as_os_str().as_encoded_bytes());
-        Self::begin(Style { color_stderr: false, ..*style }, move |line| {
+        Self::begin(Style { color_stderr: false, stderr_is_terminal: false, ..*style }, move |line| {
             let written = file.as_mut().map_or(Ok(()), |file: &mut File| file.write_all(line.as_bytes()));
             if let Err(error) = written {
                 file = None;

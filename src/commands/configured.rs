@@ -69,6 +69,8 @@ pub enum FileChange {
     Replaced,
     /// A context was removed.
     Removed,
+    /// A context has a new name.
+    Renamed,
     /// A context was made the default.
     Used,
     /// There is no default context any more.
@@ -87,6 +89,7 @@ impl FileChange {
             Self::Added => "added",
             Self::Replaced => "replaced",
             Self::Removed => "removed",
+            Self::Renamed => "renamed",
             Self::Used => "used",
             Self::NoneUsed => "none-used",
             Self::Edited => "edited",

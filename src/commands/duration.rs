@@ -82,10 +82,11 @@ pub fn text(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// Formats the time of day of Unix milliseconds, in UTC.
+/// Formats the time of day of Unix milliseconds, with an offset from UTC in seconds.
 #[must_use]
-pub fn time_of_day(ms: u64) -> String {
+pub fn time_of_day(ms: u64, utc_offset_s: i32) -> String {
     const DAY: u64 = 24 * 60 * 60 * 1000;
+    let ms = ms.saturating_add_signed(i64::from(utc_offset_s).saturating_mul(1000));
     let (seconds, ms) = (ms % DAY / 1000, ms % 1000);
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
@@ -139,8 +140,8 @@ mod tests {
         assert!(rfc3339(YEAR_10000_MS - 1).is_some());
         assert_eq!(rfc3339(YEAR_10000_MS), None);
         assert_eq!(rfc3339(u64::MAX), None);
-        assert_eq!(time_of_day(1_763_669_639_958), "20:13:59.958");
-        assert_eq!(time_of_day(1_763_683_200_001), "00:00:00.001");
+        assert_eq!(time_of_day(1_763_669_639_958, 0), "20:13:59.958");
+        assert_eq!(time_of_day(1_763_683_200_001, -3600), "23:00:00.001");
         assert_eq!(text(Duration::from_millis(1_500)), "1s 500ms");
     }
 

@@ -46,6 +46,7 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
             let done = match change {
                 FileChange::Added => format!("added {name} to {file}"),
                 FileChange::Replaced => format!("replaced {name} in {file}"),
+                FileChange::Renamed => format!("renamed a context to {name} in {file}"),
                 FileChange::Removed => format!("removed {name} from {file}"),
                 FileChange::Used => format!("{name} is the default context"),
                 FileChange::NoneUsed => "there is no default context".to_owned(),

@@ -19,6 +19,22 @@ pub enum Format {
     Json,
 }
 
+/// A time zone.
+#[derive(Clone, Copy, Debug)]
+pub enum Zone {
+    Utc,
+    /// The offset from UTC in seconds, at a time in Unix milliseconds.
+    Local(fn(u64) -> i32),
+}
+
+impl PartialEq for Zone {
+    fn eq(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Utc, Self::Utc) | (Self::Local(_), Self::Local(_)))
+    }
+}
+
+impl Eq for Zone {}
+
 /// How records are formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
@@ -27,7 +43,10 @@ pub struct Style {
     pub color_stdout: bool,
     /// Whether standard error is coloured.
     pub color_stderr: bool,
+    pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
+    /// The time zone of times on a terminal.
+    pub zone: Zone,
     pub verbose: bool,
     /// Whether only data and errors are printed.
     pub quiet: bool,
@@ -40,7 +59,9 @@ impl Style {
         format: Format::Text,
         color_stdout: false,
         color_stderr: false,
+        stdout_is_terminal: true,
         stderr_is_terminal: false,
+        zone: Zone::Utc,
         verbose: false,
         quiet: false,
     };

@@ -18,10 +18,11 @@ mod raw;
 mod record;
 pub mod style;
 mod text;
+mod time;
 pub mod trace;
 mod watch;
 
-pub use format::{Format, Rendered, Style};
+pub use format::{Format, Rendered, Style, Zone};
 
 use crate::commands::Output;
 

@@ -6,8 +6,7 @@ use super::cut::{Span, cut, cut_front, width_of};
 use super::escape::escape;
 use super::milliseconds::ms_text;
 use super::style::Paint;
-use super::{Rendered, Style};
-use crate::commands::duration::{self, time_of_day};
+use super::{Rendered, Style, time, watch};
 use crate::commands::monitor::traffic_event::{
     DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
 };
@@ -40,7 +39,9 @@ struct Row {
 /// Formats an event for a terminal of `columns_max` columns.
 #[must_use]
 pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
-    let Some(row) = row(event, columns_max) else { return notice(event, style) };
+    let Some(row) = row(event, columns_max, style.stdout_is_terminal, style) else {
+        return notice(event, style);
+    };
     let dim = Some(Paint::Dim);
     let wrong = row.is_wrong.then_some(Paint::Error);
     // Long names would leave no space for the rest. The end of a client id is kept, because generated ids differ there.
@@ -54,7 +55,7 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
         .map(|elapsed| if elapsed == Duration::ZERO { "<1 ms".to_owned() } else { ms_text(elapsed) });
     let fence = row.fence.map(|fence| format!("fence {fence}"));
     let mut spans: Vec<Span> = vec![
-        (time_of_day(at_ms), dim),
+        (time::of_stream(at_ms, style.stdout_is_terminal, style), dim),
         (format!("{:<8}", row.word), if row.detail.is_empty() { wrong } else { None }),
         (client, None),
         (row.verb, None),
@@ -90,10 +91,10 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
 /// Formats an event for a pipe: eleven columns, empty if unknown.
 #[must_use]
 pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
-    let Some(row) = row(event, None) else { return notice(event, style) };
+    let Some(row) = row(event, None, false, style) else { return notice(event, style) };
     let elapsed = row.elapsed.map(|elapsed| format!("{:.3}", elapsed.as_secs_f64() * 1000.0));
     let columns = [
-        time_of_day(at_ms),
+        time::in_utc(at_ms),
         row.word.to_owned(),
         row.client,
         row.verb,
@@ -142,7 +143,7 @@ fn separated(parts: Vec<Span>) -> Vec<Span> {
 }
 
 /// Returns the columns of an event; None if it is not data. `columns_max` bounds the part of a value that is escaped.
-fn row(event: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
+fn row(event: &TrafficEvent, columns_max: Option<usize>, is_terminal: bool, style: &Style) -> Option<Row> {
     Some(match event {
         TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } => return None,
         TrafficEvent::Request(seen) => request_row(seen, columns_max),
@@ -156,8 +157,7 @@ fn row(event: &TrafficEvent, columns_max: Option<usize>) -> Option<Row> {
             ..summary_row(summary)
         },
         TrafficEvent::Gap { since_ms, until_ms } => {
-            let length = duration::of_ms(until_ms.saturating_sub(*since_ms));
-            let detail = format!("{length}, from {} to {}", time_of_day(*since_ms), time_of_day(*until_ms));
+            let detail = watch::gap(*since_ms, *until_ms, is_terminal, style);
             Row { word: "GAP", detail, is_wrong: true, ..Row::default() }
         }
     })

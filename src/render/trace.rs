@@ -2,8 +2,7 @@
 
 use super::escape::{escape, spell};
 use super::style::{Paint, paint};
-use super::{Format, Style, json};
-use crate::commands::duration;
+use super::{Format, Style, json, time};
 use crate::commands::encoding::to_hex;
 use crate::commands::trace::{ConnectPacket, Packet, Property, ReasonCode, TraceEvent};
 use crate::protocol::frame::Frame;
@@ -32,7 +31,8 @@ pub fn line(traced: &TraceEvent, at_ms: u64, style: &Style) -> String {
         "received" => "<-",
         _ => "--",
     };
-    let time = paint(&duration::time_of_day(at_ms), Paint::Dim, style.color_stderr);
+    let time =
+        paint(&time::of_stream(at_ms, style.stderr_is_terminal, style), Paint::Dim, style.color_stderr);
     let mut line = format!("{time}  {arrow}  {}", escape(row.text.as_bytes()));
     line.push_str(row.packet.as_deref().unwrap_or_default());
     if row.packet.is_some() {

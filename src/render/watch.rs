@@ -2,7 +2,7 @@
 
 use super::escape::escape;
 use super::style::{Paint, paint};
-use super::{Rendered, Style};
+use super::{Rendered, Style, time};
 use crate::commands::duration;
 use crate::commands::output::{Ended, VersionedValue, WatchEvent};
 use crate::protocol::{Key, Timestamp, Value};
@@ -33,7 +33,12 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
     let Some(row) = row(event) else { return connection_event(event, received_ms, is_data, style, "  ") };
     let color = style.color_stdout;
     let dim = |text: &str| paint(text, Paint::Dim, color);
-    let mut line = format!("{}  {:<7}  {}", dim(&time(received_ms)), row.word, escape(row.key.as_bytes()));
+    let mut line = format!(
+        "{}  {:<7}  {}",
+        dim(&time::of_stream(received_ms, style.stdout_is_terminal, style)),
+        row.word,
+        escape(row.key.as_bytes())
+    );
     match row.state {
         State::Value(value) => line.extend(["  ", &escape(value)]),
         State::Unknown => line.extend(["  ", &dim("(unknown value)")]),
@@ -51,7 +56,7 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
 #[must_use]
 pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
     let Some(row) = row(event) else { return connection_event(event, received_ms, is_data, style, TAB) };
-    let mut columns = vec![time(received_ms), row.word.to_owned(), escape(row.key.as_bytes())];
+    let mut columns = vec![time::in_utc(received_ms), row.word.to_owned(), escape(row.key.as_bytes())];
     if let State::Value(value) = row.state {
         columns.push(escape(value));
     }
@@ -65,7 +70,8 @@ pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Styl
 /// Formats an event for standard error, where only the bytes of values are data.
 #[must_use]
 pub fn on_stderr(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
-    let plain = Style { color_stdout: style.color_stderr, ..*style };
+    let plain =
+        Style { color_stdout: style.color_stderr, stdout_is_terminal: style.stderr_is_terminal, ..*style };
     let Rendered { stdout, stderr } = text(event, received_ms, true, &plain);
     let is_wanted = !style.quiet || matches!(event, WatchEvent::Gap { .. });
     let line = if is_wanted { String::from_utf8_lossy(&stdout).into_owned() } else { String::new() };
@@ -141,10 +147,14 @@ fn connection_event(
             let word = if separator == TAB { "GAP".to_owned() } else { format!("{:<7}", "GAP") };
             // The column of the key is empty; a key cannot be.
             let key = if separator == TAB { TAB } else { "" };
+            let is_terminal = match is_data {
+                true => separator != TAB && style.stdout_is_terminal,
+                false => style.stderr_is_terminal,
+            };
             let columns = [
-                paint(&time(received_ms), Paint::Dim, color),
+                paint(&time::of_stream(received_ms, is_terminal, style), Paint::Dim, color),
                 paint(&word, Paint::Error, color),
-                format!("{key}{}", gap(*since_ms, *until_ms)),
+                format!("{key}{}", gap(*since_ms, *until_ms, is_terminal, style)),
             ];
             let line = format!("{}\n", columns.join(separator));
             if is_data { Rendered::stdout(line) } else { Rendered::stderr(line) }
@@ -156,16 +166,13 @@ fn connection_event(
     }
 }
 
-fn gap(since_ms: u64, until_ms: u64) -> String {
+/// Formats the length, the beginning and the end of a gap.
+pub(super) fn gap(since_ms: u64, until_ms: u64, is_terminal: bool, style: &Style) -> String {
     const DAY_MS: u64 = 24 * 60 * 60 * 1000;
     let ms = until_ms.saturating_sub(since_ms);
     // Across midnight the time of day is not enough.
-    let moment = |at| if ms < DAY_MS { time(at) } else { duration::rfc3339(at).unwrap_or_else(|| time(at)) };
+    let moment = |at| time::of_stream(at, is_terminal && ms < DAY_MS, style);
     format!("{}, from {} to {}", duration::of_ms(ms), moment(since_ms), moment(until_ms))
-}
-
-fn time(ms: u64) -> String {
-    duration::time_of_day(ms)
 }
 
 #[cfg(test)]
@@ -205,29 +212,29 @@ mod tests {
     fn an_event_is_a_line_on_a_terminal_and_columns_in_a_pipe() {
         let current = WatchEvent::Current { key: key(), found: found(b"21.5") };
         assert_eq!(on_terminal(&current), "20:13:59.958  CURRENT  line1/temp  21.5\n");
-        assert_eq!(in_pipe(&current), "20:13:59.958\tCURRENT\tline1/temp\t21.5\n");
+        assert_eq!(in_pipe(&current), "2025-11-20T20:13:59.958Z\tCURRENT\tline1/temp\t21.5\n");
         let resync = WatchEvent::Resync { key: key(), found: found(b"") };
         assert_eq!(on_terminal(&resync), "20:13:59.958  RESYNC   line1/temp  \n");
-        assert_eq!(in_pipe(&resync), "20:13:59.958\tRESYNC\tline1/temp\t\n");
+        assert_eq!(in_pipe(&resync), "2025-11-20T20:13:59.958Z\tRESYNC\tline1/temp\t\n");
         let delete = WatchEvent::Delete { key: key(), version: None };
         assert_eq!(on_terminal(&delete), "20:13:59.958  DELETE   line1/temp\n");
-        assert_eq!(in_pipe(&delete), "20:13:59.958\tDELETE\tline1/temp\n");
+        assert_eq!(in_pipe(&delete), "2025-11-20T20:13:59.958Z\tDELETE\tline1/temp\n");
     }
 
     #[test]
     fn without_a_value_there_is_no_fourth_column() {
         let absent = WatchEvent::Current { key: key(), found: None };
         assert_eq!(on_terminal(&absent), "20:13:59.958  CURRENT  line1/temp  (no such key)\n");
-        assert_eq!(in_pipe(&absent), "20:13:59.958\tCURRENT\tline1/temp\n");
+        assert_eq!(in_pipe(&absent), "2025-11-20T20:13:59.958Z\tCURRENT\tline1/temp\n");
         assert_eq!(on_terminal(&set(None)), "20:13:59.958  SET      line1/temp  (unknown value)\n");
-        assert_eq!(in_pipe(&set(None)), "20:13:59.958\tSET\tline1/temp\n");
+        assert_eq!(in_pipe(&set(None)), "2025-11-20T20:13:59.958Z\tSET\tline1/temp\n");
     }
 
     #[test]
     fn a_value_cannot_forge_a_column_or_a_line() {
         assert_eq!(
             in_pipe(&set(Some(b"a\tb\nc\xff"))),
-            "20:13:59.958\tSET\tline1/temp\ta\\x09b\\x0Ac\\xFF\n"
+            "2025-11-20T20:13:59.958Z\tSET\tline1/temp\ta\\x09b\\x0Ac\\xFF\n"
         );
     }
 
@@ -239,14 +246,17 @@ mod tests {
         assert_eq!(line, format!("20:13:59.958  CURRENT  line1/temp  x  {version}\n"));
         let delete = WatchEvent::Delete { key: key(), version: Some(Timestamp::of_store(5, 3)) };
         let line = formatted(columns(&delete, NOW, true, &VERBOSE));
-        assert_eq!(line, format!("20:13:59.958\tDELETE\tline1/temp\t\t{version}\n"));
+        assert_eq!(line, format!("2025-11-20T20:13:59.958Z\tDELETE\tline1/temp\t\t{version}\n"));
     }
 
     #[test]
     fn a_gap_has_its_length_and_its_ends_and_no_key() {
         let gap = WatchEvent::Gap { since_ms: NOW - 4_201, until_ms: NOW };
         assert_eq!(on_terminal(&gap), "20:13:59.958  GAP      4s 201ms, from 20:13:55.757 to 20:13:59.958\n");
-        assert_eq!(in_pipe(&gap), "20:13:59.958\tGAP\t\t4s 201ms, from 20:13:55.757 to 20:13:59.958\n");
+        assert_eq!(
+            in_pipe(&gap),
+            "2025-11-20T20:13:59.958Z\tGAP\t\t4s 201ms, from 2025-11-20T20:13:55.757Z to 2025-11-20T20:13:59.958Z\n"
+        );
         let long = WatchEvent::Gap { since_ms: NOW - 86_400_000, until_ms: NOW };
         assert_eq!(
             on_terminal(&long),

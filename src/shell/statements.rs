@@ -426,7 +426,7 @@ impl Shell {
 /// The style of output that does not go to the screen.
 fn redirected_style(style: Style, is_auto: bool) -> Style {
     let format = if is_auto { Format::Lines } else { style.format };
-    Style { format, color_stdout: false, ..style }
+    Style { format, color_stdout: false, stdout_is_terminal: false, ..style }
 }
 
 fn redirection_to(target: OutputTarget) -> Result<Redirection, CommandError> {

@@ -112,6 +112,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("serde_json", &["src/render/json.rs", "src/render/json/object.rs", "src/commands/lines/records.rs"]),
     ("hex", &["src/protocol/topic.rs", "src/commands/encoding.rs"]),
     ("clap", &["src/commands/", "src/cli/"]),
+    ("jiff", &["src/clock.rs"]),
     ("foldhash", &["src/store/entries.rs"]),
     ("getrandom", &["src/random.rs"]),
     (

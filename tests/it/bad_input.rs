@@ -142,7 +142,7 @@ fn an_invalid_url_is_reported_with_a_valid_example() {
     let get = |url: &str| place.run_bounded(&["get", "k", "-b", url]);
     let usage =
         |message: &str, hint: &str| format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit 2\n");
-    assert_eq!(get("localhost"), usage("the broker is not a URL", "-b mqtt://localhost"));
+    assert_eq!(get("a/b"), usage("the broker is not a URL", "-b mqtt://HOST[:PORT]"));
     assert_eq!(get("http://h"), usage("unknown scheme http://", "-b mqtt://HOST[:PORT]"));
     assert_eq!(get("mqtt://h:port"), usage("invalid host or port in mqtt://h:port", "-b mqtt://HOST[:PORT]"));
     assert_eq!(get("mqtt://"), usage("invalid host or port in mqtt://", "-b mqtt://HOST[:PORT]"));

@@ -152,7 +152,7 @@ fn an_invalid_setting_in_the_file_is_reported_with_its_line() {
         ("[context.a]\nread_onyl = true\n", "2: unknown setting read_onyl\nhint: read_only\n"),
         ("[context.a]\nnotls = 'yes'\n", "2: notls: expected true or false, found a text\n"),
         ("[context.a]\nport = 0\n", "2: port: expected a number from 1 to 65535\n"),
-        ("[context.a]\nbroker = 'h'\n", "2: broker: the broker is not a URL\n"),
+        ("[context.a]\nbroker = 'a/h'\n", "2: broker: the broker is not a URL\n"),
         (
             "[context.a]\nprompt_color = 'reddish'\n",
             "2: prompt_color: expected one of black, red, green, yellow, blue, magenta, cyan, white, one of these \

@@ -29,7 +29,10 @@ fn shown(place: &Place, words: &[&str]) -> String {
 fn a_new_context_stores_exactly_the_options_that_were_typed() {
     let place = Place::new();
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab:1884", "-t", "30s", "-j", "-q"][..7]);
-    assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://lab:1884\"\ntimeout = \"30s\"\n");
+    assert_eq!(
+        file(&place),
+        "default_context = \"lab\"\n\n[context.lab]\nbroker = \"mqtt://lab:1884\"\ntimeout = \"30s\"\n"
+    );
     let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(FILE), mode(".config/mqkv")), (0o600, 0o700));
     let words = ["context", "add", "prod", "-n", "aio", "-T", "ca.crt", "--sat-file", "/sat", "--read-only"];
@@ -48,7 +51,6 @@ fn contexts_are_listed_selected_shown_and_removed() {
     assert_eq!(place.run(&["context", "show"]), "--- stderr\nno context is in use\n--- exit 1\n");
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
     assert_done(&place, &["context", "add", "own", "--embedded=store"]);
-    assert_done(&place, &["context", "use", "lab"]);
     assert_eq!(
         shown(&place, &["context", "ls"]),
         "--- stdout\nlab\tmqtt://lab:1883\tdefault\nown\tembedded in store\n--- exit 0\n"
@@ -95,11 +97,12 @@ fn a_context_is_overwritten_only_with_force_and_checked_before_it_is_stored() {
         )
     );
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://other", "--force"]);
-    assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://other\"\n");
+    let expected = "default_context = \"lab\"\n\n[context.lab]\nbroker = \"mqtt://other\"\n";
+    assert_eq!(file(&place), expected);
     for words in [
         &["x"][..],
         &["a b", "-b", "mqtt://h"],
-        &["x", "-b", "h"],
+        &["x", "-b", "http://h"],
         &["x", "-n", "h", "-C", "c"],
         &["x", "-b", "mqtt://h", "--prompt-color", "reddish"],
         &["x", "-x", "lab"],
@@ -107,7 +110,8 @@ fn a_context_is_overwritten_only_with_force_and_checked_before_it_is_stored() {
         let shown = place.run(&[&["context", "add"], words].concat());
         assert!(shown.ends_with("--- exit 2\n"), "{words:?}: {shown}");
     }
-    assert_eq!(file(&place), "[context.lab]\nbroker = \"mqtt://other\"\n");
+    let expected = "default_context = \"lab\"\n\n[context.lab]\nbroker = \"mqtt://other\"\n";
+    assert_eq!(file(&place), expected);
 }
 
 #[test]
@@ -123,6 +127,7 @@ fn context_test_connects_to_the_broker_of_a_context() {
         "{tried}"
     );
     assert!(place.run(&["context", "test", "gone"]).ends_with("--- exit 69\n"));
+    assert_done(&place, &["context", "use", "--none"]);
     assert_eq!(
         place.run(&["context", "test"]),
         "--- stderr\nerror: no context is in use\nhint: mqkv context test NAME\nhint: mqkv context use NAME\n--- exit 78\n"
@@ -235,4 +240,28 @@ fn a_context_sets_the_output_format() {
     assert_done(&place, &["set", "k", "v"]);
     assert_eq!(place.run(&["get", "k"]), "--- stdout\n76\n--- exit 0\n");
     assert_eq!(place.run(&["get", "k", "-o", "base64"]), "--- stdout\ndg==\n--- exit 0\n");
+}
+
+#[test]
+fn a_context_is_changed_and_renamed_with_its_other_settings() {
+    let place = Place::new();
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab", "-u", "ann", "--password-file", "/p"]);
+    assert_done(&place, &["context", "set", "lab", "-n", "other", "--notls", "--read-only"]);
+    let expected = "hostname\tother\nnotls\ttrue\nusername\tann\npassword_file\t/p\nread_only\ttrue\n";
+    assert_eq!(place.run(&["context", "show", "lab"]), format!("--- stdout\n{expected}--- exit 0\n"));
+    assert_done(&place, &["context", "set", "lab", "--sat-file", "/sat", "--read-only=false"]);
+    let expected = "hostname\tother\nnotls\ttrue\nsat_file\t/sat\nread_only\tfalse\n";
+    assert_eq!(place.run(&["context", "show", "lab"]), format!("--- stdout\n{expected}--- exit 0\n"));
+    assert_done(&place, &["context", "rename", "lab", "plant"]);
+    assert_eq!(place.run(&["context", "show", "plant"]), format!("--- stdout\n{expected}--- exit 0\n"));
+    assert!(file(&place).starts_with("default_context = \"plant\"\n"), "the default follows");
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
+    let refused = place.run(&["context", "rename", "lab", "plant"]);
+    assert!(
+        refused.contains("context plant exists already") && refused.ends_with("--- exit 78\n"),
+        "{refused}"
+    );
+    assert!(place.run(&["context", "rename", "gone", "x"]).ends_with("--- exit 78\n"));
+    assert!(place.run(&["context", "set", "lab"]).ends_with("--- exit 2\n"));
+    assert!(place.run(&["context", "set", "gone", "-b", "mqtt://h"]).ends_with("--- exit 78\n"));
 }

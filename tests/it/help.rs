@@ -49,7 +49,7 @@ fn the_paragraphs_of_help_are_filled_to_100_columns() {
 }
 
 /// The options of every verb.
-const COMMON: [&str; 6] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color"];
+const COMMON: [&str; 7] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color", "--utc"];
 
 #[test]
 fn the_help_of_serve_has_no_connection_options() {

@@ -20,7 +20,7 @@ fn verbose_output_lists_the_limits_at_the_start() {
         "limits: 10000000 keys, 512M of memory for them, 64M per value, 10000 connections, 100000 watched keys and \
          128M of waiting messages per client, 64M per packet"
     );
-    let options = "--keys-max 5 --value-bytes-max 1000 --memory-max 2M --connections-max 9 --watches-max 3 \
+    let options = "--keys-max 5 --value-bytes-max 1000B --memory-max 2M --connections-max 9 --watches-max 3 \
                    --queue-bytes-max 1M";
     assert_eq!(
         limits(&options.split_whitespace().collect::<Vec<_>>()),

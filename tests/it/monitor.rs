@@ -34,7 +34,7 @@ fn listening(place: &Place, url: &str, words: &[&str]) -> StreamedProcess {
 fn masked(line: &str) -> String {
     let mut columns: Vec<_> = line.split('\t').map(str::to_owned).collect();
     assert_eq!(columns.len(), 11, "{line}");
-    assert_eq!(columns[0].len(), "00:00:00.000".len(), "{line}");
+    assert_eq!(columns[0].len(), "0000-00-00T00:00:00.000Z".len(), "{line}");
     if !columns[7].is_empty() {
         assert!(columns[7].ends_with(":StateStore"), "{line}");
         columns[7] = "VERSION".to_owned();

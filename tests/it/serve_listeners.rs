@@ -86,7 +86,7 @@ fn listeners_that_contradict_other_options_are_usage_errors() {
         let shown = place.run_bounded(&words);
         assert_eq!(shown, format!("--- stderr\nerror: {message}\nhint: {hint}\n--- exit 2\n"), "{options}");
     }
-    for listen in ["1883", "http://h:1", "mqtt://h:1/a", "mqtt://h:1?tls=yes", "ws://h:1/a b"] {
+    for listen in ["65536", "http://h:1", "mqtt://h:1/a", "mqtt://h:1?tls=yes", "ws://h:1/a b"] {
         let shown = place.run_bounded(&["serve", "--listen", listen]);
         assert!(shown.ends_with("--- exit 2\n"), "{listen}: {shown}");
     }

@@ -13,8 +13,8 @@ use super::common::{Place, Server, StreamedProcess, Terminal, wire};
 /// ports.
 fn first_words(trace: &str, words: usize) -> Vec<String> {
     let beginning = |line: &str| {
-        let (time, rest) = line.split_at(12);
-        assert!(time.chars().all(|c| c.is_ascii_digit() || ":.".contains(c)), "{line}");
+        let (time, rest) = line.split_at(24);
+        assert!(time.chars().all(|c| c.is_ascii_digit() || "-T:.Z".contains(c)), "{line}");
         rest.split_whitespace().take(words).collect::<Vec<_>>().join(" ")
     };
     trace.lines().map(beginning).collect()

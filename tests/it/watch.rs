@@ -25,7 +25,7 @@ pub fn ok(place: &Place, url: &str, words: &[&str]) {
 pub fn without_time(line: &str) -> &str {
     let (time, rest) = line.split_once('\t').unwrap_or_else(|| panic!("no columns: {line}"));
     let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    assert_eq!(shape, "00:00:00.000", "{line}");
+    assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{line}");
     rest
 }
 
@@ -69,7 +69,7 @@ fn text_is_the_format_on_a_terminal() {
     ok(&place, &server.url(), &["set", "b", "1"]);
     let shown = watch(&place, &server.url(), &["a", "b", "-o", "text", "--until", "set"]);
     let (lines, ..) = shown.end();
-    let lines: Vec<_> = lines.iter().map(|line| &line["20:13:59.958".len()..]).collect();
+    let lines: Vec<_> = lines.iter().map(|line| &line["2025-11-20T20:13:59.958Z".len()..]).collect();
     assert_eq!(lines, ["  CURRENT  a  (no such key)", "  CURRENT  b  1"]);
 }
 

@@ -167,6 +167,21 @@ pub fn remove_context(text: &str, name: &str) -> Result<String, Syntax> {
     Ok(document.to_string())
 }
 
+/// Renames a context, in its place.
+///
+/// # Errors
+/// The text is invalid.
+pub fn rename_context(text: &str, name: &str, new: &str) -> Result<String, Syntax> {
+    let mut document = parse(text)?;
+    let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_like_mut);
+    if let Some(contexts) = contexts
+        && let Some(context) = contexts.remove(name)
+    {
+        contexts.insert(new, context);
+    }
+    Ok(document.to_string())
+}
+
 /// Puts a comment above the first context after a position, or at the end.
 fn put_comment(document: &mut DocumentMut, comment: &str, position: Option<isize>) {
     let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_mut);

@@ -152,6 +152,23 @@ impl Layer {
         Ok(())
     }
 
+    /// Returns this layer with the settings of another one that it neither has nor excludes.
+    #[must_use]
+    pub fn completed_by(mut self, other: &Self) -> Self {
+        let is_excluded = |setting: Setting| {
+            self.get(setting).is_some()
+                || EXCLUSIVE.iter().any(|(one, two)| {
+                    (*one == setting && self.get(*two).is_some())
+                        || (*two == setting && self.get(*one).is_some())
+                })
+        };
+        let kept: Vec<_> =
+            other.entries.iter().filter(|entry| !is_excluded(entry.setting)).cloned().collect();
+        self.entries.extend(kept);
+        self.entries.sort_by_key(|entry| entry.setting);
+        self
+    }
+
     /// Checks the layer for settings that exclude each other.
     ///
     /// # Errors

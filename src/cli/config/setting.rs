@@ -39,6 +39,7 @@ pub enum Setting {
     Quiet,
     Verbose,
     Color,
+    Utc,
     ReadOnly,
     PromptColor,
 }
@@ -74,7 +75,7 @@ const fn row(setting: Setting, long: &'static str, short: Option<char>, kind: Ki
 }
 
 /// In the order of output. The last ones belong to contexts only.
-const TABLE: [Row; 27] = [
+const TABLE: [Row; 28] = [
     row(Setting::Broker, "broker", Some('b'), Kind::Url),
     row(Setting::Hostname, "hostname", Some('n'), Kind::Text),
     row(Setting::Port, "port", Some('p'), Kind::Port),
@@ -100,6 +101,7 @@ const TABLE: [Row; 27] = [
     row(Setting::Quiet, "quiet", Some('q'), Kind::Switch),
     row(Setting::Verbose, "verbose", Some('v'), Kind::Switch),
     row(Setting::Color, "color", None, Kind::When),
+    row(Setting::Utc, "utc", None, Kind::Switch),
     row(Setting::ReadOnly, "read-only", None, Kind::Switch),
     row(Setting::PromptColor, "prompt-color", None, Kind::CustomColor),
 ];
@@ -404,7 +406,7 @@ mod tests {
             (Setting::Notls, "on"),
             (Setting::Timeout, "5"),
             (Setting::Output, "yaml"),
-            (Setting::Broker, "h"),
+            (Setting::Broker, "http://h"),
             (Setting::PromptColor, "reddish"),
             (Setting::KeepAlive, "500ms"),
             (Setting::Retries, "-1"),

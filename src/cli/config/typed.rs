@@ -37,7 +37,7 @@ pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer
         config: _,
         trace: _,
     } = connection;
-    let DisplayArgs { output, json, quiet, verbose, color } = display;
+    let DisplayArgs { output, json, quiet, verbose, color, utc } = display;
     let mut layer = Layer::new(Rank::Flags);
     let mut put = |setting: Setting, value: Option<Value>| {
         if let Some(value) = value {
@@ -74,5 +74,6 @@ pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer
     put(Setting::Quiet, is_on(quiet));
     put(Setting::Verbose, is_on(verbose));
     put(Setting::Color, color.map(Value::When));
+    put(Setting::Utc, is_on(utc));
     Ok(layer)
 }

@@ -8,6 +8,7 @@ Examples:
   mqkv context add prod -b mqtts://aio-broker:18883 -T ca.crt --sat-file token --read-only --prompt-color red
   mqkv context use lab                  use this context by default
   mqkv get k -x prod                    use another context once
+  mqkv context set prod -b mqtts://aio-broker-2:18883
   mqkv context test prod
 
 The contexts are in the configuration file; `mqkv config path` prints its name, `mqkv help config` describes its content.";
@@ -28,8 +29,19 @@ pub enum ContextVerb {
     Ls,
     /// Save the given connection options as a context
     ///
-    /// Only the options on the command line are saved. Paths become absolute.
+    /// Only the options on the command line are saved. Paths become absolute. The first context becomes the default.
     Add(AddArgs),
+    /// Change the given connection options of a context
+    Set(SetArgs),
+    /// Rename a context
+    Rename {
+        /// Name of the context
+        #[arg(value_name = "CONTEXT")]
+        name: String,
+        /// New name
+        #[arg(value_name = "NAME")]
+        new: String,
+    },
     /// Set the default context
     Use {
         /// Name of the context
@@ -59,6 +71,20 @@ pub enum ContextVerb {
         #[arg(value_name = "CONTEXT")]
         name: Option<String>,
     },
+}
+
+/// The context to change, and settings in addition to the connection options.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// Name of the context
+    #[arg(value_name = "CONTEXT")]
+    pub name: String,
+    /// Whether to reject writes through this context, unless --force-write is given
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub read_only: Option<bool>,
+    /// Colour of the name at the prompt
+    #[arg(long, value_name = "COLOUR")]
+    pub prompt_color: Option<String>,
 }
 
 /// Settings of a context in addition to the connection options.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::args::AddArgs;
+use super::args::{AddArgs, SetArgs};
 use crate::cli::config::document::{self, Content};
 use crate::cli::config::file::{File, check_name, of_syntax};
 use crate::cli::config::layers::{Entry, Layer, Resolved};
@@ -32,7 +32,7 @@ pub fn add(
         return Err(CommandError::usage("a context cannot refer to another context")
             .hint("mqkv context add NAME -b URL"));
     }
-    let layer = typed_layer(add, args)?;
+    let layer = typed_layer(args, add.read_only.then_some(true), add.prompt_color.as_deref())?;
     if layer.entries.is_empty() {
         let error = CommandError::usage("there is no option to save");
         return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
@@ -47,20 +47,92 @@ pub fn add(
         let message = format!("context {} exists already in {}", add.name, at.path.display());
         return Err(CommandError::new(Kind::Configuration, message).hint("--force replaces it"));
     }
-    let text =
+    let mut text =
         document::put_context(&text, &add.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
+    if file.contexts.is_empty() {
+        text = document::set_default(&text, Some(&add.name)).map_err(|error| of_syntax(&at.path, &error))?;
+    }
     write(at, &text, variables)?;
     let change = if is_there { FileChange::Replaced } else { FileChange::Added };
     Ok(ConfigRecord::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
 }
 
-/// Returns the layer of the options and of the settings that only contexts have.
-fn typed_layer(add: &AddArgs, args: &ConnectionArgs) -> Result<Layer, CommandError> {
-    let mut layer = typed::layer(args, &Default::default())?;
-    if add.read_only {
-        layer.put(Setting::ReadOnly, Value::Switch(true), Origin::Flag);
+/// Changes the options of a context that are on the command line; they replace the ones that they exclude.
+///
+/// # Errors
+/// The options are invalid, the context does not exist, or the file cannot be changed.
+pub fn set(
+    set: &SetArgs,
+    args: &ConnectionArgs,
+    at: &Location,
+    variables: &Variables,
+) -> Result<ConfigRecord, CommandError> {
+    if args.context.is_some() || args.no_context {
+        return Err(CommandError::usage("a context cannot refer to another context")
+            .hint("mqkv context set NAME -b URL"));
     }
-    if let Some(color) = &add.prompt_color {
+    let changes = typed_layer(args, set.read_only, set.prompt_color.as_deref())?;
+    if changes.entries.is_empty() {
+        let error = CommandError::usage("there is no option to change");
+        return Err(error.hint(format!("mqkv context set {} -b URL", set.name)));
+    }
+    let _held = at.hold()?;
+    let (text, file) = before(at, variables)?;
+    let layer = changes.completed_by(&file.context(&set.name)?.layer);
+    connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
+    let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
+    let text =
+        document::put_context(&text, &set.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
+    write(at, &text, variables)?;
+    Ok(ConfigRecord::Changed {
+        change: FileChange::Edited,
+        context: Some(set.name.clone()),
+        file: at.path.clone(),
+    })
+}
+
+/// Renames a context, and the default if it is this one.
+///
+/// # Errors
+/// The context does not exist, another one has the new name, or the file cannot be changed.
+pub fn rename(
+    name: &str,
+    new: &str,
+    at: &Location,
+    variables: &Variables,
+) -> Result<ConfigRecord, CommandError> {
+    check_name(new).map_err(CommandError::usage)?;
+    let _held = at.hold()?;
+    let (text, file) = before(at, variables)?;
+    file.context(name)?;
+    if file.contexts.iter().any(|context| *context.name == *new) {
+        let message = format!("context {new} exists already in {}", at.path.display());
+        return Err(CommandError::new(Kind::Configuration, message));
+    }
+    let invalid = |error| of_syntax(&at.path, &error);
+    let mut text = document::rename_context(&text, name, new).map_err(invalid)?;
+    if file.default.as_deref() == Some(name) {
+        text = document::set_default(&text, Some(new)).map_err(invalid)?;
+    }
+    write(at, &text, variables)?;
+    Ok(ConfigRecord::Changed {
+        change: FileChange::Renamed,
+        context: Some(new.to_owned()),
+        file: at.path.clone(),
+    })
+}
+
+/// Returns the layer of the options and of the settings that only contexts have.
+fn typed_layer(
+    args: &ConnectionArgs,
+    read_only: Option<bool>,
+    prompt_color: Option<&str>,
+) -> Result<Layer, CommandError> {
+    let mut layer = typed::layer(args, &Default::default())?;
+    if let Some(read_only) = read_only {
+        layer.put(Setting::ReadOnly, Value::Switch(read_only), Origin::Flag);
+    }
+    if let Some(color) = prompt_color {
         let value = Setting::PromptColor.read(RawValue::Text(color.as_ref()), PathBases::default());
         let value = value.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
         layer.put(Setting::PromptColor, value, Origin::Flag);

@@ -36,6 +36,8 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
         ContextVerb::Ls => done(list(&config::whole_file(args, variables)?)),
         ContextVerb::Show { name } => show(name.as_deref(), args, variables),
         ContextVerb::Add(add) => done(change::add(add, args, &at()?, variables)?),
+        ContextVerb::Set(set) => done(change::set(set, args, &at()?, variables)?),
+        ContextVerb::Rename { name, new } => done(change::rename(name, new, &at()?, variables)?),
         ContextVerb::Use { name, .. } => done(change::set_default(name.as_deref(), &at()?, variables)?),
         ContextVerb::Rm { name } => done(change::remove(name, &at()?, variables)?),
         ContextVerb::Edit => done(edit::edit(&at()?, variables)?),

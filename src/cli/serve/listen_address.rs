@@ -1,6 +1,6 @@
 //! Values of `--listen` and `--ws-origin`: addresses, URLs and origins.
 
-const SHAPE: &str = "an address is HOST:PORT, for example 127.0.0.1:1883 or [::1]:1883, or a URL: \
+const SHAPE: &str = "an address is HOST:PORT, for example 127.0.0.1:1883 or [::1]:1883, PORT for 127.0.0.1, or a URL: \
                      mqtt://, mqtts://, ws:// or wss:// followed by HOST:PORT";
 
 /// Where to listen, as typed.
@@ -76,7 +76,12 @@ impl ListenAddress {
         if path.contains(|c: char| !c.is_ascii_graphic() || "#\"<>\\^`{|}".contains(c)) {
             return Err("the path of the WebSocket is invalid".to_owned());
         }
-        let (host, port) = host_and_port(authority)?;
+        // A bare port is an address of this machine alone, as the default is.
+        let is_port = scheme == Scheme::Default
+            && !authority.is_empty()
+            && authority.bytes().all(|byte| byte.is_ascii_digit());
+        let local = format!("127.0.0.1:{authority}");
+        let (host, port) = host_and_port(if is_port { &local } else { authority })?;
         let path = (!path.is_empty()).then(|| path.to_owned());
         let mut address = Self { scheme, path, ..Self::at(host, port, true) };
         for option in query.into_iter().flat_map(|query| query.split('&')) {
@@ -143,12 +148,13 @@ mod tests {
         let parsed = |text| ListenAddress::parse(text).map(|address| (address.host, address.port));
         assert_eq!(parsed("127.0.0.1:0"), Ok(("127.0.0.1".to_owned(), 0)));
         assert_eq!(parsed("[::1]:1883"), Ok(("::1".to_owned(), 1883)));
+        assert_eq!(parsed("1884"), Ok(("127.0.0.1".to_owned(), 1884)));
         assert_eq!(parsed("localhost:1884"), Ok(("localhost".to_owned(), 1884)));
         assert_eq!(parsed("mqtt://localhost:1884/"), Ok(("localhost".to_owned(), 1884)));
         assert_eq!(parsed("wss://[::1]:443/a/b?anonymous=no"), Ok(("::1".to_owned(), 443)));
         for text in [
             "",
-            "1883",
+            "65536",
             "localhost",
             ":1883",
             "::1:1883",

@@ -8,13 +8,15 @@ use super::*;
 use crate::commands::Output;
 use crate::commands::monitor::traffic_event::Correlation;
 use crate::protocol::{ErrorReply, Key, Value};
-use crate::render::{self, Format};
+use crate::render::{self, Format, Zone};
 
 const NOW: u64 = 1_763_669_639_958;
 const VERSION: &str = "001763669639958:00003:StateStore";
 
 fn style(format: Format, color: bool) -> Style {
     Style {
+        stdout_is_terminal: true,
+        zone: Zone::Utc,
         format,
         color_stdout: color,
         color_stderr: color,
@@ -102,7 +104,7 @@ fn a_request_shows_all_that_it_asks() {
     );
     assert_eq!(
         in_pipe(&seen),
-        "20:13:59.958\tREQUEST\tplc-7\tSET\tline1/temp\tNX PX 30000 persist\t4\t\t5:0:StateStore\t\t21.5\n"
+        "2025-11-20T20:13:59.958Z\tREQUEST\tplc-7\tSET\tline1/temp\tNX PX 30000 persist\t4\t\t5:0:StateStore\t\t21.5\n"
     );
     assert_eq!(
         in_json(&seen),
@@ -122,7 +124,7 @@ fn a_reply_shows_outcome_time_and_version() {
     );
     assert_eq!(
         in_pipe(&found),
-        format!("20:13:59.958\tREPLY\tplc-7\tGET\tline1/temp\t\t4\t{VERSION}\t\t0.412\t21.5\n")
+        format!("2025-11-20T20:13:59.958Z\tREPLY\tplc-7\tGET\tline1/temp\t\t4\t{VERSION}\t\t0.412\t21.5\n")
     );
     assert_eq!(
         in_json(&found),
@@ -263,7 +265,7 @@ fn notifications_gaps_and_missing_replies_have_their_lines() {
     );
     assert_eq!(
         in_pipe(&notification(Notification::Delete)),
-        format!("20:13:59.958\tNOTIFY\tw\tDELETE\tline1/temp\t\t\t{VERSION}\t\t\t\n")
+        format!("2025-11-20T20:13:59.958Z\tNOTIFY\tw\tDELETE\tline1/temp\t\t\t{VERSION}\t\t\t\n")
     );
     let missing = TrafficEvent::Unanswered { summary: summary("GET"), waited: Duration::from_secs(11) };
     assert_eq!(

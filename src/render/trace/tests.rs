@@ -9,7 +9,7 @@ const AT_MS: u64 = 1_763_669_639_958;
 
 fn line_of(traced: &TraceEvent) -> String {
     let line = line(traced, AT_MS, &Style::PLAIN);
-    let line = line.strip_prefix("20:13:59.958  ").unwrap();
+    let line = line.strip_prefix("2025-11-20T20:13:59.958Z  ").unwrap();
     line.strip_suffix('\n').unwrap().to_owned()
 }
 
