@@ -76,7 +76,7 @@ fn the_help_of_serve_has_no_connection_options() {
     let add = options(&of("serve user add"));
     let password = ["--password-file", "--ask-password"];
     assert!(password.iter().chain(&COMMON).all(|option| add.contains(&(*option).to_owned())), "{add:?}");
-    assert_eq!(add.len(), 8, "{add:?}");
+    assert_eq!(add.len(), 9, "{add:?}");
     assert_eq!(options(&of("serve user ls")), COMMON);
 }
 
