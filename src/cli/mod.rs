@@ -32,6 +32,13 @@ mod storage_error;
 mod trace;
 mod usage;
 
+/// What the fuzz targets use.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use super::config::document::{Content, put_context, remove_context, set_default};
+    pub use super::config::file::File;
+}
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 

@@ -86,24 +86,25 @@ pub fn run(effort: Effort) -> Result<String, String> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| error.to_string())?;
     detects()?;
-    let (mut lines, mut failures) = (Vec::new(), 0);
+    let mut failures = 0;
     for Attack { name, prepare } in ATTACKS {
         let measured = measure(*prepare, MEMORY_MAX, effort.pick(3, 20));
         let found = verdict(&measured);
         failures += usize::from(!found.is_empty());
         let Measured { quiet, p99, greatest, peak_bytes } = measured;
-        let line = format!(
-            "{name}: {} MiB, p99 {:.1} ms (quiet {:.1}, greatest {:.1}){}",
+        println!(
+            "  {name}: {} MiB, p99 {:.1} ms (quiet {:.1}, greatest {:.1}){}",
             peak_bytes / MIB,
             ms(p99),
             ms(quiet),
             ms(greatest),
             found.iter().map(|what| format!("; {what}")).collect::<String>(),
         );
-        lines.push(line);
     }
-    let text = lines.join("\n  ");
-    if failures == 0 { Ok(text) } else { Err(text) }
+    match failures {
+        0 => Ok(format!("{} attacks withstood; both detectors work", ATTACKS.len())),
+        _ => Err(format!("{failures} of {} attacks succeeded", ATTACKS.len())),
+    }
 }
 
 fn ms(duration: Duration) -> f64 {
@@ -467,8 +468,13 @@ fn scans(target: &Target) -> Run {
 }
 
 fn large_values(target: &Target) -> Run {
-    let value = "x".repeat(60 * 1024 * 1024);
-    Client::new("owner", target.port).request("large", &Verb::Set(value), TIMEOUT).unwrap();
+    // A server may have no room for the largest ones.
+    let mut owner = Client::new("owner", target.port);
+    let is_stored = |mib: &usize| {
+        let set = Verb::Set("x".repeat(mib * 1024 * 1024));
+        owner.request("large", &set, TIMEOUT).is_ok_and(|response| response.reply == Reply::Done)
+    };
+    assert!([60, 30, 15].iter().any(is_stored), "no large value is stored");
     Box::new(|target| {
         let mut connections = Vec::new();
         for number in 0..2 {
