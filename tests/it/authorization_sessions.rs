@@ -137,6 +137,25 @@ fn a_session_that_resumes_after_a_change_of_rules_gets_only_what_they_allow() {
 }
 
 #[test]
+fn a_message_in_flight_is_not_sent_again_after_its_permission_was_revoked() {
+    let place = place();
+    let server = with_rules(&place);
+    let mut chief = accepted(&server, persistent("chief"));
+    let mut keeper = accepted(&server, persistent("keeper"));
+    subscribe(&mut keeper, "talk/+");
+    subscribe(&mut keeper, "ping");
+    assert!(publish(&mut chief, "talk/1") && publish(&mut chief, "ping"));
+    for topic in ["talk/1", "ping"] {
+        assert_eq!(Publish::decode(&keeper.receive().unwrap()).topic, topic, "not acknowledged");
+    }
+    reload(&place, &server, &RULES.replace("\"talk/+\", ", ""));
+    drop_connection(keeper, &server, "keeper");
+    let (mut keeper, _, session_present) = connect_with(&server, persistent("keeper"));
+    assert!(session_present);
+    assert_eq!(receive_topic(&mut keeper), "ping", "not talk/1");
+}
+
+#[test]
 fn a_share_continues_without_a_member_that_lost_its_permission() {
     let place = place();
     let server = with_rules(&place);

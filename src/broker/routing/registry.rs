@@ -117,6 +117,8 @@ impl Registry {
                 self.new_entry(&request.client_id)
             }
         };
+        let revoked = entry.lock().session.take_revoked();
+        self.redistribute(revoked, entry.id, now);
         let handle = Arc::new(ConnectionHandle::new(request.connection));
         self.connections.insert(request.connection, (Arc::clone(&entry), Arc::clone(&handle)));
         entry.lock().attach(Arc::clone(&handle), request);
@@ -464,6 +466,12 @@ impl Registry {
     #[must_use]
     pub fn handle(&self, connection: ConnectionId) -> Option<&Arc<ConnectionHandle>> {
         self.connections.get(&connection).map(|(_, handle)| handle)
+    }
+
+    /// Returns the handles of all open connections.
+    #[must_use]
+    pub fn handles(&self) -> Vec<Arc<ConnectionHandle>> {
+        self.connections.values().map(|(_, handle)| Arc::clone(handle)).collect()
     }
 
     /// Rejects new connections, and stops the others from reading.

@@ -71,6 +71,8 @@ struct InFlight {
     sequence: u64,
     /// Whether it was sent on the current connection.
     is_sent: bool,
+    /// Whether the client no longer has the permission for it, so that it must not be sent again.
+    is_revoked: bool,
     stage: Stage,
 }
 
@@ -228,6 +230,57 @@ impl Session {
         taken
     }
 
+    /// Withdraws the messages in flight for which `is_revoked` returns true, and returns those of QoS 1.
+    ///
+    /// A message that was sent on the current connection stays in flight, because its acknowledgement may be on its way:
+    /// see [`Session::take_revoked`].
+    pub fn revoke_in_flight(
+        &mut self,
+        is_connected: bool,
+        is_revoked: impl Fn(&Delivery) -> bool,
+    ) -> Vec<Delivery> {
+        let mut unsent = Vec::new();
+        for (packet_id, message) in &mut self.in_flight {
+            if let Stage::Published(delivery) = &message.stage {
+                message.is_revoked = is_revoked(delivery);
+                if message.is_revoked && !(is_connected && message.is_sent) {
+                    unsent.push((message.sequence, *packet_id));
+                }
+            }
+        }
+        self.withdraw(unsent)
+    }
+
+    /// Withdraws the messages in flight that [`Session::revoke_in_flight`] has left because they had been sent on a
+    /// connection that has ended since; returns those of QoS 1.
+    pub fn take_revoked(&mut self) -> Vec<Delivery> {
+        let revoked = self.in_flight.iter().filter(|(_, message)| message.is_revoked);
+        let revoked = revoked.map(|(packet_id, message)| (message.sequence, *packet_id)).collect();
+        self.withdraw(revoked)
+    }
+
+    /// Removes messages of QoS 1 from the messages in flight and returns them, in the order of sending.
+    ///
+    /// A client that has received a message of QoS 2 keeps its packet id until the PUBREL, and would take another message
+    /// with this id for the same one. So the PUBREL is sent at once; no other session may get the message (MQTT 5, 4.8.2).
+    fn withdraw(&mut self, mut messages: Vec<(u64, u16)>) -> Vec<Delivery> {
+        messages.sort_unstable();
+        let mut withdrawn = Vec::new();
+        for (_, packet_id) in messages {
+            let Some(message) = self.in_flight.get_mut(&packet_id) else { continue };
+            message.is_revoked = false;
+            let Stage::Published(delivery) = &message.stage else { continue };
+            if delivery.qos == Qos::ExactlyOnce {
+                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+                message.stage = Stage::Released;
+            } else {
+                withdrawn.push(delivery.clone());
+                self.complete(packet_id);
+            }
+        }
+        withdrawn
+    }
+
     /// Ends the session; returns the unacknowledged messages of shared subscriptions.
     ///
     /// Messages that were sent at QoS 2 are not among them: no other session may get these (MQTT 5, 4.8.2).
@@ -343,7 +396,8 @@ impl Session {
         // 64 bits do not overflow: each step is a message that was sent.
         self.next_sequence = sequence.wrapping_add(1);
         self.outstanding = self.outstanding.saturating_add(1);
-        let message = InFlight { sequence, is_sent: true, stage: Stage::Published(delivery) };
+        let message =
+            InFlight { sequence, is_sent: true, is_revoked: false, stage: Stage::Published(delivery) };
         self.in_flight.insert(self.last_packet_id, message);
         self.last_packet_id
     }
@@ -657,6 +711,40 @@ mod tests {
         assert_eq!(session.enqueue(one.clone()), Err(Full));
         session.handle_puback(1);
         assert_eq!(session.enqueue(one), Ok(()));
+    }
+
+    #[test]
+    fn a_revoked_message_in_flight_is_not_sent_again() {
+        let mut session = session(10);
+        enqueue(&mut session, &["a", "b"], Qos::AtLeastOnce);
+        enqueue(&mut session, &["a", "b"], Qos::ExactlyOnce);
+        assert_eq!(poll_all(&mut session), ["a#1", "b#2", "a#3", "b#4"]);
+        let is_a = |delivery: &Delivery| delivery.publication.message.topic == "a";
+        let bytes = session.size().1 / 4;
+        assert!(session.revoke_in_flight(true, is_a).is_empty(), "it was sent on this connection");
+        assert_eq!(session.size().0, 4);
+        let withdrawn = session.take_revoked();
+        assert_eq!(withdrawn.len(), 1);
+        assert!(is_a(&withdrawn[0]) && withdrawn[0].qos == Qos::AtLeastOnce);
+        session.handle_connect(10);
+        assert_eq!(poll_all(&mut session), ["b#2!", "release#3", "b#4!"]);
+        assert_eq!(session.size(), (3, 2 * bytes));
+        session.handle_pubcomp(3);
+        assert!(session.revoke_in_flight(false, |_| true).len() == 1);
+        session.handle_connect(10);
+        assert_eq!((poll_all(&mut session), session.size()), (vec!["release#4".to_owned()], (1, 0)));
+    }
+
+    #[test]
+    fn a_message_in_flight_that_is_permitted_again_is_sent_again() {
+        let mut session = session(10);
+        enqueue(&mut session, &["a"], Qos::AtLeastOnce);
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        session.revoke_in_flight(true, |_| true);
+        session.revoke_in_flight(true, |_| false);
+        assert!(session.take_revoked().is_empty());
+        session.handle_connect(10);
+        assert_eq!(poll_all(&mut session), ["a#1!"]);
     }
 
     #[test]

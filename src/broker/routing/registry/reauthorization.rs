@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::Registry;
 use crate::broker::event::Event;
+use crate::broker::publication::Delivery;
 use crate::broker::session::entry::{SessionEntry, SessionState};
 use crate::mqtt::filter;
 use crate::mqtt::packet::Will;
@@ -19,7 +20,8 @@ impl Registry {
     /// Applies the client's permissions to its session.
     ///
     /// A subscription without permission brings no messages until it is permitted again. Queued messages without
-    /// permission go to other members of their group, or are discarded. `is_own` returns whether a topic or topic
+    /// permission go to other members of their group, or are discarded; so do messages in flight, but one that was sent
+    /// on the current connection only when it would be sent again. `is_own` returns whether a topic or topic
     /// filter is the client's own (client id, topic), so that no permission is needed.
     pub fn reauthorize(
         &mut self,
@@ -42,7 +44,10 @@ impl Registry {
         let may_receive = |topic: &str| {
             may(permissions.as_ref().is_none_or(|permissions| permissions.may_receive(topic)), topic)
         };
-        let taken = state.session.take_queued(|delivery| !may_receive(&delivery.publication.message.topic));
+        let is_revoked = |delivery: &Delivery| !may_receive(&delivery.publication.message.topic);
+        let is_connected = state.handle.is_some();
+        let mut taken = state.session.revoke_in_flight(is_connected, is_revoked);
+        taken.extend(state.session.take_queued(is_revoked));
         drop(state);
         self.redistribute(taken, entry.id, now);
     }
