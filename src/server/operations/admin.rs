@@ -1,8 +1,9 @@
 //! The admin listener: HTTP with a health check, metrics and a status page.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::monitor::ServerMonitor;
@@ -33,7 +34,7 @@ const CONTENT_SECURITY_POLICY: &str =
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 struct HttpLimits {
-    /// The most connections at a time. Others wait.
+    /// The most connections at a time. One more closes an older one.
     connections_max: usize,
     /// Time limit for the head of a request.
     request_timeout: Duration,
@@ -79,18 +80,39 @@ impl AdminListener {
     /// Serves connections. Never returns.
     pub async fn serve(self, monitor: Arc<ServerMonitor>) {
         let limits = self.limits;
-        let slots = Arc::new(Semaphore::new(limits.connections_max));
-        // The semaphore is never closed.
-        while let Ok(permit) = Arc::clone(&slots).acquire_owned().await {
-            let Ok((stream, _)) = self.socket.accept().await else {
+        let mut connections = Connections::default();
+        loop {
+            let Ok((stream, remote)) = self.socket.accept().await else {
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             };
             let (monitor, names) = (Arc::clone(&monitor), Arc::clone(&self.names));
-            tokio::spawn(async move {
-                serve_connection(stream, monitor, names, limits).await;
-                drop(permit);
-            });
+            connections.make_room(limits.connections_max);
+            let task = tokio::spawn(serve_connection(stream, monitor, names, limits));
+            connections.0.push_back((remote.ip(), task.abort_handle()));
+        }
+    }
+}
+
+/// The open connections, the oldest first.
+///
+/// A new connection never waits: clients that open connections and send nothing would delay health checks.
+#[derive(Debug, Default)]
+struct Connections(VecDeque<(IpAddr, AbortHandle)>);
+
+impl Connections {
+    /// Makes room for one more connection: closes the oldest one of the address that has the most.
+    fn make_room(&mut self, connections_max: usize) {
+        self.0.retain(|(_, task)| !task.is_finished());
+        if self.0.len() < connections_max {
+            return;
+        }
+        let count = |address: &IpAddr| self.0.iter().filter(|(other, _)| other == address).count();
+        // `max_by_key` returns the last maximum, so the oldest connections come last.
+        let offender =
+            (0..self.0.len()).rev().max_by_key(|at| self.0.get(*at).map(|(address, _)| count(address)));
+        if let Some((_, task)) = offender.and_then(|at| self.0.remove(at)) {
+            task.abort();
         }
     }
 }
@@ -259,17 +281,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_over_the_limit_waits_for_another_one_to_end() {
-        let address = listen(HttpLimits { connections_max: 1, ..PATIENT }).await;
-        let first = send(address, b"GET ").await;
-        let second = send(address, REQUEST).await;
-        // Far more turns than a response takes.
-        for _ in 0..100_000 {
-            tokio::task::yield_now().await;
+    async fn a_connection_over_the_limit_is_served_and_closes_the_oldest_one() {
+        let address = listen(HttpLimits { connections_max: 2, ..PATIENT }).await;
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            idle.push(send(address, b"GET ").await);
         }
-        assert!(second.try_read(&mut [0]).is_err(), "no response yet");
-        drop(first);
-        assert!(rest(second).await.ends_with("\r\n\r\nok\n"));
+        assert!(rest(send(address, REQUEST).await).await.ends_with("\r\n\r\nok\n"));
+        let mut idle = idle.into_iter();
+        let mut closed = Vec::new();
+        // Closed without a response, possibly with a reset.
+        assert!(timeout(PATIENCE, idle.next().unwrap().read_to_end(&mut closed)).await.is_ok());
+        assert!(closed.is_empty());
+        assert!(idle.next().unwrap().try_read(&mut [0]).is_err(), "the other connection stays open");
+    }
+
+    #[tokio::test]
+    async fn the_address_with_the_most_connections_makes_room() {
+        let mut connections = Connections::default();
+        for address in ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.3"] {
+            let task = tokio::spawn(std::future::pending::<()>());
+            connections.0.push_back((address.parse().unwrap(), task.abort_handle()));
+        }
+        let mut addresses = |connections_max| {
+            connections.make_room(connections_max);
+            connections.0.iter().map(|(address, _)| address.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(addresses(5).len(), 4);
+        assert_eq!(addresses(4), ["192.0.2.2", "192.0.2.1", "192.0.2.3"], "the oldest of the first address");
+        assert_eq!(addresses(3), ["192.0.2.1", "192.0.2.3"], "the oldest of all, if no address has more");
     }
 
     #[test]
