@@ -1,10 +1,12 @@
 //! Secrets in memory: passwords and tokens, erased when dropped.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::fcntl::OFlag;
 use zeroize::Zeroizing;
 
 /// Size of the first buffer for a source of unknown length, such as a pipe.
@@ -61,6 +63,22 @@ impl Secret {
         Self::read(file, len, bytes_max)
     }
 
+    /// Reads a regular file, at most `bytes_max + 1` bytes of it. Never blocks on a pipe or a device that has replaced the
+    /// file.
+    ///
+    /// # Errors
+    /// Errors of the system, or [`ErrorKind::InvalidInput`] for anything else than a regular file.
+    pub fn read_regular_file(path: &Path, bytes_max: usize) -> io::Result<Self> {
+        // Without the flag, opening a pipe waits for a writer. On a regular file it has no effect.
+        let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Self::read(file, metadata.len(), bytes_max)
+    }
+
     /// Returns the first line without its line end: a password as it was typed or written to a file.
     #[must_use]
     pub fn first_line(&self) -> Self {
@@ -112,6 +130,21 @@ mod tests {
             }
         }
         assert!(Secret::read(File::open("/").unwrap(), 0, 10).is_err());
+    }
+
+    #[test]
+    fn only_a_regular_file_is_read_and_nothing_else_blocks() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("file");
+        std::fs::write(&path, "secret").unwrap();
+        assert_eq!(Secret::read_regular_file(&path, 10).unwrap().bytes(), b"secret");
+        assert_eq!(Secret::read_regular_file(&path, 3).unwrap().bytes(), b"secr");
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        for path in [&path, home.path(), Path::new("/dev/zero")] {
+            let error = Secret::read_regular_file(path, 10).unwrap_err();
+            assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
+        }
     }
 
     #[test]

@@ -28,10 +28,23 @@ pub enum Event {
         /// The key, as text.
         key: String,
     },
+    /// A property of the client is not inserted into a rule, because the rule would reach beyond the client.
+    TemplateSkipped {
+        client_id: Arc<str>,
+        /// A topic, a key or a pattern with placeholders.
+        template: String,
+        /// The placeholder of the property.
+        placeholder: String,
+    },
     /// The rules have been reloaded.
     Rules {
         /// The number of rules, or why the earlier rules stay in force.
         outcome: Result<usize, String>,
+    },
+    /// The files with users and tokens have been reloaded, and connections with removed ones are closed.
+    Credentials {
+        /// The number of closed connections.
+        closed: usize,
     },
     /// The TLS files have been reloaded.
     Certificates {
@@ -90,8 +103,10 @@ impl Event {
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
+            Self::Credentials { .. } => false,
             Self::IdentityFile { .. }
             | Self::KeyNotAuthorized { .. }
+            | Self::TemplateSkipped { .. }
             | Self::OutOfTime { .. }
             | Self::Unanswerable { .. }
             | Self::NotPersisted { .. }
@@ -106,13 +121,14 @@ impl Event {
     pub(super) fn subject(&self) -> Option<Subject> {
         match self {
             Self::Broker(event) => Some(event.subject()),
-            Self::KeyNotAuthorized { client_id, .. } | Self::Unanswerable { client_id, .. } => {
-                Some(client_subject(client_id))
-            }
+            Self::KeyNotAuthorized { client_id, .. }
+            | Self::TemplateSkipped { client_id, .. }
+            | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
             // On a disk that is nearly full, each change that is too large causes both events.
             Self::NotPersisted { .. } | Self::PersistedAgain => Some(Subject::Other("persistent writes")),
             Self::IdentityFile { .. }
             | Self::Rules { .. }
+            | Self::Credentials { .. }
             | Self::Certificates { .. }
             | Self::OutOfTime { .. }
             | Self::ClockAhead { .. }
@@ -129,7 +145,9 @@ impl Event {
             Self::Broker(event) => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
+            Self::TemplateSkipped { .. } => "template-skipped",
             Self::Rules { .. } => "rules",
+            Self::Credentials { .. } => "credentials",
             Self::Certificates { .. } => "certificates",
             Self::OutOfTime { .. } => "out-of-time",
             Self::Unanswerable { .. } => "unanswerable",
@@ -154,7 +172,12 @@ impl Event {
             Self::KeyNotAuthorized { client_id, what, key } => {
                 vec![client(client_id), ("what", (*what).to_owned()), ("key", shortened(key))]
             }
+            Self::TemplateSkipped { client_id, template, placeholder } => {
+                let (template, placeholder) = (template.clone(), placeholder.clone());
+                vec![client(client_id), ("template", template), ("placeholder", placeholder)]
+            }
             Self::Rules { outcome: Ok(count) } => vec![("rules", count.to_string())],
+            Self::Credentials { closed } => vec![("closed", closed.to_string())],
             Self::Certificates { outcome: Ok(days_left) } => {
                 days_left.iter().map(|days_left| ("days_left", days_left.to_string())).collect()
             }
@@ -186,9 +209,19 @@ impl fmt::Display for Event {
                 let (client_id, key) = (Shown(client_id), Shown(key));
                 write!(f, "{client_id} may not {what} the key {key}: no rule allows it")
             }
+            Self::TemplateSkipped { client_id, template, placeholder } => write!(
+                f,
+                "the rule for {} does not apply to {}: the value of {} has a separator or is reserved",
+                template.escape_debug(),
+                Shown(client_id),
+                placeholder.escape_debug(),
+            ),
             Self::Rules { outcome: Ok(count) } => write!(f, "rules reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
                 write!(f, "{}; the previous rules stay in force", reason.escape_debug())
+            }
+            Self::Credentials { closed } => {
+                write!(f, "users and tokens reloaded, connections closed: {closed}")
             }
             Self::Certificates { outcome: Ok(days_left) } => {
                 f.write_str("certificates reloaded")?;

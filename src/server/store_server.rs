@@ -294,6 +294,9 @@ fn hooks(
     events: EventSink,
 ) -> Hooks {
     let authenticator = IdentityAuthenticator { identities, events: Arc::clone(&events) };
+    if let Some(authorizer) = &authorizer {
+        authorizer.report_to(Arc::clone(&events));
+    }
     Hooks {
         application: Arc::<Service>::clone(service),
         authenticator: Arc::new(authenticator),

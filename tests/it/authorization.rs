@@ -251,6 +251,34 @@ fn sighup_reloads_the_rules_for_connected_clients_and_keeps_the_old_ones_on_an_e
 }
 
 #[test]
+fn a_client_id_with_a_separator_reaches_no_keys_of_another_client_and_is_logged_once() {
+    let place = place();
+    place.write(
+        "rules",
+        RULES
+            .replace("TAIL", TAIL)
+            .replace("press-2]", "press/sub]")
+            .replace("talk/+", "{principal.clientId}/#"),
+    );
+    let server = serve(&place);
+    assert_eq!(run(&place, &server, "set press/sub/k 1 -i press"), "--- exit 0\n");
+    for _ in 0..2 {
+        drop(raw(&server, "press/sub"));
+    }
+    drop(raw(&server, "guest"));
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line: &String| !line.starts_with("guest disconnected")) {
+        lines.push(server.log_line());
+    }
+    let line = "the rule for clients/{principal.clientId}/# does not apply to press/sub: the value of {principal.clientId} has \
+                a separator or is reserved";
+    assert_eq!(lines.iter().filter(|logged| logged.contains("does not apply")).collect::<Vec<_>>(), [line]);
+    let mut client = raw(&server, "press/sub");
+    client.send(&wire::subscribe(1, "press/sub/x"));
+    assert_eq!(client.receive().unwrap().body.last(), Some(&0x87));
+}
+
+#[test]
 fn invalid_or_unreadable_rules_are_rejected_at_the_start() {
     let place = place();
     place.write("unclosed", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Pattern, keys: [\"a[\"]}\n");

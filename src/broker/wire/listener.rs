@@ -16,7 +16,6 @@ use crate::broker::event::Event;
 use crate::broker::handle::Broker;
 use crate::broker::principal::Principal;
 use crate::broker::settings::{ListenerSettings, WebSocketSettings};
-use crate::net::certificate::Certificate;
 use crate::net::origin;
 use crate::net::tls::server as tls;
 use crate::net::websocket;
@@ -90,12 +89,7 @@ impl Acceptor {
         };
         match tls::client_certificate(&stream) {
             Ok(certificate) => {
-                let certificate =
-                    certificate.map(|Certificate { subject, subject_alt_names, .. }| Principal {
-                        user: None,
-                        attributes: subject.into(),
-                        alternatives: subject_alt_names.into(),
-                    });
+                let certificate = certificate.map(Principal::of_certificate);
                 let info = ConnectionInfo { certificate, buffers_output: true, ..info };
                 self.upgrade(stream, info, listener).await;
             }

@@ -3,6 +3,7 @@
 mod authorizer;
 mod error;
 mod policy;
+mod template;
 mod topic_set;
 mod yaml;
 

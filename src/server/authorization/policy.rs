@@ -6,16 +6,14 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
 
 use super::error::RuleError;
+use super::template::{OPENING, Subject, Template, Unfilled, Usage};
 use super::topic_set::TopicSet;
 use super::yaml::{self, Field, Node, Value};
 use crate::broker::Principal;
 use crate::mqtt::filter;
 use crate::net::certificate::Attribute;
 use crate::protocol::key::KEY_BYTES_MAX;
-use crate::store::authorization::{KeyPermissions, KeySet, escape};
-
-/// The start of a placeholder for a property of the client.
-const OPENING: &str = "{principal.";
+use crate::store::authorization::{KeyPermissions, KeySet};
 
 /// What the rules allow one client. Everything else is denied.
 #[derive(Debug, Default)]
@@ -24,6 +22,15 @@ pub(super) struct Access {
     pub(super) publish: TopicSet,
     pub(super) subscribe: TopicSet,
     pub(super) permissions: Arc<KeyPermissions>,
+    /// The first template that does not apply because it would reach beyond the client.
+    pub(super) skipped: Option<SkippedTemplate>,
+}
+
+/// A template, and the placeholder whose value is unsafe in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SkippedTemplate {
+    pub(super) template: String,
+    pub(super) placeholder: String,
 }
 
 /// The rules of a file.
@@ -77,23 +84,10 @@ enum Keys {
     Bytes(Vec<Vec<u8>>),
 }
 
-/// A string with placeholders for properties of the client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Template(Vec<Piece>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    ClientId,
-    Username,
-    Attribute(String),
-}
-
-/// The client that the rules are evaluated for.
-#[derive(Clone, Copy)]
-struct Subject<'a> {
-    client_id: &'a str,
-    principal: &'a Principal,
+/// Collects the strings of templates for one client, and the first template that is unsafe.
+struct Filler<'a> {
+    subject: Subject<'a>,
+    skipped: Option<SkippedTemplate>,
 }
 
 impl Policy {
@@ -128,10 +122,15 @@ impl Policy {
     /// Evaluates the rules for one client.
     pub(super) fn access(&self, client_id: &str, principal: &Principal) -> Access {
         let subject = Subject { client_id, principal };
+        let mut filler = Filler { subject, skipped: None };
         let (mut access, mut permissions) = (Access::default(), KeyPermissions::default());
         for rule in self.rules.iter().filter(|rule| rule.principals.matches(subject)) {
-            for resource in rule.broker.iter().filter(|resource| resource.is_for(client_id, subject)) {
-                let topics = resource.topics.iter().filter_map(|topic| topic.to_topic(subject));
+            for resource in &rule.broker {
+                if !resource.is_for(client_id, &mut filler) {
+                    continue;
+                }
+                let topics =
+                    resource.topics.iter().filter_map(|topic| filler.fill(topic, Usage::TopicFilter));
                 match resource.method {
                     BrokerMethod::Connect => access.may_connect = true,
                     BrokerMethod::Publish => topics.for_each(|topic| access.publish.add(topic)),
@@ -142,12 +141,29 @@ impl Policy {
                 let sets =
                     [(resource.is_read, &mut permissions.read), (resource.is_write, &mut permissions.write)];
                 for (_, set) in sets.into_iter().filter(|(is_granted, _)| *is_granted) {
-                    resource.keys.add_to(set, subject);
+                    resource.keys.add_to(set, &mut filler);
                 }
             }
         }
         access.permissions = Arc::new(permissions);
+        access.skipped = filler.skipped;
         access
+    }
+}
+
+impl Filler<'_> {
+    fn fill(&mut self, template: &Template, usage: Usage) -> Option<String> {
+        match template.fill(self.subject, usage) {
+            Ok(text) => Some(text),
+            Err(Unfilled::Missing) => None,
+            Err(Unfilled::Unsafe(placeholder)) => {
+                self.skipped.get_or_insert_with(|| SkippedTemplate {
+                    template: template.to_string(),
+                    placeholder: placeholder.to_string(),
+                });
+                None
+            }
+        }
     }
 }
 
@@ -231,9 +247,9 @@ impl BrokerResource {
         Ok(Self { method, topics, client_ids: fields.templates("clientIds", |_| true, "")? })
     }
 
-    fn is_for(&self, client_id: &str, subject: Subject<'_>) -> bool {
+    fn is_for(&self, client_id: &str, filler: &mut Filler<'_>) -> bool {
         let is_equal =
-            |template: &Template| template.fill(subject, str::to_owned).is_some_and(|id| id == client_id);
+            |template: &Template| filler.fill(template, Usage::ClientId).is_some_and(|id| id == client_id);
         self.client_ids.is_empty() || self.client_ids.iter().any(is_equal)
     }
 }
@@ -285,94 +301,20 @@ impl StoreResource {
 }
 
 impl Keys {
-    fn add_to(&self, set: &mut KeySet, subject: Subject<'_>) {
+    fn add_to(&self, set: &mut KeySet, filler: &mut Filler<'_>) {
         match self {
             Self::Bytes(keys) => keys.iter().for_each(|key| set.add(key)),
             Self::Names(names) => {
-                let names = names.iter().filter_map(|name| name.fill(subject, str::to_owned));
+                let names = names.iter().filter_map(|name| filler.fill(name, Usage::Key));
                 names.for_each(|name| set.add(name.as_bytes()));
             }
             Self::Patterns(patterns) => {
-                for pattern in patterns.iter().filter_map(|pattern| pattern.fill(subject, escape)) {
+                for pattern in patterns.iter().filter_map(|pattern| filler.fill(pattern, Usage::KeyPattern)) {
                     // The template was validated with a sample, and inserted values are escaped: it cannot fail.
                     let _ = set.add_pattern(&pattern);
                 }
             }
         }
-    }
-}
-
-impl Template {
-    fn parse(line: usize, text: &str) -> Result<Self, RuleError> {
-        let (mut pieces, mut rest) = (Vec::new(), text);
-        while let Some((before, after)) = rest.split_once(OPENING) {
-            let (name, after) = after
-                .split_once('}')
-                .ok_or_else(|| error_at(line, &format!("{text} has {OPENING} without }}")))?;
-            pieces.push(Piece::Text(before.to_owned()));
-            pieces.push(match (name, name.strip_prefix("attributes.")) {
-                ("clientId", _) => Piece::ClientId,
-                ("username", _) => Piece::Username,
-                (_, Some(name)) if !name.is_empty() => Piece::Attribute(name.to_owned()),
-                _ => {
-                    let known = "{principal.clientId}, {principal.username} or {principal.attributes.NAME}";
-                    return Err(error_at(
-                        line,
-                        &format!("unknown placeholder {OPENING}{name}}}: expected {known}"),
-                    ));
-                }
-            });
-            rest = after;
-        }
-        pieces.push(Piece::Text(rest.to_owned()));
-        Ok(Self(pieces))
-    }
-
-    /// Returns the text before each placeholder, with sample values in earlier ones.
-    fn prefixes(&self) -> Vec<String> {
-        let mut text = String::new();
-        let mut prefixes = Vec::new();
-        for piece in &self.0 {
-            match piece {
-                Piece::Text(piece) => text.push_str(piece),
-                _ => {
-                    prefixes.push(text.clone());
-                    text.push('x');
-                }
-            }
-        }
-        prefixes
-    }
-
-    /// Returns the string for one client, or None if the client lacks a property of a placeholder.
-    fn fill(
-        &self,
-        Subject { client_id, principal }: Subject<'_>,
-        escape: impl Fn(&str) -> String,
-    ) -> Option<String> {
-        let attribute = |name: &str| {
-            principal
-                .certificate_attributes()
-                .find(|(known, _)| known == name)
-                .map(|(_, value)| value.as_str())
-        };
-        let pieces = self.0.iter().map(|piece| {
-            Some(match piece {
-                Piece::Text(text) => text.clone(),
-                Piece::ClientId => escape(client_id),
-                Piece::Username => escape(principal.user.as_deref()?),
-                Piece::Attribute(name) => escape(attribute(name)?),
-            })
-        });
-        pieces.collect()
-    }
-
-    /// Returns the topic or filter for one client. A property with a separator or wildcard would widen the rule, so such a client
-    /// gets None.
-    fn to_topic(&self, subject: Subject<'_>) -> Option<String> {
-        let is_unsafe = |text: &str| text.is_empty() || text.contains(['+', '#', '/']);
-        let mark = |text: &str| if is_unsafe(text) { "\0".to_owned() } else { text.to_owned() };
-        self.fill(subject, mark).filter(|topic| !topic.contains('\0'))
     }
 }
 
@@ -433,17 +375,10 @@ impl<'a> Fields<'a> {
         is_valid: impl Fn(&str) -> bool,
         what: &str,
     ) -> Result<Vec<Template>, RuleError> {
-        let anonymous = Principal::default();
-        let sample = |piece: Piece| match piece {
-            Piece::Text(text) => Piece::Text(text),
-            _ => Piece::Text("x".to_owned()),
-        };
         let template = |(line, text)| {
             let template = Template::parse(line, text)?;
-            let filled = Template(template.0.iter().cloned().map(sample).collect())
-                .fill(Subject { client_id: "x", principal: &anonymous }, str::to_owned);
-            match filled {
-                Some(filled) if is_valid(&filled) => Ok(template),
+            match template.sample() {
+                filled if is_valid(&filled) => Ok(template),
                 _ if text.is_empty() => Err(error_at(line, &format!("empty string {what}"))),
                 _ => Err(error_at(line, &format!("{text} {what}"))),
             }
@@ -510,8 +445,10 @@ spec:
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let (alternatives, attributes) =
             attributes.iter().map(own).partition::<Vec<_>, _>(|own| own.0 == "URI");
+        let (issuer, attributes) =
+            attributes.into_iter().partition::<Vec<_>, _>(|own| own.0.starts_with("issuer."));
         let (attributes, alternatives) = (attributes.into(), alternatives.into());
-        Principal { user: user.map(Into::into), attributes, alternatives }
+        Principal { user: user.map(Into::into), attributes, alternatives, issuer: issuer.into() }
     }
 
     #[test]
@@ -534,6 +471,142 @@ spec:
         let access = policy.access("x", &press);
         assert!(access.may_connect && access.subscribe.covers("commands/Werk/#"));
         assert!(!policy.access("x", &principal(None, &[("O", "Werk"), ("URI", "spiffe://o")])).may_connect);
+    }
+
+    #[test]
+    fn a_rule_can_require_the_issuer_of_a_certificate() {
+        let policy = Policy::parse(&RULES.replace("OU: Halle 3", "issuer.CN: CA 1")).unwrap();
+        let may_connect = |issuer| {
+            policy.access("x", &principal(None, &[("O", "Werk"), ("issuer.CN", issuer)])).may_connect
+        };
+        assert!(may_connect("CA 1") && !may_connect("CA 2"));
+    }
+
+    /// Returns the access of the client `c` with the user `ann` by one rule for it, with this entry of brokerResources or
+    /// stateStoreResources.
+    fn access_by(resources: &str, entry: &str) -> Access {
+        let rules = format!("rules:\n- principals: {{clientIds: [c]}}\n  {resources}:\n  - {entry}\n");
+        Policy::parse(&rules).unwrap().access("c", &principal(Some("ann"), &[]))
+    }
+
+    #[test]
+    fn a_broker_resource_applies_to_its_client_ids_only() {
+        for (client_ids, is_for) in [
+            ("[c]", true),
+            ("[a, c]", true),
+            ("[]", true),
+            ("[a]", false),
+            ("['{principal.clientId}']", true),
+            ("['{principal.username}']", false),
+            ("['{principal.attributes.CN}']", false),
+        ] {
+            let access =
+                |entry: &str| access_by("brokerResources", &format!("{{{entry}, clientIds: {client_ids}}}"));
+            assert_eq!(access("method: Connect").may_connect, is_for, "{client_ids}");
+            assert_eq!(access("method: Publish, topics: [t]").publish.contains("t"), is_for, "{client_ids}");
+            assert_eq!(
+                access("method: Subscribe, topics: [t]").subscribe.contains("t"),
+                is_for,
+                "{client_ids}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_method_of_the_broker_permits_only_itself() {
+        for (entry, expected) in [
+            ("{method: Connect}", [true, false, false]),
+            ("{method: Publish, topics: [t]}", [false, true, false]),
+            ("{method: Subscribe, topics: [t]}", [false, false, true]),
+        ] {
+            let access = access_by("brokerResources", entry);
+            let found = [access.may_connect, access.publish.contains("t"), access.subscribe.covers("t")];
+            assert_eq!(found, expected, "{entry}");
+            assert!(!access.publish.contains("u") && !access.subscribe.covers("u"));
+            assert!(!access.permissions.read.contains(b"t") && !access.permissions.write.contains(b"t"));
+        }
+    }
+
+    #[test]
+    fn each_method_and_type_of_keys_permits_only_itself() {
+        for (method, expected) in
+            [("Read", [true, false]), ("Write", [false, true]), ("ReadWrite", [true, true])]
+        {
+            // The third key is named by its bytes, which are those of `k*`.
+            for (kind, key, names, others) in [
+                ("Pattern", "k*", &["k*", "k1"][..], &["*", "l"][..]),
+                ("String", "k*", &["k*"], &["k1", "l"]),
+                ("Binary", "ayo=", &["k*"], &["k1", "ayo="]),
+            ] {
+                let entry = format!("{{method: {method}, keyType: {kind}, keys: ['{key}']}}");
+                let Access { may_connect, permissions, .. } = access_by("stateStoreResources", &entry);
+                let found = |name: &str| {
+                    [permissions.read.contains(name.as_bytes()), permissions.write.contains(name.as_bytes())]
+                };
+                assert!(names.iter().all(|name| found(name) == expected), "{entry}");
+                assert!(others.iter().all(|name| found(name) == [false, false]), "{entry}");
+                assert!(!may_connect);
+            }
+        }
+    }
+
+    #[test]
+    fn each_kind_of_principal_is_compared_with_its_own_property() {
+        let ann = principal(Some("ann"), &[("CN", "ann")]);
+        for (principals, is_match) in [
+            ("clientIds: [c]", true),
+            ("clientIds: [ann]", false),
+            ("usernames: [ann]", true),
+            ("usernames: [c]", false),
+            ("attributes: [{CN: ann}]", true),
+            ("attributes: [{CN: c}]", false),
+            ("attributes: [{O: ann}]", false),
+            ("attributes: [{CN: ann, O: x}]", false),
+            ("attributes: [{O: x}, {CN: ann}]", true),
+        ] {
+            let rules =
+                format!("rules:\n- principals: {{{principals}}}\n  brokerResources: [{{method: Connect}}]\n");
+            let policy = Policy::parse(&rules).unwrap();
+            assert_eq!(policy.access("c", &ann).may_connect, is_match, "{principals}");
+            assert!(!policy.access("x", &Principal::default()).may_connect, "{principals}");
+        }
+    }
+
+    #[test]
+    fn a_template_is_not_filled_for_a_client_without_the_property() {
+        for property in ["username", "attributes.CN"] {
+            let of = |resources, entry: &str| {
+                let entry = entry.replace("NAME", property);
+                let rules =
+                    format!("rules:\n- principals: {{clientIds: [c]}}\n  {resources}:\n  - {{{entry}}}\n");
+                Policy::parse(&rules).unwrap().access("c", &Principal::default())
+            };
+            let keys = |kind| {
+                let entry = format!("method: ReadWrite, keyType: {kind}, keys: ['own/{{principal.NAME}}']");
+                of("stateStoreResources", &entry).permissions
+            };
+            assert!(!keys("String").read.contains(b"own/") && !keys("String").write.contains(b"own/"));
+            assert!(!keys("Pattern").read.contains(b"own/") && !keys("Pattern").write.contains(b"own/"));
+            let topics = |method| {
+                of("brokerResources", &format!("method: {method}, topics: ['own/{{principal.NAME}}']"))
+            };
+            assert!(!topics("Publish").publish.contains("own/"));
+            assert!(!topics("Subscribe").subscribe.contains("own/"));
+            let connect = "method: Connect, clientIds: ['c{principal.NAME}']";
+            assert!(!of("brokerResources", connect).may_connect);
+            assert_eq!(of("brokerResources", connect).skipped, None, "nothing to report");
+        }
+    }
+
+    #[test]
+    fn the_first_unsafe_template_is_noted() {
+        let rules = RULES.replace("\"evil*\"", "x/y");
+        let policy = Policy::parse(&rules).unwrap();
+        let of = |id| policy.access(id, &Principal::default()).skipped;
+        assert_eq!(of("press-7"), None);
+        let template = "telemetry/{principal.clientId}".to_owned();
+        let placeholder = "{principal.clientId}".to_owned();
+        assert_eq!(of("x/y"), Some(SkippedTemplate { template, placeholder }));
     }
 
     #[test]

@@ -180,7 +180,9 @@ impl Metrics {
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::IdentityFile { .. }
             | Event::LeftOut { .. }
+            | Event::TemplateSkipped { .. }
             | Event::Rules { .. }
+            | Event::Credentials { .. }
             | Event::Certificates { .. }
             | Event::OutOfTime { .. }
             | Event::ClockAhead { .. }
