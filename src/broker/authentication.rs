@@ -19,8 +19,28 @@ pub struct Denial {
     pub log_text: String,
 }
 
-/// A check that is in progress: resolves to the name of the user.
-pub type PendingCheck = Pin<Box<dyn Future<Output = Result<Arc<str>, Denial>> + Send>>;
+/// What a client has authenticated with. It may become invalid while the client is connected.
+pub trait Credential: fmt::Debug + Send + Sync {
+    fn is_valid(&self) -> bool;
+}
+
+/// The user of a credential that was valid when it was checked.
+#[derive(Clone, Debug)]
+pub struct Authenticated {
+    pub user: Arc<str>,
+    pub credential: Arc<dyn Credential>,
+}
+
+/// A check that is in progress.
+pub type PendingCheck = Pin<Box<dyn Future<Output = Result<Authenticated, Denial>> + Send>>;
+
+/// The identity of a client, and the credential of its user.
+#[derive(Clone, Debug, Default)]
+pub struct ClientIdentity {
+    pub principal: Principal,
+    /// None without a user.
+    pub credential: Option<Arc<dyn Credential>>,
+}
 
 /// Knows the users of a broker. A check may take long; the broker limits its time.
 pub trait Authenticator: Send + Sync {
@@ -30,7 +50,8 @@ pub trait Authenticator: Send + Sync {
     /// Whether a method of enhanced authentication (MQTT 5, 4.12) is supported.
     fn supports_method(&self, method: &str) -> bool;
 
-    fn check_password(&self, username: String, password: Secret) -> PendingCheck;
+    /// Checks a password of a client at the address `remote`.
+    fn check_password(&self, remote: &str, username: String, password: Secret) -> PendingCheck;
 
     /// Checks the authentication data of a method that is supported.
     fn check_data(&self, method: &str, data: Secret) -> PendingCheck;
@@ -46,7 +67,7 @@ impl Authenticator for () {
         false
     }
 
-    fn check_password(&self, _: String, _: Secret) -> PendingCheck {
+    fn check_password(&self, _: &str, _: String, _: Secret) -> PendingCheck {
         Box::pin(async { Err(unknown_method()) })
     }
 
@@ -62,6 +83,8 @@ pub struct ConnectionInfo {
     pub remote: String,
     /// The identity in the client's certificate, if it has presented one.
     pub certificate: Option<Principal>,
+    /// The last second of the validity of this certificate, in seconds since 1970.
+    pub certificate_expiry_s: Option<u64>,
     /// Whether the listener accepts anonymous clients.
     pub is_anonymous: bool,
     /// Whether the connection is the process's own, which needs no permissions.
@@ -77,6 +100,7 @@ impl ConnectionInfo {
         Self {
             remote: remote.to_owned(),
             certificate: None,
+            certificate_expiry_s: None,
             is_anonymous: true,
             bypasses_permissions: false,
             buffers_output: false,
@@ -96,16 +120,19 @@ pub async fn authenticate(
     authenticator: &dyn Authenticator,
     connect: &mut Connect,
     info: &ConnectionInfo,
-) -> Result<Principal, Denial> {
+) -> Result<ClientIdentity, Denial> {
     let secret = |bytes: Sensitive| Secret::new(bytes.into_bytes());
     let (username, password) = (connect.username.take(), connect.password.take().map(secret));
     let data = connect.authentication_data.take().map(secret);
     let certificate = info.certificate.clone().unwrap_or_default();
     let needs_no_user = info.certificate.is_some() || info.is_anonymous;
-    let principal = |user| Principal { user, ..certificate };
+    let identity = |authenticated: Option<Authenticated>| {
+        let (user, credential) = authenticated.map(|of| (of.user, of.credential)).unzip();
+        ClientIdentity { principal: Principal { user, ..certificate }, credential }
+    };
     match (connect.authentication_method.as_deref(), username) {
         (Some(method), None) if authenticator.supports_method(method) => {
-            Ok(principal(Some(check_data(authenticator, method, data).await?)))
+            Ok(identity(Some(check_data(authenticator, method, data).await?)))
         }
         (Some(method), Some(_)) if authenticator.supports_method(method) => Err(denial(
             ReasonCode::BadUserNameOrPassword,
@@ -126,9 +153,10 @@ pub async fn authenticate(
                     log_text: format!("no password for the user {username}"),
                 });
             };
-            Ok(principal(Some(authenticator.check_password(username, password).await?)))
+            let checked = authenticator.check_password(&info.remote, username, password).await?;
+            Ok(identity(Some(checked)))
         }
-        (None, Some(_) | None) if needs_no_user => Ok(principal(None)),
+        (None, Some(_) | None) if needs_no_user => Ok(identity(None)),
         (None, Some(username)) => Err(Denial {
             reason: ReasonCode::BadUserNameOrPassword,
             reason_string: "user names are not accepted here",

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use super::authentication::Authenticator;
+use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
 use super::permissions::{AccessControl, Permissions};
@@ -16,7 +16,7 @@ use super::publication::Publication;
 use super::settings::Settings;
 use super::statistics::{ClientStatistics, Statistics};
 use crate::broker::routing::registry::{AttachedSession, Registry};
-use crate::broker::session::connection_handle::CloseReason;
+use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::clock;
 use crate::mqtt::ReasonCode;
@@ -274,6 +274,25 @@ impl Broker {
         if let Some(handle) = self.read().handle(connection) {
             handle.close(reason, text);
         }
+    }
+
+    /// Notes the credential of a connection. A credential that has become invalid since it was checked closes the
+    /// connection: [`Broker::close_invalid`] may have missed it.
+    pub(super) fn set_credential(&self, handle: &ConnectionHandle, credential: Option<Arc<dyn Credential>>) {
+        if credential.is_some() {
+            handle.set_credential(credential);
+            handle.close_if_invalid(clock::wall_ms() / 1_000);
+        }
+    }
+
+    /// Closes the connections whose clients have authenticated with what is no longer valid; returns their number.
+    pub fn close_invalid(&self) -> usize {
+        let (handles, now_s) = (self.read().handles(), clock::wall_ms() / 1_000);
+        // Without the lock: a credential is compared with a long list.
+        handles
+            .iter()
+            .filter(|handle| handle.close_reason().is_none() && handle.close_if_invalid(now_s))
+            .count()
     }
 
     fn route(

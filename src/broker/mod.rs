@@ -22,7 +22,7 @@ pub(crate) mod test_client;
 #[cfg(test)]
 mod tests;
 
-pub use self::authentication::{Authenticator, Denial, PendingCheck};
+pub use self::authentication::{Authenticated, Authenticator, Credential, Denial, PendingCheck};
 pub use self::counters::{Counter, Counters, Traffic};
 pub use self::event::{Event, EventSink};
 pub use self::handle::{Application, Broker, Hooks, Peer, SYS, Verdict};

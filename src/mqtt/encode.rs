@@ -332,7 +332,10 @@ fn return_code(reason: ReasonCode) -> Option<u8> {
     match reason {
         ReasonCode::UnsupportedProtocolVersion => Some(1),
         ReasonCode::ClientIdNotValid => Some(2),
-        ReasonCode::ServerBusy | ReasonCode::ServerShuttingDown | ReasonCode::QuotaExceeded => Some(3),
+        ReasonCode::ServerBusy
+        | ReasonCode::ServerShuttingDown
+        | ReasonCode::QuotaExceeded
+        | ReasonCode::ConnectionRateExceeded => Some(3),
         ReasonCode::BadUserNameOrPassword => Some(4),
         ReasonCode::NotAuthorized | ReasonCode::TopicNameInvalid => Some(5),
         _ => None,
@@ -355,7 +358,8 @@ fn connack_code(reason: ReasonCode) -> u8 {
         | ReasonCode::BadAuthenticationMethod
         | ReasonCode::TopicNameInvalid
         | ReasonCode::PacketTooLarge
-        | ReasonCode::QuotaExceeded => reason.code(),
+        | ReasonCode::QuotaExceeded
+        | ReasonCode::ConnectionRateExceeded => reason.code(),
         _ => ReasonCode::UnspecifiedError.code(),
     }
 }

@@ -32,6 +32,7 @@ pub enum ReasonCode {
     QuotaExceeded = 0x97,
     AdministrativeAction = 0x98,
     PayloadFormatInvalid = 0x99,
+    ConnectionRateExceeded = 0x9F,
 }
 
 impl ReasonCode {
@@ -76,6 +77,7 @@ impl fmt::Display for ReasonCode {
             Self::QuotaExceeded => "quota exceeded",
             Self::AdministrativeAction => "administrative action",
             Self::PayloadFormatInvalid => "payload format invalid",
+            Self::ConnectionRateExceeded => "connection rate exceeded",
         };
         write!(f, "{text} (0x{:02X})", self.code())
     }

@@ -15,8 +15,16 @@ use tokio::sync::oneshot;
 /// The system cannot create a thread, or the work panicked.
 pub async fn run_detached<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (sender, result) = oneshot::channel();
-    thread::Builder::new().name("detached".to_owned()).spawn(move || drop(sender.send(work())))?;
+    start_detached(move || drop(sender.send(work())))?;
     result.await.map_err(io::Error::other)
+}
+
+/// Starts blocking work on a thread of its own.
+///
+/// # Errors
+/// The system cannot create a thread.
+pub fn start_detached(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("detached".to_owned()).spawn(work).map(drop)
 }
 
 #[cfg(test)]

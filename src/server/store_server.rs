@@ -46,6 +46,7 @@ pub struct StoreServer {
     monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
     rules: Option<RulesReloader>,
+    credentials: Option<CredentialsReloader>,
     certificates: Option<CertificatesReloader>,
     tasks: Tasks,
 }
@@ -89,25 +90,44 @@ impl fmt::Debug for RulesReloader {
     }
 }
 
+/// Reloads the users and tokens of a running server.
+#[derive(Clone)]
+pub struct CredentialsReloader {
+    identities: Arc<Identities>,
+    broker: Broker,
+    events: EventSink,
+}
+
+impl CredentialsReloader {
+    /// Reads the files again, closes the connections of removed users, changed passwords and removed tokens, and logs the
+    /// result. A file that cannot be read or is invalid is logged and changes nothing. May block.
+    pub fn reload(&self) {
+        self.identities.reload(&self.events);
+        let closed = self.broker.close_invalid();
+        (self.events)(Event::Credentials { closed });
+    }
+}
+
+impl fmt::Debug for CredentialsReloader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CredentialsReloader").field("identities", &self.identities).finish_non_exhaustive()
+    }
+}
+
 /// Reloads the certificates, keys and client CAs of all listeners of a running server.
 #[derive(Clone)]
 pub struct CertificatesReloader {
     tls_configurations: Vec<ServerTls>,
+    broker: Broker,
     events: EventSink,
 }
 
 impl CertificatesReloader {
-    /// Returns `None` if no listener has TLS.
-    fn new(listeners: &[ListenerSettings], events: EventSink) -> Option<Self> {
-        let mut tls_configurations: Vec<ServerTls> =
-            listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
-        tls_configurations.dedup_by(|one, other| one.is_shared_with(other));
-        (!tls_configurations.is_empty()).then_some(Self { tls_configurations, events })
-    }
-
-    /// Reads the files again and logs the result. No client is disconnected: new handshakes use the new
-    /// files. If one file has an error, all listeners keep the old ones. May block.
+    /// Reads the files again and logs the result: new handshakes use the new files. If one file has an error, all
+    /// listeners keep the old ones. Existing connections continue, except those of clients whose own certificate has
+    /// expired. May block.
     pub fn reload(&self) {
+        self.broker.close_invalid();
         if let Err(error) = ServerTls::reload(&self.tls_configurations) {
             return (self.events)(Event::Certificates { outcome: Err(error.with_hint()) });
         }
@@ -167,9 +187,19 @@ impl StoreServer {
             );
         }
         let Settings { broker, identities, authorizer, .. } = settings;
-        let certificates = CertificatesReloader::new(&broker.listeners, Arc::clone(&events));
-        let hooks = hooks(&service, identities, authorizer.clone(), Arc::clone(&events));
+        let tls_configurations = tls_configurations(&broker.listeners);
+        let hooks = hooks(&service, Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
         let server = Server::prepare(broker, hooks).await?;
+        let credentials = (identities.has_users() || identities.has_tokens()).then(|| CredentialsReloader {
+            identities: Arc::clone(&identities),
+            broker: server.broker().clone(),
+            events: Arc::clone(&events),
+        });
+        let certificates = (!tls_configurations.is_empty()).then(|| CertificatesReloader {
+            tls_configurations,
+            broker: server.broker().clone(),
+            events: Arc::clone(&events),
+        });
         if let Some(certificates) = &certificates {
             certificates.report_validity(clock::wall_ms() / 1000);
         }
@@ -182,7 +212,8 @@ impl StoreServer {
         let background = service
             .start_background_tasks(BrokerPublisher { broker: server.broker().clone(), metrics })
             .map_err(Error::Thread)?;
-        let monitor = Arc::new(ServerMonitor::new(server.broker().clone(), service));
+        let monitor = ServerMonitor::new(server.broker().clone(), service).with_identities(identities);
+        let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
         let has_readers = !admin_listeners.is_empty();
         let mut tasks: Vec<_> = admin_listeners
@@ -196,7 +227,7 @@ impl StoreServer {
             tasks.push(tokio::spawn(sys::publish(Arc::clone(&monitor), interval)));
         }
         let tasks = Tasks(tasks);
-        Ok(Self { server, background, monitor, admin_addresses, rules, certificates, tasks })
+        Ok(Self { server, background, monitor, admin_addresses, rules, credentials, certificates, tasks })
     }
 
     /// Starts to accept connections.
@@ -221,6 +252,12 @@ impl StoreServer {
     #[must_use]
     pub fn rules(&self) -> Option<&RulesReloader> {
         self.rules.as_ref()
+    }
+
+    /// Returns the reloader of users and tokens, if the server has a file of either.
+    #[must_use]
+    pub fn credentials(&self) -> Option<&CredentialsReloader> {
+        self.credentials.as_ref()
     }
 
     /// Returns the reloader of the certificates, if a listener has TLS.
@@ -269,6 +306,13 @@ impl StoreServer {
         self.server.shutdown().await;
         drop(self.background);
     }
+}
+
+/// Returns the TLS configurations of the listeners, each once.
+fn tls_configurations(listeners: &[ListenerSettings]) -> Vec<ServerTls> {
+    let mut all: Vec<ServerTls> = listeners.iter().filter_map(|listener| listener.tls.clone()).collect();
+    all.dedup_by(|one, other| one.is_shared_with(other));
+    all
 }
 
 /// Opens the store. Files are read in another thread, because a disk may be slow or hang.

@@ -18,14 +18,14 @@ fn verbose_output_lists_the_limits_at_the_start() {
     assert_eq!(
         limits(&[]),
         "limits: 10000000 keys, 512M of memory for them, 64M per value, 10000 connections, 100000 watched keys and \
-         128M of waiting messages per client, 64M per packet"
+         128M of waiting messages per client, 64M per packet, 500 failed logins per address and minute"
     );
     let options = "--keys-max 5 --value-bytes-max 1000B --memory-max 2M --connections-max 9 --watches-max 3 \
-                   --queue-bytes-max 1M";
+                   --queue-bytes-max 1M --login-failures-max 7";
     assert_eq!(
         limits(&options.split_whitespace().collect::<Vec<_>>()),
         "limits: 5 keys, 2M of memory for them, 1000 per value, 9 connections, 3 watched keys and 1M of waiting \
-         messages per client, 512K per packet"
+         messages per client, 512K per packet, 7 failed logins per address and minute"
     );
 }
 

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::thread::spawn;
+
+use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
 use super::common::wire::{self, ConnectOptions, PINGREQ, Packet};
-use super::common::{LoggedServer, Place, RawClient, Terminal};
+use super::common::{LoggedServer, Place, RawClient, StreamedProcess, Terminal};
 
 /// The subject of every certificate of the tests.
 const ME: &str = "CN=rcgen self signed cert";
@@ -403,7 +406,7 @@ fn a_file_readable_by_others_causes_a_warning() {
         fs::set_permissions(place.path(file), fs::Permissions::from_mode(0o644)).unwrap();
     }
     let options = [&["serve", "--listen", "127.0.0.1:0"], &LISTS[..], &TLS[..]].concat();
-    let server = super::common::StreamedProcess::start(&mut place.command(&options));
+    let server = StreamedProcess::start(&mut place.command(&options));
     for file in secrets {
         let words = "contains a secret, and other users can access it (mode 0644)";
         assert_eq!(server.error_line(), format!("warning: {file} {words}: chmod 600 {file}"));
@@ -421,6 +424,132 @@ fn a_password_file_readable_by_others_causes_a_warning_unless_quiet_or_json() {
     assert!(shown(&[]).starts_with("--- stderr\nwarning: password contains a secret, and other users"));
     assert_eq!(shown(&["-q"]), "--- exit 0\n");
     assert!(!shown(&["-j"]).contains("--- stderr"), "{}", shown(&["-j"]));
+}
+
+/// Connects a user with a password; returns the client.
+fn with_password<'a>(port: u16, client_id: &'a str, user: &'a str, password: &'a [u8]) -> RawClient {
+    let mut client = RawClient::connect(port);
+    let password = Some(password);
+    let hello = ConnectOptions { client_id, user: Some(user), password, ..ConnectOptions::default() };
+    client.send(&hello.encode());
+    assert_eq!(client.receive().unwrap().body[1], 0, "{user}");
+    client
+}
+
+#[test]
+fn a_hangup_disconnects_removed_users_changed_passwords_and_removed_tokens_only() {
+    let place = place();
+    let add = |user: &str, password: &[u8]| {
+        let shown = place.run_with_input(&["serve", "user", "add", "users", user, "-q"], password);
+        assert_eq!(shown, "--- exit 0\n");
+    };
+    add("bob", b"p b");
+    add("eve", b"p e");
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let port = server.port(0);
+    let mut ann = with_password(port, "a", "ann", b"p 1");
+    let mut bob = with_password(port, "b", "bob", b"p b");
+    let mut eve = with_password(port, "e", "eve", b"p e");
+    let mut sat = with_token(port, b"tok.en");
+    assert_eq!(place.run(&["serve", "user", "rm", "users", "bob"]), "--- stderr\nremoved bob\n--- exit 0\n");
+    add("eve", b"p 2");
+    place.write("tokens", "sat tok.new\nother tok.er\n");
+    // A login reads the files, too, and disconnects no other client.
+    drop(with_password(port, "e2", "eve", b"p 2"));
+    for client in [&mut ann, &mut bob, &mut eve, &mut sat] {
+        client.send(&PINGREQ);
+        assert_eq!(client.receive().unwrap().name(), "PINGRESP");
+    }
+    server.signal(Signal::SIGHUP);
+    for client in [&mut bob, &mut eve, &mut sat] {
+        assert_eq!(disconnected(client), 0x87);
+    }
+    assert_eq!(server.log_line_with("reloaded"), "users and tokens reloaded, connections closed: 3");
+    ann.send(&PINGREQ);
+    assert_eq!(ann.receive().unwrap().name(), "PINGRESP");
+    let hello = ConnectOptions { client_id: "b", user: Some("bob"), ..ConnectOptions::default() };
+    assert_eq!(answer(port, ConnectOptions { password: Some(b"p b"), ..hello }), 0x86);
+}
+
+#[test]
+fn a_renewed_token_outlives_the_one_that_the_client_has_connected_with() {
+    let place = place();
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    let mut client = with_token(server.port(0), b"tok.en");
+    place.write("tokens", "sat tok.en\nsat tok.new\n");
+    client.send(&wire::auth(0x19, Some("K8S-SAT"), Some(b"tok.new")));
+    assert_eq!(client.receive().unwrap().name(), "AUTH");
+    place.write("tokens", "sat tok.new\n");
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.log_line_with("reloaded"), "users and tokens reloaded, connections closed: 0");
+    place.write("tokens", "other tok.er\n");
+    server.signal(Signal::SIGHUP);
+    assert_eq!(disconnected(&mut client), 0x87);
+    let line = server.log_line_with("c disconnected");
+    assert_eq!(line, "c disconnected: not authorized (0x87): the password or token is no longer valid");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_users_delays_no_login_and_no_reload() {
+    let place = place();
+    let server = LoggedServer::start(&place, &[&LISTS[..], &["--listen", "127.0.0.1:0"]].concat());
+    fs::remove_file(place.path("users")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("users")).status().unwrap().success());
+    let mut ann = with_password(server.port(0), "a", "ann", b"p 1");
+    let line = "cannot read users: not a regular file; its last valid content stays in force";
+    assert_eq!(server.log_line_with("in force"), line);
+    server.signal(Signal::SIGHUP);
+    assert_eq!(server.log_line_with("reloaded"), "users and tokens reloaded, connections closed: 0");
+    ann.send(&PINGREQ);
+    assert_eq!(ann.receive().unwrap().name(), "PINGRESP");
+}
+
+#[test]
+fn many_failed_logins_of_one_user_are_refused_and_lock_no_other_user_out() {
+    let place = place();
+    let options = ["--login-failures-max", "6", "--listen", "127.0.0.1:0"];
+    let server = LoggedServer::start(&place, &[&LISTS[..], &options].concat());
+    let port = server.port(0);
+    let attempt = |number: usize| {
+        let (client_id, user, password) = (format!("c{number}"), Some("eve"), Some(&b"wrong"[..]));
+        answer(port, ConnectOptions { client_id: &client_id, user, password, ..ConnectOptions::default() })
+    };
+    let codes: Vec<u8> = (0..5).map(attempt).collect();
+    assert_eq!(codes, [0x86, 0x86, 0x86, 0x9F, 0x9F]);
+    let line = "c3 from PORT rejected: connection rate exceeded (0x9F): too many failed logins, the last one for the \
+                user eve";
+    assert_eq!(server.log_line_with("c3"), line);
+    let mut ann = with_password(port, "a", "ann", b"p 1");
+    ann.send(&PINGREQ);
+    assert_eq!(ann.receive().unwrap().name(), "PINGRESP");
+}
+
+#[test]
+fn a_session_belongs_to_the_subject_and_the_issuer_of_a_certificate() {
+    let place = place();
+    let other = Ca::new(&place, "other.pem");
+    other.issue(&place, "it", &["me"]);
+    let both = [fs::read(place.path("ca.pem")).unwrap(), fs::read(place.path("other.pem")).unwrap()].concat();
+    place.write("both.pem", both);
+    let tls = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "both.pem"];
+    let server = LoggedServer::start(&place, &[&tls[..], &["--listen", "mqtts://127.0.0.1:0"]].concat());
+    let url = format!("mqtts://127.0.0.1:{}", server.port(0));
+    let words = |verb: &[&str], certificate: &str| {
+        let options = format!("-b {url} -T ca.pem -i c -C {certificate}.pem -K {certificate}.key");
+        verb.iter().copied().chain(options.split(' ')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = |verb: &[&str], certificate: &str| {
+        let words = words(verb, certificate);
+        place.run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let watch = words(&["watch", "k"], "me");
+    let watch =
+        StreamedProcess::start(&mut place.command(&watch.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert!(watch.line().contains("\tk"), "the watch reports the missing key");
+    let shown = run(&["get", "k"], "it");
+    assert!(shown.ends_with("--- exit 77\n"), "{shown}");
+    let line = server.log_line_with("rejected");
+    assert!(line.ends_with("another user is connected with this client id"), "{line}");
 }
 
 #[test]

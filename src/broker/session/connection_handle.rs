@@ -1,11 +1,12 @@
 //! Connection handles: what the rest of the broker sees of a connection, and how it closes one.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::broker::authentication::Credential;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
 
@@ -73,13 +74,49 @@ pub struct ConnectionHandle {
     pub wake: Notify,
     close_reason: OnceLock<CloseReason>,
     phase: AtomicU8,
+    /// Of the client's user.
+    credential: Mutex<Option<Arc<dyn Credential>>>,
+    certificate_expiry_s: OnceLock<u64>,
 }
 
 impl ConnectionHandle {
     #[must_use]
     pub fn new(id: ConnectionId) -> Self {
         let phase = AtomicU8::new(DrainPhase::Open as u8);
-        Self { id, wake: Notify::new(), close_reason: OnceLock::new(), phase }
+        Self {
+            id,
+            wake: Notify::new(),
+            close_reason: OnceLock::new(),
+            phase,
+            credential: Mutex::default(),
+            certificate_expiry_s: OnceLock::new(),
+        }
+    }
+
+    /// Notes when the client's certificate expires, once, in seconds since 1970.
+    pub fn set_certificate_expiry(&self, expiry_s: Option<u64>) {
+        if let Some(expiry_s) = expiry_s {
+            let _ = self.certificate_expiry_s.set(expiry_s);
+        }
+    }
+
+    /// Notes the credential that the client has authenticated with last.
+    pub fn set_credential(&self, credential: Option<Arc<dyn Credential>>) {
+        *self.credential.lock().unwrap_or_else(PoisonError::into_inner) = credential;
+    }
+
+    /// Closes the connection if what its client has authenticated with is no longer valid; returns whether it is closed.
+    pub fn close_if_invalid(&self, now_s: u64) -> bool {
+        let credential = self.credential.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = if credential.is_some_and(|credential| !credential.is_valid()) {
+            "the password or token is no longer valid"
+        } else if self.certificate_expiry_s.get().is_some_and(|expiry_s| *expiry_s < now_s) {
+            "the client certificate has expired"
+        } else {
+            return false;
+        };
+        self.close(ReasonCode::NotAuthorized, text);
+        true
     }
 
     /// Moves the connection to a later phase; an earlier one changes nothing.

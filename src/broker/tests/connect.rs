@@ -1,7 +1,7 @@
 //! CONNECT and CONNACK (MQTT 5, 3.1 and 3.2).
 
 use super::*;
-use crate::broker::authentication::{Authenticator, Denial, PendingCheck};
+use crate::broker::authentication::{Authenticated, Authenticator, Credential, Denial, PendingCheck};
 use crate::net::Secret;
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn packets_behind_a_rejected_connect_are_not_handled() {
 }
 
 /// Ends a check with its result.
-type EndOfCheck = tokio::sync::oneshot::Sender<Result<Arc<str>, Denial>>;
+type EndOfCheck = tokio::sync::oneshot::Sender<Result<Authenticated, Denial>>;
 
 /// Supports any method; the test decides when a check is done, and its result.
 #[derive(Default)]
@@ -221,7 +221,7 @@ impl Authenticator for Deferred {
         true
     }
 
-    fn check_password(&self, _: String, _: Secret) -> PendingCheck {
+    fn check_password(&self, _: &str, _: String, _: Secret) -> PendingCheck {
         panic!("no client has a password")
     }
 
@@ -230,6 +230,39 @@ impl Authenticator for Deferred {
         *self.0.lock().unwrap() = Some(sender);
         Box::pin(async { result.await.unwrap() })
     }
+}
+
+/// A credential that is valid or not.
+#[derive(Debug)]
+struct Validity(bool);
+
+impl Credential for Validity {
+    fn is_valid(&self) -> bool {
+        self.0
+    }
+}
+
+/// Otherwise a credential that is revoked during the check would stay in use until the next reload.
+#[tokio::test]
+async fn a_credential_that_is_revoked_during_its_check_ends_the_connection() {
+    let authenticator = Arc::new(Deferred::default());
+    let hooks = Hooks {
+        authenticator: Arc::<Deferred>::clone(&authenticator),
+        ..Hooks::new(Arc::new(Echo::default()))
+    };
+    let server = Server::start(Settings::default(), hooks).await.unwrap();
+    let mut client = Client::unconnected(&server);
+    client.send_bytes(b"\x10\x16\0\x04MQTT\x05\x02\0\0\x08\x15\0\x01x\x16\0\x01t\0\x01a").await;
+    let decide = loop {
+        if let Some(decide) = authenticator.0.lock().unwrap().take() {
+            break decide;
+        }
+        tokio::task::yield_now().await;
+    };
+    let credential = Arc::new(Validity(false));
+    assert!(decide.send(Ok(Authenticated { user: "ann".into(), credential })).is_ok());
+    let Packet::ConnAck(_) = client.receive().await else { panic!("no CONNACK") };
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::NotAuthorized);
 }
 
 #[tokio::test]
@@ -256,7 +289,8 @@ async fn packets_behind_a_connect_with_authentication_are_handled_after_the_conn
         assert!(echo.senders.lock().unwrap().is_empty(), "nothing is handled before the CONNACK");
         let (reason, reason_string) = (ReasonCode::NotAuthorized, "no");
         let denial = Denial { reason, reason_string, log_text: String::new() };
-        assert!(decide.send(if is_accepted { Ok("ann".into()) } else { Err(denial) }).is_ok());
+        let authenticated = Authenticated { user: "ann".into(), credential: Arc::new(Validity(true)) };
+        assert!(decide.send(if is_accepted { Ok(authenticated) } else { Err(denial) }).is_ok());
         let Packet::ConnAck(connack) = client.receive().await else { panic!("no CONNACK") };
         assert_eq!(connack.code == ConnectReturnCode::Success, is_accepted);
         if is_accepted {

@@ -16,7 +16,7 @@ use super::connect_error::ConnectError;
 use super::keep_alive::KeepAlive;
 use super::packet_handler::PacketHandler;
 use crate::broker::authentication;
-use crate::broker::authentication::{ConnectionInfo, Denial, PendingCheck};
+use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
 use crate::broker::counters::Counter;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
@@ -163,7 +163,7 @@ fn denied(client_id: Arc<str>, remote: &str, denial: &Denial) -> Event {
 }
 
 /// Resolves when the check is done; never without a check.
-async fn checked(checking: Option<&mut PendingCheck>) -> Result<Arc<str>, Denial> {
+async fn checked(checking: Option<&mut PendingCheck>) -> Result<Authenticated, Denial> {
     match checking {
         Some(checking) => checking.await,
         None => std::future::pending().await,
@@ -213,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             authenticated = timeout(after, authentication::authenticate(&*broker.hooks().authenticator, &mut connect, info)) => authenticated,
             rejection = self.end_of_input() => return Err(rejection),
         };
-        let principal =
+        let identity =
             authenticated.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
                 client_id: connect.client_id.clone(),
                 version: connect.version,
@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 denial,
             })?;
         let client_id = connect.client_id.clone();
-        PacketHandler::accept(broker, connect, principal, info)
+        PacketHandler::accept(broker, connect, identity, info)
             .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))
     }
 

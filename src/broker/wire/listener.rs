@@ -89,8 +89,9 @@ impl Acceptor {
         };
         match tls::client_certificate(&stream) {
             Ok(certificate) => {
+                let certificate_expiry_s = certificate.as_ref().map(|certificate| certificate.not_after_s);
                 let certificate = certificate.map(Principal::of_certificate);
-                let info = ConnectionInfo { certificate, buffers_output: true, ..info };
+                let info = ConnectionInfo { certificate, certificate_expiry_s, buffers_output: true, ..info };
                 self.upgrade(stream, info, listener).await;
             }
             Err(error) => {

@@ -13,10 +13,9 @@ use bytes::BytesMut;
 
 use self::authentication::Authentication;
 use super::connect_error::ConnectError;
-use crate::broker::authentication::ConnectionInfo;
+use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
 use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
-use crate::broker::principal::Principal;
 use crate::broker::publication;
 use crate::broker::routing::registry::AttachedSession;
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
@@ -77,7 +76,7 @@ impl PacketHandler {
     pub fn accept(
         broker: &Broker,
         connect: Connect,
-        principal: Principal,
+        identity: ClientIdentity,
         info: &ConnectionInfo,
     ) -> Result<Self, ConnectError> {
         let (settings, version) = (broker.settings(), connect.version);
@@ -91,6 +90,7 @@ impl PacketHandler {
             (0, max) => max,
             (requested, max) => requested.min(max),
         };
+        let ClientIdentity { principal, credential } = identity;
         let access_control = broker.hooks().access_control.as_ref().filter(|_| !info.bypasses_permissions);
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let connection = next_connection_id();
@@ -123,6 +123,8 @@ impl PacketHandler {
                 ReasonCode::NotAuthorized => reject("another user is connected with this client id"),
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
+        handle.set_certificate_expiry(info.certificate_expiry_s);
+        broker.set_credential(&handle, credential);
         let accepted = ConnAck {
             session_present,
             assigned_client_id,

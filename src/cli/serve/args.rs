@@ -47,18 +47,21 @@ rule allows are rejected:
     stateStoreResources:
     - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
 The attributes are those of the client certificate: the subject's by short name (CN, O, OU, L, ST, C, UID, DC, \
-serialNumber, emailAddress; others by object identifier), and DNS, IP, URI and email of the alternative names. A \
-certificate must have all attributes of one entry. An attribute with several values matches by any of them; \
-{principal.attributes.NAME} is the first. A client also needs permission to publish to its response topic.
+serialNumber, emailAddress; others by object identifier), DNS, IP, URI and email of the alternative names, and those of \
+the issuer with the prefix issuer. (issuer.CN). A certificate must have all attributes of one entry. An attribute with several values matches by any of them; \
+{principal.attributes.NAME} is the first. An entry with a placeholder does not apply to a client whose value contains \
+the separator / or the text after the placeholder, or would make a topic begin with clients, statestore or $: the log has \
+a line for each such client. A client also needs permission to publish to its response topic.
 
 Reload:
-SIGHUP reloads the files of --authz, --tls-cert, --tls-key and --client-ca without disconnecting clients. A subscription \
-that is no longer allowed delivers nothing until it is allowed again. New connections get the new certificate and are \
+SIGHUP reloads the files of --authz, --users, --sat-tokens, --tls-cert, --tls-key and --client-ca. It disconnects the \
+clients of removed users, changed passwords and removed tokens, and those whose certificate has expired; all others \
+continue. A subscription that is no longer allowed delivers nothing until it is allowed again. New connections get the new certificate and are \
 verified against the new CAs. If a file is invalid, the error is logged and the previous content stays in force: \
-separately for the rules, and together for all TLS files.
+separately for the rules, the users and the tokens, and together for all TLS files.
 
-The files of --users and --sat-tokens are read again at each authentication. An unreadable file is logged and changes \
-nothing. A session belongs to the user that created it: another user with the same client id does not get it.
+The files of --users and --sat-tokens are also read at each authentication, which disconnects no other client. A file \
+that is unreadable or not a regular file is logged and changes nothing. A session belongs to the user that created it: another user with the same client id does not get it.
 
 Commands:
 --exec sets MQKV_BROKER, AIO_BROKER_HOSTNAME, AIO_BROKER_TCP_PORT and AIO_MQTT_USE_TLS for its command. Without --listen \
@@ -73,7 +76,8 @@ are answered only for the name given here; addresses and localhost are always va
 
 Shutdown:
 SIGTERM and SIGINT stop the server: it accepts no new connection, answers the requests received so far and exits with 0. \
-So does SIGHUP if there is neither --authz nor TLS; with --exec it is forwarded to the command, unless there is --authz.";
+So does SIGHUP without --authz, --users, --sat-tokens and TLS; with --exec it is forwarded to the command, unless there \
+is --authz.";
 
 /// Run an MQTT broker with a state store
 ///

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::broker::Settings;
 use crate::protocol::key::VALUE_BYTES_MAX;
-use crate::server::Limits;
+use crate::server::{LOGIN_FAILURES_MAX, Limits};
 
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;
@@ -37,6 +37,12 @@ pub struct LimitArgs {
     /// The maximum packet size is at most half of it.
     #[arg(long, value_name = "SIZE", value_parser = parse_queue, hide_short_help = true)]
     pub queue_bytes_max: Option<u64>,
+    /// Maximum number of failed logins with a password from one address in a minute [default: 500]
+    ///
+    /// Half of them may be of one user. Above it, logins from the address are refused with the reason code 0x9F, except
+    /// with a password that has been correct since the start.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    pub login_failures_max: Option<u32>,
 }
 
 impl LimitArgs {
@@ -57,6 +63,12 @@ impl LimitArgs {
         }
     }
 
+    /// Returns the most failed logins from one address in a minute.
+    #[must_use]
+    pub fn login_failures_max(&self) -> u32 {
+        self.login_failures_max.unwrap_or(LOGIN_FAILURES_MAX)
+    }
+
     /// Returns the settings with the limits of the broker.
     #[must_use]
     pub fn limit(&self, settings: Settings) -> Settings {
@@ -71,13 +83,13 @@ impl LimitArgs {
 
 /// Describes the limits in effect, for the log.
 #[must_use]
-pub fn describe(store: &Limits, broker: &Settings) -> String {
+pub fn describe(store: &Limits, broker: &Settings, login_failures_max: u32) -> String {
     let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
     // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
     format!(
         "limits: {} keys, {} of memory for them, {} per value, {} connections, {} watched keys and {} of waiting \
-         messages per client, {} per packet",
+         messages per client, {} per packet, {login_failures_max} failed logins per address and minute",
         store.keys_max,
         Size(store.memory_bytes_max),
         Size(value_bytes_max),
@@ -169,6 +181,7 @@ mod tests {
             ("connections_max", broker.connections_max.to_string()),
             ("watches_max", store.watches_per_connection_max.to_string()),
             ("queue_bytes_max", size(broker.session_queue_bytes_max)),
+            ("login_failures_max", limits.login_failures_max().to_string()),
         ]
         .map(|(name, default)| (name.to_owned(), default));
         assert!(store.value_bytes_max > broker.packet_bytes_max as usize, "a packet is what bounds it");

@@ -167,14 +167,14 @@ async fn start(
     let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
     let settings = Settings {
         broker: args.limits.limit(broker),
-        identities: Arc::new(identities),
+        identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
     };
     let limits = args.limits.store();
     warn_of_few_descriptors(&settings.broker, log);
     if is_verbose {
-        log.note("limits", limits::describe(&limits, &settings.broker));
+        log.note("limits", limits::describe(&limits, &settings.broker, args.limits.login_failures_max()));
     }
     let operations = args.operations.resolve().await?;
     for AdminSettings { address, .. } in

@@ -1,4 +1,4 @@
-//! SIGHUP: reloads the authorization rules and the TLS files.
+//! SIGHUP: reloads the authorization rules, users, tokens and TLS files.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -17,12 +17,13 @@ pub struct ReloadSignals(Signal);
 
 impl ReloadSignals {
     /// Starts to handle SIGHUP, or returns `None` if nothing can be reloaded: SIGHUP then stops the server. With --exec
-    /// and no --authz it is forwarded to the command, whose terminal can be gone; TLS files are not reloaded then.
+    /// and no --authz it is forwarded to the command, whose terminal can be gone; nothing is reloaded then.
     ///
     /// # Errors
     /// The system accepts no handler.
     pub fn listen(args: &ServeArgs) -> Result<Option<Self>, CommandError> {
-        if args.authz.is_none() && (args.tls_cert.is_none() || args.run.exec) {
+        let has_files = args.tls_cert.is_some() || args.users.is_some() || args.sat_tokens.is_some();
+        if args.authz.is_none() && (!has_files || args.run.exec) {
             return Ok(None);
         }
         let signals = signal(SignalKind::hangup());
@@ -31,15 +32,20 @@ impl ReloadSignals {
             .map_err(|error| CommandError::system("listen to SIGHUP", &error))
     }
 
-    /// Reloads at each signal, including those during the start, until the returned tasks are dropped. Rules and TLS
-    /// files have a task each, so that a file that hangs delays only itself.
+    /// Reloads at each signal, including those during the start, until the returned tasks are dropped. Rules, users with
+    /// tokens, and TLS files have a task each, so that a file that hangs delays only itself.
     #[must_use]
     pub fn reload(self, server: &StoreServer, args: &ServeArgs, log: &EventLog) -> JoinSet<()> {
         let (mut tasks, (requested, _)) = (JoinSet::new(), watch::channel(0));
         let (rules_done, for_rules) = watch::channel(0);
+        let (credentials_done, for_credentials) = watch::channel(0);
         let (certificates_done, for_certificates) = watch::channel(0);
         if let Some(rules) = server.rules().cloned() {
             tasks.spawn(at_each(requested.subscribe(), rules_done, log.clone(), move || rules.reload()));
+        }
+        if let Some(credentials) = server.credentials().cloned() {
+            let reload = move || credentials.reload();
+            tasks.spawn(at_each(requested.subscribe(), credentials_done, log.clone(), reload));
         }
         if let Some(certificates) = server.certificates().cloned() {
             let (key, warnings) = (args.tls_key.clone(), log.clone());
@@ -51,7 +57,7 @@ impl ReloadSignals {
         }
         // With --exec the command notifies the service manager, not the server.
         let is_service = !args.run.exec;
-        tasks.spawn(handle(self.0, requested, [for_rules, for_certificates], is_service));
+        tasks.spawn(handle(self.0, requested, [for_rules, for_credentials, for_certificates], is_service));
         tasks
     }
 }
@@ -60,7 +66,7 @@ impl ReloadSignals {
 async fn handle(
     mut signals: Signal,
     requested: watch::Sender<u64>,
-    mut done: [watch::Receiver<u64>; 2],
+    mut done: [watch::Receiver<u64>; 3],
     is_service: bool,
 ) {
     let (mut count, mut is_reloading) = (0_u64, false);

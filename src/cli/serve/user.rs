@@ -23,7 +23,8 @@ Examples:
   mqkv serve user ls users
   mqkv serve --users users
 
-A running server reads the changed file at the next authentication.";
+A running server reads the changed file at the next authentication. Connections of a removed user, or with a changed \
+password, end when the server gets SIGHUP.";
 
 /// The verbs below `serve`.
 #[derive(Debug, Subcommand)]

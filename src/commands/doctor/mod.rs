@@ -41,6 +41,10 @@ Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \
 --read-only and in a read-only context. There is one connection attempt, without retries.
 
+Credentials:
+A broker checks a password, a token or a certificate when a client connects. doctor connects anew: it shows whether they \
+are valid now, not whether other connections still use revoked ones. `mqkv serve` ends those on SIGHUP.
+
 Output:
 With -j one JSON array at the end; with -q only failures.
 

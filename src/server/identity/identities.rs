@@ -1,5 +1,6 @@
 //! Checks of passwords and tokens.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -7,10 +8,12 @@ use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 
 use super::error::IdentityError;
+use super::login_queue::LoginQueue;
 use super::reloaded_file::ReloadedFile;
 use super::tokens::Tokens;
-use super::users::{HashMemory, PasswordCheck, Users};
-use crate::broker::Denial;
+use super::users::{HashMemory, PasswordCheck, PasswordHash, Users};
+use super::verified_passwords::VerifiedPasswords;
+use crate::broker::{Authenticated, Credential, Denial};
 use crate::mqtt::ReasonCode;
 use crate::net::Secret;
 use crate::net::detached::run_detached;
@@ -18,8 +21,10 @@ use crate::server::event::EventSink;
 
 /// The most passwords that are checked at a time: each takes 19 MiB or more and a processor for a while.
 const PASSWORDS_MAX: usize = 4;
-/// The most tokens that are looked up at a time: each reads a file.
+/// The most tokens that are looked up at a time: a long list takes a while.
 const TOKENS_MAX: usize = 4;
+/// Default of the most failed logins from one address in a minute.
+pub const LOGIN_FAILURES_MAX: u32 = 500;
 
 /// The files with the credentials of clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,20 +38,21 @@ pub struct CredentialFiles {
 /// The users and token bearers of the files.
 #[derive(Debug)]
 pub struct Identities {
-    users: Option<Arc<ReloadedFile<Users>>>,
-    tokens: Option<Arc<ReloadedFile<Tokens>>>,
-    password_slots: Arc<Semaphore>,
+    users: Option<ReloadedFile<Users>>,
+    tokens: Option<ReloadedFile<Tokens>>,
+    login_queue: Arc<LoginQueue>,
+    verified: VerifiedPasswords,
     memory: Arc<HashMemory>,
     token_slots: Arc<Semaphore>,
 }
 
 impl Default for Identities {
     fn default() -> Self {
-        let processors = available_parallelism().map_or(1, usize::from);
         Self {
             users: None,
             tokens: None,
-            password_slots: Arc::new(Semaphore::new(processors.min(PASSWORDS_MAX))),
+            login_queue: Arc::new(LoginQueue::new(checks_max(), LOGIN_FAILURES_MAX)),
+            verified: VerifiedPasswords::default(),
             memory: Arc::default(),
             token_slots: Arc::new(Semaphore::new(TOKENS_MAX)),
         }
@@ -62,7 +68,13 @@ impl Identities {
         let users = files.users.as_deref().map(|path| ReloadedFile::load(path, Users::parse)).transpose()?;
         let tokens =
             files.tokens.as_deref().map(|path| ReloadedFile::load(path, Tokens::parse)).transpose()?;
-        Ok(Self { users: users.map(Arc::new), tokens: tokens.map(Arc::new), ..Self::default() })
+        Ok(Self { users, tokens, ..Self::default() })
+    }
+
+    /// Limits the failed logins from one address in a minute. Half as many may be of one user.
+    #[must_use]
+    pub fn with_login_failures_max(self, failures_max: u32) -> Self {
+        Self { login_queue: Arc::new(LoginQueue::new(checks_max(), failures_max)), ..self }
     }
 
     /// Returns whether there is a file of users.
@@ -77,65 +89,162 @@ impl Identities {
         self.tokens.is_some()
     }
 
-    /// Checks a name and a password, and returns the name. An unknown name takes as long as a known one, so that the time
-    /// does not show which names exist.
+    /// Returns the turns of the password checks.
+    #[must_use]
+    pub(crate) fn login_queue(&self) -> &LoginQueue {
+        &self.login_queue
+    }
+
+    /// Reads the files again. Blocks on the disk.
+    pub(crate) fn reload(&self, events: &EventSink) {
+        self.users.iter().for_each(|users| users.reload(events));
+        self.tokens.iter().for_each(|tokens| tokens.reload(events));
+    }
+
+    /// Checks a name and a password of a client at the address `remote`. The time of a failed check does not show which
+    /// names exist.
     pub(crate) async fn check_password(
         &self,
+        remote: &str,
         name: String,
         password: Secret,
         events: EventSink,
-    ) -> Result<Arc<str>, Denial> {
+    ) -> Result<Authenticated, Denial> {
         let denied = |log_text| Denial {
             reason: ReasonCode::BadUserNameOrPassword,
             reason_string: "unknown user name or wrong password",
             log_text,
         };
-        let Some(users) = self.users.clone() else {
+        let Some(file) = &self.users else {
             return Err(denied(format!("unknown user {name}: there is no file of users")));
         };
-        let memory = Arc::clone(&self.memory);
-        let check = move || {
-            let result = users.current(&events).check_password(&name, &password, &memory);
-            (result, name)
-        };
-        match run_limited(&self.password_slots, check).await? {
-            (PasswordCheck::Correct, name) => Ok(name.into()),
-            (PasswordCheck::Wrong, name) => Err(denied(format!("wrong password for the user {name}"))),
-            (PasswordCheck::UnknownUser, name) => Err(denied(format!("unknown user {name}"))),
+        let users = file.current(&events).await;
+        if !self.verified.contains(&users, &name, &password) {
+            match self.check_in_turn(remote, &name, &password, &users).await? {
+                PasswordCheck::Correct => self.verified.insert(&users, &name, &password),
+                PasswordCheck::Wrong => return Err(denied(format!("wrong password for the user {name}"))),
+                PasswordCheck::UnknownUser => return Err(denied(format!("unknown user {name}"))),
+            }
         }
+        // The check found it, so the hash is there.
+        let hash = users.hash(&name).cloned().ok_or_else(failed)?;
+        let user: Arc<str> = name.into();
+        let credential = PasswordCredential { user: Arc::clone(&user), hash, file: file.clone() };
+        Ok(Authenticated { user, credential: Arc::new(credential) })
+    }
+
+    async fn check_in_turn(
+        &self,
+        remote: &str,
+        name: &str,
+        password: &Secret,
+        users: &Arc<Users>,
+    ) -> Result<PasswordCheck, Denial> {
+        let origin = self.login_queue.origin(remote, name);
+        let check_limit = || match self.login_queue.is_limited(origin) {
+            true => Err(Denial {
+                reason: ReasonCode::ConnectionRateExceeded,
+                reason_string: "too many failed logins: try again in a minute",
+                log_text: format!("too many failed logins, the last one for the user {name}"),
+            }),
+            false => Ok(()),
+        };
+        check_limit()?;
+        let permit = self.login_queue.acquire(origin).await.ok_or_else(failed)?;
+        // Others from this address have failed while this one waited.
+        check_limit()?;
+        let (users, memory) = (Arc::clone(users), Arc::clone(&self.memory));
+        let (name, password) = (name.to_owned(), password.clone());
+        let queue = Arc::clone(&self.login_queue);
+        let check = move || {
+            let result = users.check_password(&name, &password, &memory);
+            // Counted here, so that a client that disconnects meanwhile is counted too.
+            if result != PasswordCheck::Correct {
+                queue.count_failure(origin);
+            }
+            // A check keeps its turn to its end, even if the client disconnects: otherwise a client that reconnects could
+            // start any number of checks.
+            drop(permit);
+            result
+        };
+        run_detached(check).await.map_err(|_| failed())
     }
 
     /// Returns the name of a token's bearer.
-    pub(crate) async fn check_token(&self, token: Secret, events: EventSink) -> Result<Arc<str>, Denial> {
+    pub(crate) async fn check_token(
+        &self,
+        token: Secret,
+        events: EventSink,
+    ) -> Result<Authenticated, Denial> {
         let denied = || Denial {
             reason: ReasonCode::NotAuthorized,
             reason_string: "unknown token",
             log_text: "unknown token".to_owned(),
         };
-        let Some(tokens) = self.tokens.clone() else { return Err(denied()) };
-        let check = move || tokens.current(&events).bearer(&token);
-        run_limited(&self.token_slots, check).await?.ok_or_else(denied)
+        let Some(file) = &self.tokens else { return Err(denied()) };
+        let tokens = file.current(&events).await;
+        let permit = Arc::clone(&self.token_slots).acquire_owned().await.map_err(|_| failed())?;
+        let look_up = move || {
+            let found = tokens.bearer(&token);
+            drop(permit);
+            found
+        };
+        let (user, token) = run_detached(look_up).await.map_err(|_| failed())?.ok_or_else(denied)?;
+        let credential = TokenCredential { bearer: Arc::clone(&user), token, file: file.clone() };
+        Ok(Authenticated { user, credential: Arc::new(credential) })
     }
 }
 
-/// Runs a check on a detached thread, when a slot is free. A check that has started keeps its slot to its end, even if the
-/// caller drops the future: otherwise a client that reconnects could start any number of checks.
-async fn run_limited<T: Send + 'static>(
-    slots: &Arc<Semaphore>,
-    check: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Denial> {
-    let failed = || Denial {
+/// Returns how many passwords are checked at a time. Half of the processors stay free for clients that are connected.
+fn checks_max() -> usize {
+    let processors = available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, PASSWORDS_MAX)
+}
+
+fn failed() -> Denial {
+    Denial {
         reason: ReasonCode::UnspecifiedError,
         reason_string: "the credentials could not be checked",
         log_text: "credentials could not be checked".to_owned(),
-    };
-    let permit = Arc::clone(slots).acquire_owned().await.map_err(|_| failed())?;
-    let checked = run_detached(move || {
-        let checked = check();
-        drop(permit);
-        checked
-    });
-    checked.await.map_err(|_| failed())
+    }
+}
+
+/// A password that was correct. It is valid until the user is removed or has another password.
+struct PasswordCredential {
+    user: Arc<str>,
+    hash: Arc<PasswordHash>,
+    file: ReloadedFile<Users>,
+}
+
+impl Credential for PasswordCredential {
+    fn is_valid(&self) -> bool {
+        self.file.last().hash(&self.user) == Some(&self.hash)
+    }
+}
+
+impl fmt::Debug for PasswordCredential {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("PasswordCredential").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// A token that was known. It is valid until it is removed from the file.
+struct TokenCredential {
+    bearer: Arc<str>,
+    token: Arc<Secret>,
+    file: ReloadedFile<Tokens>,
+}
+
+impl Credential for TokenCredential {
+    fn is_valid(&self) -> bool {
+        self.file.last().contains(&self.bearer, &self.token)
+    }
+}
+
+impl fmt::Debug for TokenCredential {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("TokenCredential").field("bearer", &self.bearer).finish_non_exhaustive()
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +281,7 @@ mod tests {
         let (identities, path) = with_tokens(&home, "one t1\n");
         let (events, lines) = recorded_events();
         let check = |token: &str| identities.check_token(secret(token), Arc::clone(&events));
+        let check = |token| async move { check(token).await.map(|of| of.user) };
         assert_eq!(check("t1 \r\n").await.as_deref(), Ok("one"));
         assert_eq!(check(" t1").await.unwrap_err().reason, ReasonCode::NotAuthorized);
         fs::write(&path, "one t2\ntwo t3\n").unwrap();
@@ -211,7 +321,10 @@ mod tests {
         let identities = Identities::load(&files).unwrap();
         let (events, lines) = recorded_events();
         let check = |name: &str, password: &str| {
-            identities.check_password(name.to_owned(), secret(password), Arc::clone(&events))
+            let password = secret(password);
+            let check =
+                identities.check_password("192.0.2.1:1", name.to_owned(), password, Arc::clone(&events));
+            async move { check.await.map(|of| of.user) }
         };
         assert_eq!(check("ann", "p1").await.as_deref(), Ok("ann"));
         let wrong = check("ann", "p2").await.unwrap_err();
@@ -227,6 +340,99 @@ mod tests {
         fs::write(&path, "").unwrap();
         assert!(check("bob", "p2").await.is_err());
         assert_eq!(lines.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_credential_is_valid_until_its_line_is_removed_or_changed() {
+        let home = tempfile::tempdir().unwrap();
+        let (users, tokens) = (home.path().join("users"), home.path().join("tokens"));
+        let file = UsersFile::new(&users);
+        file.add("ann", &secret("p1")).unwrap();
+        file.add("bob", &secret("p2")).unwrap();
+        fs::write(&tokens, "one t1\none t2\n").unwrap();
+        let files = CredentialFiles { tokens: Some(tokens.clone()), users: Some(users) };
+        let identities = Identities::load(&files).unwrap();
+        let (events, _) = recorded_events();
+        let password = async |name: &str, password: &str| {
+            let check =
+                identities.check_password("m", name.to_owned(), secret(password), Arc::clone(&events));
+            check.await.unwrap().credential
+        };
+        let token = async |token: &str| {
+            identities.check_token(secret(token), Arc::clone(&events)).await.unwrap().credential
+        };
+        let credentials =
+            [password("ann", "p1").await, password("bob", "p2").await, token("t1").await, token("t2").await];
+        let are_valid = || credentials.each_ref().map(|credential| credential.is_valid());
+        identities.reload(&events);
+        assert_eq!(are_valid(), [true; 4]);
+        file.remove("ann").unwrap();
+        fs::write(&tokens, "two t1\none t2\n").unwrap();
+        assert_eq!(are_valid(), [true; 4], "the files are not read before the reload");
+        identities.reload(&events);
+        assert_eq!(are_valid(), [false, true, false, true]);
+        file.add("bob", &secret("p2")).unwrap();
+        fs::remove_file(&tokens).unwrap();
+        identities.reload(&events);
+        assert_eq!(are_valid(), [false, false, false, true], "a file that cannot be read changes nothing");
+    }
+
+    #[tokio::test]
+    async fn a_user_that_has_logged_in_is_not_refused_when_other_logins_have_failed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("users");
+        UsersFile::new(&path).add("ann", &secret("p1")).unwrap();
+        UsersFile::new(&path).add("bob", &secret("p2")).unwrap();
+        let files = CredentialFiles { users: Some(path), tokens: None };
+        let identities = Identities::load(&files).unwrap().with_login_failures_max(4);
+        let (events, _) = recorded_events();
+        let check = async |remote: &str, name: &str, password: &str| {
+            let password = secret(password);
+            let check = identities.check_password(remote, name.to_owned(), password, Arc::clone(&events));
+            check.await.map(drop).map_err(|denial| denial.reason)
+        };
+        let (wrong, limited) = (ReasonCode::BadUserNameOrPassword, ReasonCode::ConnectionRateExceeded);
+        assert_eq!(check("192.0.2.1:1", "ann", "p1").await, Ok(()));
+        for name in ["ann", "eve", "eve"] {
+            assert_eq!(check("192.0.2.1:1", name, "p").await, Err(wrong));
+        }
+        assert_eq!(
+            check("192.0.2.1:1", "eve", "p").await,
+            Err(limited),
+            "half of the failures of its address"
+        );
+        assert_eq!(check("192.0.2.1:1", "joe", "p").await, Err(wrong));
+        assert_eq!(check("192.0.2.1:1", "bob", "p2").await, Err(limited));
+        assert_eq!(check("192.0.2.1:2", "ann", "p1").await, Ok(()), "verified before");
+        assert_eq!(check("192.0.2.1:2", "ann", "p2").await, Err(limited));
+        assert_eq!(check("192.0.2.2:1", "bob", "p2").await, Ok(()), "another address");
+    }
+
+    #[tokio::test]
+    async fn a_login_does_not_wait_for_checks_that_the_limit_refuses_meanwhile() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("users");
+        UsersFile::new(&path).add("ann", &secret("p1")).unwrap();
+        let files = CredentialFiles { users: Some(path), tokens: None };
+        let identities = Arc::new(Identities::load(&files).unwrap().with_login_failures_max(6));
+        let (events, _) = recorded_events();
+        let attempts: Vec<_> = (0..40)
+            .map(|number| {
+                let (identities, events) = (Arc::clone(&identities), Arc::clone(&events));
+                let name = format!("user{number}");
+                tokio::spawn(async move {
+                    let check = identities.check_password("192.0.2.1:1", name, secret("p"), events);
+                    check.await.unwrap_err().reason
+                })
+            })
+            .collect();
+        let mut limited = 0;
+        for attempt in attempts {
+            limited += usize::from(attempt.await.unwrap() == ReasonCode::ConnectionRateExceeded);
+        }
+        // Checks that run at the same time can exceed the limit.
+        assert!((40 - 6 - PASSWORDS_MAX..=40 - 6).contains(&limited), "{limited}");
+        assert_eq!(identities.login_queue().waiting(), 0);
     }
 
     #[test]

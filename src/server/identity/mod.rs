@@ -2,10 +2,12 @@
 
 mod error;
 mod identities;
+mod login_queue;
 mod reloaded_file;
 mod tokens;
 mod users;
+mod verified_passwords;
 
 pub use error::IdentityError;
-pub use identities::{CredentialFiles, Identities};
+pub use identities::{CredentialFiles, Identities, LOGIN_FAILURES_MAX};
 pub use users::UsersFile;

@@ -5,10 +5,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use argon2::password_hash::PasswordHasher;
-use argon2::password_hash::phc::{Output, PasswordHash};
+use argon2::password_hash::phc::Output;
+pub use argon2::password_hash::phc::PasswordHash;
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 
 use super::error::{IdentityError, LineError};
@@ -27,11 +28,14 @@ const NAME_BYTES_MAX: usize = 1024;
 
 /// The users of a file.
 pub struct Users {
-    hashes: HashMap<String, PasswordHash>,
-    /// The most expensive hash. The passwords of unknown users are checked against it, so that the time does not show which
-    /// names exist.
-    decoy: Option<PasswordHash>,
+    hashes: HashMap<String, Arc<PasswordHash>>,
+    /// One hash of each cost in the file. A failed check computes a hash of each cost, whoever the user is, so that the time
+    /// shows neither which names exist nor whose hash is cheaper.
+    decoys: Vec<PasswordHash>,
 }
+
+/// What the time of a check depends on: version, memory, passes and lanes.
+type Cost = (u32, u32, u32, u32);
 
 /// The result of a check of a name and a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,36 +49,60 @@ impl Users {
     /// Parses lines `NAME:HASH`.
     pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
         let mut hashes = HashMap::new();
-        let mut decoy: Option<(u64, PasswordHash)> = None;
+        let mut decoys: Vec<PasswordHash> = Vec::new();
         for (number, line) in lines(bytes)? {
             let wrong = |what: &str| (number, what.to_owned());
             // Names may contain colons, hashes do not.
             let (name, hash) = line.rsplit_once(':').ok_or_else(|| wrong("is not NAME:HASH"))?;
             check_name(name).map_err(|what| (number, format!("has an invalid name: {what}")))?;
             let hash = PasswordHash::new(hash).map_err(|_| wrong("has no hash in the PHC format"))?;
-            let work = work_of(&hash).map_err(wrong)?;
-            if decoy.as_ref().is_none_or(|(most, _)| *most < work) {
-                decoy = Some((work, hash.clone()));
+            check_cost(&hash).map_err(wrong)?;
+            if !decoys.iter().any(|decoy| cost_of(decoy) == cost_of(&hash)) {
+                decoys.push(hash.clone());
             }
-            if hashes.insert(name.to_owned(), hash).is_some() {
+            if hashes.insert(name.to_owned(), Arc::new(hash)).is_some() {
                 return Err(wrong("has a name that another line has"));
             }
         }
-        Ok(Self { hashes, decoy: decoy.map(|(_, hash)| hash) })
+        Ok(Self { hashes, decoys })
     }
 
-    /// Checks a password. Takes a while, for an unknown user as well.
-    pub fn check_password(&self, name: &str, password: &Secret, memory: &HashMemory) -> PasswordCheck {
-        let known = self.hashes.get(name);
-        let is_correct = known
-            .or(self.decoy.as_ref())
-            .is_some_and(|hash| memory.with_blocks(|blocks| verify(password.bytes(), hash, blocks)));
-        match (known, is_correct) {
-            (None, _) => PasswordCheck::UnknownUser,
-            (Some(_), true) => PasswordCheck::Correct,
-            (Some(_), false) => PasswordCheck::Wrong,
-        }
+    /// Returns the hash of a user's password.
+    pub fn hash(&self, name: &str) -> Option<&Arc<PasswordHash>> {
+        self.hashes.get(name)
     }
+
+    /// Returns the number of users.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Checks a password. A failed check takes the same time for each user, known or not.
+    pub fn check_password(&self, name: &str, password: &Secret, memory: &HashMemory) -> PasswordCheck {
+        let known = self.hashes.get(name).map(|hash| &**hash);
+        for hash in self.hashes_to_compute(known) {
+            let is_correct = memory.with_blocks(|blocks| verify(password.bytes(), hash, blocks));
+            if is_correct && known == Some(hash) {
+                return PasswordCheck::Correct;
+            }
+        }
+        if known.is_some() { PasswordCheck::Wrong } else { PasswordCheck::UnknownUser }
+    }
+
+    /// Returns the user's own hash, if there is one, and a decoy of each other cost.
+    fn hashes_to_compute<'a>(
+        &'a self,
+        known: Option<&'a PasswordHash>,
+    ) -> impl Iterator<Item = &'a PasswordHash> {
+        let decoys = self.decoys.iter().filter(move |decoy| known.map(cost_of) != Some(cost_of(decoy)));
+        known.into_iter().chain(decoys)
+    }
+}
+
+fn cost_of(hash: &PasswordHash) -> Option<Cost> {
+    let params = Params::try_from(hash).ok()?;
+    let version = hash.version.unwrap_or_else(|| Version::default().into());
+    Some((version, params.m_cost(), params.t_cost(), params.p_cost()))
 }
 
 /// Reusable buffers for password checks, one for each check that runs at a time. A check needs 19 MiB or more.
@@ -113,11 +141,11 @@ fn verify(password: &[u8], hash: &PasswordHash, blocks: &mut Vec<Block>) -> bool
         && Output::new(&computed).is_ok_and(|computed| computed == *expected)
 }
 
-/// Returns the memory times passes of a check, in KiB.
+/// Checks that a hash can be computed.
 ///
 /// # Errors
 /// The hash is unsupported, incomplete or too expensive.
-fn work_of(hash: &PasswordHash) -> Result<u64, &'static str> {
+fn check_cost(hash: &PasswordHash) -> Result<(), &'static str> {
     if hash.algorithm != ARGON2ID_IDENT {
         return Err("has a hash that is not argon2id");
     }
@@ -129,7 +157,7 @@ fn work_of(hash: &PasswordHash) -> Result<u64, &'static str> {
     if params.m_cost() > MEMORY_KIB_MAX || params.p_cost() > LANES_MAX || work > WORK_KIB_MAX {
         return Err("has a hash that is too expensive: at most m=262144, p=64, and m times t 4194304");
     }
-    Ok(work)
+    Ok(())
 }
 
 fn check_name(name: &str) -> Result<(), &'static str> {
@@ -332,6 +360,29 @@ mod tests {
         assert_eq!(check(&cheap, "ann", "q"), PasswordCheck::Wrong);
         let unused = memory.0.into_inner().unwrap();
         assert_eq!(unused.iter().map(Vec::len).collect::<Vec<_>>(), [19_456], "one check at a time");
+    }
+
+    #[test]
+    fn a_failed_check_computes_the_same_work_for_every_user() {
+        let cheap = |user: &str| format!("{user}:{HASH}\n");
+        let other = |user: &str| cheap(user).replace("m=16,t=2", "m=64,t=1");
+        let dear = |user: &str| cheap(user).replace("m=16,t=2", "m=64,t=3");
+        let text = [cheap("ann"), cheap("eve"), other("bob"), dear("joe"), dear("sue")].concat();
+        let users = Users::parse(text.as_bytes()).unwrap();
+        let costs = |name: &str| {
+            let mut costs: Vec<_> =
+                users.hashes_to_compute(users.hash(name).map(|hash| &**hash)).map(cost_of).collect();
+            costs.sort_unstable();
+            costs
+        };
+        let expected = costs("nobody");
+        assert_eq!(expected.len(), 3);
+        for name in ["ann", "eve", "bob", "joe", "sue"] {
+            assert_eq!(costs(name), expected, "{name}");
+        }
+        let memory = HashMemory::default();
+        assert_eq!(users.check_password("ann", &secret("p"), &memory), PasswordCheck::Correct);
+        assert_eq!(users.check_password("bob", &secret("p"), &memory), PasswordCheck::Wrong);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::metrics::Metrics;
 use crate::broker::Broker;
 use crate::clock;
+use crate::server::identity::Identities;
 use crate::server::service::Service;
 
 /// Interval between samples of the counters.
@@ -30,6 +31,7 @@ pub enum Phase {
 pub struct ServerMonitor {
     pub(super) broker: Broker,
     pub(super) service: Arc<Service>,
+    pub(super) identities: Arc<Identities>,
     phase: AtomicU8,
     started: Instant,
     pub(super) started_ms: u64,
@@ -62,11 +64,18 @@ impl ServerMonitor {
         Self {
             broker,
             service,
+            identities: Arc::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             started: monotonic,
             started_ms: wall_ms,
             samples: Mutex::default(),
         }
+    }
+
+    /// Shows the logins of these identities.
+    #[must_use]
+    pub fn with_identities(self, identities: Arc<Identities>) -> Self {
+        Self { identities, ..self }
     }
 
     pub fn set_phase(&self, phase: Phase) {

@@ -79,6 +79,8 @@ fn numbers(html: &mut String, monitor: &ServerMonitor) {
         ("sessions", statistics.sessions.to_string()),
         ("subscriptions", statistics.subscriptions.to_string()),
         ("messages waiting", statistics.queued.to_string()),
+        ("logins waiting", monitor.identities.login_queue().waiting().to_string()),
+        ("failed logins per address", format!("≤ {} / min", monitor.identities.login_queue().failures_max())),
         ("waiting for the disk", service.waiting_for_commit.to_string()),
         ("bytes of recorded replies", service.recorded_bytes.to_string()),
         ("requests a second", format!("{requests:.1}")),

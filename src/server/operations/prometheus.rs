@@ -83,6 +83,25 @@ pub fn text(monitor: &ServerMonitor) -> String {
         "Accepted connections.",
         metrics.broker.connections.get(),
     );
+    let logins = monitor.identities.login_queue();
+    text.one(
+        "mqkv_logins_waiting",
+        "gauge",
+        "Logins that wait for the check of a password.",
+        logins.waiting(),
+    );
+    text.one(
+        "mqkv_login_failures_max",
+        "gauge",
+        "Limit of failed logins from one address in a minute.",
+        logins.failures_max(),
+    );
+    text.one(
+        "mqkv_logins_limited_total",
+        "counter",
+        "Logins refused by this limit, without a check of the password.",
+        logins.limited(),
+    );
     text.one("mqkv_connections_refused_total", "counter", "Rejected connections.", metrics.refused.get());
     text.one(
         "mqkv_messages_dropped_total",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::authentication::{Authentication, Reauthentication};
 use super::{PacketHandler, protocol_error};
-use crate::broker::authentication::Denial;
+use crate::broker::authentication::{Authenticated, Denial};
 use crate::broker::event::Event;
 use crate::broker::session::connection_handle::CloseReason;
 use crate::mqtt::{ReasonCode, encode};
@@ -24,13 +24,13 @@ impl PacketHandler {
         }
     }
 
-    /// Handles the result of a check, the name of the user, and answers with an AUTH.
+    /// Handles the result of a check, and answers with an AUTH.
     ///
     /// # Errors
     ///
     /// Why the client is disconnected.
-    pub fn handle_checked(&mut self, checked: Result<Arc<str>, Denial>) -> Result<(), Denial> {
-        let user = checked?;
+    pub fn handle_checked(&mut self, checked: Result<Authenticated, Denial>) -> Result<(), Denial> {
+        let Authenticated { user, credential } = checked?;
         // The session has the permissions of its owner, so a token of another user is no re-authentication.
         if self.peer.principal.user.as_deref() != Some(&*user) {
             return Err(Denial {
@@ -39,6 +39,7 @@ impl PacketHandler {
                 log_text: format!("the new token belongs to {user}"),
             });
         }
+        self.broker.set_credential(&self.handle, Some(credential));
         if let Some(authentication) = &mut self.authentication {
             authentication.reauthentication = Reauthentication::None;
             encode::auth(&authentication.method, &mut self.output);

@@ -16,7 +16,7 @@ fn accept(broker: &Broker) -> PacketHandler {
         other => panic!("{other:?}"),
     };
     let info = ConnectionInfo::anonymous("memory");
-    let mut handler = PacketHandler::accept(broker, connect, Principal::default(), &info).unwrap();
+    let mut handler = PacketHandler::accept(broker, connect, ClientIdentity::default(), &info).unwrap();
     handler.output.clear();
     handler
 }
