@@ -131,6 +131,82 @@ fn a_lease_that_cannot_be_renewed_is_lost_before_its_end() {
 }
 
 #[test]
+fn a_seed_of_zero_spreads_too() {
+    let start = crate::clock::monotonic();
+    let mut lock = Lock::new(LeaseOptions { seed: 0, ..options(None) }, start);
+    lock.handle_try_result(start, TryResult::NotApplied, start);
+    let spread = |lock: &mut Lock| {
+        lock.handle_change(true, start);
+        lock.poll_timeout().unwrap() - start
+    };
+    assert!((0..10).map(|_| spread(&mut lock)).collect::<std::collections::BTreeSet<_>>().len() > 1);
+}
+
+#[test]
+fn a_renewal_that_fails_within_the_margin_loses_the_lock_at_once() {
+    let mut bench = Bench::acquired();
+    bench.advance(RENEW);
+    bench.now_ms = TTL - MARGIN;
+    bench.tried(RENEW, TryResult::Unanswered);
+    let end = bench.at(TTL);
+    assert_eq!(bench.events(), [LockEvent::Lost { reason: LossReason::NotRenewed, end }]);
+}
+
+#[test]
+fn an_answer_after_the_end_changes_nothing() {
+    for tried in [TryResult::Applied(token(2)), TryResult::NotApplied, TryResult::Unanswered] {
+        let mut bench = Bench::acquired();
+        bench.advance(TTL);
+        bench.events();
+        bench.tried(RENEW, tried);
+        bench.change(false);
+        bench.advance(TTL);
+        assert_eq!((bench.events(), bench.actions()), (vec![], vec![]));
+        assert!(!bench.lock.is_held() && bench.lock.poll_timeout().is_none());
+    }
+}
+
+#[test]
+fn an_unanswered_attempt_is_repeated_until_the_waiting_time_is_over() {
+    let mut bench = Bench::new(Some(1_200));
+    for sent_ms in [0, 500, 1_000] {
+        assert_eq!(bench.actions(), [LockAction::Try], "{sent_ms}");
+        assert_eq!(bench.lock.poll_timeout(), None, "its answer is awaited");
+        bench.tried(sent_ms, TryResult::Unanswered);
+        bench.advance(499.min(1_200 - sent_ms));
+        if sent_ms < 1_000 {
+            assert_eq!(bench.actions(), []);
+            bench.advance(1);
+        }
+    }
+    assert_eq!((bench.actions(), bench.events()), (vec![], vec![LockEvent::GaveUp]));
+}
+
+#[test]
+fn a_waiter_tries_again_if_the_watch_reports_nothing() {
+    let mut bench = Bench::waiting(None);
+    bench.advance(TTL + 100);
+    assert_eq!(bench.actions(), [LockAction::Try]);
+    bench.tried(bench.now_ms, TryResult::NotApplied);
+    assert_eq!(
+        (bench.actions(), bench.events()),
+        (vec![], vec![]),
+        "it watches, and has reported that, already"
+    );
+}
+
+#[test]
+fn a_release_never_postpones_an_attempt() {
+    let mut bench = Bench::new(None);
+    bench.actions();
+    bench.tried(0, TryResult::Unanswered);
+    bench.advance(499);
+    bench.change(false);
+    bench.advance(1);
+    assert_eq!(bench.actions(), [LockAction::Try]);
+}
+
+#[test]
 fn a_loss_is_due_at_the_margin_while_a_renewal_is_awaited() {
     let mut bench = Bench::acquired();
     assert_eq!(bench.lock.poll_timeout(), Some(bench.at(RENEW)));
@@ -271,14 +347,18 @@ fn waiting_ends_after_its_time_limit() {
 #[test]
 fn waiters_spread_their_attempts() {
     let mut tries = std::collections::BTreeSet::new();
+    let mut fallbacks = std::collections::BTreeSet::new();
     for seed in 0..50 {
         let start = crate::clock::monotonic();
         let mut lock = Lock::new(LeaseOptions { seed: seed * 7919, ..options(None) }, start);
         lock.handle_try_result(start, TryResult::NotApplied, start);
+        fallbacks.extend(lock.poll_timeout().map(|at| at - start));
         lock.handle_change(false, start);
         tries.extend(lock.poll_timeout().map(|at| at - start));
     }
     assert!(tries.len() > 10, "{tries:?}");
+    assert!(tries.first() < Some(&SPREAD) && tries.last() < Some(&SPREAD), "{tries:?}");
+    assert!(fallbacks.len() > 10, "{fallbacks:?}");
 }
 
 /// The lock in the store: its holder and the end of the lease, in milliseconds of true time.

@@ -533,12 +533,26 @@ fn the_keep_alive_is_suspended_while_the_connection_is_not_read() {
 }
 
 #[test]
+fn a_broker_that_is_silent_after_a_pause_is_pinged() {
+    let mut bench = Bench::new();
+    bench.advance(10_000).unwrap();
+    let now = bench.now();
+    bench.session.handle_reading_paused(now);
+    bench.advance(5_000).unwrap();
+    bench.session.unsubscribe("a".to_owned());
+    assert_eq!(shapes(&bench.sent()), "UNSUBSCRIBE");
+    bench.advance(25_000).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PINGREQ");
+}
+
+#[test]
 fn a_subscription_is_answered_once() {
     let mut bench = Bench::new();
     let now = bench.now();
     bench.session.subscribe("a/#".to_owned(), "ok", now);
     bench.session.subscribe("b/#".to_owned(), "refused", now);
     bench.session.subscribe("c/#".to_owned(), "late", now);
+    bench.session.subscribe("d/#".to_owned(), "ok with QoS 1", now);
     let ids: Vec<u16> = bench
         .sent()
         .iter()
@@ -550,6 +564,7 @@ fn a_subscription_is_answered_once() {
     let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: None };
     bench.receive(Incoming::SubAck { packet_id: ids[0], reason: SUCCESS });
     bench.receive(Incoming::SubAck { packet_id: ids[1], reason: denied });
+    bench.receive(Incoming::SubAck { packet_id: ids[3], reason: ReasonCode { code: 1, text: None } });
     bench.advance(10_000).unwrap();
     let results: Vec<_> = std::iter::from_fn(|| bench.session.poll_event())
         .map(|event| match event {
@@ -557,10 +572,11 @@ fn a_subscription_is_answered_once() {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(results.len(), 3);
+    assert_eq!(results.len(), 4);
     assert_eq!(results[0], ("ok", Ok(Qos::AtMostOnce)));
     assert!(results[1].1.as_ref().is_err_and(|error| error.contains("b/#")), "{results:?}");
-    assert!(results[2].1.is_err(), "{results:?}");
+    assert_eq!(results[2], ("ok with QoS 1", Ok(Qos::AtLeastOnce)));
+    assert!(results[3].0 == "late" && results[3].1.is_err(), "{results:?}");
 }
 
 #[test]
@@ -592,6 +608,176 @@ fn poll_timeout_returns_the_next_deadline() {
     assert_eq!(bench.session.poll_timeout(), Some(bench.start + KEEP_ALIVE));
     bench.send(Access::Read, "r");
     assert_eq!(bench.session.poll_timeout(), Some(bench.start + TIMEOUT));
+}
+
+#[test]
+fn the_deadline_of_an_answered_or_cancelled_request_is_forgotten() {
+    let mut bench = Bench::new();
+    bench.send(Access::Read, "answered");
+    bench.send(Access::Read, "cancelled");
+    let sent = bench.sent_and_subscribed();
+    bench.answer(&sent[1], GOOD);
+    bench.session.cancel(|ticket| *ticket == "cancelled");
+    assert_eq!(bench.session.poll_timeout(), Some(bench.start + KEEP_ALIVE));
+}
+
+#[test]
+fn messages_are_acknowledged_if_they_have_a_packet_id() {
+    let mut bench = Bench::new();
+    let message = Message { topic: "a".to_owned(), ..Message::default() };
+    bench.receive(Incoming::Publish { packet_id: Some(7), message: message.clone() });
+    bench.receive(Incoming::Publish { packet_id: None, message });
+    assert!(matches!(bench.sent()[..], [Outgoing::PubAck { packet_id: 7 }]));
+    let is_message = |event| matches!(event, Some(Event::Message(_)));
+    assert!(is_message(bench.session.poll_event()) && is_message(bench.session.poll_event()));
+}
+
+#[test]
+fn a_request_that_is_too_large_fails_and_frees_its_packet_id() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.send(Access::Read, "large");
+    bench.send(Access::Read, "next");
+    let sent = bench.sent();
+    let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!("{sent:?}") };
+    bench.session.handle_too_large(packet_id, 9, 8);
+    assert_eq!(bench.answers(), [("large", Err(Error::TooLarge { size: 9, max: 8 }))]);
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn the_end_of_the_session_fails_every_request_with_its_outcome() {
+    let mut bench = Bench::new();
+    bench.send(Access::Read, "warm-up");
+    bench.sent_and_subscribed();
+    bench.send(Access::Write, "sent");
+    bench.sent();
+    bench.send(Access::Write, "unsent");
+    bench.session.handle_closed(bench_error);
+    let mut answers = bench.answers();
+    answers.sort_by_key(|(ticket, _)| *ticket);
+    let outcomes = answers.into_iter().map(|(ticket, result)| (ticket, result.unwrap_err()));
+    let expected = [
+        ("sent", bench_error(Outcome::Unknown)),
+        ("unsent", bench_error(Outcome::Unchanged)),
+        ("warm-up", bench_error(Outcome::Unchanged)),
+    ];
+    assert!(outcomes.eq(expected));
+    assert!(bench.session.has_room() && bench.sent().is_empty());
+}
+
+fn bench_error(outcome: Outcome) -> Error {
+    Error::NoStore { target: "h:1".to_owned(), outcome }
+}
+
+#[test]
+fn reads_are_sent_again_in_their_order_after_a_loss() {
+    let mut bench = Bench::new();
+    for ticket in ["a", "b", "c", "d", "e", "f"] {
+        bench.send(Access::Read, ticket);
+    }
+    bench.sent_and_subscribed();
+    bench.session.handle_lost(&"cable cut".to_owned().into());
+    bench.connect(16);
+    for packet in bench.sent_and_subscribed() {
+        bench.answer_if_request(&packet);
+    }
+    let tickets: Vec<_> = bench.answers().into_iter().map(|(ticket, _)| ticket).collect();
+    assert_eq!(tickets, ["a", "b", "c", "d", "e", "f"]);
+}
+
+impl Bench {
+    fn answer_if_request(&mut self, packet: &Outgoing) {
+        if matches!(packet, Outgoing::Publish { .. }) {
+            self.answer(packet, GOOD);
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_lost_connection_is_used_on_the_next_one() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let now = bench.now();
+    bench.session.subscribe("a/#".to_owned(), "a", now);
+    bench.send(Access::Read, "r");
+    let sent = bench.sent();
+    let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!("{sent:?}") };
+    bench.session.unsubscribe("b/#".to_owned());
+    bench.session.handle_lost(&"cable cut".to_owned().into());
+    assert!(bench.session.unsubscribing.is_empty() && bench.session.subscribing.is_empty());
+    bench.connect(1);
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH", "no UNSUBSCRIBE, and the read has room");
+    bench.receive(Incoming::SubAck { packet_id, reason: SUCCESS });
+    bench.advance(10_000).unwrap();
+    assert_eq!(bench.answers().len(), 1, "the read; the subscription has no answer");
+}
+
+#[test]
+fn a_sent_packet_postpones_the_next_ping() {
+    let mut bench = Bench::new();
+    bench.advance(25_000).unwrap();
+    bench.session.unsubscribe("a".to_owned());
+    assert_eq!(shapes(&bench.sent()), "UNSUBSCRIBE");
+    bench.receive(Incoming::Pong);
+    bench.advance(29_999).unwrap();
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.advance(1).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PINGREQ");
+}
+
+#[test]
+fn a_read_acknowledged_before_the_suback_is_sent_again_after_it() {
+    let mut bench = Bench::new();
+    bench.send(Access::Read, "acknowledged");
+    bench.send(Access::Read, "pending");
+    let sent = bench.sent();
+    let (Outgoing::Subscribe { packet_id: subscription, .. }, Outgoing::Publish { packet_id, .. }) =
+        (&sent[0], &sent[1])
+    else {
+        panic!("{sent:?}")
+    };
+    bench.receive(Incoming::PubAck { packet_id: *packet_id, reason: SUCCESS });
+    bench.advance(5_000).unwrap();
+    assert_eq!(shapes(&bench.sent()), "", "not before the subscription is in force");
+    bench.receive(Incoming::SubAck { packet_id: *subscription, reason: SUCCESS });
+    bench.advance(500).unwrap();
+    assert_eq!(shapes(&bench.sent()), "PUBLISH", "the other one is not acknowledged yet");
+}
+
+#[test]
+fn an_expiry_is_the_time_left_in_whole_seconds_rounded_up() {
+    let mut bench = Bench::new();
+    bench.send(Access::Write, "w");
+    bench.advance(9_001).unwrap();
+    bench.sent_and_subscribed();
+    let sent = bench.sent();
+    let Outgoing::Publish { message, .. } = &sent[0] else { panic!("{sent:?}") };
+    assert_eq!(message.expiry_s, Some(1));
+}
+
+#[test]
+fn the_longest_timeout_is_within_the_range_of_the_clock() {
+    let mut bench = Bench::new();
+    let config = Config { request_timeout: Duration::MAX, ..bench.session.config.clone() };
+    bench.session = Session::new(config);
+    bench.connect(16);
+    bench.send(Access::Read, "r");
+    bench.advance(1_000_000).unwrap_err();
+    assert!(bench.answers().is_empty());
+}
+
+#[test]
+fn packet_ids_remain_for_subscriptions_however_many_requests_are_unacknowledged() {
+    let mut bench = Bench::new();
+    bench.connect(u16::MAX);
+    for _ in 0..=u16::MAX {
+        bench.send(Access::Read, "r");
+    }
+    assert_eq!(bench.sent().len(), 1 + UNACKNOWLEDGED_MAX);
+    let now = bench.now();
+    bench.session.subscribe("a/#".to_owned(), "a", now);
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE");
 }
 
 #[test]
@@ -722,6 +908,22 @@ fn a_new_token_is_sent_at_once_and_confirmed() {
     assert_eq!(bench.confirmed(), Some(true));
     bench.advance(u64::try_from(TIMEOUT.as_millis()).unwrap()).unwrap();
     assert_eq!(bench.confirmed(), None, "its deadline is gone");
+}
+
+#[test]
+fn each_token_has_its_own_deadline() {
+    let mut bench = Bench::new();
+    bench.authenticate("one");
+    bench.sent();
+    bench.receive(Incoming::Authenticated);
+    assert_eq!(bench.confirmed(), Some(true));
+    bench.advance(6_000).unwrap();
+    bench.authenticate("two");
+    bench.sent();
+    bench.advance(9_999).unwrap();
+    assert_eq!(bench.confirmed(), None);
+    bench.advance(1).unwrap();
+    assert_eq!(bench.confirmed(), Some(false));
 }
 
 #[test]

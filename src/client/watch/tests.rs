@@ -127,6 +127,15 @@ fn changes_before_a_reported_absence_are_dropped() {
 }
 
 #[test]
+fn a_deletion_before_a_reported_absence_is_dropped() {
+    let mut watch = registered("k");
+    hand(&mut watch, &delete("k", 1));
+    watch.handle_read(&key("k"), None, now());
+    hand(&mut watch, &delete("k", 1));
+    assert_eq!(events(&mut watch), ["CURRENT absent"]);
+}
+
+#[test]
 fn a_duplicate_notification_is_reported_once() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), None, now());
@@ -207,6 +216,49 @@ fn a_repeated_registration_does_not_read_the_value_again() {
     watch.handle_read(&key("k"), found("1", 1), now());
     watch.handle_registered(&key("k"));
     assert_eq!(watch.poll_action(), None);
+}
+
+#[test]
+fn a_change_of_a_lost_connection_is_not_reported_on_the_next_one() {
+    let mut watch = registered("k");
+    hand(&mut watch, &set("k", "9", 9));
+    watch.handle_lost(1_000, "gone");
+    register(&mut watch, "k");
+    // The store has started anew.
+    watch.handle_read(&key("k"), found("3", 3), now());
+    assert_eq!(events(&mut watch), ["LOST 1000 gone", "CURRENT 3@3"]);
+}
+
+#[test]
+fn without_a_connection_there_is_nothing_to_do() {
+    let mut watch = registered("k");
+    watch.handle_unanswered(WatchAction::Read(key("k")));
+    watch.handle_lost(1_000, "gone");
+    assert_eq!(watch.poll_action(), None);
+}
+
+#[test]
+fn an_unanswered_action_is_repeated() {
+    let mut watch = registered("k");
+    watch.handle_unanswered(WatchAction::Read(key("k")));
+    assert_eq!(watch.poll_action(), Some(WatchAction::Read(key("k"))));
+    assert_eq!(watch.poll_action(), None);
+}
+
+#[test]
+fn a_gap_begins_with_the_first_loss_after_a_reported_value() {
+    let mut watch = registered("k");
+    watch.handle_lost(1_000, "gone");
+    register(&mut watch, "k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    watch.handle_lost(2_000, "gone");
+    register(&mut watch, "k");
+    watch.handle_lost(3_000, "gone");
+    register(&mut watch, "k");
+    watch.handle_read(&key("k"), found("1", 1), now());
+    let reported = events(&mut watch);
+    assert_eq!(reported.last().map(String::as_str), Some("GAP 2000-5000"), "{reported:?}");
+    assert_eq!(reported.iter().filter(|line| line.starts_with("GAP")).count(), 1, "{reported:?}");
 }
 
 #[test]
