@@ -1,6 +1,7 @@
 //! Broker URLs.
 
 use crate::commands::CommandError;
+use crate::commands::url_secret::without_secret;
 use crate::net::websocket;
 
 /// Default port without TLS.
@@ -59,14 +60,14 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         }
     };
     if user.is_some_and(str::is_empty) {
-        return Err(CommandError::usage(format!("no user name before the @ in {}", shown(url))));
+        return Err(CommandError::usage(format!("no user name before the @ in {}", without_secret(url))));
     }
     let (place, web_socket) = match scheme {
         "ws" | "wss" => {
             let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
             let path = if matches!(path, "" | "/") { websocket::DEFAULT_PATH } else { path };
             if path.contains(|c: char| !c.is_ascii_graphic() || "#\"<>\\^`{|}".contains(c)) {
-                return Err(CommandError::usage(format!("invalid path in {}", shown(url)))
+                return Err(CommandError::usage(format!("invalid path in {}", without_secret(url)))
                     .hint(format!("-b {scheme}://HOST[:PORT]/PATH")));
             }
             (place, Some(path.to_owned()))
@@ -74,18 +75,10 @@ pub fn parse(url: &str) -> Result<BrokerUrl, CommandError> {
         _ => (place.strip_suffix('/').unwrap_or(place), None),
     };
     let (host, port) = split_port(place, default_port).ok_or_else(|| {
-        CommandError::usage(format!("invalid host or port in {}", shown(url)))
+        CommandError::usage(format!("invalid host or port in {}", without_secret(url)))
             .hint(format!("-b {scheme}://HOST[:PORT]"))
     })?;
     Ok(BrokerUrl { user: user.map(str::to_owned), host: host.to_owned(), port, tls, web_socket })
-}
-
-/// Returns a URL for a message: without its query and fragment, which can contain a password.
-fn shown(url: &str) -> String {
-    match url.find(['?', '#']).and_then(|at| url.get(..=at)) {
-        Some(before) => format!("{before}…"),
-        None => url.to_owned(),
-    }
 }
 
 fn split_port(place: &str, default: u16) -> Option<(&str, u16)> {

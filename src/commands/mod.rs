@@ -34,6 +34,7 @@ mod set;
 mod stop_condition;
 pub mod trace;
 mod unlock;
+pub mod url_secret;
 pub mod usage;
 mod vdel;
 mod verdict;

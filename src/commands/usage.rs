@@ -3,6 +3,7 @@
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::error::CommandError;
+use super::url_secret::without_secret;
 
 /// Converts an error of clap; `program` is put before a suggested verb, with its blank.
 #[must_use]
@@ -32,7 +33,7 @@ fn missing(error: &Error) -> Option<CommandError> {
 
 fn unknown_verb(error: &Error, program: &str) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
-    let mut failure = CommandError::usage(format!("unknown command '{verb}'"));
+    let mut failure = CommandError::usage(format!("unknown command '{}'", without_secret(&verb)));
     let similar = texts(error, ContextKind::SuggestedSubcommand);
     let did_you_mean = |verb: &str| format!("did you mean '{program}{verb}'?");
     // Clap puts the most similar last.
@@ -89,7 +90,12 @@ fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
 
 /// Clap writes `error: MESSAGE`, then paragraphs: `  tip: ...`, `Usage: ...`, `For more information, ...`.
 fn reshape(error: &Error) -> CommandError {
-    let text = error.render().to_string();
+    let mut text = error.render().to_string();
+    for kind in [ContextKind::InvalidArg, ContextKind::InvalidValue] {
+        for word in texts(error, kind).iter().filter(|word| !word.is_empty()) {
+            text = text.replace(word, &without_secret(word));
+        }
+    }
     let mut lines = text
         .lines()
         .map(str::trim)

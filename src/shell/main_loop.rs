@@ -11,7 +11,6 @@ use super::history::History;
 use super::input::Input;
 use super::locks::Locks;
 use super::printer::Printer;
-use super::redact;
 use super::screen::Screen;
 use super::setup::{OpenedSession, Setup};
 use super::shared_state::SharedState;
@@ -20,6 +19,7 @@ use super::watches::Watches;
 use crate::client::Reconnect;
 use crate::clock;
 use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::url_secret::has_secret;
 use crate::commands::{CommandError, Kind, Session, Verdict};
 use crate::render::Style;
 use crate::render::escape::escape;
@@ -217,8 +217,7 @@ impl Shell {
     pub async fn connect(&mut self, destination: Option<&str>, is_forced: bool) -> Result<(), CommandError> {
         if self.opened.is_transient && !is_forced {
             let argument = destination.map_or_else(String::new, |destination| {
-                let is_shown = !redact::has_password(&format!("\\c {destination}"));
-                format!(" {}", if is_shown { destination } else { "URL" })
+                format!(" {}", if has_secret(destination) { "URL" } else { destination })
             });
             return Err(CommandError::usage("this store is in memory only: its keys would be lost")
                 .hint(format!("\\c!{argument}"))

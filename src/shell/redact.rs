@@ -4,6 +4,7 @@ use super::backslash;
 use super::definition::{Definition, Verb};
 use super::line::{OutputTarget, Statement, parse, quote, statements};
 use crate::commands::lines::words::Word;
+use crate::commands::url_secret::has_secret;
 
 /// The verbs whose arguments contain a value.
 const WITH_VALUE: [&str; 3] = ["set", "vdel", "raw"];
@@ -74,14 +75,10 @@ fn has_value(text: &str) -> bool {
     words.any(is_verb) && words.next().is_some()
 }
 
-/// Returns whether a line contains the password of a URL: before an `@`, or in a query.
-#[must_use]
-pub fn has_password(text: &str) -> bool {
+/// Returns whether a line contains a URL with what may be a password.
+fn has_password(text: &str) -> bool {
     let is_url = |word: &&str| word.contains("://") || text.trim_start().starts_with("\\c");
-    text.split_whitespace().filter(is_url).any(|word| {
-        let place = word.split_once("://").map_or(word, |(_, place)| place);
-        place.contains('?') || place.rsplit_once('@').is_some_and(|(user, _)| user.contains([':', '/']))
-    })
+    text.split_whitespace().filter(is_url).any(has_secret)
 }
 
 /// Returns the words without the value, or `None` if an option is unknown.

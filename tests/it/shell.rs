@@ -89,7 +89,7 @@ fn history_is_private_and_has_no_values() {
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
     terminal.line("get k; set k SECRET8");
-    terminal.shows("unexpected argument 'set' found");
+    terminal.shows("key not found: SECRET8");
     terminal.line("get k --vlaue SECRET8");
     terminal.shows("--vlaue");
     terminal.line("\\c mqtt://user:SECRET8@h");

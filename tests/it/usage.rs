@@ -32,6 +32,23 @@ fn redis_style_arguments_cause_a_hint() {
 }
 
 #[test]
+fn a_secret_in_a_url_is_not_printed() {
+    for line in [
+        "serve --listen mqtt://127.0.0.1:0?password=SECRET",
+        "serve --listen mqtt://u:SECRET@127.0.0.1:0",
+        "serve --listen u:SECRET@127.0.0.1:0",
+        "get k -b mqtt://h?password=SECRET",
+        "get k -b u:SECRET@h",
+        "holder k mqtt://u:SECRET@h",
+        "mqtt://u:SECRET@h get k",
+        "get k -n u:SECRET@h",
+    ] {
+        let shown = run(line);
+        assert!(shown.ends_with("--- exit 2\n") && !shown.contains("SECRET"), "{line}: {shown}");
+    }
+}
+
+#[test]
 fn an_invalid_number_is_refused_in_plain_words() {
     assert_usage(
         "keys --limit x",

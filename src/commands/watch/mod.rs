@@ -51,7 +51,7 @@ fourth column. Times are in UTC. Control bytes are escaped as \\xNN; -j has the 
   SET      the key was set
   DELETE   the key was deleted or has expired
   GAP      the connection was lost: changes between the two times may be missing
-  RESYNC   the value after a gap, if it differs from the last one
+  RESYNC   the value after a gap, if it differs from the last one or the store has started anew
 
 A lost connection is reported on standard error at once, and as GAP when it is restored.
 
