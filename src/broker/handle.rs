@@ -1,5 +1,6 @@
 //! The handle of a broker, and the traits of the program that it is a part of.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,7 +16,8 @@ use super::principal::Principal;
 use super::publication::Publication;
 use super::settings::Settings;
 use super::statistics::{ClientStatistics, Statistics};
-use crate::broker::routing::registry::{AttachedSession, Registry};
+use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
+use crate::broker::routing::registry::{AttachedSession, Registry, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::clock;
@@ -23,7 +25,7 @@ use crate::mqtt::ReasonCode;
 use crate::mqtt::filter;
 use crate::mqtt::packet::SubscriptionRequest;
 use crate::protocol::ConnectionId;
-use crate::protocol::message::{Message, Qos};
+use crate::protocol::message::Message;
 
 /// The start of the topics with the broker's own statistics. Clients must not publish there: they could forge them.
 pub const SYS: &str = "$SYS/";
@@ -32,6 +34,9 @@ pub const SYS_IS_RESERVED: &str = "only the broker publishes there";
 /// The start of the topics on which bridges of Mosquitto announce whether they are connected. Messages and wills there
 /// are accepted, because a bridge does not connect otherwise, and dropped.
 pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
+
+/// The most topic filters that are added or removed under one lock, because other connections wait meanwhile.
+const FILTERS_PER_LOCK_MAX: usize = 64;
 
 /// The client at the other end of a connection.
 #[derive(Clone, Debug)]
@@ -71,12 +76,20 @@ pub enum Verdict {
     Consumed,
     /// The message is not routed, and the acknowledgement has this reason code.
     Refused(ReasonCode),
+    /// The message is handled in bounded steps, between which other clients are served.
+    Continue(Box<dyn Continuation>),
     /// The client is disconnected.
     Disconnect {
         reason: ReasonCode,
         /// The reason string.
         text: String,
     },
+}
+
+/// The rest of the handling of a message. The other messages of its client wait until it is complete.
+pub trait Continuation: fmt::Debug + Send {
+    /// Does the next step; returns the verdict, which is not `Continue`, after the last one.
+    fn step(&mut self, broker: &Broker) -> Option<Verdict>;
 }
 
 /// The application that the broker serves. All of its functions may call the broker: it holds no lock meanwhile.
@@ -342,13 +355,14 @@ impl Broker {
         }
     }
 
-    /// Subscribes a client to the topic filters that it has permission for.
+    /// Subscribes a client to the topic filters that it has permission for. Their retained messages must then be
+    /// delivered: see [`Broker::deliver_retained`].
     pub(super) fn subscribe(
         &self,
         peer: &Peer,
         entry: &Arc<SessionEntry>,
         requests: Vec<SubscriptionRequest>,
-    ) -> Vec<Result<Qos, ReasonCode>> {
+    ) -> Subscribed {
         let Some(permissions) = &peer.permissions else {
             return self.subscribe_authorized(peer.connection, requests);
         };
@@ -363,7 +377,8 @@ impl Broker {
             if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
         }
         self.report(refused.into_iter().map(|filter| peer.not_authorized("subscribe to", filter)));
-        let mut results = self.subscribe_authorized(peer.connection, granted).into_iter();
+        let Subscribed { results, retained } = self.subscribe_authorized(peer.connection, granted);
+        let mut results = results.into_iter();
         if permissions.generation() != generation {
             // The rules changed meanwhile. Their re-authorization of all sessions may have come before the subscriptions
             // were added, and so have missed them.
@@ -373,23 +388,43 @@ impl Broker {
             true => results.next().unwrap_or(Err(ReasonCode::UnspecifiedError)),
             false => Err(ReasonCode::NotAuthorized),
         };
-        allowed.iter().map(result).collect()
+        Subscribed { results: allowed.iter().map(result).collect(), retained }
     }
 
     fn subscribe_authorized(
         &self,
         connection: ConnectionId,
         requests: Vec<SubscriptionRequest>,
-    ) -> Vec<Result<Qos, ReasonCode>> {
+    ) -> Subscribed {
         // Checked before the lock, which every connection waits for: a packet has room for many filters.
         if requests.len() > self.inner.settings.subscriptions_per_session_max {
-            return vec![Err(ReasonCode::QuotaExceeded); requests.len()];
+            let results = vec![Err(ReasonCode::QuotaExceeded); requests.len()];
+            return Subscribed { results, retained: Vec::new() };
         }
-        let mut events = Vec::new();
+        let mut subscribed = Subscribed { results: Vec::with_capacity(requests.len()), retained: Vec::new() };
+        let mut requests = requests.into_iter().peekable();
+        while requests.peek().is_some() {
+            let some = requests.by_ref().take(FILTERS_PER_LOCK_MAX).collect();
+            let Subscribed { results, retained } =
+                self.change(|registry| registry.subscribe(connection, some));
+            subscribed.results.extend(results);
+            subscribed.retained.extend(retained);
+        }
+        // A filter that is repeated in the packet brings the retained messages once.
+        if subscribed.retained.len() > 1 {
+            let mut known = HashSet::new();
+            subscribed.retained.retain(|filter| known.insert(filter.clone()));
+        }
+        subscribed
+    }
+
+    /// Does one bounded step of a delivery of retained messages; returns whether there are more.
+    pub(super) fn deliver_retained(&self, delivery: &mut RetainedDelivery) -> bool {
         let now = clock::monotonic();
-        let results = self.change(|registry| registry.subscribe(connection, requests, now, &mut events));
+        let mut events = Vec::new();
+        let has_more = self.read().deliver_retained(delivery, now, &mut events);
         self.report(events);
-        results
+        has_more
     }
 
     pub(super) fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<ReasonCode> {
@@ -397,7 +432,8 @@ impl Broker {
         if filters.len() > self.inner.settings.subscriptions_per_session_max {
             return vec![ReasonCode::ImplementationSpecific; filters.len()];
         }
-        self.change(|registry| registry.unsubscribe(connection, filters))
+        let unsubscribe = |some| self.change(|registry| registry.unsubscribe(connection, some));
+        filters.chunks(FILTERS_PER_LOCK_MAX).flat_map(unsubscribe).collect()
     }
 
     /// Applies changed rules to all sessions, their subscriptions and their queued messages.

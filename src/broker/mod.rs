@@ -25,7 +25,7 @@ mod tests;
 pub use self::authentication::{Authenticated, Authenticator, Credential, Denial, PendingCheck};
 pub use self::counters::{Counter, Counters, Traffic};
 pub use self::event::{Event, EventSink};
-pub use self::handle::{Application, Broker, Hooks, Peer, SYS, Verdict};
+pub use self::handle::{Application, Broker, Continuation, Hooks, Peer, SYS, Verdict};
 pub use self::permissions::{AccessControl, Permissions};
 pub use self::principal::Principal;
 pub use self::server::{Server, StartError};

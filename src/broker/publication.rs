@@ -35,6 +35,11 @@ impl Publication {
     }
 
     #[must_use]
+    pub fn expires_at(&self) -> Option<Instant> {
+        self.expires_at
+    }
+
+    #[must_use]
     pub fn is_expired(&self, now: Instant) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }

@@ -48,14 +48,6 @@ pub fn is_valid(filter: &str) -> bool {
     true
 }
 
-/// Returns the prefix that all matching topics have: the part before the first wildcard.
-#[must_use]
-pub fn literal_prefix(filter: &str) -> &str {
-    let literal = filter.split(['+', '#']).next().unwrap_or_default();
-    // `a/#` also matches `a`, which does not begin with `a/`.
-    if filter.ends_with('#') { literal.strip_suffix('/').unwrap_or(literal) } else { literal }
-}
-
 /// Returns whether a valid filter matches a topic. A wildcard at the start does not match a leading `$` (MQTT 5, 4.7.2).
 ///
 /// # Examples
@@ -143,15 +135,6 @@ mod tests {
             ("a/+/#", "a"),
         ] {
             assert!(!matches(filter, topic), "{filter} {topic}");
-        }
-    }
-
-    #[test]
-    fn matching_topics_begin_with_the_literal_prefix() {
-        for (filter, prefix) in
-            [("a/b", "a/b"), ("a/+/c", "a/"), ("a/#", "a"), ("#", ""), ("+", ""), ("a/+/#", "a")]
-        {
-            assert_eq!(literal_prefix(filter), prefix, "{filter}");
         }
     }
 }

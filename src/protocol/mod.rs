@@ -3,6 +3,7 @@
 
 pub mod connection;
 mod decimal;
+pub mod encoded_value;
 pub mod error_reply;
 pub mod frame;
 pub mod key;
@@ -19,6 +20,7 @@ mod strategies;
 pub(crate) mod vectors;
 
 pub use connection::ConnectionId;
+pub use encoded_value::EncodedValue;
 pub use error_reply::ErrorReply;
 pub use key::{Key, Value};
 pub use message::Message;

@@ -33,6 +33,8 @@ pub struct CommitQueue {
     ceiling: Version,
     /// Whether a change waits for a greater ceiling.
     awaits_ceiling: bool,
+    /// Number of failed commits.
+    failures: u64,
     /// Set by a failed commit, until the disk works again: the keys whose state on disk may be stale.
     stale: Option<BTreeSet<Key>>,
 }
@@ -182,8 +184,9 @@ impl CommitQueue {
     ///
     /// Expired keys stay removed, and their watchers are notified: an expiry needs no commit to be true.
     pub fn handle_commit_failure(&mut self, store: &mut Store, publisher: &dyn Publisher) -> u64 {
-        let Self { committed, sequence, ceiling, waiting, uncommitted, .. } = std::mem::take(self);
+        let Self { committed, sequence, ceiling, failures, waiting, uncommitted, .. } = std::mem::take(self);
         (self.committed, self.sequence, self.ceiling) = (committed, sequence, ceiling);
+        self.failures = failures.saturating_add(1);
         self.stale = Some(uncommitted.into_keys().collect());
         for waiting in waiting.iter().rev() {
             if let Some((key, before)) = &waiting.before {
@@ -197,6 +200,11 @@ impl CommitQueue {
             Outbound { response, change }.send(publisher);
         }
         committed
+    }
+
+    /// Returns the number of failed commits.
+    pub fn failures(&self) -> u64 {
+        self.failures
     }
 
     /// Returns the keys whose state on disk may be stale, in their order; `None` if no commit has failed.

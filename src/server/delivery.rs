@@ -96,7 +96,13 @@ impl Response {
     /// Encodes a reply and its version (protocol §2).
     #[must_use]
     pub fn new(reply: &Reply, version: Option<Version>) -> Self {
-        Self { payload: reply.encode(), version, outcome: outcome(reply) }
+        Self::with_payload(None, reply, version)
+    }
+
+    /// Returns the response with a payload that was encoded before, if there is one.
+    #[must_use]
+    pub fn with_payload(payload: Option<Bytes>, reply: &Reply, version: Option<Version>) -> Self {
+        Self { payload: payload.unwrap_or_else(|| reply.encode()), version, outcome: outcome(reply) }
     }
 
     #[must_use]
@@ -164,12 +170,13 @@ fn response_message(reply_to: ReplyTo, response: Response) -> Message {
 }
 
 fn notify(change: Change, publisher: &dyn Publisher) {
-    let Change { key, version, content, watchers, .. } = change;
+    let Change { key, version, content, watchers, notification, .. } = change;
     if watchers.is_empty() {
         return;
     }
-    let notification = content.map_or(Notification::Delete, |stored| Notification::Set(Some(stored.value)));
-    let payload = notification.encode();
+    let payload = notification.unwrap_or_else(|| {
+        content.map_or(Notification::Delete, |stored| Notification::Set(Some(stored.value))).encode()
+    });
     for watcher in watchers {
         // The store rejects a watch of a key that is too long for a topic, so there always is one.
         let Some(topic) = topic::notify(&watcher.client_id, &key) else {

@@ -7,6 +7,7 @@ mod application;
 mod background;
 mod commit_thread;
 mod expiry_task;
+mod scan;
 mod settings;
 mod shared;
 mod state;

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::entry::{Entry, Version};
 use super::expiry::Slot;
-use crate::protocol::Timestamp;
+use crate::protocol::{EncodedValue, Timestamp};
 
 /// Number of shards of the index. They grow one by one: with a single table, the request at which a million
 /// keys are rehashed would wait for 300 ms. The number is no power of two, so that a million keys, or a
@@ -87,7 +87,13 @@ impl Entries {
         (slot..=Slot::MAX).zip(self.slots.get(slot as usize..).unwrap_or_default())
     }
 
-    pub(super) fn overwrite(&mut self, slot: Slot, value: &[u8], version: Version, fence: Option<Timestamp>) {
+    pub(super) fn overwrite(
+        &mut self,
+        slot: Slot,
+        value: (&[u8], Option<EncodedValue>),
+        version: Version,
+        fence: Option<Timestamp>,
+    ) {
         let Some(entry) = self.get_mut(slot) else { return };
         let before = (size(entry), entry.cost());
         entry.overwrite(value, version, fence);

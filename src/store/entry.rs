@@ -3,15 +3,16 @@
 use bytes::Bytes;
 
 use crate::protocol::timestamp::{STORE_NODE, Timestamp};
-use crate::protocol::{Key, Value};
+use crate::protocol::{EncodedValue, Key, Value};
 
 use super::limits::KEY_COST_BYTES;
 
 /// The longest value that shares an allocation with its key and is copied into replies. Longer values are
 /// shared with replies instead.
 const PACKED_BYTES_MAX: usize = 1024;
-/// Memory per value that does not share the allocation of its key: two more allocations, and the count of references.
-const SPLIT_COST_BYTES: u64 = 96;
+/// Memory per value that does not share the allocation of its key: two more allocations, the count of references, and
+/// its encoding.
+const SPLIT_COST_BYTES: u64 = 160;
 /// Memory per fencing token besides a node that is not the store: [`Timestamp`] in an allocation of its own.
 const FENCE_COST_BYTES: u64 = 48;
 /// Memory per allocation besides its content: a header, and what the length is rounded up by.
@@ -20,12 +21,17 @@ const ALLOCATION_COST_BYTES: u64 = 16;
 /// Returns the memory in bytes that a key takes with its value and its fencing token.
 pub(super) fn cost(key: &[u8], value: &[u8], fence: Option<&Timestamp>) -> u64 {
     let bytes = key.len().saturating_add(value.len()) as u64;
-    let split = if value.len() > PACKED_BYTES_MAX { SPLIT_COST_BYTES } else { 0 };
+    let split = if is_long(value) { SPLIT_COST_BYTES } else { 0 };
     let fence = fence.map_or(0, |fence| match fence.node() {
         STORE_NODE => FENCE_COST_BYTES,
         node => (node.len() as u64).saturating_add(FENCE_COST_BYTES).saturating_add(ALLOCATION_COST_BYTES),
     });
     bytes.saturating_add(KEY_COST_BYTES).saturating_add(split).saturating_add(fence)
+}
+
+/// Whether a value has an allocation of its own.
+pub(super) fn is_long(value: &[u8]) -> bool {
+    value.len() > PACKED_BYTES_MAX
 }
 
 /// Version of a value: a timestamp whose node is the store (protocol §4).
@@ -88,7 +94,7 @@ pub(super) struct Entry {
 enum Data {
     /// The bytes of the key, then those of the value.
     Packed(Box<[u8]>),
-    Split(Box<(Box<[u8]>, Value)>),
+    Split(Box<(Box<[u8]>, EncodedValue)>),
 }
 
 impl Default for Data {
@@ -99,20 +105,26 @@ impl Default for Data {
 
 impl Data {
     /// Copies key and value: a slice of the packet they arrived in would keep the whole packet in memory.
-    fn new(key: &[u8], value: &[u8]) -> Self {
-        if value.len() <= PACKED_BYTES_MAX {
-            Self::Packed([key, value].concat().into_boxed_slice())
+    fn new(key: &[u8], value: &[u8], encoded: Option<EncodedValue>) -> Self {
+        if is_long(value) {
+            Self::Split(Box::new((key.into(), encoded.unwrap_or_else(|| EncodedValue::new(value)))))
         } else {
-            Self::Split(Box::new((key.into(), Bytes::copy_from_slice(value))))
+            Self::Packed([key, value].concat().into_boxed_slice())
         }
     }
 }
 
 impl Entry {
-    pub(super) fn new(key: &Key, value: &[u8], version: Version, fence: Option<Timestamp>) -> Self {
+    /// `encoded` is the value if it is long and was copied before.
+    pub(super) fn new(
+        key: &Key,
+        (value, encoded): (&[u8], Option<EncodedValue>),
+        version: Version,
+        fence: Option<Timestamp>,
+    ) -> Self {
         let key = key.as_bytes();
         Self {
-            data: Data::new(key, value),
+            data: Data::new(key, value, encoded),
             fence: fence.map(Box::new),
             version_ms: version.ms,
             version_counter: version.counter,
@@ -141,7 +153,15 @@ impl Entry {
     pub(super) fn value(&self) -> &[u8] {
         match &self.data {
             Data::Packed(both) => both.split_at_checked(self.key_len.into()).map_or(&[], |(_, value)| value),
-            Data::Split(both) => &both.1,
+            Data::Split(both) => both.1.as_bytes(),
+        }
+    }
+
+    /// Returns a long value with its encodings.
+    pub(super) fn encoded(&self) -> Option<&EncodedValue> {
+        match &self.data {
+            Data::Packed(_) => None,
+            Data::Split(both) => Some(&both.1),
         }
     }
 
@@ -149,7 +169,7 @@ impl Entry {
     pub(super) fn to_value(&self) -> Value {
         match &self.data {
             Data::Packed(_) => Bytes::copy_from_slice(self.value()),
-            Data::Split(both) => both.1.clone(),
+            Data::Split(both) => both.1.value(),
         }
     }
 
@@ -167,7 +187,12 @@ impl Entry {
     }
 
     /// Replaces the value; in place if its length is the same, as with a renewed lease.
-    pub(super) fn overwrite(&mut self, value: &[u8], version: Version, fence: Option<Timestamp>) {
+    pub(super) fn overwrite(
+        &mut self,
+        (value, encoded): (&[u8], Option<EncodedValue>),
+        version: Version,
+        fence: Option<Timestamp>,
+    ) {
         let key_len = usize::from(self.key_len);
         match &mut self.data {
             Data::Packed(both) if both.len() == key_len.saturating_add(value.len()) => {
@@ -175,7 +200,7 @@ impl Entry {
                     old.copy_from_slice(value);
                 }
             }
-            _ => self.data = Data::new(self.key(), value),
+            _ => self.data = Data::new(self.key(), value, encoded),
         }
         (self.version_ms, self.version_counter) = (version.ms, version.counter);
         self.fence = fence.map(Box::new);
@@ -187,7 +212,7 @@ mod tests {
     use super::*;
 
     fn entry(key: &[u8], value: &[u8]) -> Entry {
-        Entry::new(&Key::new(key.to_vec()).unwrap(), value, Version::default(), None)
+        Entry::new(&Key::new(key.to_vec()).unwrap(), (value, None), Version::default(), None)
     }
 
     #[test]
@@ -201,7 +226,7 @@ mod tests {
             let mut entry = entry(&vec![b'k'; key_len], b"");
             for value_len in [0, 5, 5, PACKED_BYTES_MAX, PACKED_BYTES_MAX + 1, 100_000, 3] {
                 let value = vec![b'v'; value_len];
-                entry.overwrite(&value, Version { ms: 7, counter: 1 }, None);
+                entry.overwrite((&value, None), Version { ms: 7, counter: 1 }, None);
                 assert_eq!(entry.key(), vec![b'k'; key_len]);
                 assert_eq!(entry.value(), value);
                 assert_eq!(entry.to_value(), value);

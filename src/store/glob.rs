@@ -1,13 +1,38 @@
 //! Patterns of SCAN: the language of Rust's `glob` crate (protocol §7), without its exponential worst case.
 
-/// A parsed pattern.
+/// A parsed pattern: what comes before the first star, then each star with what comes after it.
+///
+/// A text matches if it begins with the first segment, has the others behind it in their order, and ends with the last
+/// one. Each segment is taken at its first place: whatever an earlier star could take, the next one can take too. A
+/// segment without `?` and brackets is found in time that is linear in the text, whatever it has in common with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Token>);
+pub(super) struct Pattern {
+    head: Segment,
+    stars: Vec<(Star, Segment)>,
+}
 
 /// The text is no valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidPattern;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Star {
+    /// `*`
+    Sequence,
+    /// `**/`, or `**` at the end: whole path components, or none; at the end, everything that is left.
+    Parts,
+}
+
+/// What stands between two stars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    /// Without `?` and brackets.
+    Literal(String),
+    /// With `?` or brackets.
+    Tokens(Vec<Token>),
+}
+
+/// What matches one character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     /// A literal character.
@@ -16,10 +41,6 @@ enum Token {
     Any,
     /// `[...]` and, negated, `[!...]`: ranges from a character to a character.
     OneOf { negated: bool, ranges: Vec<(char, char)> },
-    /// `*`
-    Sequence,
-    /// `**/`, or `**` at the end: whole path components, or none; at the end, everything that is left.
-    Parts,
 }
 
 impl Pattern {
@@ -28,35 +49,49 @@ impl Pattern {
         let chars: Vec<char> = text.chars().collect();
         let mut rest = chars.as_slice();
         let mut before = '/';
-        let mut tokens = Vec::new();
+        let (mut segments, mut kinds, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
         while let [first, tail @ ..] = rest {
-            let token;
-            (token, rest) = match (first, tail) {
-                ('?', _) => (Token::Any, tail),
+            let star;
+            (star, rest) = match (first, tail) {
                 ('*', ['*', '*', ..]) => return Err(InvalidPattern),
-                ('*', ['*', '/', tail @ ..]) if before == '/' => (Token::Parts, tail),
-                ('*', ['*']) if before == '/' => (Token::Parts, [].as_slice()),
+                ('*', ['*', '/', tail @ ..]) if before == '/' => (Star::Parts, tail),
+                ('*', ['*']) if before == '/' => (Star::Parts, [].as_slice()),
                 ('*', ['*', ..]) => return Err(InvalidPattern),
-                ('*', _) => (Token::Sequence, tail),
-                ('[', _) => one_of(tail).ok_or(InvalidPattern)?,
-                (char, _) => (Token::Char(*char), tail),
+                ('*', _) => (Star::Sequence, tail),
+                _ => {
+                    let token;
+                    (token, rest) = match (first, tail) {
+                        ('?', _) => (Token::Any, tail),
+                        ('[', _) => one_of(tail).ok_or(InvalidPattern)?,
+                        (char, _) => (Token::Char(*char), tail),
+                    };
+                    tokens.push(token);
+                    before = *first;
+                    continue;
+                }
             };
-            before = match token {
-                Token::Parts => '/',
-                _ => *first,
-            };
-            tokens.push(token);
+            before = if star == Star::Parts { '/' } else { *first };
+            segments.push(Segment::new(std::mem::take(&mut tokens)));
+            kinds.push(star);
         }
-        Ok(Self(tokens))
+        segments.push(Segment::new(tokens));
+        let mut segments = segments.into_iter();
+        let head = segments.next().ok_or(InvalidPattern)?;
+        Ok(Self { head, stars: kinds.into_iter().zip(segments).collect() })
     }
 
-    /// Returns the prefix that every matching text has.
+    /// Returns a prefix that every matching text has.
     pub(super) fn literal_prefix(&self) -> String {
-        let literal = self.0.iter().map_while(|token| match token {
-            Token::Char(char) => Some(*char),
-            _ => None,
-        });
-        literal.collect()
+        match &self.head {
+            Segment::Literal(text) => text.clone(),
+            Segment::Tokens(tokens) => {
+                let literal = tokens.iter().map_while(|token| match token {
+                    Token::Char(char) => Some(*char),
+                    Token::Any | Token::OneOf { .. } => None,
+                });
+                literal.collect()
+            }
+        }
     }
 
     /// Whether the pattern matches the whole text.
@@ -68,45 +103,102 @@ impl Pattern {
     /// Matches in at most `steps` steps and subtracts those that it took. Returns `None` if they do not
     /// suffice.
     ///
-    /// Only the last star ever needs to be retried: whatever an earlier one could take, the last one can take
-    /// too. The number of steps is therefore at most the length of the text times that of the pattern, which
-    /// is still too much for two long ones.
+    /// Without `?` and brackets, the number of steps is at most the length of the text and the pattern together.
+    /// Otherwise it is at most their product, which is too much for two long ones.
     pub(super) fn matches_within(&self, text: &str, steps: &mut usize) -> Option<bool> {
-        let (mut tokens, mut chars) = (self.0.as_slice(), text.chars());
-        let mut retry = None;
-        loop {
-            let matched = match tokens {
-                [] => chars.as_str().is_empty(),
-                [Token::Parts] => return Some(true),
-                [star @ (Token::Sequence | Token::Parts), rest @ ..] => {
-                    tokens = rest;
-                    retry = Some((star, rest, chars.clone()));
-                    continue;
-                }
-                [token, rest @ ..] => {
+        let Some(mut rest) = self.head.strip(text, steps)? else { return Some(false) };
+        let Some(((last_star, last), others)) = self.stars.split_last() else { return Some(rest.is_empty()) };
+        // A component begins where the previous segment ended: the parser requires that there is a slash before `**`.
+        for (star, segment) in others {
+            let Some(after) = segment.find(rest, *star, steps)? else { return Some(false) };
+            rest = after;
+        }
+        last.ends(rest, *last_star, steps)
+    }
+}
+
+impl Segment {
+    fn new(tokens: Vec<Token>) -> Self {
+        let literal: Option<String> = tokens
+            .iter()
+            .map(|token| match token {
+                Token::Char(char) => Some(*char),
+                Token::Any | Token::OneOf { .. } => None,
+            })
+            .collect();
+        literal.map_or(Self::Tokens(tokens), Self::Literal)
+    }
+
+    /// Returns what follows the segment at the start of a text; `Some(None)` if the text does not begin with it.
+    fn strip<'a>(&self, text: &'a str, steps: &mut usize) -> Option<Option<&'a str>> {
+        match self {
+            Self::Literal(literal) => {
+                *steps = steps.checked_sub(literal.len().min(text.len()))?;
+                Some(text.strip_prefix(literal.as_str()))
+            }
+            Self::Tokens(tokens) => {
+                let mut chars = text.chars();
+                for token in tokens {
                     *steps = steps.checked_sub(token.steps())?;
-                    let matched = chars.next().is_some_and(|char| token.is(char));
-                    if matched {
-                        tokens = rest;
-                        continue;
+                    if !chars.next().is_some_and(|char| token.is(char)) {
+                        return Some(None);
                     }
-                    matched
                 }
-            };
-            if matched {
-                return Some(true);
+                Some(Some(chars.as_str()))
             }
-            let Some((star, after, from)) = &mut retry else {
-                return Some(false);
-            };
-            *steps = steps.checked_sub(1)?;
-            let stops = |char: char| **star == Token::Sequence || char == '/';
-            if !from.any(stops) {
-                return Some(false);
-            }
-            (tokens, chars) = (*after, from.clone());
         }
     }
+
+    /// Returns what follows the first place of the segment behind a star.
+    fn find<'a>(&self, text: &'a str, star: Star, steps: &mut usize) -> Option<Option<&'a str>> {
+        if let Self::Literal(literal) = self {
+            if star == Star::Parts {
+                if let Some(after) = self.strip(text, steps)? {
+                    return Some(Some(after));
+                }
+                return find_literal(text, &["/", literal].concat(), steps);
+            }
+            return find_literal(text, literal, steps);
+        }
+        let mut from = text.chars();
+        loop {
+            if let Some(after) = self.strip(from.as_str(), steps)? {
+                return Some(Some(after));
+            }
+            *steps = steps.checked_sub(1)?;
+            if !from.any(|char| star == Star::Sequence || char == '/') {
+                return Some(None);
+            }
+        }
+    }
+
+    /// Whether a text ends with the segment, behind a star at its start.
+    fn ends(&self, text: &str, star: Star, steps: &mut usize) -> Option<bool> {
+        let len = match self {
+            Self::Literal(literal) if literal.is_empty() => return Some(true),
+            Self::Literal(literal) => literal.len(),
+            Self::Tokens(tokens) => {
+                *steps = steps.checked_sub(tokens.len())?;
+                // Each token matches one character.
+                let last = tokens.len().checked_sub(1).and_then(|last| text.char_indices().rev().nth(last));
+                let Some((at, _)) = last else { return Some(false) };
+                text.len().saturating_sub(at)
+            }
+        };
+        let at = text.len().checked_sub(len).and_then(|at| text.split_at_checked(at));
+        let Some((before, end)) = at else { return Some(false) };
+        let is_place = star == Star::Sequence || before.is_empty() || before.ends_with('/');
+        Some(is_place && self.strip(end, steps)? == Some(""))
+    }
+}
+
+/// Returns what follows the first place of a literal.
+fn find_literal<'a>(text: &'a str, literal: &str, steps: &mut usize) -> Option<Option<&'a str>> {
+    // The search of the standard library is linear in both lengths.
+    let found = text.find(literal).and_then(|at| text.get(at.saturating_add(literal.len())..));
+    let looked_at = text.len().saturating_sub(found.map_or(0, str::len));
+    *steps = steps.checked_sub(looked_at)?;
+    Some(found)
 }
 
 impl Token {
@@ -114,7 +206,7 @@ impl Token {
     fn steps(&self) -> usize {
         match self {
             Self::OneOf { ranges, .. } => ranges.len(),
-            Self::Char(_) | Self::Any | Self::Sequence | Self::Parts => 1,
+            Self::Char(_) | Self::Any => 1,
         }
     }
 
@@ -125,7 +217,7 @@ impl Token {
                 let within = ranges.iter().any(|(first, last)| (*first..=*last).contains(&char));
                 within != *negated
             }
-            Self::Any | Self::Sequence | Self::Parts => true,
+            Self::Any => true,
         }
     }
 }
@@ -145,11 +237,18 @@ fn one_of(tail: &[char]) -> Option<(Token, &[char])> {
         };
         ranges.push((*first, *last));
     }
-    Some((Token::OneOf { negated, ranges }, rest.get(1..)?))
+    let token = match ranges.as_slice() {
+        // An escaped character is as cheap as any other.
+        [(first, last)] if first == last && !negated => Token::Char(*first),
+        _ => Token::OneOf { negated, ranges },
+    };
+    Some((token, rest.get(1..)?))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// The results of version 0.3 of the `glob` crate.
@@ -195,9 +294,60 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_are_matched_in_bounded_time() {
-        let pattern = Pattern::parse(&"*a".repeat(1_000)).unwrap();
-        assert!(!pattern.matches(&"a".repeat(999)));
-        assert!(!Pattern::parse(&format!("{}b", "a*".repeat(50))).unwrap().matches(&"a".repeat(10_000)));
+    fn patterns_without_character_classes_are_matched_in_linear_time() {
+        let a = |count: usize| "a".repeat(count);
+        for (pattern, text) in [
+            ("*a".repeat(1_000), a(999)),
+            (format!("{}b", "a*".repeat(50)), a(10_000)),
+            (format!("*{}b", a(5_000)), a(10_000)),
+            (format!("*{}b*", a(5_000)), a(10_000)),
+            (format!("**/{}b/**/c", "a/".repeat(2_000)), "a/".repeat(5_000)),
+            (format!("*{}[*]b*", a(5_000)), a(10_000)),
+            (format!("*{}", "?".repeat(5_000)), a(4_999)),
+        ] {
+            let mut steps = 2 * (pattern.len() + text.len());
+            let matched = Pattern::parse(&pattern).unwrap().matches_within(&text, &mut steps);
+            assert_eq!(matched, Some(false), "{}", &pattern[..10]);
+        }
+    }
+
+    #[test]
+    fn a_pattern_with_character_classes_stops_when_its_steps_are_used_up() {
+        let pattern = Pattern::parse(&format!("*[ab]{}b*", "a".repeat(100))).unwrap();
+        let text = "a".repeat(10_000);
+        assert_eq!(pattern.matches_within(&text, &mut 100_000), None);
+        let mut steps = 2_000_000;
+        assert_eq!(pattern.matches_within(&text, &mut steps), Some(false));
+        assert!((900_000..1_100_000).contains(&steps), "{steps}");
+    }
+
+    /// Tries every place for each star.
+    fn matches_naively(pattern: &Pattern, text: &str) -> bool {
+        fn after_stars(stars: &[(Star, Segment)], text: &str) -> bool {
+            let Some(((star, segment), rest)) = stars.split_first() else { return text.is_empty() };
+            if *star == Star::Parts && rest.is_empty() && *segment == Segment::Literal(String::new()) {
+                return true;
+            }
+            let places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+            let mut places =
+                places.filter(|at| *star == Star::Sequence || *at == 0 || text[..*at].ends_with('/'));
+            places.any(|at| {
+                let after = segment.strip(&text[at..], &mut { usize::MAX }).unwrap();
+                after.is_some_and(|after| after_stars(rest, after))
+            })
+        }
+        let after = pattern.head.strip(text, &mut { usize::MAX }).unwrap();
+        after.is_some_and(|after| after_stars(&pattern.stars, after))
+    }
+
+    proptest! {
+        #[test]
+        fn a_match_is_found_if_there_is_one(
+            pattern in "([ab/é?]|\\*|\\*\\*/|\\[ab\\]|\\[!a\\]){0,8}", text in "[ab/é]{0,10}",
+        ) {
+            if let Ok(parsed) = Pattern::parse(&pattern) {
+                prop_assert_eq!(parsed.matches(&text), matches_naively(&parsed, &text));
+            }
+        }
     }
 }

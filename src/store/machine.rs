@@ -5,7 +5,9 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use crate::protocol::timestamp::TimestampError;
-use crate::protocol::{Condition, ConnectionId, ErrorReply, Key, Reply, Request, Timestamp, Value, topic};
+use crate::protocol::{
+    Condition, ConnectionId, EncodedValue, ErrorReply, Key, Reply, Request, Timestamp, Value, topic,
+};
 
 use super::authorization::check_permission;
 use super::condition::{CurrentEntry, Verdict, Write, evaluate};
@@ -14,7 +16,7 @@ use super::entry::{Entry, StoredValue, Version, cost};
 use super::expiry::{Expiry, Slot};
 use super::limits::Limits;
 use super::request::{Change, Now, StoreRequest, StoreResponse};
-use super::scan;
+use super::scan::Scan;
 use super::versions::Versions;
 use super::watchers::{Watcher, Watchers};
 
@@ -71,6 +73,7 @@ struct Set {
     value: Value,
     condition: Option<Condition>,
     ttl_ms: Option<NonZeroU64>,
+    encoded: Option<EncodedValue>,
     persist: bool,
 }
 
@@ -82,9 +85,12 @@ impl Store {
 
     /// Handles a request. The checks have the order of protocol §5: lengths, timestamps, authorization, fence,
     /// condition.
+    ///
+    /// A SCAN takes long: see [`Scan`], which does the same in bounded calls.
     pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {
         let wall_ms = self.advance_clocks(now);
-        let StoreRequest { connection, client_id, permissions, request, timestamp, fence, persist } = request;
+        let StoreRequest { connection, client_id, permissions, request, timestamp, fence, encoded, persist } =
+            request;
         let readable = permissions.as_ref().map(|permissions| &permissions.read);
         let writable = permissions.as_ref().map(|permissions| &permissions.write);
         let response = match request {
@@ -93,7 +99,7 @@ impl Store {
                 .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
                 .and_then(|stamps| check_permission(writable, &key).map(|()| stamps))
                 .map(|(timestamp, fence)| {
-                    self.set(Set { key, value, condition, ttl_ms, persist }, &timestamp, fence)
+                    self.set(Set { key, value, condition, ttl_ms, encoded, persist }, &timestamp, fence)
                 }),
             Request::Get { key } => self
                 .check_key_length(&key)
@@ -117,14 +123,21 @@ impl Store {
                 .check_key_length(&key)
                 .and_then(|()| check_permission(readable, &key))
                 .and_then(|()| self.watch(&key, Watcher { connection, client_id })),
-            Request::Scan { pattern, token } => {
-                let is_visible = |slot, key: &[u8]| {
-                    !self.is_expired(slot) && readable.is_none_or(|keys| keys.contains(key))
-                };
-                Ok(scan::scan(&self.entries, &pattern, token.as_deref(), is_visible).into())
-            }
+            Request::Scan { pattern, token } => Scan::new(&pattern, token.as_deref()).map(|mut scan| {
+                while !scan.is_complete() {
+                    self.scan(&mut scan, now);
+                    scan.retain_readable(readable);
+                }
+                scan.into_reply().into()
+            }),
         };
         response.unwrap_or_else(StoreResponse::error)
+    }
+
+    /// Looks at some more keys for a page of a SCAN.
+    pub fn scan(&mut self, scan: &mut Scan, now: Now) {
+        self.advance_clocks(now);
+        scan.advance(&self.entries, |slot| self.is_expired(slot));
     }
 
     /// Ends the watches for which `may_watch` returns false.
@@ -223,7 +236,7 @@ impl Store {
             self.entries.remove(slot);
         }
         if let Some((version, stored)) = earlier {
-            let mut entry = Entry::new(key, &stored.value, version, stored.fence);
+            let mut entry = Entry::new(key, (&stored.value, None), version, stored.fence);
             if stored.persist {
                 entry.set_persistent();
             }
@@ -280,10 +293,11 @@ impl Store {
         let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {
             return StoreResponse { expired, ..Reply::Absent.into() };
         };
-        StoreResponse { version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
+        let payload = entry.encoded().map(EncodedValue::reply);
+        StoreResponse { payload, version: Some(entry.version()), ..Reply::Value(entry.to_value()).into() }
     }
 
-    fn set(&mut self, set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> StoreResponse {
+    fn set(&mut self, mut set: Set, timestamp: &Timestamp, fence: Option<Timestamp>) -> StoreResponse {
         let (found, mut expired) = self.find(&set.key);
         let current = found.and_then(|slot| self.entries.get(slot));
         let write = Write::Set(set.condition, &set.value);
@@ -316,28 +330,42 @@ impl Store {
         // never expires.
         let deadline_ms =
             set.ttl_ms.map(|ttl_ms| self.monotonic_ms.saturating_add(ttl_ms.get()).saturating_add(1));
-        let slot = self.write(found, &set, version, fence.clone());
+        let slot = self.write(found, &mut set, version, fence.clone());
         if persist {
             self.entries.set_persistent(slot);
         }
         self.expiry.set(slot, deadline_ms);
+        let encoded = self.entries.get(slot).and_then(Entry::encoded);
+        // A long value is shared with the entry. Its packet would stay in memory otherwise.
+        let (value, notification) = match encoded {
+            Some(encoded) => (encoded.value(), Some(encoded.notification())),
+            None => (set.value, None),
+        };
         let change = Change {
             version,
             watchers: self.watchers.of(set.key.as_bytes()),
-            content: Some(StoredValue { value: set.value, fence, deadline_ms, persist }),
+            content: Some(StoredValue { value, fence, deadline_ms, persist }),
+            notification,
             persist,
             key: set.key,
         };
-        StoreResponse { reply: Reply::Done, version: Some(version), expired, change: Some(change) }
+        StoreResponse { version: Some(version), expired, change: Some(change), ..Reply::Done.into() }
     }
 
-    fn write(&mut self, found: Option<Slot>, set: &Set, version: Version, fence: Option<Timestamp>) -> Slot {
+    fn write(
+        &mut self,
+        found: Option<Slot>,
+        set: &mut Set,
+        version: Version,
+        fence: Option<Timestamp>,
+    ) -> Slot {
+        let value = (&set.value[..], set.encoded.take());
         match found {
             Some(slot) => {
-                self.entries.overwrite(slot, &set.value, version, fence);
+                self.entries.overwrite(slot, value, version, fence);
                 slot
             }
-            None => self.entries.insert(Entry::new(&set.key, &set.value, version, fence)),
+            None => self.entries.insert(Entry::new(&set.key, value, version, fence)),
         }
     }
 
@@ -349,7 +377,7 @@ impl Store {
         let reply = match evaluate(write, fence, current.map(CurrentEntry::from)) {
             Verdict::Apply => {
                 let change = found.and_then(|slot| self.remove(slot, key.clone()));
-                return StoreResponse { reply: Reply::Count(1), version, expired, change };
+                return StoreResponse { version, expired, change, ..Reply::Count(1).into() };
             }
             Verdict::Reject(error) => {
                 return StoreResponse { expired, ..StoreResponse::error(error) };
@@ -398,7 +426,7 @@ impl Store {
         let (version, persist) = (entry.version(), entry.is_persistent());
         self.versions.remember_removed(&key, version);
         let watchers = self.watchers.of(key.as_bytes());
-        Some(Change { key, version, content: None, persist, watchers })
+        Some(Change { key, version, content: None, persist, watchers, notification: None })
     }
 }
 

@@ -19,4 +19,5 @@ pub use limits::{KEY_COST_BYTES, Limits};
 pub use machine::{EXPIRED_PER_POLL_MAX, PersistentEntry, Store};
 pub use page::{KeySummary, Page, StoreStatistics};
 pub use request::{Change, Now, StoreRequest, StoreResponse};
+pub use scan::Scan;
 pub use watchers::Watcher;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::protocol::timestamp::TimestampError;
-use crate::protocol::{ConnectionId, ErrorReply, Key, Reply, Request, Timestamp};
+use crate::protocol::{ConnectionId, EncodedValue, ErrorReply, Key, Reply, Request, Timestamp};
 
 use super::authorization::KeyPermissions;
-use super::entry::{StoredValue, Version};
+use super::entry::{StoredValue, Version, is_long};
 use super::watchers::Watcher;
 
 /// Both clocks in milliseconds.
@@ -31,8 +33,23 @@ pub struct StoreRequest {
     pub timestamp: Option<Result<Timestamp, TimestampError>>,
     /// The property `__ft`, or why it cannot be parsed.
     pub fence: Option<Result<Timestamp, TimestampError>>,
+    /// A long value of a SET, if it was copied before: see [`StoreRequest::encode_long_value`].
+    pub encoded: Option<EncodedValue>,
     /// Whether the key is to be persistent (property `aio-persistence`).
     pub persist: bool,
+}
+
+impl StoreRequest {
+    /// Copies the long value of a SET, so that the store does not: other requests wait for it meanwhile.
+    pub fn encode_long_value(&mut self) {
+        if let Request::Set { value, .. } = &mut self.request
+            && is_long(value)
+        {
+            let encoded = EncodedValue::new(value);
+            *value = encoded.value();
+            self.encoded = Some(encoded);
+        }
+    }
 }
 
 /// One change of one key, for its watchers and for the disk.
@@ -47,12 +64,16 @@ pub struct Change {
     pub persist: bool,
     /// The connections to notify.
     pub watchers: Vec<Watcher>,
+    /// The payload of the notifications, if they share it with the store: that of a long value.
+    pub notification: Option<Bytes>,
 }
 
 /// Response to a request, and the changes that it caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreResponse {
     pub reply: Reply,
+    /// The payload of the reply, if it shares it with the store: that of a long value.
+    pub payload: Option<Bytes>,
     /// The property `__ts` of the response (protocol §2).
     pub version: Option<Version>,
     /// The expiry that the request came upon; it happened before the request.
@@ -71,6 +92,6 @@ impl StoreResponse {
 
 impl From<Reply> for StoreResponse {
     fn from(reply: Reply) -> Self {
-        Self { reply, version: None, expired: None, change: None }
+        Self { reply, payload: None, version: None, expired: None, change: None }
     }
 }

@@ -73,10 +73,10 @@ impl Versions {
         }
         let slot = match self.removed.find(key.as_bytes()) {
             Some(slot) => {
-                self.removed.overwrite(slot, b"", last, None);
+                self.removed.overwrite(slot, (b"", None), last, None);
                 slot
             }
-            None => self.removed.insert(Entry::new(key, b"", last, None)),
+            None => self.removed.insert(Entry::new(key, (b"", None), last, None)),
         };
         self.passed.set(slot, Some(last.ms));
     }

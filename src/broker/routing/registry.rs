@@ -1,6 +1,7 @@
 //! Registry: sessions by client id, open connections, subscriptions, retained messages, deadlines.
 
 mod reauthorization;
+pub mod retained_delivery;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +39,27 @@ pub struct AttachedSession {
     pub will: Option<Message>,
 }
 
+/// A subscription that is not shared.
+#[derive(Debug)]
+struct Subscription {
+    entry: Arc<SessionEntry>,
+    options: SubscriptionOptions,
+    /// Sequence number of the last retained message when the client subscribed: later ones were routed to it.
+    since: u64,
+}
+
+/// The result of a SUBSCRIBE.
+#[derive(Debug)]
+pub struct Subscribed {
+    /// The granted QoS or the reason code of each request.
+    pub results: Vec<Result<Qos, ReasonCode>>,
+    /// The distinct filters whose retained messages are to be delivered.
+    pub retained: Vec<String>,
+}
+
+/// The most sessions that one [`Registry::handle_deadlines`] ends, because all connections wait meanwhile.
+const ENDED_PER_CALL_MAX: usize = 16;
+
 /// What all connections share. Pure: time is an argument.
 ///
 /// Lock order: the registry, then a session entry. Two entries are locked at the same time only under the registry's
@@ -53,8 +75,8 @@ pub struct Registry {
     connections: HashMap<ConnectionId, (Arc<SessionEntry>, Arc<ConnectionHandle>)>,
     /// Connections that have lost their session to another one, until they end.
     taken_over: HashSet<ConnectionId>,
-    subscriptions: Subscriptions<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
-    shared_subscriptions: SharedSubscriptions,
+    subscriptions: Subscriptions<SessionId, Subscription>,
+    pub(super) shared_subscriptions: SharedSubscriptions,
     retained: RetainedMessages,
     /// Disconnected sessions, by the time when their Will Message is due or when they expire.
     deadlines: BTreeMap<(Instant, SessionId), Arc<SessionEntry>>,
@@ -121,7 +143,11 @@ impl Registry {
         self.redistribute(revoked, entry.id, now);
         let handle = Arc::new(ConnectionHandle::new(request.connection));
         self.connections.insert(request.connection, (Arc::clone(&entry), Arc::clone(&handle)));
-        entry.lock().attach(Arc::clone(&handle), request);
+        {
+            let mut state = entry.lock();
+            state.attach(Arc::clone(&handle), request);
+            self.shared_subscriptions.handle_connection(state.filters.keys(), entry.id, true);
+        }
         Ok(AttachedSession { entry, handle, session_present, needs_reauthorization, will })
     }
 
@@ -183,6 +209,7 @@ impl Registry {
         let (entry, _) = self.connections.remove(&connection)?;
         let mut state = entry.lock();
         state.handle = None;
+        state.session.release();
         state.expiry_s = expiry_s.unwrap_or(state.expiry_s);
         if !publishes_will {
             state.will = None;
@@ -195,6 +222,7 @@ impl Registry {
             self.remove_entry(&entry, now);
             return will;
         }
+        self.shared_subscriptions.handle_connection(state.filters.keys(), entry.id, false);
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
         state.disconnected_since = Some(now);
         self.disconnected.insert((now, entry.id), Arc::clone(&entry));
@@ -228,13 +256,14 @@ impl Registry {
         std::mem::take(&mut self.events)
     }
 
-    /// Ends expired sessions; returns the Will Messages that are due, to be published.
+    /// Ends expired sessions, a few of them; returns the Will Messages that are due, to be published. If more have
+    /// expired, [`Registry::next_deadline`] is not later than `now`.
     pub fn handle_deadlines(&mut self, now: Instant) -> Vec<Message> {
         let mut wills = Vec::new();
-        while let Some(first) = self.deadlines.first_entry() {
-            if first.key().0 > now {
+        for _ in 0..ENDED_PER_CALL_MAX {
+            let Some(first) = self.deadlines.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
-            }
+            };
             let entry = first.remove();
             let mut state = entry.lock();
             let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -257,31 +286,25 @@ impl Registry {
         self.deadlines.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Subscribes a connection's session, and queues the matching retained messages once per distinct filter.
-    ///
-    /// Returns the granted QoS or the reason code of each request.
-    pub fn subscribe(
-        &mut self,
-        connection: ConnectionId,
-        requests: Vec<SubscriptionRequest>,
-        now: Instant,
-        events: &mut Vec<Event>,
-    ) -> Vec<Result<Qos, ReasonCode>> {
-        let Some((entry, handle)) = self.connections.get(&connection).cloned() else {
-            return requests.iter().map(|_| Err(ReasonCode::UnspecifiedError)).collect();
+    /// Subscribes a connection's session. The matching retained messages are then queued by
+    /// [`Registry::deliver_retained`], once per distinct filter.
+    pub fn subscribe(&mut self, connection: ConnectionId, requests: Vec<SubscriptionRequest>) -> Subscribed {
+        let Some((entry, _)) = self.connections.get(&connection).cloned() else {
+            let results = requests.iter().map(|_| Err(ReasonCode::UnspecifiedError)).collect();
+            return Subscribed { results, retained: Vec::new() };
         };
-        // A search of the retained messages delays all connections, so there is none without a use: not for a filter
-        // that is repeated in the packet, nor once the queue is full or the connection is to be closed.
-        let (mut searched, mut has_room) = (HashSet::new(), true);
+        let mut retained = Vec::new();
         let subscribe = |SubscriptionRequest { filter, options, retain_handling }| {
-            let wants_retained = self.subscribe_one(&entry, &filter, options, retain_handling)?;
-            if wants_retained && has_room && handle.close_reason().is_none() && !searched.contains(&filter) {
-                has_room = self.queue_retained(&entry, &filter, options, now, events);
-                searched.insert(filter);
+            if self.subscribe_one(&entry, &filter, options, retain_handling)? {
+                retained.push(filter);
             }
             Ok(options.qos)
         };
-        requests.into_iter().map(subscribe).collect()
+        let results = requests.into_iter().map(subscribe).collect();
+        if !retained.is_empty() {
+            entry.lock().session.hold();
+        }
+        Subscribed { results, retained }
     }
 
     /// Adds one subscription; returns whether its retained messages are to be sent.
@@ -308,7 +331,7 @@ impl Registry {
             }
             state.filters.insert(filter.to_owned(), options);
         }
-        let is_new = self.insert_subscription(entry, filter, options);
+        let is_new = self.insert_subscription(entry, filter, options, true);
         Ok(match retain_handling {
             // Retained messages are not sent for shared subscriptions (MQTT 5, 4.8.2).
             _ if is_shared => false,
@@ -318,35 +341,20 @@ impl Registry {
         })
     }
 
-    /// Adds a subscription to the routing tables; returns whether it was not there before.
+    /// Adds a subscription to the routing tables, or changes its options there; returns whether it was not there before.
     fn insert_subscription(
         &mut self,
         entry: &Arc<SessionEntry>,
         filter: &str,
         options: SubscriptionOptions,
+        is_connected: bool,
     ) -> bool {
+        let entry = Arc::clone(entry);
         if filter::is_shared(filter) {
-            return self.shared_subscriptions.insert(filter, Arc::clone(entry), options);
+            return self.shared_subscriptions.insert(filter, entry, options, is_connected);
         }
-        self.subscriptions.insert(filter, entry.id, (Arc::clone(entry), options))
-    }
-
-    /// Queues the retained messages that match a filter; returns whether the queue had room for all of them.
-    fn queue_retained(
-        &self,
-        entry: &SessionEntry,
-        filter: &str,
-        options: SubscriptionOptions,
-        now: Instant,
-        events: &mut Vec<Event>,
-    ) -> bool {
-        self.retained.matching(filter, now).all(|publication| {
-            let publication = Arc::clone(publication);
-            let qos = publication.message.qos.min(options.qos);
-            let subscription_ids = options.identifier.into_iter().collect();
-            let delivery = Delivery { publication, qos, retain: true, subscription_ids, group: None };
-            entry.enqueue(delivery, now, events)
-        })
+        let since = self.retained.sequence();
+        self.subscriptions.insert(filter, entry.id, Subscription { entry, options, since })
     }
 
     /// Removes subscriptions; returns the reason code of each.
@@ -411,7 +419,7 @@ impl Registry {
         // Nearly every message matches one subscription: that one is kept without an allocation.
         let mut first: Option<(SessionId, &Arc<SessionEntry>, SubscriptionOptions)> = None;
         let mut matches = Vec::new();
-        self.subscriptions.for_each_match(&message.topic, |session, (entry, options)| {
+        self.subscriptions.for_each_match(&message.topic, |session, Subscription { entry, options, .. }| {
             let is_own = options.no_local && from.is_some_and(|from| from.id == session);
             let is_successor = to.is_none() && addressee == Some(session);
             if !is_own && !is_successor {
@@ -592,6 +600,7 @@ impl Registry {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::retained_delivery::RetainedDelivery;
     use super::*;
     use crate::broker::principal::Principal;
     use crate::mqtt::packet::Will;
@@ -617,6 +626,19 @@ pub(super) mod tests {
             will: will_delay_s.map(|delay_s| Will { message, delay_s }),
             expiry_s,
         }
+    }
+
+    /// Subscribes a connection and queues the retained messages.
+    pub fn subscribe(
+        registry: &mut Registry,
+        connection: u64,
+        requests: Vec<SubscriptionRequest>,
+        now: Instant,
+    ) -> Vec<Result<Qos, ReasonCode>> {
+        let Subscribed { results, retained } = registry.subscribe(ConnectionId(connection), requests);
+        let mut delivery = RetainedDelivery::new(ConnectionId(connection), retained);
+        while registry.deliver_retained(&mut delivery, now, &mut Vec::new()) {}
+        results
     }
 
     fn detach(registry: &mut Registry, connection: u64, now: Instant) -> Option<Message> {
@@ -720,7 +742,7 @@ pub(super) mod tests {
         };
         let request =
             SubscriptionRequest { filter: "#".to_owned(), options, retain_handling: RetainHandling::Always };
-        let results = registry.subscribe(ConnectionId(1), vec![request], start, &mut Vec::new());
+        let results = subscribe(&mut registry, 1, vec![request], start);
         assert_eq!(results, [Err(ReasonCode::UnspecifiedError)]);
         let publication = Arc::new(Publication::new(Message::default(), start));
         assert_eq!(registry.route(None, None, &publication, start, &mut Vec::new()), 0);
@@ -749,12 +771,11 @@ pub(super) mod tests {
                 options,
                 retain_handling: RetainHandling::Always,
             });
-            let results = registry.subscribe(ConnectionId(1), requests.collect(), start, &mut Vec::new());
+            let results = subscribe(registry, 1, requests.collect(), start);
             assert!(results.iter().all(Result::is_ok));
             let entry = Arc::clone(&registry.connections[&ConnectionId(1)].0);
             std::iter::from_fn(|| entry.poll_outgoing(ConnectionId(1), start, false)).count()
         };
-        assert_eq!(queued(&mut registry, &["r/1", "r/1"]), 1);
         assert_eq!(queued(&mut registry, &["r/#", "r/3"]), 1);
         handle.close(ReasonCode::AdministrativeAction, "go");
         assert_eq!(queued(&mut registry, &["r/1"]), 0);
@@ -777,7 +798,7 @@ pub(super) mod tests {
             for connection in [2, 3] {
                 let retain_handling = RetainHandling::Always;
                 let request = SubscriptionRequest { filter: "#".to_owned(), options, retain_handling };
-                registry.subscribe(ConnectionId(connection), vec![request], start, &mut Vec::new());
+                subscribe(&mut registry, connection, vec![request], start);
             }
             let message = Message { topic: "t".to_owned(), ..Message::default() };
             let publication = Arc::new(Publication::new(message, start));
@@ -837,5 +858,23 @@ pub(super) mod tests {
             registry.attach(request(2, "b", 10, None), start).unwrap_err(),
             ReasonCode::ServerShuttingDown
         );
+    }
+
+    #[test]
+    fn many_sessions_that_expire_together_end_in_several_steps() {
+        let start = crate::clock::monotonic();
+        let later = start + Duration::from_secs(10);
+        let count = ENDED_PER_CALL_MAX * 2 + 1;
+        let mut registry = Registry::new(&Settings { sessions_max: count, ..Settings::default() });
+        for number in 0..count as u64 {
+            registry.attach(request(number, &number.to_string(), 10, None), start).unwrap();
+            detach(&mut registry, number, start);
+        }
+        for left in [ENDED_PER_CALL_MAX + 1, 1, 0] {
+            assert!(registry.next_deadline().is_some_and(|at| at <= later));
+            registry.handle_deadlines(later);
+            assert_eq!(registry.sessions.len(), left);
+        }
+        assert_eq!(registry.next_deadline(), None);
     }
 }

@@ -6,25 +6,76 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::broker::publication::Publication;
-use crate::mqtt::filter;
+
+/// Separates the levels of a topic in an [`index key`](key). It sorts before every character that a level may have, so
+/// the topics below a topic follow it directly.
+const SEPARATOR: char = '\0';
+/// Sorts after [`SEPARATOR`] and before every other character: a level with it appended sorts after all topics below
+/// that level.
+const AFTER_SEPARATOR: char = '\u{1}';
+/// The most expired messages that one publication removes to get room.
+const EXPIRED_PER_PUBLISH_MAX: usize = 1_000;
+/// The bytes of a topic whose comparison counts as one more step.
+const BYTES_PER_STEP: usize = 256;
 
 /// The retained messages by topic. Pure: time is an argument.
 #[derive(Debug)]
 pub struct RetainedMessages {
-    messages: BTreeMap<String, Arc<Publication>>,
+    messages: BTreeMap<Arc<str>, Retained>,
+    /// The keys of the messages that expire, by expiry and sequence number.
+    expiring: BTreeMap<(Instant, u64), Arc<str>>,
     messages_max: usize,
     bytes: usize,
     bytes_max: usize,
+    /// Sequence number of the last publication that was retained or removed a message.
+    sequence: u64,
+}
+
+#[derive(Debug)]
+struct Retained {
+    publication: Arc<Publication>,
+    sequence: u64,
 }
 
 /// There is no room for another retained message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// A search for the messages that match a topic filter, in bounded parts: see [`RetainedMessages::search`].
+#[derive(Debug)]
+pub struct Search {
+    /// Where it goes on; None: it is complete.
+    from: Option<Bound<Arc<str>>>,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { from: Some(Bound::Unbounded) }
+    }
+}
+
+impl Search {
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.from.is_none()
+    }
+}
+
+/// How a key compares with a topic filter.
+#[derive(Debug, PartialEq, Eq)]
+enum Comparison {
+    Match,
+    /// No key from this one up to the given one matches.
+    SkipTo(String),
+    /// Neither this key nor a later one matches.
+    End,
+}
+
 impl RetainedMessages {
     #[must_use]
     pub fn new(messages_max: usize, bytes_max: usize) -> Self {
-        Self { messages: BTreeMap::new(), messages_max, bytes: 0, bytes_max }
+        let (messages, expiring) = (BTreeMap::new(), BTreeMap::new());
+        Self { messages, expiring, messages_max, bytes: 0, bytes_max, sequence: 0 }
     }
 
     /// Replaces the message of a topic; an empty payload only removes it.
@@ -33,20 +84,25 @@ impl RetainedMessages {
     ///
     /// [`Full`] if a limit is reached; then nothing changes.
     pub fn handle_publish(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
-        let message = &publication.message;
-        if message.payload.is_empty() {
-            self.remove(&message.topic);
+        // 64 bits do not overflow: each step is a PUBLISH.
+        self.sequence = self.sequence.wrapping_add(1);
+        let key = key(&publication.message.topic);
+        if publication.message.payload.is_empty() {
+            self.remove_key(&key);
             return Ok(());
         }
-        if !self.has_room(publication) {
-            self.remove_expired(now);
-            if !self.has_room(publication) {
-                return Err(Full);
-            }
+        self.make_room(&key, publication.bytes, now);
+        if !self.has_room(&key, publication.bytes) {
+            return Err(Full);
         }
-        self.remove(&message.topic);
+        self.remove_key(&key);
+        let key: Arc<str> = key.into();
         self.bytes = self.bytes.saturating_add(publication.bytes);
-        self.messages.insert(message.topic.clone(), Arc::clone(publication));
+        if let Some(at) = publication.expires_at() {
+            self.expiring.insert((at, self.sequence), Arc::clone(&key));
+        }
+        let retained = Retained { publication: Arc::clone(publication), sequence: self.sequence };
+        self.messages.insert(key, retained);
         Ok(())
     }
 
@@ -56,50 +112,138 @@ impl RetainedMessages {
         (self.messages.len(), self.bytes)
     }
 
-    /// Returns the messages that match a valid topic filter and have not expired.
-    pub fn matching<'a>(
-        &'a self,
-        filter: &'a str,
+    /// Returns the sequence number of the last publication.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Calls `found` with each message that matches a valid topic filter and has not expired, in the order of the
+    /// topics, until it returns false or the `steps` are used up; then the next call goes on from there.
+    ///
+    /// `found` also gets the sequence number of the message. Topics that share the levels of which one does not match
+    /// are skipped together, so a filter costs hardly more than the topics that match it, unless levels with `+` are
+    /// followed by others. A message that is replaced between two calls is found at most once.
+    pub fn search(
+        &self,
+        filter: &str,
+        search: &mut Search,
         now: Instant,
-    ) -> impl Iterator<Item = &'a Arc<Publication>> {
-        // The topics are sorted: only those with the part of the filter before its first wildcard are looked at.
-        let prefix = filter::literal_prefix(filter);
-        self.messages
-            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
-            .take_while(move |(topic, _)| topic.starts_with(prefix))
-            .filter(move |(topic, publication)| {
-                filter::matches(filter, topic) && !publication.is_expired(now)
-            })
-            .map(|(_, publication)| publication)
+        steps: &mut usize,
+        mut found: impl FnMut(&Arc<Publication>, u64) -> bool,
+    ) {
+        while let Some(from) = search.from.take() {
+            let from = from.as_ref().map(|key| &**key);
+            for (key, Retained { publication, sequence }) in
+                self.messages.range::<str, _>((from, Bound::Unbounded))
+            {
+                if *steps == 0 {
+                    search.from = Some(Bound::Included(Arc::clone(key)));
+                    return;
+                }
+                *steps = steps.saturating_sub((key.len() / BYTES_PER_STEP).saturating_add(1));
+                match compare(filter, key) {
+                    Comparison::Match => {
+                        if !publication.is_expired(now) && !found(publication, *sequence) {
+                            return;
+                        }
+                    }
+                    Comparison::SkipTo(next) => {
+                        search.from = Some(Bound::Included(next.into()));
+                        break;
+                    }
+                    Comparison::End => return,
+                }
+            }
+        }
     }
 
     /// Removes the message of a topic.
     pub fn remove(&mut self, topic: &str) {
-        if let Some(last) = self.messages.remove(topic) {
-            self.bytes = self.bytes.saturating_sub(last.bytes);
-        }
+        self.remove_key(&key(topic));
     }
 
-    /// Whether there is room for a message in place of the last one of its topic.
-    fn has_room(&self, publication: &Publication) -> bool {
-        let last = self.messages.get(&publication.message.topic);
-        let (others, freed) = (self.messages.len(), last.map_or(0, |last| last.bytes));
+    /// Whether there is room for a message of `bytes` in place of the last one of its topic.
+    fn has_room(&self, key: &str, bytes: usize) -> bool {
+        let last = self.messages.get(key);
+        let (others, freed) = (self.messages.len(), last.map_or(0, |last| last.publication.bytes));
         let others = others.saturating_sub(usize::from(last.is_some()));
-        let bytes = self.bytes.saturating_sub(freed).saturating_add(publication.bytes);
+        let bytes = self.bytes.saturating_sub(freed).saturating_add(bytes);
         others < self.messages_max && bytes <= self.bytes_max
     }
 
-    fn remove_expired(&mut self, now: Instant) {
-        self.messages.retain(|_, publication| !publication.is_expired(now));
-        self.bytes = self.messages.values().fold(0, |sum, publication| sum.saturating_add(publication.bytes));
+    /// Removes expired messages until there is room for `bytes` at a key.
+    fn make_room(&mut self, key: &str, bytes: usize, now: Instant) {
+        for _ in 0..EXPIRED_PER_PUBLISH_MAX {
+            let Some(((at, _), expiring)) = self.expiring.first_key_value() else { return };
+            if self.has_room(key, bytes) || *at > now {
+                return;
+            }
+            let expired = Arc::clone(expiring);
+            self.remove_key(&expired);
+        }
     }
+
+    fn remove_key(&mut self, key: &str) {
+        let Some(Retained { publication, sequence }) = self.messages.remove(key) else { return };
+        self.bytes = self.bytes.saturating_sub(publication.bytes);
+        if let Some(at) = publication.expires_at() {
+            self.expiring.remove(&(at, sequence));
+        }
+    }
+}
+
+/// Returns the key of a topic in the index. It differs for each topic: no topic has the null character (MQTT 5, 1.5.4).
+fn key(topic: &str) -> String {
+    topic.replace('/', SEPARATOR.encode_utf8(&mut [0]))
+}
+
+/// Compares the key of a topic with a valid topic filter, level by level.
+fn compare(filter: &str, key: &str) -> Comparison {
+    if key.starts_with('$') && filter.starts_with(['+', '#']) {
+        // A wildcard at the start does not match a leading `$` (MQTT 5, 4.7.2), which `%` follows.
+        return Comparison::SkipTo("%".to_owned());
+    }
+    let prefix = |end: usize| key.get(..end).unwrap_or_default();
+    // After a level that is greater than the wanted one, only another level in place of the last `+` can match.
+    let mut last_any = None;
+    let next_of = |last_any: Option<usize>| match last_any {
+        Some(end) => Comparison::SkipTo([prefix(end), AFTER_SEPARATOR.encode_utf8(&mut [0])].concat()),
+        None => Comparison::End,
+    };
+    let mut levels = key.split(SEPARATOR);
+    let mut start = 0_usize;
+    for wanted in filter.split('/') {
+        match (wanted, levels.next()) {
+            ("#", _) => return Comparison::Match,
+            ("+", Some(level)) => {
+                let end = start.saturating_add(level.len());
+                (last_any, start) = (Some(end), end.saturating_add(1));
+            }
+            (wanted, Some(level)) if wanted == level => {
+                start = start.saturating_add(level.len()).saturating_add(1);
+            }
+            (wanted, Some(level)) if level < wanted => {
+                return Comparison::SkipTo([prefix(start), wanted].concat());
+            }
+            (_, Some(_)) => return next_of(last_any),
+            (wanted, None) => {
+                let below = if wanted == "+" { "" } else { wanted };
+                return Comparison::SkipTo([key, SEPARATOR.encode_utf8(&mut [0]), below].concat());
+            }
+        }
+    }
+    if levels.next().is_none() { Comparison::Match } else { next_of(last_any) }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::mqtt::filter;
     use crate::protocol::message::Message;
 
     fn publication(
@@ -115,8 +259,22 @@ mod tests {
         ))
     }
 
+    /// Searches in parts of `steps` steps; returns the topics and the number of steps.
+    fn search(retained: &RetainedMessages, filter: &str, now: Instant, steps: usize) -> (Vec<String>, usize) {
+        let (mut topics, mut search, mut used) = (Vec::new(), Search::default(), 0);
+        while !search.is_complete() {
+            let mut left = steps;
+            retained.search(filter, &mut search, now, &mut left, |found, _| {
+                topics.push(found.message.topic.clone());
+                true
+            });
+            used += steps - left;
+        }
+        (topics, used)
+    }
+
     fn topics(retained: &RetainedMessages, filter: &str, now: Instant) -> Vec<String> {
-        retained.matching(filter, now).map(|found| found.message.topic.clone()).collect()
+        search(retained, filter, now, 1).0
     }
 
     #[test]
@@ -157,5 +315,106 @@ mod tests {
         assert_eq!(topics(&retained, "#", now), ["a"], "nothing changes");
         retained.handle_publish(&publication("a", "", None, now), now).unwrap();
         retained.handle_publish(&publication("b", "1", None, now), now).unwrap();
+    }
+
+    #[test]
+    fn a_filter_visits_hardly_more_than_the_topics_that_match_it() {
+        let now = crate::clock::monotonic();
+        let mut retained = RetainedMessages::new(20_000, usize::MAX);
+        for number in 0..10_000 {
+            let topic = format!("site/{}/line/{}/temp", number % 100, number / 100);
+            retained.handle_publish(&publication(&topic, "1", None, now), now).unwrap();
+        }
+        for (filter, matches, steps_max) in [
+            ("site/7/line/8/temp", 1, 4),
+            ("site/7/line/8/other", 0, 4),
+            ("site/7/line/+/temp", 100, 103),
+            ("site/7/#", 100, 103),
+            ("site/+/line/8/temp", 100, 402),
+            ("site/+/other/#", 0, 102),
+            ("+/+/+/+/+/+", 0, 10_000),
+            ("other/#", 0, 2),
+            ("#", 10_000, 10_000),
+        ] {
+            let (found, steps) = search(&retained, filter, now, 64);
+            assert_eq!(found.len(), matches, "{filter}");
+            assert!(steps <= steps_max, "{filter}: {steps} steps");
+        }
+    }
+
+    #[test]
+    fn a_long_topic_counts_as_several_steps() {
+        let now = crate::clock::monotonic();
+        let mut retained = RetainedMessages::new(10, usize::MAX);
+        for last in ["a", "b"] {
+            let topic = format!("{}{last}", "x".repeat(60_000));
+            retained.handle_publish(&publication(&topic, "1", None, now), now).unwrap();
+        }
+        let (mut search, mut steps, mut found) = (Search::default(), 100, 0);
+        let mut go_on = |steps: &mut usize| {
+            retained.search("#", &mut search, now, steps, |_, _| {
+                found += 1;
+                true
+            });
+            (found, search.is_complete())
+        };
+        assert_eq!(go_on(&mut steps), (1, false));
+        assert_eq!(go_on(&mut 100), (2, true));
+    }
+
+    #[test]
+    fn many_expired_messages_are_removed_by_several_publications() {
+        let start = crate::clock::monotonic();
+        let later = start + Duration::from_secs(2);
+        let count = EXPIRED_PER_PUBLISH_MAX * 2;
+        let mut retained = RetainedMessages::new(count, usize::MAX);
+        for number in 0..count {
+            retained.handle_publish(&publication(&number.to_string(), "1", Some(1), start), start).unwrap();
+        }
+        let bytes = publication("new", "1", None, later).bytes;
+        assert_eq!(retained.handle_publish(&publication("full", "1", None, start), start), Err(Full));
+        retained.handle_publish(&publication("new", "1", None, later), later).unwrap();
+        assert_eq!(retained.size().0, count, "no more is removed than room is needed");
+        retained.bytes_max = bytes * 2;
+        assert_eq!(retained.handle_publish(&publication("b", "1", None, later), later), Err(Full));
+        retained.handle_publish(&publication("b", "1", None, later), later).unwrap();
+        assert_eq!(topics(&retained, "#", later), ["b", "new"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_finds_the_topics_that_match_in_parts_of_any_size(
+            topics in proptest::collection::btree_set("[ab$ ]?(/[ab\u{1}0]{0,2}){0,3}", 0..24),
+            filter in "([ab$ ]?|\\+)(/([ab\u{1}0]{0,2}|\\+)){0,3}(/#)?|#",
+            steps in 1..5_usize,
+        ) {
+            prop_assume!(filter::is_valid(&filter));
+            let now = crate::clock::monotonic();
+            let mut retained = RetainedMessages::new(100, usize::MAX);
+            for topic in &topics {
+                retained.handle_publish(&publication(topic, "1", None, now), now).unwrap();
+            }
+            let (mut found, _) = search(&retained, &filter, now, steps);
+            found.sort_unstable();
+            let expected: Vec<_> = topics.iter().filter(|topic| filter::matches(&filter, topic)).cloned().collect();
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn bytes_and_expiries_are_those_of_the_messages_after_any_changes(
+            changes in proptest::collection::vec(("[a-d]", any::<bool>(), proptest::option::of(0..4_u32), 0..3_u64), 0..40),
+        ) {
+            let mut now = crate::clock::monotonic();
+            let mut retained = RetainedMessages::new(3, usize::MAX);
+            for (topic, is_removed, expiry_s, later_s) in changes {
+                now += Duration::from_secs(later_s);
+                let payload = if is_removed { "" } else { "1" };
+                let _ = retained.handle_publish(&publication(&topic, payload, expiry_s, now), now);
+                let kept: Vec<_> = retained.messages.values().map(|kept| &kept.publication).collect();
+                prop_assert_eq!(retained.bytes, kept.iter().map(|kept| kept.bytes).sum::<usize>());
+                let expiring = kept.iter().filter(|kept| kept.expires_at().is_some()).count();
+                prop_assert_eq!(retained.expiring.len(), expiring);
+            }
+        }
     }
 }

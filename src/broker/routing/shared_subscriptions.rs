@@ -15,6 +15,9 @@ use crate::broker::session::entry::{Readiness, SessionEntry, SessionId};
 use crate::mqtt::filter;
 use crate::mqtt::packet::SubscriptionOptions;
 
+/// The most members of a group that are looked at for one message.
+const CANDIDATES_MAX: usize = 64;
+
 /// All groups. A group is identified by its share name and topic filter, that is by `$share/NAME/FILTER` as a whole.
 #[derive(Debug, Default)]
 pub struct SharedSubscriptions {
@@ -26,7 +29,13 @@ pub struct SharedSubscriptions {
 
 impl SharedSubscriptions {
     /// Adds a session to the group of a valid shared filter, or changes its options there; returns whether it is new.
-    pub fn insert(&mut self, shared: &str, entry: Arc<SessionEntry>, options: SubscriptionOptions) -> bool {
+    pub fn insert(
+        &mut self,
+        shared: &str,
+        entry: Arc<SessionEntry>,
+        options: SubscriptionOptions,
+        is_connected: bool,
+    ) -> bool {
         let Some(filter) = filter::shared(shared) else { return false };
         let id = self.ids.get(shared).copied().unwrap_or_else(|| {
             let id = GroupId(self.next_group);
@@ -36,15 +45,35 @@ impl SharedSubscriptions {
             self.subscriptions.insert(filter, id, ());
             id
         });
-        self.groups.entry(id).or_default().members.insert(entry.id, (entry, options)).is_none()
+        let group = self.groups.entry(id).or_default();
+        let is_new = group.remove(entry.id).is_none();
+        group.members_mut(is_connected).insert(entry.id, (entry, options));
+        is_new
+    }
+
+    /// Notes that a session with these topic filters has connected or disconnected.
+    pub fn handle_connection<'a>(
+        &mut self,
+        filters: impl Iterator<Item = &'a String>,
+        session: SessionId,
+        is_connected: bool,
+    ) {
+        for shared in filters.filter(|filter| filter::is_shared(filter)) {
+            let group = self.ids.get(shared.as_str()).and_then(|id| self.groups.get_mut(id));
+            if let Some(group) = group
+                && let Some(member) = group.remove(session)
+            {
+                group.members_mut(is_connected).insert(session, member);
+            }
+        }
     }
 
     /// Removes a session from a group; returns whether it was a member.
     pub fn remove(&mut self, shared: &str, session: SessionId) -> bool {
         let Some(id) = self.ids.get(shared).copied() else { return false };
         let Some(group) = self.groups.get_mut(&id) else { return false };
-        let existed = group.members.remove(&session).is_some();
-        if group.members.is_empty() {
+        let existed = group.remove(session).is_some();
+        if group.connected.is_empty() && group.disconnected.is_empty() {
             self.ids.remove(shared);
             self.groups.remove(&id);
             if let Some(filter) = filter::shared(shared) {
@@ -83,10 +112,15 @@ impl SharedSubscriptions {
     }
 }
 
+type Member = (Arc<SessionEntry>, SubscriptionOptions);
+
 /// The sessions of one shared subscription.
+///
+/// The connected ones are found without looking at the others, however many there are.
 #[derive(Debug)]
 pub struct Group {
-    members: BTreeMap<SessionId, (Arc<SessionEntry>, SubscriptionOptions)>,
+    connected: BTreeMap<SessionId, Member>,
+    disconnected: BTreeMap<SessionId, Member>,
     /// The session that got the last message. Two threads that read and set it at the same time give two messages to one
     /// session: no message is lost, so no lock is needed.
     last: AtomicU64,
@@ -95,7 +129,7 @@ pub struct Group {
 impl Default for Group {
     fn default() -> Self {
         // The greatest id, so that the first session is next.
-        Self { members: BTreeMap::new(), last: AtomicU64::new(u64::MAX) }
+        Self { connected: BTreeMap::new(), disconnected: BTreeMap::new(), last: AtomicU64::new(u64::MAX) }
     }
 }
 
@@ -110,18 +144,16 @@ impl Group {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> bool {
-        let Some((entry, options)) = self.next(publication.bytes, except) else { return false };
-        self.last.store(entry.id.0, Ordering::Relaxed);
-        let message = &publication.message;
-        let delivery = Delivery {
-            publication: Arc::clone(publication),
-            qos: message.qos.min(options.qos),
-            retain: message.retain && options.retain_as_published,
-            subscription_ids: options.identifier.into_iter().collect(),
-            group: Some(id),
+        let next = match self.connected_member(publication.bytes, except) {
+            // The connection of a session without room is closed if it gets the message, so it is the choice only if no
+            // member is found that has room.
+            (None, full) => full.or_else(|| self.disconnected_member(publication.bytes, except)),
+            (ready, _) => ready,
         };
-        entry.enqueue(delivery, now, events);
-        true
+        next.is_some_and(|member| {
+            self.give(member, id, publication, now, events);
+            true
+        })
     }
 
     /// Gives a message that is queued for one session to another one that is connected and has room for it. Returns
@@ -134,38 +166,89 @@ impl Group {
         now: Instant,
         events: &mut Vec<Event>,
     ) -> bool {
-        let next = self.next(publication.bytes, Some(instead_of));
-        let is_ready = next.is_some_and(|(entry, _)| entry.readiness(publication.bytes) == Readiness::Ready);
-        is_ready && self.deliver(id, publication, Some(instead_of), now, events)
+        let (ready, _) = self.connected_member(publication.bytes, Some(instead_of));
+        ready.is_some_and(|member| {
+            self.give(member, id, publication, now, events);
+            true
+        })
     }
 
-    /// Returns the next session in turn, of those that can best be given a message of `bytes`.
-    fn next(
+    fn give(
+        &self,
+        (entry, options): &Member,
+        id: GroupId,
+        publication: &Arc<Publication>,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) {
+        self.last.store(entry.id.0, Ordering::Relaxed);
+        let message = &publication.message;
+        let delivery = Delivery {
+            publication: Arc::clone(publication),
+            qos: message.qos.min(options.qos),
+            retain: message.retain && options.retain_as_published,
+            subscription_ids: options.identifier.into_iter().collect(),
+            group: Some(id),
+        };
+        entry.enqueue(delivery, now, events);
+    }
+
+    fn members_mut(&mut self, is_connected: bool) -> &mut BTreeMap<SessionId, Member> {
+        if is_connected { &mut self.connected } else { &mut self.disconnected }
+    }
+
+    fn remove(&mut self, session: SessionId) -> Option<Member> {
+        self.connected.remove(&session).or_else(|| self.disconnected.remove(&session))
+    }
+
+    /// Returns the next connected session in turn that has room for a message of `bytes`; and the first one that has
+    /// none.
+    fn connected_member(
         &self,
         bytes: usize,
         except: Option<SessionId>,
-    ) -> Option<&(Arc<SessionEntry>, SubscriptionOptions)> {
-        let last = SessionId(self.last.load(Ordering::Relaxed));
-        let after = self.members.range((Bound::Excluded(last), Bound::Unbounded));
-        let in_turn = after.chain(self.members.range(..=last)).map(|(_, member)| member);
-        // The connection of a session without room is closed if it gets the message, so it is the choice only if no
-        // member has room. A message for a disconnected session without room would be lost.
-        let (mut full, mut disconnected, mut lost) = (None, None, None);
-        for member in in_turn.filter(|(entry, _)| Some(entry.id) != except) {
+    ) -> (Option<&Member>, Option<&Member>) {
+        let mut full = None;
+        for member in self.in_turn(&self.connected, except) {
             match member.0.readiness(bytes) {
-                Readiness::Ready => return Some(member),
+                Readiness::Ready => return (Some(member), full),
                 Readiness::Full => full = full.or(Some(member)),
-                Readiness::Disconnected { has_room: true } => disconnected = disconnected.or(Some(member)),
-                Readiness::Disconnected { has_room: false } => lost = lost.or(Some(member)),
+                // Its connection is about to be closed.
+                Readiness::Disconnected { .. } => {}
             }
         }
-        full.or(disconnected).or(lost)
+        (None, full)
+    }
+
+    /// Returns the next session in turn that is not connected and has room for a message of `bytes`, otherwise one that
+    /// has none: for that one the message is lost.
+    fn disconnected_member(&self, bytes: usize, except: Option<SessionId>) -> Option<&Member> {
+        let closing = self.in_turn(&self.connected, except);
+        let mut candidates = closing.chain(self.in_turn(&self.disconnected, except)).peekable();
+        let first = candidates.peek().copied();
+        let has_room = |member: &&Member| {
+            matches!(member.0.readiness(bytes), Readiness::Ready | Readiness::Disconnected { has_room: true })
+        };
+        candidates.find(has_room).or(first)
+    }
+
+    /// Returns the next members in turn, but not `except`: no more than [`CANDIDATES_MAX`], because all connections wait
+    /// meanwhile. Members get messages in turn, so if that many have no room, hardly any other one has.
+    fn in_turn<'a>(
+        &self,
+        members: &'a BTreeMap<SessionId, Member>,
+        except: Option<SessionId>,
+    ) -> impl Iterator<Item = &'a Member> {
+        let last = SessionId(self.last.load(Ordering::Relaxed));
+        let after = members.range((Bound::Excluded(last), Bound::Unbounded));
+        let in_turn = after.chain(members.range(..=last)).map(|(_, member)| member);
+        in_turn.filter(move |(entry, _)| Some(entry.id) != except).take(CANDIDATES_MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::registry::{Registry, tests::request};
+    use super::super::registry::{Registry, tests::request, tests::subscribe};
     use super::*;
     use crate::broker::settings::Settings;
     use crate::clock;
@@ -184,7 +267,7 @@ mod tests {
         };
         let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Never);
         let request = SubscriptionRequest { filter, options, retain_handling };
-        registry.subscribe(ConnectionId(connection), vec![request], now, &mut Vec::new());
+        subscribe(registry, connection, vec![request], now);
     }
 
     /// Returns a registry with two members of one group, whose queues have room for three messages.
@@ -224,6 +307,55 @@ mod tests {
             "the connection stays open"
         );
         assert!(registry.take_events().is_empty());
+    }
+
+    #[test]
+    fn a_message_looks_at_few_members_however_many_have_no_connection_or_no_room() {
+        let now = clock::monotonic();
+        let settings = Settings { session_queue_messages_max: 1, ..Settings::default() };
+        let mut registry = Registry::new(&settings);
+        let members = 3 * CANDIDATES_MAX as u64;
+        for number in 0..members {
+            join(&mut registry, number, &number.to_string(), "$share/g/t", now);
+            registry.detach(ConnectionId(number), true, None, now);
+        }
+        join(&mut registry, members, "connected", "$share/g/t", now);
+        let group = registry.shared_subscriptions.group(GroupId(0)).unwrap();
+        assert_eq!((group.connected.len(), group.disconnected.len()), (1, members as usize));
+        assert_eq!(group.in_turn(&group.disconnected, None).count(), CANDIDATES_MAX);
+        assert!(publish(&registry, "t", 1, now).is_empty());
+        let queued = |registry: &Registry| {
+            registry.clients(usize::MAX).into_iter().map(|client| client.queued).sum::<usize>()
+        };
+        let entry = Arc::clone(&group.connected.values().next().unwrap().0);
+        assert_eq!((queued(&registry), entry.lock().session.size().0), (1, 1), "the connected one is found");
+        registry.detach(ConnectionId(members), true, None, now);
+        assert!(publish(&registry, "t", members as usize, now).is_empty());
+        assert_eq!(queued(&registry), members as usize + 1, "each of the others gets one in turn");
+        let group = registry.shared_subscriptions.group(GroupId(0)).unwrap();
+        assert!(group.connected.is_empty());
+    }
+
+    #[test]
+    fn a_member_is_found_by_its_connection_through_all_changes() {
+        let (mut registry, now) = group_of_two();
+        let sizes = |registry: &Registry| {
+            let group = registry.shared_subscriptions.group(GroupId(0));
+            group.map(|group| (group.connected.len(), group.disconnected.len()))
+        };
+        registry.detach(ConnectionId(1), true, None, now);
+        assert_eq!(sizes(&registry), Some((1, 1)));
+        registry.attach(request(3, "a", 60, None), now).unwrap();
+        assert_eq!(sizes(&registry), Some((2, 0)), "a session is resumed");
+        registry.attach(request(4, "a", 60, None), now).unwrap();
+        assert_eq!(sizes(&registry), Some((2, 0)), "a session is taken over");
+        join(&mut registry, 4, "a", "$share/g/t", now);
+        assert_eq!(sizes(&registry), Some((2, 0)), "a subscription is repeated");
+        registry.attach(request(5, "a", 0, None), now).unwrap();
+        registry.detach(ConnectionId(5), true, None, now);
+        assert_eq!(sizes(&registry), Some((1, 0)), "a session has ended");
+        registry.unsubscribe(ConnectionId(2), &["$share/g/t".to_owned()]);
+        assert_eq!(sizes(&registry), None);
     }
 
     #[test]

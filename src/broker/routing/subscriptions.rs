@@ -64,6 +64,22 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         node.here.insert(key, subscription).is_none()
     }
 
+    /// Returns the subscription of a subscriber to this very filter.
+    pub fn get(&self, filter: &str, key: K) -> Option<&S> {
+        if !filter::has_wildcard(filter) {
+            return self.exact.get(filter)?.get(&key);
+        }
+        let mut node = &self.root;
+        for level in filter.split('/') {
+            node = match level {
+                "#" => return node.below.get(&key),
+                "+" => node.any.as_deref()?,
+                level => node.children.get(level)?,
+            };
+        }
+        node.here.get(&key)
+    }
+
     /// Removes a subscription; returns whether it existed.
     pub fn remove(&mut self, filter: &str, key: K) -> bool {
         if filter::has_wildcard(filter) {
@@ -259,6 +275,7 @@ mod tests {
             let (mut subscriptions, mut model) = (Subscriptions::default(), BTreeMap::new());
             for (adds, filter, session) in changes {
                 let id = SessionId(session);
+                prop_assert_eq!(subscriptions.get(filter, id).is_some(), model.contains_key(&(session, filter)));
                 if adds {
                     let is_new = model.insert((session, filter), ()).is_none();
                     prop_assert_eq!(subscriptions.insert(filter, id, ()), is_new);

@@ -9,7 +9,7 @@ use crate::broker::event::Event;
 use crate::broker::permissions::Permissions;
 use crate::broker::principal::Principal;
 use crate::broker::publication::Delivery;
-use crate::broker::session::state_machine::{Outgoing, Session};
+use crate::broker::session::state_machine::{Full, Outgoing, Session};
 use crate::mqtt::ReasonCode;
 use crate::mqtt::packet::{SubscriptionOptions, Will};
 use crate::protocol::ConnectionId;
@@ -174,6 +174,21 @@ impl SessionEntry {
     /// Without room, a message of QoS 0 is dropped. One of QoS 1 or 2 must not be lost on a connection, so the
     /// connection is closed: the client does not read.
     pub fn enqueue(&self, delivery: Delivery, now: Instant, events: &mut Vec<Event>) -> bool {
+        self.add(delivery, now, events, Session::enqueue)
+    }
+
+    /// Queues a retained message for a new subscription: see [`Session::hold`]. Returns false if the queue has no room.
+    pub fn enqueue_retained(&self, delivery: Delivery, now: Instant, events: &mut Vec<Event>) -> bool {
+        self.add(delivery, now, events, Session::enqueue_retained)
+    }
+
+    fn add(
+        &self,
+        delivery: Delivery,
+        now: Instant,
+        events: &mut Vec<Event>,
+        enqueue: impl FnOnce(&mut Session, Delivery) -> Result<(), Full>,
+    ) -> bool {
         let mut state = self.lock();
         let is_needed = delivery.qos > Qos::AtMostOnce;
         if state.handle.is_none() && !is_needed {
@@ -183,7 +198,7 @@ impl SessionEntry {
         if !state.session.has_room(publication.bytes) {
             state.session.make_room(publication.bytes, now);
         }
-        if state.session.enqueue(delivery).is_ok() {
+        if enqueue(&mut state.session, delivery).is_ok() {
             if state.is_idle
                 && let Some(handle) = &state.handle
             {

@@ -83,6 +83,9 @@ struct InFlight {
 pub struct Session {
     limits: Limits,
     queue: VecDeque<Delivery>,
+    /// Messages that follow the retained ones of a new subscription: see [`Session::hold`].
+    held: VecDeque<Delivery>,
+    is_holding: bool,
     in_flight: HashMap<u16, InFlight>,
     /// Packet ids in flight that have not been sent on the current connection.
     resend: VecDeque<u16>,
@@ -106,6 +109,8 @@ impl Session {
         Self {
             limits,
             queue: VecDeque::new(),
+            held: VecDeque::new(),
+            is_holding: false,
             in_flight: HashMap::new(),
             resend: VecDeque::new(),
             outstanding: 0,
@@ -120,6 +125,7 @@ impl Session {
 
     /// Handles a new connection: messages in flight are sent again, in their order (MQTT 5, 4.4).
     pub fn handle_connect(&mut self, receive_maximum: u16) {
+        self.release();
         self.receive_maximum = usize::from(receive_maximum);
         self.outstanding = 0;
         let mut order: Vec<(u64, u16)> =
@@ -141,20 +147,51 @@ impl Session {
             return Err(Full);
         }
         self.bytes = self.bytes.saturating_add(delivery.publication.bytes);
-        self.queue.push_back(delivery);
+        if self.is_holding {
+            self.held.push_back(delivery)
+        } else {
+            self.queue.push_back(delivery)
+        }
         Ok(())
+    }
+
+    /// Makes all messages that are added from now on wait until [`Session::release`], behind those that are added by
+    /// [`Session::enqueue_retained`].
+    ///
+    /// The retained messages of a new subscription are added one after the other, while other clients publish. On each
+    /// topic they are older than what is published meanwhile.
+    pub fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    /// Ends [`Session::hold`].
+    pub fn release(&mut self) {
+        self.is_holding = false;
+        self.queue.append(&mut self.held);
+    }
+
+    /// Adds a retained message, before those that are held.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if it would exceed a limit; then nothing is added.
+    pub fn enqueue_retained(&mut self, delivery: Delivery) -> Result<(), Full> {
+        let is_holding = std::mem::take(&mut self.is_holding);
+        let added = self.enqueue(delivery);
+        self.is_holding = is_holding;
+        added
     }
 
     /// Returns the number of messages, queued and in flight, and their bytes.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
-        (self.queue.len().saturating_add(self.in_flight.len()), self.bytes)
+        (self.messages(), self.bytes)
     }
 
     /// Whether every message has been sent on the current connection, though perhaps not acknowledged.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        self.queue.is_empty() && self.resend.is_empty()
+        self.queue.is_empty() && self.held.is_empty() && self.resend.is_empty()
     }
 
     /// Whether the client should acknowledge messages before it is given more.
@@ -208,13 +245,15 @@ impl Session {
 
     /// Drops the queued messages for which `is_dropped` returns true.
     pub fn drop_queued(&mut self, mut is_dropped: impl FnMut(&Delivery) -> bool) {
-        self.queue.retain(|delivery| {
-            let is_dropped = is_dropped(delivery);
-            if is_dropped {
-                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
-            }
-            !is_dropped
-        });
+        for queue in [&mut self.queue, &mut self.held] {
+            queue.retain(|delivery| {
+                let is_dropped = is_dropped(delivery);
+                if is_dropped {
+                    self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+                }
+                !is_dropped
+            });
+        }
     }
 
     /// Removes the queued messages for which `is_taken` returns true, and returns them.
@@ -285,6 +324,7 @@ impl Session {
     ///
     /// Messages that were sent at QoS 2 are not among them: no other session may get these (MQTT 5, 4.8.2).
     pub fn end(&mut self) -> Vec<Delivery> {
+        self.release();
         let mut in_flight: Vec<_> = self.in_flight.drain().map(|(_, message)| message).collect();
         in_flight.sort_unstable_by_key(|message| message.sequence);
         let unacknowledged = in_flight.into_iter().filter_map(|message| match message.stage {
@@ -297,8 +337,12 @@ impl Session {
     /// Whether there is room for a message of `bytes`.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        let messages = self.queue.len().saturating_add(self.in_flight.len());
-        messages < self.limits.messages_max && self.bytes.saturating_add(bytes) <= self.limits.bytes_max
+        self.messages() < self.limits.messages_max
+            && self.bytes.saturating_add(bytes) <= self.limits.bytes_max
+    }
+
+    fn messages(&self) -> usize {
+        self.queue.len().saturating_add(self.held.len()).saturating_add(self.in_flight.len())
     }
 
     /// Handles a PUBACK.
@@ -468,6 +512,24 @@ mod tests {
         assert!(poll_all(&mut session).is_empty());
         session.handle_puback(1);
         assert_eq!(poll_all(&mut session), ["c#3"]);
+    }
+
+    #[test]
+    fn held_messages_follow_the_retained_ones_and_count_for_the_limits() {
+        let mut session = session(10);
+        enqueue(&mut session, &["before"], Qos::AtMostOnce);
+        session.hold();
+        enqueue(&mut session, &["live"], Qos::AtMostOnce);
+        session.enqueue_retained(delivery("retained", Qos::AtMostOnce, None)).unwrap();
+        enqueue(&mut session, &["live", "live"], Qos::AtMostOnce);
+        assert!(session.size().0 == 5 && !session.is_sent());
+        assert_eq!(poll_all(&mut session), ["before#0", "retained#0"]);
+        assert!(session.size().0 == 3 && !session.is_sent());
+        session.drop_queued(|_| true);
+        assert_eq!(session.size(), (0, 0));
+        enqueue(&mut session, &["live"], Qos::AtMostOnce);
+        session.handle_connect(10);
+        assert_eq!(poll_all(&mut session), ["live#0"], "a new connection ends it");
     }
 
     #[test]

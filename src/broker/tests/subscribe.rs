@@ -305,3 +305,43 @@ async fn an_answer_beyond_the_maximum_packet_size_closes_the_connection() {
     client.send(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
     assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::PacketTooLarge);
 }
+
+/// Publishes retained messages with two levels.
+fn retain_many(server: &Server, count: usize) {
+    for number in 0..count {
+        let topic = format!("t{number:05}/x");
+        let payload = "1".into();
+        server.broker().publish(None, Message { topic, payload, retain: true, ..Message::default() });
+    }
+}
+
+#[tokio::test]
+async fn other_clients_are_served_while_a_subscribe_searches_many_retained_messages() {
+    let server = start().await;
+    retain_many(&server, 5_000);
+    let mut searching = Client::connect(&server, "a").await;
+    let mut other = Client::connect(&server, "b").await;
+    let filters: Vec<_> = (0..20).map(|number| filter(&format!("+/y{number}"))).collect();
+    searching.send(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
+    for _ in 0..10 {
+        other.expect_nothing().await;
+    }
+    let answer = tokio::time::timeout(Duration::ZERO, searching.receive()).await;
+    assert!(answer.is_err(), "the search is over: {answer:?}");
+    assert!(matches!(searching.receive().await, Packet::SubAck(suback) if suback.return_codes.len() == 20));
+    searching.expect_nothing().await;
+}
+
+#[tokio::test]
+async fn many_retained_messages_follow_the_suback_in_their_order_and_before_the_next_answer() {
+    let server = start().await;
+    retain_many(&server, 2_000);
+    let mut client = Client::connect(&server, "a").await;
+    let filters = vec![SubscribeFilter::new("+/x", QoS::AtMostOnce)];
+    client.send(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
+    client.send(Packet::PingReq).await;
+    assert!(matches!(client.receive().await, Packet::SubAck(_)));
+    let expected: Vec<_> = (0..2_000).map(|number| format!("t{number:05}/x")).collect();
+    assert_eq!(client.receive_topics(2_000).await, expected);
+    assert_eq!(client.receive().await, Packet::PingResp);
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
@@ -293,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if let Some((method, data)) = handler.poll_authentication() {
                 checking = Some(check(broker, method, data));
             }
-            let reads = handler.wants_input(&self.input);
+            let (reads, yields) = (handler.wants_input(&self.input), handler.is_unfinished());
             let output = handler.output();
             let writes = !output.is_empty();
             tokio::select! {
@@ -346,6 +347,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         return CloseReason::ServerDisconnect { reason, text };
                     }
                 }
+                () = yield_now(), if yields => {}
                 () = &mut keep_alive_timer, if keep_alive.is_some() => {
                     let deadline = keep_alive.as_ref().and_then(KeepAlive::deadline);
                     if let Some(deadline) = deadline.filter(|deadline| *deadline > clock::monotonic()) {

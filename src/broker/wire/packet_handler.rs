@@ -3,8 +3,10 @@
 mod authentication;
 mod final_input;
 mod reauthentication;
+mod steps;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +14,13 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 
 use self::authentication::Authentication;
+use self::unfinished::Unfinished;
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
-use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SYS, SYS_IS_RESERVED, Verdict, next_connection_id};
-use crate::broker::publication;
-use crate::broker::routing::registry::AttachedSession;
+use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, Verdict, next_connection_id};
+use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
+use crate::broker::routing::registry::{AttachedSession, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::broker::session::state_machine::{Limits, Outgoing};
@@ -28,7 +31,7 @@ use crate::clock;
 use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, Publish, SubscriptionRequest};
 use crate::mqtt::{DecodeError, Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode, filter};
 use crate::net::Secret;
-use crate::protocol::message::{Message, Qos};
+use crate::protocol::message::Qos;
 use crate::random;
 
 /// With this much output, no other packet is handled and no other message is taken from the queue.
@@ -57,6 +60,8 @@ pub struct PacketHandler {
     inbound_aliases: InboundAliases,
     outbound_aliases: OutboundAliases,
     deferred: DeferredPackets,
+    /// The packet that is being handled in steps. No other one is handled meanwhile, and no message sent.
+    unfinished: Option<Unfinished>,
     /// PUBACKs that have not been written to the stream.
     unwritten_acknowledgements: usize,
     /// A message that the client has not acknowledged, and how many PUBACKs precede it in the stream: once the client
@@ -152,6 +157,7 @@ impl PacketHandler {
             inbound_aliases: InboundAliases::new(settings.topic_alias_max),
             outbound_aliases: OutboundAliases::new(connect.topic_alias_max),
             deferred: DeferredPackets::new(Limits::from(settings).quarter_bytes()),
+            unfinished: None,
             unwritten_acknowledgements: 0,
             probe: None,
             output,
@@ -204,6 +210,13 @@ impl PacketHandler {
         self.output.len() >= OUTPUT_BYTES_ENOUGH
     }
 
+    /// Whether a packet is being handled in steps: then [`PacketHandler::handle_input`] must be called again once other
+    /// connections have had their turn.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
     /// Whether bytes should be read from the stream, with `input` as unhandled input so far.
     #[must_use]
     pub fn wants_input(&self, input: &[u8]) -> bool {
@@ -211,7 +224,8 @@ impl PacketHandler {
         // both sides would wait for ever: up to a whole packet, whose size is limited, or some small ones.
         let is_incomplete =
             || decode::missing(input, self.broker.settings().packet_bytes_max).is_ok_and(|n| n > 0);
-        !self.has_enough_output() || input.len() < READ_AHEAD_BYTES || is_incomplete()
+        let waits = self.has_enough_output() || self.is_unfinished();
+        !waits || input.len() < READ_AHEAD_BYTES || is_incomplete()
     }
 
     /// Whether the connection of a drained broker can be closed: everything has been written.
@@ -231,8 +245,8 @@ impl PacketHandler {
         }
     }
 
-    /// Handles packets and takes queued messages until there is enough output or no input is left; returns the number of
-    /// bytes that are missing for the next packet.
+    /// Handles packets and takes queued messages until there is enough output, no input is left, or one step of a packet
+    /// with several has been done; returns the number of bytes that are missing for the next packet.
     ///
     /// Messages of a client that must acknowledge many are deferred: their answers would fill its queue, so that it
     /// would be disconnected, before the acknowledgements behind them are handled.
@@ -241,14 +255,19 @@ impl PacketHandler {
     ///
     /// Why the connection is closed.
     pub fn handle_input(&mut self, input: &mut BytesMut) -> Result<usize, CloseReason> {
-        if input.is_empty() && self.deferred.is_empty() && self.entry.is_idle(self.peer.connection) {
+        let has_packets = !input.is_empty() || !self.deferred.is_empty() || self.is_unfinished();
+        if !has_packets && self.entry.is_idle(self.peer.connection) {
             // The task was only woken because output has been written.
             self.note_drained();
             return Ok(1);
         }
         let mut may_have_more = self.entry.resume(self.peer.connection);
+        self.finish_packet()?;
         let mut now = clock::monotonic();
         loop {
+            if self.is_unfinished() {
+                return Ok(1);
+            }
             if may_have_more {
                 self.take_outgoing(now, false);
             }
@@ -362,11 +381,15 @@ impl PacketHandler {
         }
     }
 
-    /// Handles a packet, whose answer must fit the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
     fn handle_packet(&mut self, packet: Incoming, has_expired: bool) -> Result<(), CloseReason> {
         let before = self.output.len();
         self.traffic.count_received();
         self.answer(packet, has_expired)?;
+        self.check_answer(before)
+    }
+
+    /// Checks that an answer fits the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
+    fn check_answer(&mut self, before: usize) -> Result<(), CloseReason> {
         let bytes = self.output.len().saturating_sub(before);
         if is_beyond(bytes, self.packet_bytes_max) {
             self.output.truncate(before);
@@ -419,8 +442,9 @@ impl PacketHandler {
                 if self.is_bridge {
                     requests.iter_mut().for_each(subscribe_as_bridge);
                 }
-                let results = self.broker.subscribe(&self.peer, &self.entry, requests);
-                encode::suback(self.version, packet_id, &results, &mut self.output);
+                let Subscribed { results, retained } =
+                    self.broker.subscribe(&self.peer, &self.entry, requests);
+                self.finish_subscribe(packet_id, results, RetainedDelivery::new(connection, retained));
             }
             Incoming::Unsubscribe { packet_id, filters } => {
                 let results = self.broker.unsubscribe(connection, &filters);
@@ -452,8 +476,9 @@ impl PacketHandler {
         let Publish { packet_id, topic_alias, mut message } = publish;
         let resolved = self.inbound_aliases.resolve(topic_alias, &mut message.topic);
         resolved.map_err(|(reason, text)| CloseReason::ServerDisconnect { reason, text: text.to_owned() })?;
-        match message.qos {
-            Qos::AtMostOnce => _ = self.publish(message, has_expired)?,
+        let qos = message.qos;
+        let is_new = match qos {
+            Qos::AtMostOnce => true,
             Qos::AtLeastOnce => {
                 self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
                 let incoming = self.entry.with_session(self.peer.connection, |session| session.incoming());
@@ -463,8 +488,7 @@ impl PacketHandler {
                 let unconfirmed_max = u64::from(self.broker.settings().receive_maximum);
                 let confirmed = self.peer.message_number.saturating_sub(unconfirmed_max);
                 self.peer.confirmed = self.peer.confirmed.max(confirmed);
-                let reason = self.publish(message, has_expired)?;
-                encode::puback(self.version, packet_id, reason, &mut self.output);
+                true
             }
             Qos::ExactlyOnce => {
                 let arrived = self.entry.with_session(self.peer.connection, |session| {
@@ -472,15 +496,11 @@ impl PacketHandler {
                 });
                 let Some((is_new, incoming)) = arrived else { return Ok(()) };
                 self.check_receive_maximum(incoming)?;
-                let reason = if is_new { self.publish(message, has_expired)? } else { ReasonCode::Success };
-                if reason.is_error() {
-                    // No PUBREL follows an error (MQTT 5, 4.3.3).
-                    self.entry.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
-                }
-                encode::pubrec(self.version, packet_id, reason, &mut self.output);
+                is_new
             }
-        }
-        Ok(())
+        };
+        let verdict = if is_new { self.publish(message, has_expired) } else { Verdict::Consumed };
+        self.finish_publish(packet_id, qos, verdict)
     }
 
     /// Checks the Receive Maximum. Only messages count whose acknowledgement the client cannot have received, so a client
@@ -496,39 +516,6 @@ impl PacketHandler {
 
     fn report_drop(&self, topic: String, reason: &'static str) {
         self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
-    }
-
-    fn publish(&self, message: Message, has_expired: bool) -> Result<ReasonCode, CloseReason> {
-        if message.topic.starts_with(BRIDGE_STATUS) {
-            return Ok(ReasonCode::NoMatchingSubscribers);
-        }
-        if message.topic.starts_with(SYS) {
-            self.report_drop(message.topic, SYS_IS_RESERVED);
-            return Ok(ReasonCode::NotAuthorized);
-        }
-        if has_expired {
-            self.report_drop(message.topic, "it expired while its sender had many messages to acknowledge");
-            return Ok(ReasonCode::Success);
-        }
-        if !self.peer.may_publish(&message.topic) {
-            self.broker.report([self.peer.not_authorized("publish to", message.topic)]);
-            return Ok(ReasonCode::NotAuthorized);
-        }
-        if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
-            // Its subscribers would be disconnected because their queues have no room for it.
-            self.report_drop(message.topic, "no queue has room for so many user properties");
-            return Ok(ReasonCode::QuotaExceeded);
-        }
-        match self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message) {
-            Verdict::Route(message) => match self.broker.publish_from(self.peer.connection, message) {
-                Ok(0) => Ok(ReasonCode::NoMatchingSubscribers),
-                Ok(_) => Ok(ReasonCode::Success),
-                Err(reason) => Ok(reason),
-            },
-            Verdict::Consumed => Ok(ReasonCode::Success),
-            Verdict::Refused(reason) => Ok(reason),
-            Verdict::Disconnect { reason, text } => Err(CloseReason::ServerDisconnect { reason, text }),
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use super::background::BackgroundTasks;
 use super::commit_thread;
+use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
 use super::shared::Shared;
 use super::state::{Handled, ServiceStatistics, State};
@@ -23,7 +24,7 @@ use crate::server::event::Event;
 use crate::server::event::EventSink;
 use crate::server::operations::metrics::{Metrics, Verb};
 use crate::server::storage::{Storage, StorageError};
-use crate::store::{Now, Page, Store, StoreRequest};
+use crate::store::{Now, Page, Scan, Store, StoreRequest};
 
 /// The state store as the application of a broker.
 pub struct Service {
@@ -182,6 +183,11 @@ impl Service {
         };
         let verb = verb(&request);
         reply_to.verb = verb;
+        if let Request::Scan { pattern, token } = &request
+            && let Ok(scan) = Scan::new(pattern, token.as_deref())
+        {
+            return self.scan(publisher, from, message, (scan, reply_to));
+        }
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
         let parse = |name| message.user_property(name).filter(|_| is_write).map(str::parse::<Timestamp>);
@@ -192,8 +198,10 @@ impl Service {
             request,
             timestamp: parse(TIMESTAMP),
             fence: parse(FENCE),
+            encoded: None,
             persist: self.persists_all || message.user_property(PERSIST) == Some("true"),
         };
+        request.encode_long_value();
         let now = self.shared.at(reply_to.received);
         if let Request::KeyNotify { stop: false, .. } = &request.request
             && let Some(permissions) = ClientPermissions::of(from)
@@ -228,6 +236,24 @@ impl Service {
                 Verdict::Refused(ReasonCode::QuotaExceeded)
             }
         }
+    }
+
+    /// Starts a SCAN, whose first step answers it in a small store.
+    fn scan(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        message: &Message,
+        page: (Scan, ReplyTo),
+    ) -> Verdict {
+        {
+            // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
+            let _state = self.shared.lock();
+            publish_monitor_copy(publisher, from, message, Some(&page.1.response_topic));
+        }
+        let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
+        let mut scan = RunningScan::new(shared, from.clone(), page);
+        if scan.advance(publisher) { Verdict::Consumed } else { Verdict::Continue(Box::new(scan)) }
     }
 
     /// Ends all watches that the rules no longer allow.

@@ -208,6 +208,7 @@ impl Scenario {
             request: request.clone(),
             timestamp: Some(Ok(Timestamp::of_store(process.now.wall_ms + self.random.below(ahead_ms), 0))),
             fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(process.now.wall_ms, 1))),
+            encoded: None,
             persist: self.persists_all || self.random.below(2) == 0,
         };
         let message = message(&request);

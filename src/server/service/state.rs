@@ -133,7 +133,7 @@ impl State {
             return Handled::Answered;
         }
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
-        let StoreResponse { reply, version, expired, change } = self.store.handle_request(request, now);
+        let StoreResponse { reply, version, expired, change, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired);
         }
@@ -172,13 +172,29 @@ impl State {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
             return Handled::Answered;
         }
-        let StoreResponse { reply, version, expired, .. } = self.store.handle_request(request, now);
+        let StoreResponse { reply, payload, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired);
         }
-        let response = Response::new(&reply, version);
+        let response = Response::with_payload(payload, &reply, version);
         self.send(publisher, Outbound::from((reply_to, response)), key.as_ref(), None);
         key.filter(|_| reply == NOT_AUTHORIZED).map_or(Handled::Answered, Handled::NotAuthorized)
+    }
+
+    /// Returns the number of commits that have failed.
+    pub(super) fn commit_failures(&self) -> u64 {
+        self.commit_queue.as_ref().map_or(0, CommitQueue::failures)
+    }
+
+    /// Sends the page of a SCAN: it may show any change, so that it waits for the commits of all.
+    pub(super) fn send_page(&mut self, publisher: &dyn Publisher, page: Outbound) {
+        match self.commit_queue.as_ref().and_then(|queue| queue.read_error(None)) {
+            Some(error) => {
+                let response = page.response.map(|(to, _)| (to, Response::error(error)));
+                Outbound { response, change: None }.send(publisher);
+            }
+            None => _ = self.send(publisher, page, None, None),
+        }
     }
 
     fn send_expired(&mut self, publisher: &dyn Publisher, expired: Change) {
@@ -313,7 +329,7 @@ impl State {
             let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
             let (version, content) =
                 persistent.map(|(version, stored)| (version, Some(stored))).unwrap_or_default();
-            Change { key, version, content, persist: true, watchers: Vec::new() }
+            Change { key, version, content, persist: true, watchers: Vec::new(), notification: None }
         };
         Some(keys.into_iter().map(change).collect())
     }

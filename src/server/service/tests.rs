@@ -403,6 +403,7 @@ impl TestService {
             request: get(name),
             timestamp: None,
             fence: None,
+            encoded: None,
             persist: false,
         };
         state.store.handle_request(call, self.service.shared.now()).reply

@@ -470,6 +470,7 @@ mod tests {
             content: Some(content),
             persist: true,
             watchers: Vec::new(),
+            notification: None,
         }
     }
 

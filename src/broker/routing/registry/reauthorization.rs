@@ -8,7 +8,7 @@ use crate::broker::event::Event;
 use crate::broker::publication::Delivery;
 use crate::broker::session::entry::{SessionEntry, SessionState};
 use crate::mqtt::filter;
-use crate::mqtt::packet::Will;
+use crate::mqtt::packet::{SubscriptionOptions, Will};
 use crate::protocol::message::Message;
 
 impl Registry {
@@ -36,7 +36,7 @@ impl Registry {
             // In the rules, a shared subscription is one to its topic filter.
             let plain = filter::shared(filter).unwrap_or(filter);
             if may(permissions.as_ref().is_none_or(|permissions| permissions.may_subscribe(plain)), plain) {
-                self.insert_subscription(entry, filter, *options);
+                self.restore_subscription(entry, filter, *options, state.handle.is_some());
             } else if self.remove_subscription(filter, entry.id) {
                 self.report_refusal(entry, "keep its subscription to", filter);
             }
@@ -50,6 +50,19 @@ impl Registry {
         taken.extend(state.session.take_queued(is_revoked));
         drop(state);
         self.redistribute(taken, entry.id, now);
+    }
+
+    /// Adds a subscription to the routing tables if it is not there.
+    fn restore_subscription(
+        &mut self,
+        entry: &Arc<SessionEntry>,
+        filter: &str,
+        options: SubscriptionOptions,
+        is_connected: bool,
+    ) {
+        if filter::is_shared(filter) || self.subscriptions.get(filter, entry.id).is_none() {
+            self.insert_subscription(entry, filter, options, is_connected);
+        }
     }
 
     /// Returns the message of a will, if its client still has the permission to publish it.
@@ -77,13 +90,11 @@ impl Registry {
 mod tests {
     use super::*;
     use crate::broker::permissions::Permissions;
-    use crate::broker::routing::registry::tests::request;
+    use crate::broker::routing::registry::tests::{request, subscribe};
     use crate::broker::session::entry::SessionRequest;
     use crate::broker::settings::Settings;
     use crate::clock;
-    use crate::mqtt::packet::SubscriptionOptions;
     use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
-    use crate::protocol::ConnectionId;
     use crate::protocol::message::Qos;
 
     /// Permits everything but subscriptions, which it permits or not.
@@ -146,7 +157,7 @@ mod tests {
         };
         attach(&mut registry, 1, true);
         let requests = vec![subscription("t"), subscription("$share/g/t")];
-        registry.subscribe(ConnectionId(1), requests, now, &mut Vec::new());
+        subscribe(&mut registry, 1, requests, now);
         let has_subscribers = |registry: &mut Registry, connection, has_certificate| {
             assert!(attach(registry, connection, has_certificate), "the session is resumed");
             registry.has_subscribers("t")

@@ -17,6 +17,8 @@ impl PacketHandler {
     /// The reason to close the connection, instead of its loss.
     pub fn handle_final_input(&mut self, input: &mut BytesMut) -> Result<bool, CloseReason> {
         let now = clock::monotonic();
+        // Its answer cannot be sent.
+        self.unfinished = None;
         while self.handle.close_reason().is_none() {
             self.output.clear();
             let (packet, has_expired) = match self.deferred.pop(now) {
@@ -28,6 +30,7 @@ impl PacketHandler {
                 },
             };
             self.handle_packet(packet, has_expired)?;
+            self.unfinished = None;
         }
         Ok(false)
     }

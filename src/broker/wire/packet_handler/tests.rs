@@ -8,6 +8,7 @@ use super::*;
 use crate::broker::handle::Hooks;
 use crate::broker::settings::Settings;
 use crate::mqtt::Decoded;
+use crate::protocol::message::Message;
 
 fn accept(broker: &Broker) -> PacketHandler {
     let mut connect = BytesMut::from(&b"\x10\x13\0\x04MQTT\x05\0\0\0\x05\x11\0\0\x0e\x10\0\x01a"[..]);

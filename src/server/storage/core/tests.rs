@@ -14,7 +14,14 @@ const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
 
 fn change(key: &'static str, version_ms: u64, content: Option<StoredValue>) -> Change {
     let version = Version { ms: version_ms, counter: 7 };
-    Change { key: Key::new(key).unwrap(), version, content, persist: true, watchers: vec![] }
+    Change {
+        key: Key::new(key).unwrap(),
+        version,
+        content,
+        persist: true,
+        watchers: vec![],
+        notification: None,
+    }
 }
 
 fn content(value: &'static str, ttl_ms: Option<u64>) -> StoredValue {

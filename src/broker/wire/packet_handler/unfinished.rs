@@ -1,0 +1,16 @@
+//! Packet that is handled in several steps.
+
+use crate::broker::handle::Continuation;
+use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
+use crate::mqtt::ReasonCode;
+use crate::protocol::message::Qos;
+
+/// A packet whose handling has more steps. Between them, the thread serves other connections.
+#[derive(Debug)]
+pub enum Unfinished {
+    /// A SUBSCRIBE. It is answered when the retained messages have been queued, so that a client which loses its
+    /// connection before does not count on them.
+    Subscribe { packet_id: u16, results: Vec<Result<Qos, ReasonCode>>, delivery: RetainedDelivery },
+    /// A PUBLISH.
+    Publish { packet_id: u16, qos: Qos, continuation: Box<dyn Continuation> },
+}

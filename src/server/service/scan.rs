@@ -1,0 +1,133 @@
+//! A SCAN of the service, in steps between which other requests are handled.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::shared::Shared;
+use crate::broker::{Broker, Continuation, Peer, Verdict};
+use crate::protocol::{ErrorReply, Reply};
+use crate::server::authorization::ClientPermissions;
+use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
+use crate::server::operations::metrics::Metrics;
+use crate::store::Scan;
+
+/// A SCAN that has not been answered yet.
+pub(super) struct RunningScan {
+    shared: Arc<Shared>,
+    metrics: Arc<Metrics>,
+    from: Peer,
+    /// The page so far, and where its reply goes.
+    page: Option<(Scan, ReplyTo)>,
+    /// Number of failed commits at the start: a failed one undoes changes that the page may show.
+    failures: u64,
+}
+
+impl RunningScan {
+    pub(super) fn new(
+        (shared, metrics): (Arc<Shared>, Arc<Metrics>),
+        from: Peer,
+        (scan, reply_to): (Scan, ReplyTo),
+    ) -> Self {
+        let failures = shared.lock().commit_failures();
+        Self { shared, metrics, from, page: Some((scan, reply_to)), failures }
+    }
+
+    /// Looks at some keys. Sends the reply and returns true once the page is complete.
+    pub(super) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
+        let Some((mut scan, reply_to)) = self.page.take() else { return true };
+        let now = self.shared.now();
+        self.shared.lock().store.scan(&mut scan, now);
+        // The rules may have many patterns, so they are applied without the lock.
+        let permissions = ClientPermissions::key_permissions_of(&self.from);
+        scan.retain_readable(permissions.as_ref().map(|permissions| &permissions.read));
+        if !scan.is_complete() {
+            self.page = Some((scan, reply_to));
+            return false;
+        }
+        let reply = scan.into_reply();
+        let mut state = self.shared.lock();
+        let has_failed = state.commit_failures() != self.failures;
+        let reply = if has_failed { Reply::Error(ErrorReply::NotPersisted) } else { reply };
+        state.send_page(publisher, Outbound::from((reply_to, Response::new(&reply, None))));
+        true
+    }
+}
+
+impl Continuation for RunningScan {
+    fn step(&mut self, broker: &Broker) -> Option<Verdict> {
+        let metrics = Arc::clone(&self.metrics);
+        self.advance(&BrokerPublisher { broker, metrics: &*metrics }).then_some(Verdict::Consumed)
+    }
+}
+
+impl fmt::Debug for RunningScan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RunningScan").field("page", &self.page).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::super::Persistence;
+    use super::super::tests::{TestService, get, peer, set};
+    use super::*;
+    use crate::clock;
+    use crate::server::operations::metrics::Verb;
+    use crate::store::Version;
+
+    /// More than one step looks at.
+    const KEYS: usize = 3_000;
+
+    fn filled(persistence: Persistence) -> TestService {
+        let test = TestService::new(persistence);
+        for number in 0..KEYS {
+            test.request(&set(&format!("k{number:04}"), "v"));
+        }
+        test
+    }
+
+    fn start(test: &TestService, pattern: &str) -> RunningScan {
+        let (verb, received) = (Verb::Scan, clock::monotonic());
+        let (response_topic, correlation) = ("r".to_owned(), "c".into());
+        let reply_to = ReplyTo { response_topic, correlation, verb, received };
+        let page = (Scan::new(pattern.as_bytes(), None).unwrap(), reply_to);
+        let shared = (Arc::clone(&test.service.shared), Arc::clone(test.service.metrics()));
+        RunningScan::new(shared, peer(1), page)
+    }
+
+    #[test]
+    fn other_requests_are_answered_between_the_steps_of_a_scan() {
+        let test = filled(Persistence::None);
+        let mut scan = start(&test, "k29*");
+        assert!(!scan.advance(&test.sent_messages));
+        assert_eq!(test.reply(&get("k0000")), Reply::Value("v".into()));
+        while !scan.advance(&test.sent_messages) {}
+        let Some(Reply::Keys { keys, token: None }) = test.sent_messages.replies().pop() else { panic!() };
+        assert_eq!(keys.len(), 100);
+    }
+
+    #[test]
+    fn a_scan_that_saw_changes_whose_commit_failed_is_answered_with_an_error() {
+        let home = TempDir::new().unwrap();
+        for fails in [false, true] {
+            let test = filled(Persistence::All(home.path().join(fails.to_string())));
+            let mut scan = start(&test, "k29*");
+            assert!(!scan.advance(&test.sent_messages));
+            test.sent_messages.take();
+            let mut state = test.service.shared.lock();
+            if fails {
+                state.handle_commit_failure(&test.sent_messages);
+            } else {
+                let ceiling = Version { ms: u64::MAX, counter: 0 };
+                state.handle_commit(KEYS as u64, ceiling, &test.sent_messages);
+            }
+            drop(state);
+            test.sent_messages.take();
+            while !scan.advance(&test.sent_messages) {}
+            let reply = test.sent_messages.replies().pop().unwrap();
+            assert_eq!(reply == Reply::Error(ErrorReply::NotPersisted), fails, "{reply:?}");
+        }
+    }
+}
