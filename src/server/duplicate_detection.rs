@@ -205,6 +205,14 @@ impl DuplicateDetection {
         self.clients.insert(Arc::clone(client_id), client);
     }
 
+    /// Notes how many acknowledgements a client has received on a connection that has ended.
+    pub fn handle_disconnect(&mut self, client_id: &str, connection: ConnectionId, confirmed: u64) {
+        let Some(client) = self.clients.get_mut(client_id) else { return };
+        if client.connection == connection {
+            client.confirmed = client.confirmed.max(confirmed);
+        }
+    }
+
     /// Discards expired responses, of a bounded number of clients. Must be called about once a second.
     pub fn discard_expired(&mut self, monotonic_ms: u64) {
         for _ in 0..self.rotation.len().min(CLIENTS_PER_SWEEP_MAX) {
@@ -530,6 +538,18 @@ mod tests {
         assert_eq!(write(49, 1, 69_999), Outcome::Refused);
         assert_eq!(write(1, 1, 69_999), Outcome::Duplicate);
         assert_eq!(write(49, 1, 70_000), Outcome::Recorded);
+    }
+
+    #[test]
+    fn any_number_of_clients_that_write_once_and_receive_the_acknowledgement_are_accepted() {
+        let mut duplicates = DuplicateDetection::new(50_000);
+        for number in 0..1_000_u64 {
+            let client_id = number.to_string().into();
+            let recorded = handle(&mut duplicates, delivery(&client_id, number, 1, 0), number, None, 0);
+            assert_eq!(recorded, Outcome::Recorded, "{number}");
+            duplicates.handle_disconnect(&client_id, ConnectionId(number), 1);
+        }
+        assert!(duplicates.bytes() < 51_000, "{}", duplicates.bytes());
     }
 
     #[test]

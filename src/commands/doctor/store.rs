@@ -262,7 +262,7 @@ fn explain(skew_ms: u64, is_ahead: bool, stands: bool, is_synchronized: Option<b
             ),
             hint: format!(
                 "wait {seconds} s until the store's clock has caught up with its versions; a store in memory can be \
-                 restarted instead"
+                 restarted instead, and one of `mqkv serve --data DIR` repaired: mqkv data lower-versions DIR"
             ),
         };
     }

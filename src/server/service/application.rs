@@ -305,7 +305,7 @@ impl Application for Service {
         if peer.permissions.is_some() {
             self.watch_permissions().remove(&peer.connection);
         }
-        self.shared.lock().store.handle_disconnect(peer.connection);
+        self.shared.lock().handle_disconnect(peer);
     }
 }
 

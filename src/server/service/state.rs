@@ -10,6 +10,8 @@ use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatist
 
 /// The share of the store's memory that the responses for duplicate detection may take besides: one eighth.
 const RESPONSES_SHARE: u64 = 8;
+/// What these responses may take in any case, in bytes: a store with little memory must not refuse writes for them.
+const RESPONSES_BYTES_MIN: u64 = 1024 * 1024;
 /// How far the ceiling of versions is ahead of the clock, in milliseconds: for so long after a crash, new versions may be
 /// ahead of the clock.
 const LEASE_MS: u64 = 10_000;
@@ -62,7 +64,7 @@ pub struct ServiceStatistics {
 
 impl State {
     pub(super) fn new(store: Store, has_disk: bool, has_memory_keys: bool) -> Self {
-        let bytes_max = store.limits().memory_bytes_max / RESPONSES_SHARE;
+        let bytes_max = (store.limits().memory_bytes_max / RESPONSES_SHARE).max(RESPONSES_BYTES_MIN);
         Self {
             store,
             duplicates: DuplicateDetection::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)),
@@ -225,6 +227,12 @@ impl State {
     fn is_expired(&self, key: &Key, now: Now) -> bool {
         let deadline_ms = self.store.read(key).and_then(|(_, stored)| stored.deadline_ms);
         deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now.monotonic_ms)
+    }
+
+    /// Handles the end of a client's connection.
+    pub(super) fn handle_disconnect(&mut self, peer: &Peer) {
+        self.store.handle_disconnect(peer.connection);
+        self.duplicates.handle_disconnect(&peer.client_id, peer.connection, peer.confirmed);
     }
 
     /// Discards the responses of requests that can no longer be delivered again. Must be called about once a second.
