@@ -33,6 +33,7 @@ fn decisions(authorizer: &Arc<Authorizer>) -> Vec<bool> {
         user: None,
         attributes: [attribute("CN", "press 7"), attribute("O", "Werk")].into(),
         alternatives: [attribute("DNS", "press.example")].into(),
+        issuer: [attribute("issuer.CN", "CA 1")].into(),
     };
     let user = Principal { user: Some("ann".into()), ..Principal::default() };
     let mut decisions = Vec::new();
