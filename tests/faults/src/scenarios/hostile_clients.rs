@@ -89,7 +89,7 @@ pub fn run(effort: Effort) -> Result<String, String> {
     let mut failures = 0;
     for Attack { name, prepare } in ATTACKS {
         let measured = measure(*prepare, MEMORY_MAX, effort.pick(3, 20));
-        let found = verdict(&measured);
+        let found = verdict(&measured, effort);
         failures += usize::from(!found.is_empty());
         let Measured { quiet, p99, greatest, peak_bytes } = measured;
         println!(
@@ -111,12 +111,17 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-fn verdict(measured: &Measured) -> Vec<&'static str> {
+fn verdict(measured: &Measured, effort: Effort) -> Vec<&'static str> {
     let mut found = Vec::new();
     if measured.peak_bytes > MEMORY_BYTES_MAX {
         found.push("TOO MUCH MEMORY");
     }
-    if measured.p99 > P99_MAX || measured.p99 > (measured.quiet * QUIET_FACTOR).max(P99_NOISE) {
+    // A short measurement on a machine that does something else is too noisy for a comparison.
+    let p99_max = match effort {
+        Effort::Short => P99_MAX,
+        Effort::Long => (measured.quiet * QUIET_FACTOR).clamp(P99_NOISE, P99_MAX),
+    };
+    if measured.p99 > p99_max {
         found.push("TOO SLOW");
     }
     found
@@ -203,7 +208,7 @@ fn detects() -> Result<(), String> {
         })
     };
     let measured = measure(fills, "2G", 0);
-    if !verdict(&measured).contains(&"TOO MUCH MEMORY") {
+    if !verdict(&measured, Effort::Short).contains(&"TOO MUCH MEMORY") {
         return Err(format!("a server with a higher bound was not detected: {measured:?}"));
     }
     let server = Server::start(&[]);
@@ -218,7 +223,7 @@ fn detects() -> Result<(), String> {
     }
     let (p99, greatest) = good.end();
     let measured = Measured { quiet, p99, greatest, peak_bytes: 0 };
-    match verdict(&measured).contains(&"TOO SLOW") {
+    match verdict(&measured, Effort::Short).contains(&"TOO SLOW") {
         true => Ok(()),
         false => Err(format!("a server that stands still was not detected: {measured:?}")),
     }
