@@ -27,7 +27,7 @@ pub fn of_start(error: &StorageError) -> CommandError {
         }
         StorageErrorKind::Missing => "use the directory that `mqkv serve --data` was given".to_owned(),
         StorageErrorKind::Io(cause) if let Some(more) = limit_hint(cause) => more.to_owned(),
-        StorageErrorKind::Io(cause) if is_full(cause) => "use a disk with more space".to_owned(),
+        kind if kind.is_lack_of_room() => "use a disk with more space".to_owned(),
         StorageErrorKind::Io(_) | StorageErrorKind::Other(_) => "use a directory that is writable".to_owned(),
     };
     CommandError::new(Kind::File, error.to_string()).hint(hint)
@@ -52,11 +52,6 @@ pub fn of_read(error: &StorageError) -> CommandError {
         }
         _ => of_start(error),
     }
-}
-
-fn is_full(cause: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Returns the hint to restore a backup. All files must come from one backup: a log that is older than the tables by one

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::delivery::{Outbound, Publisher, Response};
-use crate::protocol::{ErrorReply, Key};
-use crate::store::{Change, Store, StoredValue, Version};
+use super::delivery::{Outbound, Publisher, ReplyTo, Response};
+use crate::protocol::{ErrorReply, Key, Request};
+use crate::store::{Change, Store, StoreRequest, StoredValue, Version};
 
 /// The most waiting responses and notifications.
 const ITEMS_MAX: usize = 65_536;
@@ -35,6 +35,8 @@ pub struct CommitQueue {
     awaits_ceiling: bool,
     /// Number of failed commits.
     failures: u64,
+    /// Whether persistent keys may be deleted only, because the disk has no room for more.
+    is_short_of_room: bool,
     /// Set by a failed commit, until the disk works again: the keys whose state on disk may be stale.
     stale: Option<BTreeSet<Key>>,
 }
@@ -45,24 +47,41 @@ struct Waiting {
     sequence: u64,
     outbound: Outbound,
     before: Option<BeforeImage>,
+    if_failed: IfFailed,
+}
+
+/// What becomes of a waiting response if the commit fails.
+#[derive(Debug)]
+pub enum IfFailed {
+    /// The request is refused.
+    Refuse,
+    /// The response is sent: it does not depend on the change.
+    Send,
+    /// The request, which reads, is handled again: it may have seen a change that is rolled back.
+    Repeat(Box<StoreRequest>),
+}
+
+/// What a failed commit leaves to be done for a client.
+#[derive(Debug)]
+pub enum Unfinished {
+    Send(Box<Outbound>),
+    Repeat(ReplyTo, Box<StoreRequest>),
 }
 
 impl CommitQueue {
     /// Returns the error with which a write to `key` is rejected at present, if any.
     ///
-    /// A write to a persistent key needs a disk that works and room in the queue. A write to any other key needs room
-    /// only if it waits for an earlier change of the same key.
-    pub fn write_error(&self, key: &Key, is_persistent: bool) -> Option<ErrorReply> {
-        if is_persistent && self.stale.is_some() {
+    /// A write to a persistent key needs a disk that works, room on it unless the write deletes, and room in the queue. A
+    /// write to any other key needs room only if it waits for an earlier change of the same key.
+    pub fn write_error(&self, key: &Key, is_persistent: bool, deletes: bool) -> Option<ErrorReply> {
+        if is_persistent && (self.stale.is_some() || (self.is_short_of_room && !deletes)) {
             return Some(ErrorReply::NotPersisted);
         }
         if is_persistent || self.must_wait(Some(key)) { self.error_if_full() } else { None }
     }
 
-    /// Returns the error with which reads of `key` (of all keys, if `None`) are rejected at present, if any. Reads that
-    /// do not wait for a commit are always accepted.
-    pub fn read_error(&self, key: Option<&Key>) -> Option<ErrorReply> {
-        if self.must_wait(key) { self.error_if_full() } else { None }
+    pub fn set_short_of_room(&mut self, is_short_of_room: bool) {
+        self.is_short_of_room = is_short_of_room;
     }
 
     /// Whether expiry must pause, so that the second half of the queue is left to requests.
@@ -70,13 +89,14 @@ impl CommitQueue {
         self.waiting.len() >= ITEMS_MAX / 2 || self.bytes >= BYTES_MAX / 2
     }
 
-    fn error_if_full(&self) -> Option<ErrorReply> {
+    /// Returns the error with which requests that must wait are rejected at present, if any.
+    pub fn error_if_full(&self) -> Option<ErrorReply> {
         let is_full = self.waiting.len() >= ITEMS_MAX || self.bytes >= BYTES_MAX;
         is_full.then_some(ErrorReply::QuotaExceeded)
     }
 
     /// Whether a response that depends on `key` (on all keys, if `None`) must wait for a commit.
-    fn must_wait(&self, key: Option<&Key>) -> bool {
+    pub fn must_wait(&self, key: Option<&Key>) -> bool {
         match key {
             Some(key) => self.uncommitted.contains_key(key),
             None => !self.waiting.is_empty(),
@@ -151,9 +171,28 @@ impl CommitQueue {
                 self.next_group.push(change.clone());
             }
         }
-        self.bytes = self.bytes.saturating_add(size(&outbound));
-        self.waiting.push_back(Waiting { sequence: self.sequence, outbound, before });
+        self.push(outbound, before, IfFailed::Refuse);
         None
+    }
+
+    /// Adds the response of a request that reads `key` (all keys, if `None`), or returns it if it need not wait.
+    pub fn enqueue_read(
+        &mut self,
+        outbound: Outbound,
+        key: Option<&Key>,
+        if_failed: IfFailed,
+    ) -> Option<Outbound> {
+        if !self.must_wait(key) {
+            return Some(outbound);
+        }
+        self.push(outbound, None, if_failed);
+        None
+    }
+
+    fn push(&mut self, outbound: Outbound, before: Option<BeforeImage>, if_failed: IfFailed) {
+        let waiting = Waiting { sequence: self.sequence, outbound, before, if_failed };
+        self.bytes = self.bytes.saturating_add(waiting.bytes());
+        self.waiting.push_back(waiting);
     }
 
     /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there is nothing
@@ -168,7 +207,7 @@ impl CommitQueue {
     pub fn handle_commit(&mut self, sequence: u64, ceiling: Version, publisher: &dyn Publisher) {
         (self.committed, self.ceiling) = (sequence, ceiling);
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.sequence <= sequence) {
-            self.bytes = self.bytes.saturating_sub(size(&waiting.outbound));
+            self.bytes = self.bytes.saturating_sub(waiting.bytes());
             if let Some(Change { key, .. }) = &waiting.outbound.change
                 && self.uncommitted.get(key) == Some(&waiting.sequence)
             {
@@ -180,26 +219,34 @@ impl CommitQueue {
 
     /// Handles a failed commit: rolls back all uncommitted changes, from the last to the first, and answers their
     /// requests with an error. No change of a persistent key is accepted until [`CommitQueue::handle_recovery`].
-    /// Returns the sequence number of the last committed change.
+    /// Returns the sequence number of the last committed change, and what is to be done now, in this order.
     ///
     /// Expired keys stay removed, and their watchers are notified: an expiry needs no commit to be true.
-    pub fn handle_commit_failure(&mut self, store: &mut Store, publisher: &dyn Publisher) -> u64 {
-        let Self { committed, sequence, ceiling, failures, waiting, uncommitted, .. } = std::mem::take(self);
+    pub fn handle_commit_failure(&mut self, store: &mut Store) -> (u64, Vec<Unfinished>) {
+        let Self { committed, sequence, ceiling, failures, is_short_of_room, waiting, uncommitted, .. } =
+            std::mem::take(self);
         (self.committed, self.sequence, self.ceiling) = (committed, sequence, ceiling);
         self.failures = failures.saturating_add(1);
+        self.is_short_of_room = is_short_of_room;
         self.stale = Some(uncommitted.into_keys().collect());
         for waiting in waiting.iter().rev() {
             if let Some((key, before)) = &waiting.before {
                 store.restore(key, before.clone());
             }
         }
-        for Waiting { outbound: Outbound { response, change }, before, .. } in waiting {
-            // Reads that waited are answered with an error too: they may have seen a change that is rolled back.
-            let response = response.map(|(to, _)| (to, Response::error(ErrorReply::NotPersisted)));
-            let change = change.filter(|change| before.is_none() && store.read(&change.key).is_none());
-            Outbound { response, change }.send(publisher);
-        }
-        committed
+        let unfinished = |Waiting { outbound: Outbound { response, change }, before, if_failed, .. }| {
+            let refuse = |(to, _)| (to, Response::error(ErrorReply::NotPersisted));
+            match (if_failed, response) {
+                (IfFailed::Repeat(request), Some((to, _))) => Unfinished::Repeat(to, request),
+                (IfFailed::Send, response) => Unfinished::Send(Box::new(Outbound { response, change })),
+                (_, response) => {
+                    let is_true = |change: &Change| before.is_none() && store.read(&change.key).is_none();
+                    let (response, change) = (response.map(refuse), change.filter(is_true));
+                    Unfinished::Send(Box::new(Outbound { response, change }))
+                }
+            }
+        };
+        (committed, waiting.into_iter().map(unfinished).collect())
     }
 
     /// Returns the number of failed commits.
@@ -224,6 +271,26 @@ impl CommitQueue {
         self.stale.take_if(|stale| stale.is_empty());
         self.stale.is_none()
     }
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        let Self { outbound, if_failed, .. } = self;
+        let request = match if_failed {
+            IfFailed::Repeat(request) => request_bytes(request),
+            IfFailed::Refuse | IfFailed::Send => 0,
+        };
+        size(outbound).saturating_add(request)
+    }
+}
+
+/// Returns the memory of a request that reads.
+fn request_bytes(request: &StoreRequest) -> usize {
+    let text = match &request.request {
+        Request::Get { key } => key.as_bytes().len(),
+        _ => 0,
+    };
+    text.saturating_add(size_of::<StoreRequest>())
 }
 
 fn size(outbound: &Outbound) -> usize {

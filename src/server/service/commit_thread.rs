@@ -43,6 +43,10 @@ pub(super) fn commit_first_ceiling(storage: &mut Storage, state: &mut State, now
 
 /// Commits groups until the service closes.
 pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publisher) {
+    shared.lock().set_short_of_room(storage.is_short_of_room());
+    if storage.is_short_of_room() {
+        report_room(shared, &storage);
+    }
     while let Some(group) = next_group(shared, &storage) {
         if !commit(shared, &mut storage, &group, shared.now_unchecked(), publisher)
             && !recover(shared, &mut storage)
@@ -69,20 +73,33 @@ pub(super) fn commit(
     publisher: &dyn Publisher,
 ) -> bool {
     let begun = clock::monotonic();
+    let was_short_of_room = storage.is_short_of_room();
     // The lock is not held: requests are handled during the sync, and form the next group.
     let result = storage.commit(&group.changes, group.ceiling, now);
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
     match &result {
         Ok(()) => state.handle_commit(group.sequence, group.ceiling, publisher),
-        Err(_) => state.handle_commit_failure(publisher),
+        Err(_) => state.handle_commit_failure(publisher, now),
     }
+    state.set_short_of_room(storage.is_short_of_room());
     shared.wake_expiry_task(&mut state);
     drop(state);
     if let Err(error) = &result {
         (shared.events)(Event::NotPersisted { reason: error.to_string() });
+    } else if was_short_of_room != storage.is_short_of_room() {
+        report_room(shared, storage);
     }
     result.is_ok()
+}
+
+/// Reports whether persistent keys can be set again, or only deleted.
+fn report_room(shared: &Shared, storage: &Storage) {
+    (shared.events)(if storage.is_short_of_room() {
+        Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() }
+    } else {
+        Event::PersistedAgain
+    });
 }
 
 /// Waits for the next commit. Returns `None` when the service has closed and everything is committed.
@@ -94,7 +111,8 @@ pub(super) fn next_group(shared: &Shared, storage: &Storage) -> Option<CommitGro
         if let Some(group) = state.take_group(now) {
             return Some(group);
         }
-        if (is_overdue || state.is_closing) && storage.clock_was_set(shared.now_unchecked()) {
+        let is_due = || storage.is_short_of_room() || storage.clock_was_set(shared.now_unchecked());
+        if (is_overdue && is_due()) || (state.is_closing && storage.clock_was_set(shared.now_unchecked())) {
             return Some(state.empty_group(now));
         }
         if state.is_closing {
@@ -111,9 +129,14 @@ fn recover(shared: &Shared, storage: &mut Storage) -> bool {
     let mut pause = RETRY_PAUSE_MIN;
     while !closes_within(shared, pause) {
         let begun = clock::monotonic();
-        if try_recover(shared, storage, shared.now()).is_ok() {
-            (shared.events)(Event::PersistedAgain);
-            return true;
+        match try_recover(shared, storage, shared.now()) {
+            Ok(()) => {
+                report_room(shared, storage);
+                return true;
+            }
+            // The next attempt has the room of the reserve.
+            Err(error) if error.kind.is_lack_of_room() => storage.release_reserve(),
+            Err(_) => {}
         }
         // An attempt that writes large files takes time on the disk, most of which must be left to other processes.
         let taken = clock::monotonic().saturating_duration_since(begun);
@@ -155,7 +178,9 @@ pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> R
             (state.stale_changes().unwrap_or_default(), state.next_ceiling(now))
         };
         storage.commit(&changes, ceiling, now)?;
-        if shared.lock().handle_recovery(&changes, ceiling) {
+        let mut state = shared.lock();
+        state.set_short_of_room(storage.is_short_of_room());
+        if state.handle_recovery(&changes, ceiling) {
             return Ok(());
         }
     }

@@ -4,7 +4,7 @@ use super::tests::{TestService, del, get, key, message, set, set_with, value, ve
 use super::*;
 use crate::clock;
 use crate::protocol::message::{PERSIST, TIMESTAMP};
-use crate::protocol::{ErrorReply, Message, Reply, Timestamp};
+use crate::protocol::{ErrorReply, Message, Reply, Request, Timestamp};
 use crate::server::event::Event;
 use crate::server::storage::simulated::SimulatedDisk;
 use crate::server::storage::{Storage, WalPolicy};
@@ -148,7 +148,8 @@ fn while_the_disk_fails_no_version_above_the_ceiling_is_given_out() {
     let home = TempDir::new().unwrap();
     let test = custom(&home);
     test.send(persistent("k", "v"));
-    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     test.sent_messages.take();
     assert_eq!(test.reply(&set("lock", "v")), Reply::Done);
     test.send(ahead("lock", 50_000));
@@ -180,7 +181,8 @@ async fn a_write_in_memory_survives_a_failed_commit() {
     test.send(persistent("stays", "v"));
     let passing = message(&set("passing", "v"));
     test.send(passing.clone());
-    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Error(ErrorReply::NotPersisted)]);
     assert_eq!(test.reply(&del("passing")), Reply::Count(1));
     // A second delivery is still recognized.
@@ -281,5 +283,88 @@ fn a_step_of_the_wall_clock_is_committed_without_any_change() {
     for (committed_at, has_step) in [(now, false), (hour_ago, true)] {
         storage.commit(&[], Version::default(), committed_at).unwrap();
         assert_eq!(commit_thread::next_group(shared, &storage).is_some(), has_step);
+    }
+}
+
+/// A read that waits for a change which then fails is answered with what is there without it.
+#[tokio::test]
+async fn a_read_that_waits_when_the_disk_fails_is_answered_with_what_is_on_disk() {
+    let home = TempDir::new().unwrap();
+    let test = custom(&home);
+    let running = test.run();
+    test.send(persistent("k", "before"));
+    test.sent_messages.wait_for(1);
+    test.sent_messages.take();
+    drop(running);
+    let test = custom(&home);
+    // The commit thread does not run.
+    test.send(persistent("k", "after"));
+    test.send(persistent("new", "v"));
+    [get("k"), get("new")].iter().for_each(|request| test.request(request));
+    test.request(&Request::KeyNotify { key: key("k"), stop: false });
+    test.send(persistent("k", "more"));
+    assert!(test.sent_messages.replies().is_empty());
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    let refused = || Reply::Error(ErrorReply::NotPersisted);
+    let expected = [refused(), refused(), value("before"), Reply::Absent, Reply::Done, refused()];
+    assert_eq!(test.sent_messages.replies(), expected);
+}
+
+/// Sends a request and waits for its answer.
+fn ask(test: &TestService, message: Message) -> Reply {
+    test.sent_messages.take();
+    test.send(message);
+    test.sent_messages.wait_for(1);
+    test.sent_messages.replies().remove(0)
+}
+
+/// The store fills the disk by itself. Each key can be deleted, also after a restart, and then there is room again.
+#[tokio::test]
+async fn a_store_that_has_filled_the_disk_can_be_emptied() {
+    let policy = WalPolicy { commits_before: 3, bytes: 64 * 1024 };
+    for restarts in [false, true] {
+        let disk = SimulatedDisk::default();
+        disk.set_faults(|faults| faults.blocks_max = Some(700));
+        let open = || TestService::on(Storage::open_in(Box::new(disk.clone()), policy).unwrap());
+        let (mut test, value) = (open(), "x".repeat(9_000));
+        let mut running = test.run();
+        let mut count = 0;
+        while ask(&test, persistent(&format!("k{count}"), &value)) == Reply::Done {
+            count += 1;
+        }
+        assert!(count > 100, "{count}");
+        if restarts {
+            drop((running, test));
+            test = open();
+            running = test.run();
+        }
+        for number in 0..count {
+            // While the disk is being recovered, all writes are refused for a moment.
+            let deleted = (0..100).any(|_| {
+                let reply = ask(&test, message(&del(&format!("k{number}"))));
+                let is_deleted = reply == Reply::Count(1);
+                if !is_deleted {
+                    assert_eq!(reply, Reply::Error(ErrorReply::NotPersisted));
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                is_deleted
+            });
+            assert!(deleted, "k{number} of {count} cannot be deleted, {restarts}");
+        }
+        for number in 0..count / 2 {
+            let set = persistent(&format!("k{number}"), &value);
+            let accepted = (0..100).any(|_| {
+                let is_done = ask(&test, set.clone()) == Reply::Done;
+                if !is_done {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                is_done
+            });
+            assert!(accepted, "there is room again");
+        }
+        drop((running, test));
+        let test = open();
+        assert_eq!(test.reply_of_get("k0"), Reply::Value(value.into()));
     }
 }

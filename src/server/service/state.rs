@@ -3,7 +3,7 @@
 use crate::broker::Peer;
 use crate::protocol::timestamp::{COUNTER_MAX, SKEW_MAX_MS};
 use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
-use crate::server::commit_queue::{BeforeImage, CommitQueue};
+use crate::server::commit_queue::{BeforeImage, CommitQueue, IfFailed, Unfinished};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{Delivery, DuplicateDetection};
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics, Version};
@@ -26,6 +26,9 @@ pub(super) struct CommitGroup {
     /// The version above which the store continues after a crash.
     pub(super) ceiling: Version,
 }
+
+/// Keys that are committed at once after a failure.
+const STALE_KEYS_MAX: usize = 1_000;
 
 const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
 
@@ -126,10 +129,10 @@ impl State {
         if !self.duplicates.make_room(delivery, now.monotonic_ms) {
             return Handled::Refused;
         }
-        let error = self
-            .commit_queue
-            .as_ref()
-            .and_then(|queue| queue.write_error(&key, request.persist || self.store.is_persistent(&key)));
+        let is_persistent = request.persist || self.store.is_persistent(&key);
+        let deletes = !matches!(request.request, Request::Set { .. });
+        let queue = self.commit_queue.as_ref();
+        let error = queue.and_then(|queue| queue.write_error(&key, is_persistent, deletes));
         if let Some(error) = error {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
             return Handled::Answered;
@@ -165,21 +168,32 @@ impl State {
             Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
             _ => None,
         };
-        // A read of an expired key removes it, and that change waits for a commit like any other.
-        let error = self
-            .commit_queue
-            .as_ref()
-            .and_then(|queue| queue.read_error(key.as_ref().filter(|key| !self.is_expired(key, now))));
-        if let Some(error) = error {
-            Outbound::from((reply_to, Response::error(error))).send(publisher);
-            return Handled::Answered;
+        let mut if_failed = IfFailed::Send;
+        if let Some(queue) = &self.commit_queue {
+            // A read of an expired key removes it, and that change waits for a commit like any other.
+            let alive = key.as_ref().filter(|key| !self.is_expired(key, now));
+            if queue.must_wait(alive) {
+                if let Some(error) = queue.error_if_full() {
+                    Outbound::from((reply_to, Response::error(error))).send(publisher);
+                    return Handled::Answered;
+                }
+                if !matches!(request.request, Request::KeyNotify { .. }) {
+                    if_failed = IfFailed::Repeat(Box::new(request.clone()));
+                }
+            }
         }
         let StoreResponse { reply, payload, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired);
         }
-        let response = Response::with_payload(payload, &reply, version);
-        self.send(publisher, Outbound::from((reply_to, response)), key.as_ref(), None);
+        let outbound = Outbound::from((reply_to, Response::with_payload(payload, &reply, version)));
+        let outbound = match &mut self.commit_queue {
+            Some(queue) => queue.enqueue_read(outbound, key.as_ref(), if_failed),
+            None => Some(outbound),
+        };
+        if let Some(outbound) = outbound {
+            outbound.send(publisher);
+        }
         key.filter(|_| reply == NOT_AUTHORIZED).map_or(Handled::Answered, Handled::NotAuthorized)
     }
 
@@ -190,7 +204,8 @@ impl State {
 
     /// Sends the page of a SCAN: it may show any change, so that it waits for the commits of all.
     pub(super) fn send_page(&mut self, publisher: &dyn Publisher, page: Outbound) {
-        match self.commit_queue.as_ref().and_then(|queue| queue.read_error(None)) {
+        let queue = self.commit_queue.as_ref().filter(|queue| queue.must_wait(None));
+        match queue.and_then(CommitQueue::error_if_full) {
             Some(error) => {
                 let response = page.response.map(|(to, _)| (to, Response::error(error)));
                 Outbound { response, change: None }.send(publisher);
@@ -322,10 +337,24 @@ impl State {
     }
 
     /// Handles a failed commit: rolls back every change that is not on disk.
-    pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher) {
+    pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
+        let Some(queue) = &mut self.commit_queue else { return };
+        let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
+        self.duplicates.discard_after(committed);
+        for unfinished in unfinished {
+            match unfinished {
+                Unfinished::Send(outbound) => outbound.send(publisher),
+                Unfinished::Repeat(reply_to, request) => {
+                    self.handle_read(publisher, *request, reply_to, now);
+                }
+            }
+        }
+    }
+
+    /// Whether persistent keys may be deleted only.
+    pub(super) fn set_short_of_room(&mut self, is_short_of_room: bool) {
         if let Some(queue) = &mut self.commit_queue {
-            let committed = queue.handle_commit_failure(&mut self.store, publisher);
-            self.duplicates.discard_after(committed);
+            queue.set_short_of_room(is_short_of_room);
         }
     }
 
@@ -339,7 +368,8 @@ impl State {
                 persistent.map(|(version, stored)| (version, Some(stored))).unwrap_or_default();
             Change { key, version, content, persist: true, watchers: Vec::new(), notification: None }
         };
-        Some(keys.into_iter().map(change).collect())
+        // In portions, because the disk may be nearly full.
+        Some(keys.into_iter().take(STALE_KEYS_MAX).map(change).collect())
     }
 
     /// Handles the commit of [`State::stale_changes`]. Returns whether changes are accepted again.

@@ -465,12 +465,13 @@ fn a_change_that_is_not_committed_is_rolled_back() {
     let lost = message(&set("k", "lost"));
     test.send(lost.clone());
     [del("k"), get("k"), set("new", "v")].iter().for_each(|request| test.request(request));
-    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     let sent = test.sent_messages.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
     let rejected = Reply::Error(ErrorReply::NotPersisted);
     let replies = sent.iter().map(|(_, message)| Reply::decode(&message.payload).unwrap());
-    assert!(replies.eq([rejected.clone(), rejected.clone(), rejected.clone(), rejected.clone()]));
+    assert!(replies.eq([rejected.clone(), rejected.clone(), value("saved"), rejected.clone()]));
     assert_eq!(test.reply(&get("k")), value("saved"));
     assert_eq!(test.reply(&get("new")), Reply::Absent);
     for (again, expected) in [(lost, rejected), (saved, Reply::Done)] {
@@ -599,7 +600,8 @@ fn a_rollback_does_not_revive_a_key_that_had_expired_before_the_change() {
     test.wait_for_expiry();
     test.sent_messages.take();
     test.request(&set("short", "lost"));
-    test.service.shared.lock().handle_commit_failure(&test.sent_messages);
+    let now = test.service.shared.now();
+    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
     assert!(test.service.shared.lock().store.read(&key("short")).is_none());
     assert_eq!(test.reply(&get("short")), Reply::Absent);
     // The expiry is true although the commit failed, and is notified once.

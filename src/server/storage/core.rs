@@ -13,6 +13,14 @@ use super::wal::{Wal, WalPolicy};
 use crate::protocol::Key;
 use crate::store::{Change, Now, PersistentEntry, StoredValue, Version};
 
+/// Length of the reserve, in lengths of the write-ahead log: a checkpoint in portions takes less.
+const RESERVE_LOGS: u64 = 4;
+/// Keys and bytes of a portion. The storage crate writes about four pages for each key.
+const PORTION_KEYS: usize = 64;
+const PORTION_BYTES: usize = 256 * 1024;
+/// After which part of the file has been deleted a compaction is worth its time.
+const COMPACTION_SHARE: u64 = 64;
+
 /// A difference between the clocks that is no rounding.
 const CLOCK_STEP_MS: u64 = 1_000;
 
@@ -29,6 +37,19 @@ pub struct Storage {
     clock: OnceCell<(u64, u64)>,
     /// Length of the tables' file after the last commit.
     tables_len: u64,
+    reserve: Reserve,
+    /// Bytes of the records that were deleted since the last compaction.
+    deleted_bytes: u64,
+}
+
+/// State of the file that keeps room for deletions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reserve {
+    /// The store is too small to be what fills a disk.
+    Unneeded,
+    InPlace,
+    /// There is no room for it, or not for all of it.
+    Missing,
 }
 
 #[derive(Debug)]
@@ -61,7 +82,14 @@ impl Storage {
         let mut files = StorageFiles::new(file_system);
         let sync_failure = SyncFailure::default();
         let opened = catch_panics(|| {
-            if let Some(opened) = open_existing(&mut files, policy, &sync_failure, u64::MAX)? {
+            let existing = match open_existing(&mut files, policy, &sync_failure, u64::MAX) {
+                Err(kind) if kind.is_lack_of_room() => {
+                    files.release_reserve();
+                    open_existing(&mut files, policy, &sync_failure, u64::MAX)
+                }
+                other => other,
+            };
+            if let Some(opened) = existing? {
                 return Ok(opened);
             }
             let obsolete_generation = Some(NO_GENERATION);
@@ -72,16 +100,19 @@ impl Storage {
         match opened {
             Ok((open, metadata)) => {
                 files.mark();
-                let tables_len = open.tables.len();
-                Ok(Self {
+                let mut storage = Self {
                     files,
                     policy,
+                    tables_len: open.tables.len(),
                     open: Some(open),
                     sync_failure,
                     metadata,
                     clock: OnceCell::new(),
-                    tables_len,
-                })
+                    reserve: Reserve::Unneeded,
+                    deleted_bytes: 0,
+                };
+                storage.fill_reserve();
+                Ok(storage)
             }
             Err(kind) => Err(StorageError { path: files.path(), kind }),
         }
@@ -170,12 +201,27 @@ impl Storage {
         let committed = catch_panics(|| {
             let changes = changes.iter().map(encode).collect::<Result<_, StorageErrorKind>>()?;
             let open = self.open.as_mut().ok_or_else(closed)?;
-            open.commit(changes, metadata, &mut self.files, self.policy, &self.sync_failure)?;
+            let is_short_of_room = self.reserve == Reserve::Missing;
+            self.deleted_bytes = self.deleted_bytes.saturating_add(open.commit(
+                changes,
+                metadata,
+                &mut self.files,
+                self.policy,
+                &self.sync_failure,
+                is_short_of_room,
+            )?);
+            let least = reserve_bytes(self.policy).max(open.tables.len().div_euclid(COMPACTION_SHARE));
+            if is_short_of_room && self.deleted_bytes >= least {
+                self.deleted_bytes = 0;
+                self.files.release_reserve();
+                open.tables.compact()?;
+            }
             Ok(open.tables.len())
         });
         match committed {
             Ok(tables_len) => {
                 (self.metadata, self.tables_len) = (metadata, tables_len);
+                self.fill_reserve();
                 Ok(())
             }
             // The state of the open files is unknown: a further write could hide what the failed one has left.
@@ -190,6 +236,32 @@ impl Storage {
     /// given out.
     pub fn lower_greatest_version(&mut self, greatest_version: Version) {
         self.metadata.greatest_version = greatest_version;
+    }
+
+    /// Whether only deletions may be committed, because there may be no room for a checkpoint of anything else.
+    #[must_use]
+    pub fn is_short_of_room(&self) -> bool {
+        self.reserve == Reserve::Missing
+    }
+
+    /// Gives the reserve back to the disk, after a commit has failed for lack of room. It comes back with a commit after
+    /// which there is room for it.
+    pub fn release_reserve(&mut self) {
+        self.files.release_reserve();
+        self.reserve = Reserve::Missing;
+    }
+
+    fn fill_reserve(&mut self) {
+        let bytes = reserve_bytes(self.policy);
+        let is_due = match self.reserve {
+            Reserve::Unneeded => self.tables_len >= bytes,
+            Reserve::InPlace => false,
+            Reserve::Missing => true,
+        };
+        if is_due {
+            let filled = self.files.fill_reserve(bytes);
+            self.reserve = if filled.is_ok() { Reserve::InPlace } else { Reserve::Missing };
+        }
     }
 
     /// Whether commits are possible.
@@ -335,7 +407,8 @@ impl Open {
         wal.map(Wal::generation).or(self.obsolete_generation)
     }
 
-    /// Appends a group to the write-ahead log; if there is none or it is full, writes a checkpoint instead.
+    /// Appends a group to the write-ahead log; if there is none or it is full, writes a checkpoint instead. Returns the
+    /// bytes of the records that were deleted from the tables.
     fn commit(
         &mut self,
         changes: EncodedChanges,
@@ -343,16 +416,22 @@ impl Open {
         files: &mut StorageFiles,
         policy: WalPolicy,
         sync_failure: &SyncFailure,
-    ) -> Result<(), StorageErrorKind> {
+        is_short_of_room: bool,
+    ) -> Result<u64, StorageErrorKind> {
         if let Some(wal) = &mut self.wal
             && wal.append(&changes, metadata)?
         {
             self.pending.extend(changes);
-            return Ok(());
+            return Ok(0);
+        }
+        let mut deleted_bytes = 0;
+        if is_short_of_room {
+            files.release_reserve();
+            deleted_bytes = self.apply_in_portions(metadata)?;
         }
         self.pending.extend(changes);
         self.commits_without_wal = self.commits_without_wal.saturating_add(1);
-        if self.wal.is_none() && self.commits_without_wal >= policy.commits_before {
+        if !is_short_of_room && self.wal.is_none() && self.commits_without_wal >= policy.commits_before {
             self.commits_without_wal = 0;
             self.wal = create_wal(files, policy, sync_failure);
             if self.wal.is_some() {
@@ -364,14 +443,40 @@ impl Open {
         // there is no moment at which a group could be lost or applied to newer tables.
         let wal_generation = self.wal.is_some().then(|| files.draw_wal_generation());
         let obsolete_generation = self.obsolete_generation();
-        self.tables.commit(&self.pending, Checkpoint { metadata, wal_generation, obsolete_generation })?;
+        let checkpoint = Checkpoint { metadata, wal_generation, obsolete_generation };
+        deleted_bytes = self.tables.commit(&self.pending, checkpoint)?.saturating_add(deleted_bytes);
         self.obsolete_generation = obsolete_generation;
         self.pending.clear();
         if let (Some(wal), Some(generation)) = (&mut self.wal, wal_generation) {
             wal.restart(generation);
         }
-        Ok(())
+        Ok(deleted_bytes)
     }
+
+    /// Writes what is in the write-ahead log to the tables in small transactions, each of which reuses the pages that the
+    /// ones before have freed. The log stays valid: after a crash, its groups are applied once more.
+    fn apply_in_portions(&mut self, metadata: CommitMetadata) -> Result<u64, StorageErrorKind> {
+        let wal_generation = self.wal.as_ref().map(Wal::generation);
+        let obsolete_generation = self.obsolete_generation;
+        let mut deleted_bytes = 0_u64;
+        while !self.pending.is_empty() {
+            let (mut portion, mut bytes) = (EncodedChanges::new(), 0);
+            while portion.len() < PORTION_KEYS
+                && bytes < PORTION_BYTES
+                && let Some((key, record)) = self.pending.pop_first()
+            {
+                bytes = bytes.saturating_add(record.as_ref().map_or(0, Vec::len));
+                portion.insert(key, record);
+            }
+            let checkpoint = Checkpoint { metadata, wal_generation, obsolete_generation };
+            deleted_bytes = deleted_bytes.saturating_add(self.tables.commit(&portion, checkpoint)?);
+        }
+        Ok(deleted_bytes)
+    }
+}
+
+fn reserve_bytes(policy: WalPolicy) -> u64 {
+    (policy.bytes as u64).saturating_mul(RESERVE_LOGS)
 }
 
 /// Creates a write-ahead log if that is possible. It only saves time: without room for it, every commit goes to the

@@ -36,6 +36,13 @@ pub enum StorageErrorKind {
 }
 
 impl StorageErrorKind {
+    /// Whether the disk, a quota or the limit of a file has no room left.
+    #[must_use]
+    pub fn is_lack_of_room(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, Self::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+
     pub(super) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Corrupt(_) | Self::CorruptWal(_))
     }
@@ -90,7 +97,8 @@ from_each!(
     redb::StorageError,
     redb::TransactionError,
     redb::TableError,
-    redb::CommitError
+    redb::CommitError,
+    redb::CompactionError
 );
 
 impl fmt::Display for StorageError {

@@ -19,6 +19,10 @@ pub const WAL_NAME: &str = "store.log";
 pub const LOCK_NAME: &str = "store.lock";
 /// Content of the lock file once tables have been created.
 const MARK: &[u8] = b"The keys of this store are in store.redb.\n";
+/// File that only takes room, so that keys can be deleted from a store that has filled the disk.
+const RESERVE_NAME: &str = "store.reserve";
+/// Bytes of the reserve that are written at once.
+const RESERVE_PART: usize = 64 * 1024;
 /// File name of tables that are not complete yet.
 const NEW_TABLES_NAME: &str = "store.redb.new";
 
@@ -128,6 +132,35 @@ impl StorageFiles {
     pub fn remove_wal(&mut self) {
         // The tables name no generation of a log that stays, so it is never read, and is overwritten by the next one.
         let _ = self.0.remove(WAL_NAME);
+    }
+
+    /// Makes the reserve `bytes` long, or as long as there is room.
+    ///
+    /// # Errors
+    /// It is shorter.
+    pub fn fill_reserve(&mut self, bytes: u64) -> Result<(), StorageErrorKind> {
+        let file = match self.0.open(RESERVE_NAME)? {
+            Some(file) => file,
+            None => self.0.create(RESERVE_NAME)?,
+        };
+        let mut at = file.len()?;
+        if at >= bytes {
+            return Ok(());
+        }
+        let part = vec![0; RESERVE_PART];
+        while at < bytes {
+            file.write(at, &part)?;
+            at = at.saturating_add(part.len() as u64);
+        }
+        Ok(file.sync_data()?)
+    }
+
+    /// Gives the room of the reserve back to the disk.
+    pub fn release_reserve(&mut self) {
+        if self.0.remove(RESERVE_NAME).is_ok() {
+            // Some file systems give room back when the removal is durable.
+            let _ = self.0.sync_names();
+        }
     }
 
     /// Draws a generation that no write-ahead log of this store has had.

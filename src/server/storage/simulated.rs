@@ -134,6 +134,11 @@ impl SimulatedDisk {
         state.files[state.names[name]].current.clone()
     }
 
+    /// Returns the number of blocks that all files take together.
+    pub fn blocks(&self) -> usize {
+        self.state().blocks()
+    }
+
     /// Returns another disk with the same files.
     pub fn copy(&self) -> Self {
         let state = self.state();

@@ -92,23 +92,37 @@ impl Tables {
         Ok(Self { database, backend })
     }
 
-    /// Commits changes, all or none, and waits until they are on disk.
+    /// Commits changes, all or none, and waits until they are on disk. Returns the bytes of the deleted records.
     ///
     /// # Errors
     /// The tables must not be used afterwards: the storage crate rejects every further transaction.
-    pub fn commit(&self, changes: &EncodedChanges, checkpoint: Checkpoint) -> Result<(), StorageErrorKind> {
+    pub fn commit(&self, changes: &EncodedChanges, checkpoint: Checkpoint) -> Result<u64, StorageErrorKind> {
         let write = begin_write(&self.database)?;
+        let mut deleted_bytes = 0_u64;
         {
             let mut records = write.open_table(RECORDS)?;
             for (key, record) in changes {
                 match record {
                     Some(record) => drop(records.insert(key.as_bytes(), record.as_slice())?),
-                    None => drop(records.remove(key.as_bytes())?),
+                    None => {
+                        let bytes = records.remove(key.as_bytes())?.map_or(0, |record| record.value().len());
+                        deleted_bytes = deleted_bytes.saturating_add(bytes as u64);
+                    }
                 }
             }
         }
         write_checkpoint(&write, checkpoint)?;
-        Ok(write.commit()?)
+        write.commit()?;
+        Ok(deleted_bytes)
+    }
+
+    /// Moves pages to the beginning of the file and cuts off the rest.
+    ///
+    /// # Errors
+    /// As for [`Tables::commit`].
+    pub fn compact(&mut self) -> Result<(), StorageErrorKind> {
+        self.database.compact()?;
+        Ok(())
     }
 
     /// Calls `each` with every record.

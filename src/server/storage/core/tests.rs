@@ -664,3 +664,35 @@ fn files_of_the_previous_format_are_read_and_replaced() {
     drop(storage);
     assert_eq!(values(&Storage::open(home.path()).unwrap()), expected);
 }
+
+/// The changes of a full log are scattered over more pages than the reserve has.
+#[test]
+fn a_checkpoint_of_deletions_fits_into_the_reserve() {
+    let policy = WalPolicy { commits_before: 3, bytes: 256 * 1024 };
+    let disk = SimulatedDisk::default();
+    let mut storage = Storage::open_in(Box::new(disk.clone()), policy).unwrap();
+    let value: &'static str = "x".repeat(1_300).leak();
+    let key = |number: usize| &*format!("{number:05}").leak();
+    for from in (0..4_000).step_by(500) {
+        let set = |number| change(key(number), 1, Some(content(value, None)));
+        storage.commit(&(from..from + 500).map(set).collect::<Vec<_>>(), Version::default(), NOW).unwrap();
+    }
+    assert!(!storage.is_short_of_room());
+    // No room is left, neither in the file nor on the disk.
+    storage.open.as_mut().unwrap().tables.compact().unwrap();
+    let blocks = disk.blocks();
+    disk.set_faults(|faults| faults.blocks_max = Some(blocks));
+    storage.release_reserve();
+    for group in 0..80_usize {
+        let deleted: Vec<_> = (0..15).map(|number| change(key(group * 3 + number * 260), 2, None)).collect();
+        if storage.commit(&deleted, Version::default(), NOW).is_err() {
+            // The room was enough for the reserve alone.
+            storage.release_reserve();
+            storage.reopen().unwrap();
+            storage.commit(&deleted, Version::default(), NOW).unwrap();
+        }
+    }
+    drop(storage);
+    let storage = Storage::open_in(Box::new(disk), policy).unwrap();
+    assert_eq!(values(&storage).len(), 4_000 - 80 * 15);
+}
