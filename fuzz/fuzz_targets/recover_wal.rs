@@ -61,6 +61,7 @@ fn create() -> Original {
             content,
             persist: true,
             watchers: Vec::new(),
+            notification: None,
         };
         storage.commit(&[change], version, NOW).unwrap();
         if is_deleted {

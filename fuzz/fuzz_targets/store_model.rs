@@ -54,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
             }
             1 => {
                 let connection = u64::from(key % 3);
-                store.handle_disconnect(ConnectionId(connection));
+                while store.handle_disconnect(ConnectionId(connection)) {}
                 model.watches.retain(|(_, watcher)| *watcher != connection);
             }
             2 => {
@@ -150,6 +150,7 @@ fn plain(connection: u64, request: Request) -> StoreRequest {
         request,
         timestamp: None,
         fence: None,
+        encoded: None,
         persist: false,
     }
 }
@@ -173,6 +174,7 @@ impl Step {
         StoreRequest {
             timestamp: Some(Ok(Timestamp::of_store(self.timestamp, 0))),
             fence: self.fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),
+            encoded: None,
             persist: self.persist,
             ..plain(self.connection, request)
         }

@@ -140,14 +140,20 @@ impl Store {
         scan.advance(&self.entries, |slot| self.is_expired(slot));
     }
 
-    /// Ends the watches for which `may_watch` returns false.
-    pub fn revoke_watches(&mut self, may_watch: impl Fn(ConnectionId, &Key) -> bool) {
-        self.watchers.retain(may_watch);
+    /// Returns the next keys that a connection watches, in their order and a few at a time; none after the last one.
+    #[must_use]
+    pub fn watched_keys(&self, connection: ConnectionId, last: Option<&Key>) -> Vec<Key> {
+        self.watchers.keys_after(connection, last)
     }
 
-    /// Ends all watches of a connection (protocol §3).
-    pub fn handle_disconnect(&mut self, connection: ConnectionId) {
-        self.watchers.remove_all(connection);
+    /// Ends the watch of a key.
+    pub fn revoke_watch(&mut self, connection: ConnectionId, key: &Key) {
+        self.watchers.remove(key, connection);
+    }
+
+    /// Ends watches of a connection that has ended (protocol §3), a few at a time; returns whether there are more.
+    pub fn handle_disconnect(&mut self, connection: ConnectionId) -> bool {
+        self.watchers.remove_some(connection)
     }
 
     /// Removes expired keys, at most [`EXPIRED_PER_POLL_MAX`]. If more have expired, [`Store::next_expiry`] is not

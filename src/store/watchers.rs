@@ -1,6 +1,7 @@
 //! Watches: which connections are notified of which keys.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,6 +29,9 @@ fn bytes_max(watches_max: usize) -> usize {
     watches_max.saturating_mul(KEY_BYTES_MEAN).max(KEY_BYTES_MIN)
 }
 
+/// The most watches that one call looks at or ends, because requests wait meanwhile.
+const WATCHES_PER_CALL_MAX: usize = 256;
+
 /// A limit on watches is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WatchLimitReached;
@@ -45,7 +49,7 @@ pub(super) struct Watchers {
 /// The watches of one connection.
 #[derive(Debug, Default)]
 struct Watched {
-    keys: HashSet<Key>,
+    keys: BTreeSet<Key>,
     bytes: usize,
 }
 
@@ -98,10 +102,19 @@ impl Watchers {
         true
     }
 
-    pub(super) fn remove_all(&mut self, connection: ConnectionId) {
-        for key in self.by_connection.remove(&connection).unwrap_or_default().keys {
-            self.forget(&key, connection);
+    /// Removes watches of a connection, some of them; returns whether there are more.
+    pub(super) fn remove_some(&mut self, connection: ConnectionId) -> bool {
+        for key in self.keys_after(connection, None) {
+            self.remove(&key, connection);
         }
+        self.by_connection.contains_key(&connection)
+    }
+
+    /// Returns the next keys that a connection watches, in their order; none after the last one.
+    pub(super) fn keys_after(&self, connection: ConnectionId, last: Option<&Key>) -> Vec<Key> {
+        let Some(watched) = self.by_connection.get(&connection) else { return Vec::new() };
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        watched.keys.range::<Key, _>((from, Bound::Unbounded)).take(WATCHES_PER_CALL_MAX).cloned().collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -111,17 +124,6 @@ impl Watchers {
     /// Returns the number of connections that watch a key.
     pub(super) fn count(&self, key: &[u8]) -> usize {
         self.by_key.get(key).map_or(0, BTreeMap::len)
-    }
-
-    /// Removes the watches for which `keep` returns false.
-    pub(super) fn retain(&mut self, keep: impl Fn(ConnectionId, &Key) -> bool) {
-        let pairs =
-            self.by_connection.iter().flat_map(|(id, watched)| watched.keys.iter().map(|key| (*id, key)));
-        let removed: Vec<_> =
-            pairs.filter(|(id, key)| !keep(*id, key)).map(|(id, key)| (id, key.clone())).collect();
-        for (connection, key) in removed {
-            self.remove(&key, connection);
-        }
     }
 
     /// Returns the watchers of a key, without an allocation if there are none.
@@ -189,10 +191,10 @@ mod tests {
         for (name, connection) in [("a", 1), ("b", 1), ("a", 2)] {
             watchers.add(&key(name), watcher(connection), &Limits::default()).unwrap();
         }
-        watchers.remove_all(ConnectionId(1));
+        watchers.remove_some(ConnectionId(1));
         assert_eq!(connections(&watchers, "a"), [2]);
         assert!(connections(&watchers, "b").is_empty());
-        watchers.remove_all(ConnectionId(2));
+        watchers.remove_some(ConnectionId(2));
         assert!(watchers.by_key.is_empty() && watchers.by_connection.is_empty() && watchers.len == 0);
     }
 
@@ -223,9 +225,28 @@ mod tests {
         assert_eq!((fill(&mut watchers, 1), fill(&mut watchers, 2), fill(&mut watchers, 3)), (34, 34, 1));
         watchers.remove(&long(0), ConnectionId(1));
         assert_eq!(fill(&mut watchers, 1), 34);
-        watchers.remove_all(ConnectionId(1));
+        watchers.remove_some(ConnectionId(1));
         assert_eq!(fill(&mut watchers, 3), 34);
-        (2..4).for_each(|connection| watchers.remove_all(ConnectionId(connection)));
+        (2..4).for_each(|connection| _ = watchers.remove_some(ConnectionId(connection)));
         assert_eq!((watchers.len, watchers.bytes), (0, 0));
+    }
+
+    #[test]
+    fn many_watches_of_a_connection_are_listed_and_removed_in_several_calls() {
+        let mut watchers = Watchers::default();
+        let count = 2 * WATCHES_PER_CALL_MAX + 1;
+        for number in 0..count {
+            let key = Key::new(format!("{number:04}")).unwrap();
+            watchers.add(&key, watcher(1), &Limits::default()).unwrap();
+        }
+        let mut keys = Vec::new();
+        for expected in [WATCHES_PER_CALL_MAX, WATCHES_PER_CALL_MAX, 1, 0] {
+            let more = watchers.keys_after(ConnectionId(1), keys.last());
+            assert_eq!(more.len(), expected);
+            keys.extend(more);
+        }
+        assert!(keys.is_sorted() && keys.len() == count);
+        let has_more = [(); 3].map(|()| watchers.remove_some(ConnectionId(1)));
+        assert_eq!((has_more, watchers.len), ([true, true, false], 0));
     }
 }

@@ -257,14 +257,29 @@ impl Service {
     }
 
     /// Ends all watches that the rules no longer allow.
+    ///
+    /// A watch that starts meanwhile is checked with the rules in force: see [`Service::handle_request`].
     pub fn revoke_watches(&self) {
-        let watch_permissions = self.watch_permissions();
-        // Evaluates the rules for each connection before the state is locked, because requests wait for that lock.
-        watch_permissions.values().for_each(|permissions| drop(permissions.key_permissions()));
-        self.shared.lock().store.revoke_watches(|connection, key| {
-            let permissions = watch_permissions.get(&connection);
-            permissions.is_none_or(|permissions| permissions.key_permissions().read.contains(key.as_bytes()))
-        });
+        let watch_permissions: Vec<_> =
+            self.watch_permissions().iter().map(|(id, permissions)| (*id, Arc::clone(permissions))).collect();
+        for (connection, permissions) in watch_permissions {
+            // The rules are applied without the lock, and the keys are read in parts, because requests wait meanwhile.
+            let permissions = permissions.key_permissions();
+            let mut last = None;
+            loop {
+                let keys = self.shared.lock().store.watched_keys(connection, last.as_ref());
+                if keys.is_empty() {
+                    break;
+                }
+                let revoked: Vec<_> =
+                    keys.iter().filter(|key| !permissions.read.contains(key.as_bytes())).collect();
+                if !revoked.is_empty() {
+                    let mut state = self.shared.lock();
+                    revoked.into_iter().for_each(|key| state.store.revoke_watch(connection, key));
+                }
+                last = keys.into_iter().next_back();
+            }
+        }
     }
 
     /// Returns the number of connections whose permissions are held for their watches.
@@ -306,6 +321,8 @@ impl Application for Service {
             self.watch_permissions().remove(&peer.connection);
         }
         self.shared.lock().handle_disconnect(peer);
+        // The first call may leave watches.
+        while self.shared.lock().store.handle_disconnect(peer.connection) {}
     }
 }
 

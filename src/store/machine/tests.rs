@@ -503,7 +503,8 @@ fn a_watch_that_is_no_longer_allowed_is_revoked() {
     for name in ["a", "b"] {
         store.handle_request(watch(name, false), NOW);
     }
-    store.revoke_watches(|_, key| key.as_bytes() == b"a");
+    assert_eq!(store.watched_keys(ConnectionId(1), None), [key(b"a"), key(b"b")]);
+    store.revoke_watch(ConnectionId(1), &key(b"b"));
     let notified = |outcome: StoreResponse| outcome.change.map_or(0, |change| change.watchers.len());
     assert_eq!(notified(store.handle_request(set("a", "v"), NOW)), 1);
     assert_eq!(notified(store.handle_request(set("b", "v"), NOW)), 0);
