@@ -394,8 +394,10 @@ impl Registry {
 
     /// Queues a message for its subscribers, and for `to` whether or not it subscribes; returns the number of sessions.
     ///
-    /// The subscriptions of `to` decide the QoS and the identifiers of its message; without any it has the QoS of the
-    /// message. A shared subscription does not count: `to` gets the message once, and another member may get it too. If the connection of `to` is closed, its client does not get the message either: messages for the client's next
+    /// The subscriptions of `to` decide the QoS and the identifiers of its copy, except shared ones: a copy of their group
+    /// goes to another member. Without any, it has the QoS of the message.
+    ///
+    /// If the connection of `to` is closed, its client does not get the message either: messages for the client's next
     /// connection are pushed to that one.
     pub fn route(
         &self,
