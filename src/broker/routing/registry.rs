@@ -176,7 +176,7 @@ impl Registry {
         // A session with an expiry interval of 0 ends with its connection, also if the takeover has just closed it.
         let is_resumed = is_owner && !request.clean_start && (last.is_none() || state.expiry_s > 0);
         // A resumed session cancels a delayed Will Message (MQTT 5, 3.1.3.2.2); one without a delay is due.
-        let will = state.will.take().filter(|will| !is_resumed || (last.is_some() && will.delay_s == 0));
+        let will = state.will.take().filter(|will| !is_resumed || will.delay_s == 0);
         let will = will.and_then(|will| self.authorized_will(&entry, &state, will));
         drop(state);
         if !is_resumed {
@@ -643,6 +643,20 @@ pub(super) mod tests {
         results
     }
 
+    /// Subscribes a connection at QoS 1.
+    pub fn subscribe_to(registry: &mut Registry, connection: u64, filter: &str, now: Instant) {
+        let options = SubscriptionOptions {
+            qos: Qos::AtLeastOnce,
+            no_local: false,
+            retain_as_published: false,
+            identifier: None,
+        };
+        let (filter, retain_handling) = (filter.to_owned(), RetainHandling::Always);
+        let request = SubscriptionRequest { filter, options, retain_handling };
+        let results = subscribe(registry, connection, vec![request], now);
+        assert_eq!(results, [Ok(Qos::AtLeastOnce)]);
+    }
+
     fn detach(registry: &mut Registry, connection: u64, now: Instant) -> Option<Message> {
         registry.detach(ConnectionId(connection), true, None, now)
     }
@@ -693,6 +707,41 @@ pub(super) mod tests {
         registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
         assert!(detach(&mut registry, 1, start).is_some());
         assert!(registry.sessions.is_empty());
+        registry.attach(request(2, "b", u32::MAX, Some(0)), start).unwrap();
+        assert!(detach(&mut registry, 2, start).is_some(), "or if it has no delay");
+        assert_eq!(registry.next_deadline(), None, "the session does not expire");
+    }
+
+    #[test]
+    fn statistics_count_subscriptions_and_queued_messages_of_all_sessions() {
+        let start = crate::clock::monotonic();
+        let mut registry = registry();
+        registry.attach(request(1, "a", 10, None), start).unwrap();
+        registry.attach(request(2, "b", 10, None), start).unwrap();
+        assert!(!registry.has_subscribers("t"));
+        for (connection, filter) in [(1, "t"), (2, "$share/g/u"), (2, "other")] {
+            subscribe_to(&mut registry, connection, filter, start);
+        }
+        assert!(registry.has_subscribers("t") && registry.has_subscribers("u"));
+        detach(&mut registry, 2, start);
+        let mut bytes = 0;
+        for topic in ["t", "t", "u"] {
+            let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            let publication = Arc::new(Publication::new(message, start));
+            assert_eq!(registry.route(None, None, &publication, start, &mut Vec::new()), 1);
+            bytes += publication.bytes;
+        }
+        let Statistics { connected, sessions, subscriptions, queued, queued_bytes, .. } =
+            registry.statistics();
+        assert_eq!(
+            (connected, sessions, subscriptions, queued, queued_bytes, registry.connections()),
+            (1, 2, 3, 3, bytes, 1)
+        );
+        let mut clients = registry.clients(10);
+        clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
+        let client = |client: &ClientStatistics| (client.is_connected, client.subscriptions, client.queued);
+        assert_eq!(clients.iter().map(client).collect::<Vec<_>>(), [(true, 1, 2), (false, 2, 1)]);
+        assert_eq!(registry.clients(1).len(), 1);
     }
 
     #[test]
@@ -717,6 +766,33 @@ pub(super) mod tests {
             assert_eq!(attached.session_present, expiry_s > 0 && !clean_start, "{case:?}");
             assert!(detach(&mut registry, 1, start).is_none() && detach(&mut registry, 2, start).is_none());
             assert!(registry.handle_deadlines(start + Duration::from_secs(100)).is_empty(), "{case:?}");
+        }
+    }
+
+    #[test]
+    fn another_user_is_rejected_while_the_owner_is_connected_and_gets_a_new_session_afterwards() {
+        let start = crate::clock::monotonic();
+        let request = |connection, user: Option<&str>| {
+            let mut request = request(connection, "a", 10, None);
+            request.principal.user = user.map(Into::into);
+            request
+        };
+        // The owner, the other user, and whether the owner's connection is closed in its favor.
+        for (owner, other, is_closed) in
+            [(Some("ann"), Some("bob"), false), (Some("ann"), None, false), (None, Some("ann"), true)]
+        {
+            let mut registry = registry();
+            let handle = registry.attach(request(1, owner), start).unwrap().handle;
+            let attached = registry.attach(request(2, other), start);
+            assert_eq!(handle.close_reason().is_some(), is_closed, "{owner:?} {other:?}");
+            if is_closed {
+                assert!(!attached.unwrap().session_present, "{owner:?} {other:?}");
+                continue;
+            }
+            assert_eq!(attached.unwrap_err(), ReasonCode::NotAuthorized, "{owner:?} {other:?}");
+            detach(&mut registry, 1, start);
+            assert!(!registry.attach(request(3, other), start).unwrap().session_present);
+            assert_eq!(registry.sessions.len(), 1);
         }
     }
 
@@ -791,16 +867,8 @@ pub(super) mod tests {
             registry.attach(request(1, "a", 10, None), start).unwrap();
             registry.attach(SessionRequest { clean_start, ..request(2, "a", 10, None) }, start).unwrap();
             registry.attach(request(3, "b", 10, None), start).unwrap();
-            let options = SubscriptionOptions {
-                qos: Qos::AtLeastOnce,
-                no_local: false,
-                retain_as_published: false,
-                identifier: None,
-            };
             for connection in [2, 3] {
-                let retain_handling = RetainHandling::Always;
-                let request = SubscriptionRequest { filter: "#".to_owned(), options, retain_handling };
-                subscribe(&mut registry, connection, vec![request], start);
+                subscribe_to(&mut registry, connection, "#", start);
             }
             let message = Message { topic: "t".to_owned(), ..Message::default() };
             let publication = Arc::new(Publication::new(message, start));
@@ -850,16 +918,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_closed_registry_rejects_every_connection() {
+    fn a_closed_or_draining_registry_rejects_every_connection() {
         let start = crate::clock::monotonic();
-        let mut registry = registry();
+        let (mut registry, mut draining) = (registry(), registry());
         let attached = registry.attach(request(1, "a", 10, None), start).unwrap();
         registry.close();
         assert!(attached.handle.close_reason().is_some());
-        assert_eq!(
-            registry.attach(request(2, "b", 10, None), start).unwrap_err(),
-            ReasonCode::ServerShuttingDown
-        );
+        draining.drain();
+        for mut registry in [registry, draining] {
+            assert_eq!(
+                registry.attach(request(2, "b", 10, None), start).unwrap_err(),
+                ReasonCode::ServerShuttingDown
+            );
+        }
     }
 
     #[test]

@@ -258,19 +258,87 @@ mod tests {
     use crate::clock;
     use crate::protocol::message::Message;
 
+    const ID: ConnectionId = ConnectionId(1);
+
+    /// Returns an entry with room for one message.
+    fn entry() -> SessionEntry {
+        let limits = Limits { messages_max: 1, bytes_max: 1_000 };
+        SessionEntry::new(SessionId(1), "a".into(), Session::new(limits))
+    }
+
+    /// Returns an entry with room for one message, and its connection.
+    fn connected() -> (SessionEntry, Arc<ConnectionHandle>) {
+        let (entry, handle) = (entry(), Arc::new(ConnectionHandle::new(ID)));
+        entry.lock().handle = Some(Arc::clone(&handle));
+        entry.lock().session.handle_connect(10);
+        (entry, handle)
+    }
+
+    fn delivery(qos: Qos, expiry_s: Option<u32>, published: Instant) -> Delivery {
+        let publication =
+            Arc::new(Publication::new(Message { qos, expiry_s, ..Message::default() }, published));
+        Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None }
+    }
+
+    #[test]
+    fn only_messages_above_qos_0_are_queued_for_a_disconnected_client() {
+        let (entry, now) = (entry(), clock::monotonic());
+        for (qos, queued) in [(Qos::AtMostOnce, 0), (Qos::AtLeastOnce, 1)] {
+            assert!(entry.enqueue(delivery(qos, None, now), now, &mut Vec::new()));
+            assert_eq!(entry.lock().session.size().0, queued, "{qos:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_loses_messages_of_qos_0_and_for_others_its_connection() {
+        let now = clock::monotonic();
+        for (qos, is_closed) in [(Qos::AtMostOnce, false), (Qos::AtLeastOnce, true)] {
+            let (entry, handle) = connected();
+            assert!(entry.enqueue(delivery(qos, None, now), now, &mut Vec::new()));
+            assert_eq!(entry.readiness(1), Readiness::Full);
+            assert!(!entry.enqueue(delivery(qos, None, now), now, &mut Vec::new()));
+            assert_eq!(handle.close_reason().is_some(), is_closed, "{qos:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_whose_connection_is_to_be_closed_counts_as_disconnected() {
+        let (entry, handle) = connected();
+        assert_eq!(entry.readiness(1), Readiness::Ready);
+        handle.close(ReasonCode::AdministrativeAction, "go");
+        assert_eq!(entry.readiness(1), Readiness::Disconnected { has_room: true });
+    }
+
+    #[test]
+    fn dropped_messages_are_reported_once_until_the_client_catches_up() {
+        let (entry, _handle) = connected();
+        let (now, mut events) = (clock::monotonic(), Vec::new());
+        for reports in [1, 2] {
+            for _ in 0..3 {
+                entry.enqueue(delivery(Qos::AtMostOnce, None, now), now, &mut events);
+            }
+            assert_eq!(events.len(), reports);
+            while entry.poll_outgoing(ID, now, false).is_some() {}
+        }
+    }
+
+    #[test]
+    fn another_connection_than_the_present_one_gets_and_changes_nothing() {
+        let (entry, _handle) = connected();
+        let now = clock::monotonic();
+        assert!(entry.enqueue(delivery(Qos::AtLeastOnce, None, now), now, &mut Vec::new()));
+        assert!(entry.poll_outgoing(ConnectionId(2), now, true).is_none());
+        assert!(entry.with_session(ConnectionId(2), |session| session.handle_puback(1)).is_none());
+        assert!(entry.poll_outgoing(ID, now, true).is_some());
+    }
+
     #[test]
     fn expired_messages_in_the_queue_of_a_disconnected_client_make_room_for_a_new_one() {
-        let limits = Limits { messages_max: 1, bytes_max: 1_000 };
-        let entry = SessionEntry::new(SessionId(1), "a".into(), Session::new(limits));
-        let now = clock::monotonic();
+        let (entry, now) = (entry(), clock::monotonic());
         let long_ago = now.checked_sub(Duration::from_secs(10)).unwrap();
         for (expiry_s, published) in [(Some(1), long_ago), (None, now)] {
-            let message = Message { qos: Qos::AtLeastOnce, expiry_s, ..Message::default() };
-            let publication = Arc::new(Publication::new(message, published));
-            let subscription_ids = Vec::new();
-            let delivery =
-                Delivery { publication, qos: Qos::AtLeastOnce, retain: false, subscription_ids, group: None };
             let mut events = Vec::new();
+            let delivery = delivery(Qos::AtLeastOnce, expiry_s, published);
             assert!(entry.enqueue(delivery, now, &mut events), "{events:?}");
         }
     }

@@ -409,9 +409,8 @@ impl Session {
     fn poll_resend(&mut self) -> Option<Outgoing> {
         while self.outstanding < self.receive_maximum {
             let packet_id = self.resend.pop_front()?;
-            if let Some(message) = self.in_flight.get_mut(&packet_id)
-                && !message.is_sent
-            {
+            // It may have been acknowledged meanwhile.
+            if let Some(message) = self.in_flight.get_mut(&packet_id) {
                 message.is_sent = true;
                 self.outstanding = self.outstanding.saturating_add(1);
                 return Some(match &message.stage {
@@ -538,6 +537,7 @@ mod tests {
         enqueue(&mut session, &["a"], Qos::AtLeastOnce);
         enqueue(&mut session, &["b", "c"], Qos::AtMostOnce);
         assert_eq!(poll_all(&mut session), ["a#1", "b#0", "c#0"]);
+        assert_eq!(session.size(), (1, delivery("a", Qos::AtLeastOnce, None).publication.bytes));
     }
 
     #[test]
@@ -606,6 +606,16 @@ mod tests {
     }
 
     #[test]
+    fn an_expired_message_does_not_delay_others_while_the_client_acknowledges_nothing() {
+        let mut session = session(1);
+        enqueue(&mut session, &["a"], Qos::AtLeastOnce);
+        assert_eq!(poll_all(&mut session), ["a#1"]);
+        session.enqueue(delivery("old", Qos::AtLeastOnce, Some(0))).unwrap();
+        enqueue(&mut session, &["b"], Qos::AtMostOnce);
+        assert_eq!(poll_all(&mut session), ["b#0"]);
+    }
+
+    #[test]
     fn a_full_queue_is_searched_for_expired_messages_once_a_second() {
         let start = crate::clock::monotonic();
         let mut session = Session::new(Limits { messages_max: 2, ..LIMITS });
@@ -644,8 +654,10 @@ mod tests {
         session.handle_pubcomp(1);
         session.handle_puback(2);
         assert_eq!(session.size(), size);
+        assert!(session.handle_pubrec(2, true));
+        session.handle_puback(2);
         session.handle_connect(2);
-        assert_eq!(poll_all(&mut session), ["a#1!", "b#2!"]);
+        assert_eq!(poll_all(&mut session), ["a#1!", "release#2"]);
     }
 
     #[test]
@@ -667,12 +679,14 @@ mod tests {
         enqueue(&mut session, &["a", "b"], Qos::AtLeastOnce);
         poll_all(&mut session);
         session.handle_connect(1);
+        assert!(!session.is_sent());
         enqueue(&mut session, &["c"], Qos::AtMostOnce);
         assert_eq!(poll_all(&mut session), ["a#1!"]);
-        assert!(!session.is_sent());
         session.handle_puback(1);
         assert_eq!(poll_all(&mut session), ["b#2!", "c#0"]);
         assert!(session.is_sent(), "also without its acknowledgement");
+        enqueue(&mut session, &["d"], Qos::AtMostOnce);
+        assert!(!session.is_sent());
     }
 
     #[test]

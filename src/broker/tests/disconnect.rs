@@ -44,6 +44,7 @@ async fn a_shutdown_disconnects_every_client_and_does_not_wait_for_unconnected_o
     let mut unconnected = Client::unconnected(&server);
     server.shutdown().await;
     assert_eq!(echo.disconnected.lock().unwrap().len(), 1);
+    assert!(connected.stream.write_all(b"\xc0\0").await.is_err(), "the connection has closed");
     assert_eq!(connected.receive_disconnect().await, DisconnectReasonCode::ServerShuttingDown);
     assert_eq!(connected.receive_any().await, None);
     assert_eq!(unconnected.receive_any().await, None);
@@ -104,6 +105,96 @@ async fn a_drain_waits_for_a_message_that_is_handled_also_if_its_connection_is_t
         drain.await;
         drop(next);
     }
+}
+
+#[tokio::test]
+async fn a_drained_broker_closes_a_connection_once_all_its_messages_have_been_sent() {
+    // Longer than a connection that is closed may take to write its last bytes.
+    const SLOW: Duration = Duration::from_millis(200);
+    let server = start().await;
+    let mut options = ConnectOptions::new("a");
+    options.properties.receive_maximum = Some(1);
+    let (mut client, _) = Client::connect_with(&server, options).await;
+    client.subscribe(filter("t")).await;
+    let payload = Bytes::from(vec![b'x'; 200_000]);
+    for _ in 0..2 {
+        server.broker().publish(None, Message { payload: payload.clone(), ..message("t", Qos::AtLeastOnce) });
+    }
+    let is_finished = std::cell::Cell::new(false);
+    let reading = async {
+        for _ in 0..2 {
+            tokio::time::sleep(SLOW).await;
+            let publish = client.receive_publish().await;
+            assert_eq!(publish.payload, payload);
+            assert!(!is_finished.get(), "the broker waits for its connections");
+            client.send(Packet::PubAck(PubAck::new(publish.pkid, None))).await;
+        }
+        assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::ServerShuttingDown);
+    };
+    let finishing = async {
+        server.drain().await;
+        server.finish().await;
+        is_finished.set(true);
+    };
+    tokio::join!(finishing, reading);
+}
+
+#[tokio::test]
+async fn a_drained_broker_handles_and_acknowledges_no_other_message() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    server.drain().await;
+    client.publish(qos_1("t", 1)).await;
+    client.expect_nothing().await;
+    assert!(echo.senders.lock().unwrap().is_empty());
+}
+
+/// The length of a message that does not fit into the buffer of a connection.
+const LARGE_BYTES: usize = 1024 * 1024;
+
+/// Connects a client with a keep-alive of 1 s and sends it a message that it has not read.
+async fn with_unread_message(server: &Server) -> Client {
+    let options = ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") };
+    let (mut client, _) = Client::connect_with(server, options).await;
+    client.subscribe(SubscribeFilter::new("t", QoS::AtMostOnce)).await;
+    let payload = vec![b'x'; LARGE_BYTES].into();
+    server.broker().publish(None, Message { payload, ..message("t", Qos::AtMostOnce) });
+    client
+}
+
+#[tokio::test]
+async fn packets_keep_a_client_alive_also_while_they_wait_for_its_reading() {
+    let server = start().await;
+    let mut client = with_unread_message(&server).await;
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        client.send_bytes(b"\xc0\0").await;
+    }
+    assert_eq!(client.receive_publish().await.payload.len(), LARGE_BYTES);
+    for _ in 0..5 {
+        assert_eq!(client.receive().await, Packet::PingResp);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_alive_while_the_broker_reads_nothing() {
+    const PINGS: usize = 40_000;
+    let server = start().await;
+    let mut client = with_unread_message(&server).await;
+    // More packets than the broker reads before its output has been written.
+    client.send_bytes(&b"\xc0\0".repeat(PINGS)).await;
+    let mut received = 0;
+    while received < LARGE_BYTES {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        received += client.receive_bytes(LARGE_BYTES / 25).await.len();
+    }
+    // The header of the message, and some of the answers.
+    let rest = client.receive_bytes(PINGS / 2).await;
+    assert!(
+        rest.ends_with(b"\xd0\0\xd0\0") || rest.ends_with(b"\0\xd0\0\xd0"),
+        "{:?}",
+        rest.last_chunk::<8>()
+    );
 }
 
 #[tokio::test]

@@ -184,11 +184,21 @@ async fn a_message_of_qos_2_counts_for_the_receive_maximum_until_pubcomp_or_a_pu
 async fn a_client_that_exceeds_the_receive_maximum_is_disconnected() {
     let server = start_with(Settings { receive_maximum: 2, ..Settings::default() }).await;
     let mut client = Client::connect(&server, "a").await;
+    for packet_id in 1..=5 {
+        client.publish(qos_1("a", packet_id)).await;
+        client.receive_puback().await;
+    }
     for packet_id in 1..=2 {
         client.publish(qos_2("a", packet_id)).await;
         assert!(matches!(client.receive().await, Packet::PubRec(_)));
     }
     client.publish(qos_2("a", 3)).await;
+    assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::ReceiveMaximumExceeded);
+    let mut client = Client::connect(&server, "a").await;
+    client.send_bytes(&numbered_requests(3)).await;
+    for _ in 0..2 {
+        client.receive_puback().await;
+    }
     assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::ReceiveMaximumExceeded);
 }
 

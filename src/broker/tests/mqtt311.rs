@@ -162,6 +162,14 @@ async fn other_versions_and_invalid_client_ids_are_rejected_with_their_return_co
 }
 
 #[tokio::test]
+async fn no_keep_alive_is_imposed_on_a_client_of_3_1_1_that_cannot_learn_of_it() {
+    let server = start_with(Settings { keep_alive_s_max: 1, ..Settings::default() }).await;
+    let mut client = connect(&server, "a").await;
+    tokio::time::sleep(Duration::from_millis(1_700)).await;
+    expect_nothing(&mut client).await;
+}
+
+#[tokio::test]
 async fn a_bridge_is_accepted_and_gets_none_of_its_messages_back() {
     let server = start().await;
     let mut watcher = Client::connect(&server, "watcher").await;

@@ -144,4 +144,11 @@ async fn a_disconnect_may_change_the_expiry_interval_unless_it_was_0() {
     assert_eq!(client.receive_any().await, None);
     server.broker().handle_deadlines(crate::clock::monotonic() + Duration::from_secs(500));
     assert!(Client::connect_with(&server, ConnectOptions::new("b")).await.1.session_present);
+    // The limit of the server applies to it too.
+    let server = start_with(Settings { session_expiry_s_max: 60, ..Settings::default() }).await;
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("c")).await;
+    client.send(disconnect(1000)).await;
+    assert_eq!(client.receive_any().await, None);
+    server.broker().handle_deadlines(crate::clock::monotonic() + Duration::from_secs(100));
+    assert!(!Client::connect_with(&server, ConnectOptions::new("c")).await.1.session_present);
 }

@@ -46,12 +46,20 @@ async fn a_member_gets_messages_at_its_granted_qos_with_its_identifier() {
 async fn retained_messages_are_not_sent_for_shared_subscriptions() {
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
-    client.publish(retained("a/b", "kept")).await;
+    // The second one is the topic with the name of the filter.
+    for topic in ["a/b", "$share/g/a/b"] {
+        client.publish(retained(topic, "kept")).await;
+    }
     client.subscribe(filter("$share/g/a/b")).await;
     client.expect_nothing().await;
     client.publish(retained("a/b", "new")).await;
     let received = client.receive_publish().await;
     assert_eq!((&received.payload[..], received.retain), (&b"new"[..], false));
+    client.subscribe(SubscribeFilter { preserve_retain: true, ..filter("$share/g/a/b") }).await;
+    for (publish, retain) in [(retained("a/b", "new"), true), (qos_0("a/b"), false)] {
+        client.publish(publish).await;
+        assert_eq!(client.receive_publish().await.retain, retain);
+    }
 }
 
 #[tokio::test]

@@ -532,7 +532,7 @@ impl Drop for PacketHandler {
 /// Sets the options that MQTT 3.1.1 does not have: a bridge gets none of the messages back that it has published, which
 /// would otherwise circulate for ever, and retained messages stay retained in the other broker.
 fn subscribe_as_bridge(request: &mut SubscriptionRequest) {
-    request.options.no_local = !filter::is_shared(&request.filter);
+    request.options.no_local = true;
     request.options.retain_as_published = true;
 }
 

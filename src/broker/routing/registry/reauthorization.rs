@@ -90,24 +90,27 @@ impl Registry {
 mod tests {
     use super::*;
     use crate::broker::permissions::Permissions;
-    use crate::broker::routing::registry::tests::{request, subscribe};
+    use crate::broker::publication::Publication;
+    use crate::broker::routing::registry::tests::{request, subscribe, subscribe_to};
     use crate::broker::session::entry::SessionRequest;
+    use crate::broker::session::state_machine::Outgoing;
     use crate::broker::settings::Settings;
     use crate::clock;
     use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
+    use crate::protocol::ConnectionId;
     use crate::protocol::message::Qos;
 
-    /// Permits everything but subscriptions, which it permits or not.
+    /// Permits messages in both directions, or none.
     #[derive(Debug)]
-    struct MaySubscribe(bool);
+    struct Permitted(bool);
 
-    impl Permissions for MaySubscribe {
+    impl Permissions for Permitted {
         fn may_connect(&self) -> bool {
             true
         }
 
         fn may_publish(&self, _: &str) -> bool {
-            true
+            self.0
         }
 
         fn may_subscribe(&self, _: &str) -> bool {
@@ -125,13 +128,82 @@ mod tests {
         fn refresh(&self) {}
     }
 
+    /// Routes a message at QoS 1 and returns the number of its receivers.
+    fn route(registry: &Registry, topic: &str, now: Instant) -> usize {
+        let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+        registry.route(None, None, &Arc::new(Publication::new(message, now)), now, &mut Vec::new())
+    }
+
+    #[test]
+    fn queued_messages_without_permission_go_to_other_members_or_are_dropped_but_not_the_clients_own() {
+        let now = clock::monotonic();
+        let mut registry = Registry::new(&Settings::default());
+        let attach = |registry: &mut Registry, connection, client_id: &str, is_permitted| {
+            let permissions = Some(Arc::new(Permitted(is_permitted)) as Arc<dyn Permissions>);
+            let request = SessionRequest { permissions, ..request(connection, client_id, 10, None) };
+            registry.attach(request, now).unwrap().entry
+        };
+        attach(&mut registry, 1, "a", true);
+        for filter in ["t", "own/t", "$share/g/u"] {
+            subscribe_to(&mut registry, 1, filter, now);
+        }
+        for topic in ["t", "own/t", "u"] {
+            assert_eq!(route(&registry, topic, now), 1);
+        }
+        attach(&mut registry, 2, "b", true);
+        subscribe_to(&mut registry, 2, "$share/g/u", now);
+        let entry = attach(&mut registry, 3, "a", false);
+        registry.reauthorize(&entry, now, |client_id, topic| client_id == "a" && topic.starts_with("own/"));
+        assert_eq!((route(&registry, "t", now), route(&registry, "own/t", now)), (0, 1));
+        let queued = |connection| {
+            let (entry, _) = &registry.connections[&ConnectionId(connection)];
+            let topics = std::iter::from_fn(|| entry.poll_outgoing(ConnectionId(connection), now, false));
+            let topic = |outgoing| match outgoing {
+                Outgoing::Publish { delivery, .. } => delivery.publication.message.topic.clone(),
+                Outgoing::Release(_) => panic!("a PUBREL"),
+            };
+            topics.map(topic).collect::<Vec<_>>()
+        };
+        assert_eq!((queued(3), queued(2)), (vec!["own/t".to_owned(); 2], vec!["u".to_owned()]));
+    }
+
+    #[test]
+    fn a_will_that_its_client_may_no_longer_publish_is_not_published() {
+        let now = clock::monotonic();
+        for (is_permitted, count) in [(true, 1), (false, 0)] {
+            let mut registry = Registry::new(&Settings::default());
+            let permissions = Some(Arc::new(Permitted(is_permitted)) as Arc<dyn Permissions>);
+            let request = SessionRequest { permissions, ..request(1, "a", 10, Some(0)) };
+            registry.attach(request, now).unwrap();
+            let will = registry.detach(ConnectionId(1), true, None, now);
+            assert_eq!(will.into_iter().count(), count);
+            assert_eq!(registry.take_events().len(), 1 - count);
+        }
+    }
+
+    #[test]
+    fn the_subscriptions_of_a_client_without_rules_are_checked_when_it_reconnects_under_rules() {
+        let now = clock::monotonic();
+        let mut registry = Registry::new(&Settings::default());
+        let mut needs_reauthorization = |connection, permissions| {
+            let request = SessionRequest { permissions, ..request(connection, "a", 10, None) };
+            registry.attach(request, now).unwrap().needs_reauthorization
+        };
+        let rules = || Some(Arc::new(Permitted(true)) as Arc<dyn Permissions>);
+        for (connection, permissions, expected) in
+            [(1, None, false), (2, None, false), (3, rules(), true), (4, rules(), false), (5, None, true)]
+        {
+            assert_eq!(needs_reauthorization(connection, permissions), expected, "{connection}");
+        }
+    }
+
     #[test]
     fn a_user_that_reconnects_without_its_certificate_loses_the_permissions_of_the_certificate() {
         let now = clock::monotonic();
         let mut registry = Registry::new(&Settings::default());
         let attach = |registry: &mut Registry, connection, has_certificate: bool| {
             let mut request = SessionRequest {
-                permissions: Some(Arc::new(MaySubscribe(has_certificate))),
+                permissions: Some(Arc::new(Permitted(has_certificate))),
                 ..request(connection, "a", 10, None)
             };
             request.principal.user = Some("ann".into());

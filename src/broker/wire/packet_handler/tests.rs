@@ -1,11 +1,12 @@
-//! A connection whose session is taken over while it handles a packet.
+//! Packets of a connection whose session was taken over, and messages that were deferred.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
 
 use super::*;
-use crate::broker::handle::Hooks;
+use crate::broker::handle::{Application, Hooks};
 use crate::broker::settings::Settings;
 use crate::mqtt::Decoded;
 use crate::protocol::message::Message;
@@ -37,5 +38,32 @@ fn a_connection_whose_session_was_taken_over_acknowledges_no_qos_2_packet() {
         assert!(taken_over.output.is_empty());
         successor.answer(packet(), false).unwrap();
         assert!(!successor.output.is_empty());
+    }
+}
+
+/// Routes no message, and counts them.
+#[derive(Default)]
+struct Counting(AtomicUsize);
+
+impl Application for Counting {
+    fn handle_publish(&self, _: &Broker, _: &Peer, _: Message) -> Verdict {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Verdict::Consumed
+    }
+
+    fn handle_disconnect(&self, _: &Broker, _: &Peer) {}
+}
+
+#[test]
+fn a_message_that_has_expired_while_it_was_deferred_is_acknowledged_and_not_handled() {
+    let counting = Arc::new(Counting::default());
+    let broker = Broker::new(Settings::default(), Hooks::new(Arc::<Counting>::clone(&counting)));
+    let mut handler = accept(&broker);
+    for (has_expired, count) in [(true, 0), (false, 1)] {
+        let message = Message { topic: "t".to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+        let publish = Publish { packet_id: 1, topic_alias: None, message };
+        handler.answer(Incoming::Publish(publish), has_expired).unwrap();
+        assert_eq!(&handler.output.split()[..], b"\x40\x02\0\x01");
+        assert_eq!(counting.0.load(Ordering::Relaxed), count);
     }
 }
