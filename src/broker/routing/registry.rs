@@ -251,7 +251,6 @@ impl Registry {
         }
     }
 
-    /// Returns the events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -472,7 +471,6 @@ impl Registry {
         self.subscriptions.has_match(topic) || self.shared_subscriptions.has_match(topic)
     }
 
-    /// Returns the handle of an open connection.
     #[must_use]
     pub fn handle(&self, connection: ConnectionId) -> Option<&Arc<ConnectionHandle>> {
         self.connections.get(&connection).map(|(_, handle)| handle)
@@ -527,7 +525,6 @@ impl Registry {
         statistics
     }
 
-    /// Returns the number of connected clients.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
