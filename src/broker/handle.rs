@@ -11,9 +11,10 @@ use tokio::sync::Notify;
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
+use super::memory::{MemoryBudget, MemoryKind};
 use super::permissions::{AccessControl, Permissions};
 use super::principal::Principal;
-use super::publication::Publication;
+use super::publication::{self, Publication};
 use super::settings::Settings;
 use super::statistics::{ClientStatistics, Statistics};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
@@ -176,6 +177,7 @@ struct Inner {
     settings: Settings,
     hooks: Hooks,
     registry: RwLock<Registry>,
+    memory: Arc<MemoryBudget>,
     /// Whether the monitored topic has a subscriber. Updated with every change of the subscriptions, so that a message
     /// costs one load while there is none: no lock, no search in the trie.
     has_monitors: AtomicBool,
@@ -195,11 +197,18 @@ pub(super) fn next_connection_id() -> ConnectionId {
 impl Broker {
     #[must_use]
     pub fn new(settings: Settings, hooks: Hooks) -> Self {
-        let registry = RwLock::new(Registry::new(&settings));
+        let registry = Registry::new(&settings);
+        let memory = Arc::clone(registry.memory());
+        let registry = RwLock::new(registry);
         let has_monitors = AtomicBool::new(false);
         let (deadline, drained) = (Notify::new(), Notify::new());
-        let inner = Inner { settings, hooks, registry, has_monitors, deadline, drained };
+        let inner = Inner { settings, hooks, registry, memory, has_monitors, deadline, drained };
         Self { inner: Arc::new(inner) }
+    }
+
+    #[must_use]
+    pub fn memory(&self) -> &Arc<MemoryBudget> {
+        &self.inner.memory
     }
 
     /// Publishes a message to its subscribers; returns the number of sessions that get it.
@@ -207,7 +216,7 @@ impl Broker {
     /// The session of `from` is left out where its subscription has the option No Local.
     pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
         let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now));
+        let publication = self.publication(message, now);
         if !publication.message.retain {
             return self.route(from, None, &publication, now);
         }
@@ -222,15 +231,28 @@ impl Broker {
     /// Publishes a client's message to its subscribers; returns the number of sessions that get it.
     ///
     /// # Errors
-    ///
     /// The reason code to reject the message with; then it was not published.
-    pub(super) fn publish_from(&self, from: ConnectionId, message: Message) -> Result<usize, ReasonCode> {
-        let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now));
-        if !publication.message.retain {
-            return Ok(self.route(Some(from), None, &publication, now));
+    pub(super) fn publish_from(&self, from: &Peer, message: Message) -> Result<usize, ReasonCode> {
+        if !self.inner.memory.has_room(MemoryKind::Sessions, 0, publication::bytes_of(&message)) {
+            let (client_id, topic) = (Arc::clone(&from.client_id), message.topic);
+            self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
+            return Err(ReasonCode::QuotaExceeded);
         }
-        self.publish_retained(Some(from), &publication, now, |_, _| Err(ReasonCode::QuotaExceeded))
+        let now = clock::monotonic();
+        let publication = self.publication(message, now);
+        if !publication.message.retain {
+            return Ok(self.route(Some(from.connection), None, &publication, now));
+        }
+        let refuse = |_: &mut Registry, _: &str| Err(ReasonCode::QuotaExceeded);
+        self.publish_retained(Some(from.connection), &publication, now, refuse)
+    }
+
+    fn publication(&self, message: Message, now: Instant) -> Arc<Publication> {
+        let publication = Publication::new(message, now);
+        Arc::new(match publication.message.retain {
+            true => publication.charged_as_retained(&self.inner.memory),
+            false => publication.charged(&self.inner.memory),
+        })
     }
 
     /// Stores a retained message and routes it. Without room, `when_full` decides whether it is routed all the same.
@@ -263,7 +285,7 @@ impl Broker {
     /// If the connection is closed, the client `client_id` does not get the message at all.
     pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
         let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now));
+        let publication = Arc::new(Publication::new(message, now).charged(&self.inner.memory));
         self.route(None, Some((to, client_id)), &publication, now);
     }
 
@@ -278,7 +300,7 @@ impl Broker {
     /// The message is not retained, whatever its retain flag: a later subscriber must not take it for a new one.
     pub fn publish_monitor_copy(&self, from: ConnectionId, message: Message) {
         let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now));
+        let publication = Arc::new(Publication::new(message, now).charged(&self.inner.memory));
         self.route(Some(from), None, &publication, now);
     }
 
@@ -343,6 +365,8 @@ impl Broker {
         let session_expiry_s = match close_reason {
             CloseReason::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
             CloseReason::ServerDisconnect { .. } | CloseReason::ConnectionLost(_) => None,
+            // Its messages would take the memory as before.
+            CloseReason::NotReading => Some(0),
         };
         let expiry_s = session_expiry_s.map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
         let now = clock::monotonic();

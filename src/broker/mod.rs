@@ -7,6 +7,7 @@ pub mod counters;
 pub mod event;
 pub mod expiry_task;
 pub mod handle;
+pub mod memory;
 pub mod permissions;
 pub mod principal;
 pub mod publication;
@@ -26,6 +27,7 @@ pub use self::authentication::{Authenticated, Authenticator, Credential, Denial,
 pub use self::counters::{Counter, Counters, Traffic};
 pub use self::event::{Event, EventSink};
 pub use self::handle::{Application, Broker, Continuation, Hooks, Peer, SYS, Verdict};
+pub use self::memory::{MemoryBudget, MemoryKind};
 pub use self::permissions::{AccessControl, Permissions};
 pub use self::principal::Principal;
 pub use self::server::{Server, StartError};

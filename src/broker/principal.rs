@@ -47,6 +47,20 @@ impl Principal {
         self.user == other.user && (self.user.is_some() || is_same_certificate())
     }
 
+    /// Returns whose sessions these are when sessions are counted: the user's, the certificate's or, of anonymous clients,
+    /// those of an address.
+    #[must_use]
+    pub fn owner(&self, remote: &str) -> Arc<str> {
+        match &self.user {
+            Some(user) => format!("user {user}").into(),
+            None => match self.describe() {
+                Some(certificate) => format!("certificate {certificate}").into(),
+                // Without the port, which differs with each connection.
+                None => remote.rsplit_once(':').map_or(remote, |(address, _)| address).into(),
+            },
+        }
+    }
+
     /// Returns the attributes of the certificate's subject, its alternative names, then the attributes of its issuer.
     pub fn certificate_attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.attributes.iter().chain(self.alternatives.iter()).chain(self.issuer.iter())

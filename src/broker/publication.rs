@@ -3,13 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::protocol::message::{Message, Qos};
+use super::memory::{Charge, MemoryBudget, MemoryKind};
+use crate::protocol::message::{Message, PropertyText, Qos};
 
-/// The bytes that a queue is charged for a message in addition to its content.
-const OVERHEAD_BYTES: usize = 128;
+/// The bytes that a queue takes for a message besides its content: the place in the queue, which may be half empty, and
+/// in the table of messages in flight.
+const DELIVERY_BYTES: usize = 3 * size_of::<Delivery>();
 
-/// The bytes charged for a user property in addition to its text: a message may have very many empty ones.
-const USER_PROPERTY_BYTES: usize = 96;
+/// The bytes charged for a message in addition to its content.
+const OVERHEAD_BYTES: usize = size_of::<Publication>() + DELIVERY_BYTES;
+
+/// The bytes charged for a Subscription Identifier: their list may have room for twice as many.
+const SUBSCRIPTION_ID_BYTES: usize = 2 * size_of::<u32>();
+
+/// A publication of this size is charged itself, once; each queue is charged for a smaller one, so that a request and
+/// its answer change no counter that threads share.
+const CHARGED_BYTES_MIN: usize = 8 * 1024;
 
 /// A number of user properties that is not unusual.
 const USER_PROPERTIES_FEW: usize = 16;
@@ -22,6 +31,8 @@ pub struct Publication {
     pub bytes: usize,
     /// When the message expires: from then on it must not be delivered.
     expires_at: Option<Instant>,
+    /// None: its holders are charged for it.
+    charge: Option<Charge>,
 }
 
 impl Publication {
@@ -31,7 +42,22 @@ impl Publication {
         let expires_at =
             message.expiry_s.and_then(|seconds| now.checked_add(Duration::from_secs(u64::from(seconds))));
         let bytes = bytes_of(&message);
-        Self { message, bytes, expires_at }
+        Self { message, bytes, expires_at, charge: None }
+    }
+
+    /// Charges the publication itself if it is large, instead of those that hold it.
+    #[must_use]
+    pub fn charged(self, budget: &Arc<MemoryBudget>) -> Self {
+        let charge =
+            (self.bytes >= CHARGED_BYTES_MIN).then(|| Charge::new(budget, MemoryKind::Sessions, self.bytes));
+        Self { charge, ..self }
+    }
+
+    /// Charges the publication itself as a retained one.
+    #[must_use]
+    pub fn charged_as_retained(self, budget: &Arc<MemoryBudget>) -> Self {
+        let charge = Some(Charge::new(budget, MemoryKind::Retained, self.bytes));
+        Self { charge, ..self }
     }
 
     #[must_use]
@@ -62,12 +88,16 @@ pub fn is_within(message: &Message, queue_bytes_max: usize) -> bool {
     message.user_properties.len() <= USER_PROPERTIES_FEW || bytes_of(message) <= queue_bytes_max
 }
 
-fn bytes_of(message: &Message) -> usize {
+/// Returns the bytes that a message takes, with everything that keeps it.
+#[must_use]
+pub fn bytes_of(message: &Message) -> usize {
     let properties = message.user_properties.iter();
-    let properties = properties
-        .map(|(name, value)| USER_PROPERTY_BYTES.saturating_add(name.len()).saturating_add(value.len()));
+    let properties = properties.map(|(name, value)| name.len().saturating_add(value.len()));
+    let property_list =
+        message.user_properties.capacity().saturating_mul(size_of::<(PropertyText, PropertyText)>());
     [
         OVERHEAD_BYTES,
+        property_list,
         message.topic.len(),
         message.payload.len(),
         message.response_topic.as_ref().map_or(0, String::len),
@@ -95,6 +125,26 @@ pub struct Delivery {
     pub subscription_ids: Vec<u32>,
     /// The group of the shared subscription that chose this session.
     pub group: Option<GroupId>,
+}
+
+impl Delivery {
+    /// Returns the bytes that count for the limit of a queue.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.publication.bytes.saturating_add(self.id_bytes())
+    }
+
+    /// Returns the bytes that its queue is charged in the memory budget.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let bytes = if self.publication.charge.is_some() { DELIVERY_BYTES } else { self.publication.bytes };
+        bytes.saturating_add(self.id_bytes())
+    }
+
+    fn id_bytes(&self) -> usize {
+        // Of the length: the capacity of each copy of the list is another one.
+        self.subscription_ids.len().saturating_mul(SUBSCRIPTION_ID_BYTES)
+    }
 }
 
 #[cfg(test)]

@@ -12,10 +12,13 @@ pub struct Settings {
     pub listeners: Vec<ListenerSettings>,
     /// The largest packet accepted from a client, in bytes with its header; announced in CONNACK.
     pub packet_bytes_max: u32,
+    /// The most bytes that clients may make the broker hold: see `MemoryBudget`.
+    pub memory_bytes_max: usize,
     /// The most connections at one time, also those that have not sent a CONNECT yet.
     pub connections_max: u32,
-    /// The most sessions, with and without a connection. One more ends the session that has been without a connection
-    /// for the longest time.
+    /// The most sessions, with and without a connection. One more ends the session of the same owner that has been without
+    /// a connection for the longest time, and is refused if the owner has none. An owner, which is a user, a certificate
+    /// or the address of anonymous clients, has at most half of them without a connection.
     pub sessions_max: usize,
     /// The most messages in the queue of one session, also those that are sent and not acknowledged.
     pub session_queue_messages_max: usize,
@@ -81,6 +84,7 @@ impl Default for Settings {
         Self {
             listeners: Vec::new(),
             packet_bytes_max: 64 * 1024 * 1024,
+            memory_bytes_max: 384 * 1024 * 1024,
             connections_max: 10_000,
             sessions_max: 20_000,
             session_queue_messages_max: 20_000,
@@ -91,7 +95,7 @@ impl Default for Settings {
             keep_alive_s_max: 0,
             session_expiry_s_max: u32::MAX,
             retained_messages_max: 10_000,
-            retained_bytes_max: 256 * 1024 * 1024,
+            retained_bytes_max: 96 * 1024 * 1024,
             subscriptions_per_session_max: 1_000,
             threads: 0,
         }

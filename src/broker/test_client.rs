@@ -125,6 +125,18 @@ impl Client {
         self.input.to_vec()
     }
 
+    /// Reads until the broker is silent; returns whether it has closed the connection.
+    pub async fn reads_to_the_end(mut self) -> bool {
+        const SILENCE: Duration = Duration::from_millis(100);
+        loop {
+            match timeout(SILENCE, self.stream.read_buf(&mut self.input)).await {
+                Ok(Ok(1..)) => {}
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
     pub async fn receive(&mut self) -> Packet {
         self.receive_any().await.expect("the broker closed")
     }

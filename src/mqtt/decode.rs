@@ -12,6 +12,7 @@ use super::packet::{
 };
 use super::property;
 use super::reader::{Reader, qos};
+use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
 
 const PUBACK: u8 = 0x40;
@@ -112,6 +113,20 @@ pub fn decode(
     let packet = packet(version, header.first, body).map_err(|cause| cause.error(version))?;
     input.advance(header.packet_bytes);
     Ok(Decoded::Packet(packet))
+}
+
+/// Checks that a CONNECT, as far as it has arrived, has at most `bytes_max` bytes besides its credentials: user name,
+/// password and authentication data.
+///
+/// # Errors
+///
+/// It has more.
+pub fn check_connect(input: &[u8], bytes_max: usize) -> Result<(), DecodeError> {
+    if input.len().saturating_sub(connect::credential_bytes(input)) <= bytes_max {
+        return Ok(());
+    }
+    let text = format!("CONNECT has more than {bytes_max} bytes besides its credentials").into();
+    Err(DecodeError { reason: ReasonCode::PacketTooLarge, text, version: connect::version_of_packet(input) })
 }
 
 /// Returns how many bytes are missing for the packet at the start of the input at least; 0 if it is complete.

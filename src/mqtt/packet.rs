@@ -138,6 +138,12 @@ pub enum RetainHandling {
 pub struct Sensitive(Vec<u8>);
 
 impl Sensitive {
+    /// Returns the memory of the buffer.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// Returns the buffer itself: no copy stays behind in memory.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {

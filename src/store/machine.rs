@@ -294,6 +294,11 @@ impl Store {
         needed <= freed || used.saturating_add(needed) <= self.limits.memory_bytes_max
     }
 
+    /// Returns the memory that the limit counts.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.entries.cost().saturating_add(self.versions.cost())
+    }
+
     fn get(&mut self, key: &Key) -> StoreResponse {
         let (found, expired) = self.find(key);
         let Some(entry) = found.and_then(|slot| self.entries.get(slot)) else {

@@ -19,6 +19,9 @@ pub struct StoreStatistics {
     pub keys: usize,
     /// Total length of keys and values in bytes, without the overhead.
     pub bytes: u64,
+    /// Memory of the keys in bytes, with the overhead, as limited by [`Limits::memory_bytes_max`](super::Limits).
+    pub memory_bytes: u64,
+    pub memory_bytes_max: u64,
     /// Number of watches.
     pub watches: usize,
 }
@@ -52,7 +55,13 @@ pub struct Page {
 impl Store {
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
-        StoreStatistics { keys: self.len(), bytes: self.entries.bytes(), watches: self.watchers.len() }
+        StoreStatistics {
+            keys: self.len(),
+            bytes: self.entries.bytes(),
+            memory_bytes: self.memory_bytes(),
+            memory_bytes_max: self.limits.memory_bytes_max,
+            watches: self.watchers.len(),
+        }
     }
 
     /// Returns up to `keys_max` keys from a position on, 0 at first. A key that exists throughout is returned
@@ -138,9 +147,12 @@ mod tests {
         let mut store = Store::new(Limits::default());
         put(&mut store, "key", Some("value"), None);
         put(&mut store, "k", Some(&"v".repeat(100)), None);
-        assert_eq!(store.statistics(), StoreStatistics { keys: 2, bytes: 109, watches: 0 });
+        let StoreStatistics { keys, bytes, memory_bytes, .. } = store.statistics();
+        assert_eq!((keys, bytes), (2, 109));
+        assert!(memory_bytes > bytes);
         put(&mut store, "k", Some("v"), None);
         put(&mut store, "key", None, None);
-        assert_eq!(store.statistics(), StoreStatistics { keys: 1, bytes: 2, watches: 0 });
+        let StoreStatistics { keys, bytes, watches, .. } = store.statistics();
+        assert_eq!((keys, bytes, watches), (1, 2, 0));
     }
 }

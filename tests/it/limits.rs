@@ -17,15 +17,15 @@ fn verbose_output_lists_the_limits_at_the_start() {
     };
     assert_eq!(
         limits(&[]),
-        "limits: 10000000 keys, 512M of memory for them, 64M per value, 10000 connections, 100000 watched keys and \
-         128M of waiting messages per client, 64M per packet, 500 failed logins per address and minute"
+        "limits: 10000000 keys, 512M of memory for them and 384M for the broker, 64M per value, 10000 connections, \
+         100000 watched keys and 128M of waiting messages per client, 64M per packet, 500 failed logins per address and minute"
     );
     let options = "--keys-max 5 --value-bytes-max 1000B --memory-max 2M --connections-max 9 --watches-max 3 \
                    --queue-bytes-max 1M --login-failures-max 7";
     assert_eq!(
         limits(&options.split_whitespace().collect::<Vec<_>>()),
-        "limits: 5 keys, 2M of memory for them, 1000 per value, 9 connections, 3 watched keys and 1M of waiting \
-         messages per client, 512K per packet, 7 failed logins per address and minute"
+        "limits: 5 keys, 1M of memory for them and 16M for the broker, 1000 per value, 9 connections, 3 watched keys \
+         and 1M of waiting messages per client, 512K per packet, 7 failed logins per address and minute"
     );
 }
 
@@ -47,7 +47,7 @@ fn a_key_over_the_limit_is_refused_until_another_is_deleted_or_expires() {
 #[test]
 fn memory_values_and_packets_are_bounded() {
     let place = Place::new();
-    let options = ["-q", "--memory-max", "3000", "--value-bytes-max", "2K", "--queue-bytes-max", "64K"];
+    let options = ["-q", "--memory-max", "6000", "--value-bytes-max", "2K", "--queue-bytes-max", "64K"];
     let server = Server::start(&place, &options);
     let at = |words: &[&str]| place.run_at(&server.url(), words);
     for (name, len) in [("small", 2_048), ("large", 2_049), ("huge", 40_000)] {

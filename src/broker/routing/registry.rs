@@ -2,6 +2,7 @@
 
 mod reauthorization;
 pub mod retained_delivery;
+mod statistics;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +15,19 @@ use super::retained::{Full, RetainedMessages};
 use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;
+use crate::broker::memory::{MemoryBudget, MemoryKind};
 use crate::broker::publication::{Delivery, Publication};
 use crate::broker::session::connection_handle::{ConnectionHandle, DrainPhase};
-use crate::broker::session::entry::{SessionEntry, SessionId, SessionRequest, SessionState};
+use crate::broker::session::entry::{self, SessionEntry, SessionId, SessionRequest, SessionState};
 use crate::broker::session::state_machine::{Limits, Session};
 use crate::broker::settings::Settings;
-use crate::broker::statistics::{ClientStatistics, Statistics};
 use crate::mqtt::ReasonCode;
 use crate::mqtt::filter;
 use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
+
+type SessionsByTime = BTreeMap<(Instant, SessionId), Arc<SessionEntry>>;
 
 /// The session that a connection was given.
 #[derive(Debug)]
@@ -67,6 +70,7 @@ const ENDED_PER_CALL_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Registry {
     limits: Limits,
+    memory: Arc<MemoryBudget>,
     sessions_max: usize,
     subscriptions_max: usize,
     /// The limit for the topic filters of one session, in bytes as charged by [`filter_memory::bytes`].
@@ -79,9 +83,9 @@ pub struct Registry {
     pub(super) shared_subscriptions: SharedSubscriptions,
     retained: RetainedMessages,
     /// Disconnected sessions, by the time when their Will Message is due or when they expire.
-    deadlines: BTreeMap<(Instant, SessionId), Arc<SessionEntry>>,
-    /// Disconnected sessions, by the time when they were disconnected.
-    disconnected: BTreeMap<(Instant, SessionId), Arc<SessionEntry>>,
+    deadlines: SessionsByTime,
+    /// Disconnected sessions by their owner and by the time when they were disconnected.
+    disconnected: HashMap<Arc<str>, SessionsByTime>,
     next_session: u64,
     is_closed: bool,
     /// Events of the last change. They are reported after the lock has been released.
@@ -93,6 +97,7 @@ impl Registry {
     pub fn new(settings: &Settings) -> Self {
         Self {
             limits: Limits::from(settings),
+            memory: Arc::new(MemoryBudget::new(settings.memory_bytes_max)),
             sessions_max: settings.sessions_max,
             subscriptions_max: settings.subscriptions_per_session_max,
             filter_bytes_max: filter_memory::bytes_max(settings.subscriptions_per_session_max),
@@ -103,7 +108,7 @@ impl Registry {
             shared_subscriptions: SharedSubscriptions::default(),
             retained: RetainedMessages::new(settings.retained_messages_max, settings.retained_bytes_max),
             deadlines: BTreeMap::new(),
-            disconnected: BTreeMap::new(),
+            disconnected: HashMap::new(),
             next_session: 0,
             is_closed: false,
             events: Vec::new(),
@@ -115,13 +120,22 @@ impl Registry {
     /// A session belongs to the principal that created it. A client with the same client id and another principal is
     /// rejected while an authenticated owner is connected; afterwards it gets a new session.
     ///
-    /// # Errors
+    /// A new session ends another one only if that has the same owner: see [`SessionRequest::owner`].
     ///
+    /// # Errors
     /// The reason code to reject the connection with.
     pub fn attach(&mut self, request: SessionRequest, now: Instant) -> Result<AttachedSession, ReasonCode> {
         if self.is_closed {
             return Err(ReasonCode::ServerShuttingDown);
         }
+        if !self.memory.has_room(
+            MemoryKind::Sessions,
+            0,
+            entry::bytes_of_new(&request.client_id, request.will.as_ref()),
+        ) {
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        let is_new = !self.sessions.contains_key(&request.client_id);
         let (resumed, mut will) = self.take_over(&request, now)?;
         let session_present = resumed.is_some();
         let needs_reauthorization = resumed.as_ref().is_some_and(|entry| {
@@ -132,9 +146,9 @@ impl Registry {
         let entry = match resumed {
             Some(entry) => entry,
             None => {
-                if self.sessions.len() >= self.sessions_max {
-                    // The limit is only reached without an earlier session of this client, so `will` is None so far.
-                    will = self.end_longest_disconnected(now)?;
+                if is_new {
+                    // There is no earlier session of this client, so `will` is None so far.
+                    will = self.make_room_for(&request.owner, now)?;
                 }
                 self.new_entry(&request.client_id)
             }
@@ -185,9 +199,18 @@ impl Registry {
         Ok((is_resumed.then_some(entry), will))
     }
 
-    /// Ends the session that has been disconnected for the longest time; returns its Will Message.
-    fn end_longest_disconnected(&mut self, now: Instant) -> Result<Option<Message>, ReasonCode> {
-        let (_, entry) = self.disconnected.pop_first().ok_or(ReasonCode::QuotaExceeded)?;
+    /// Makes room for a new session of an owner: ends the one that has been disconnected for the longest time, if there
+    /// are too many, and returns its Will Message. No owner has more than half of all sessions without a connection.
+    ///
+    /// Sessions of other owners stay: their messages have been acknowledged.
+    fn make_room_for(&mut self, owner: &str, now: Instant) -> Result<Option<Message>, ReasonCode> {
+        let own = self.disconnected.get(owner);
+        let is_full = self.sessions.len() >= self.sessions_max;
+        if !is_full && own.is_none_or(|own| own.len() < self.sessions_max / 2) {
+            return Ok(None);
+        }
+        let entry = own.and_then(|own| own.first_key_value()).map(|(_, entry)| Arc::clone(entry));
+        let entry = entry.ok_or(ReasonCode::QuotaExceeded)?;
         let mut state = entry.lock();
         let will = state.will.take().and_then(|will| self.authorized_will(&entry, &state, will));
         drop(state);
@@ -225,7 +248,8 @@ impl Registry {
         self.shared_subscriptions.handle_connection(state.filters.keys(), entry.id, false);
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
         state.disconnected_since = Some(now);
-        self.disconnected.insert((now, entry.id), Arc::clone(&entry));
+        let of_owner = self.disconnected.entry(Arc::clone(&state.owner)).or_default();
+        of_owner.insert((now, entry.id), Arc::clone(&entry));
         state.ends_at = after(expiry_s).filter(|_| expiry_s != u32::MAX);
         state.will_at = state.will.as_ref().and_then(|will| after(will.delay_s.min(expiry_s)));
         for at in [state.will_at, state.ends_at].into_iter().flatten() {
@@ -238,6 +262,7 @@ impl Registry {
             let group = group.and_then(|id| Some((id, shared_subscriptions.group(id)?)));
             group.is_some_and(|(id, group)| group.hand_over(id, publication, entry.id, now, events))
         });
+        state.update_charge();
         will
     }
 
@@ -323,10 +348,12 @@ impl Registry {
             let mut state = entry.lock();
             if !state.filters.contains_key(filter) {
                 let bytes = state.filter_bytes.saturating_add(filter_memory::bytes(filter));
-                if state.filters.len() >= self.subscriptions_max || bytes > self.filter_bytes_max {
+                let has_room = state.filters.len() < self.subscriptions_max && bytes <= self.filter_bytes_max;
+                if !has_room || !state.may_subscribe(filter_memory::bytes(filter)) {
                     return Err(ReasonCode::QuotaExceeded);
                 }
                 state.filter_bytes = bytes;
+                state.update_charge();
             }
             state.filters.insert(filter.to_owned(), options);
         }
@@ -370,16 +397,20 @@ impl Registry {
             self.remove_subscription(filter, entry.id);
             if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted }
         };
-        filters.iter().map(&mut unsubscribe).collect()
+        let results = filters.iter().map(&mut unsubscribe).collect();
+        state.update_charge();
+        results
     }
 
     /// Stores a retained message, or removes the one of its topic if its payload is empty. Without room nothing changes.
     ///
     /// # Errors
-    ///
     /// There is no room.
     pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
-        let retained = self.retained.handle_publish(publication, now);
+        // The publication is charged already.
+        let has_memory =
+            publication.message.payload.is_empty() || self.memory.has_room(MemoryKind::Retained, 0, 0);
+        let retained = if has_memory { self.retained.handle_publish(publication, now) } else { Err(Full) };
         if retained.is_err() {
             self.events.push(Event::NotRetained { topic: publication.message.topic.clone() });
         }
@@ -505,46 +536,6 @@ impl Registry {
         }
     }
 
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        let (retained, retained_bytes) = self.retained.size();
-        let mut statistics = Statistics {
-            connected: self.connections.len(),
-            sessions: self.sessions.len(),
-            retained,
-            retained_bytes,
-            ..Statistics::default()
-        };
-        for entry in self.sessions.values() {
-            let state = entry.lock();
-            let (messages, bytes) = state.session.size();
-            statistics.subscriptions = statistics.subscriptions.saturating_add(state.filters.len());
-            statistics.queued = statistics.queued.saturating_add(messages);
-            statistics.queued_bytes = statistics.queued_bytes.saturating_add(bytes);
-        }
-        statistics
-    }
-
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.connections.len()
-    }
-
-    /// Returns at most `clients_max` clients, in no particular order.
-    #[must_use]
-    pub fn clients(&self, clients_max: usize) -> Vec<ClientStatistics> {
-        let client = |entry: &Arc<SessionEntry>| {
-            let state = entry.lock();
-            ClientStatistics {
-                client_id: Arc::clone(&entry.client_id),
-                is_connected: state.handle.is_some(),
-                subscriptions: state.filters.len(),
-                queued: state.session.size().0,
-            }
-        };
-        self.sessions.values().take(clients_max).map(client).collect()
-    }
-
     /// Closes all connections and rejects new ones.
     pub fn close(&mut self) {
         self.is_closed = true;
@@ -557,7 +548,8 @@ impl Registry {
         let id = SessionId(self.next_session);
         // 64 bits do not overflow: each session takes a CONNECT.
         self.next_session = self.next_session.wrapping_add(1);
-        let entry = Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits)));
+        let entry =
+            Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits), &self.memory));
         self.sessions.insert(Arc::clone(client_id), Arc::clone(&entry));
         entry
     }
@@ -567,7 +559,10 @@ impl Registry {
         let (filters, undelivered) = {
             let mut state = entry.lock();
             self.cancel_deadlines(entry, &state);
-            (std::mem::take(&mut state.filters), state.session.end())
+            state.filter_bytes = 0;
+            let ended = (std::mem::take(&mut state.filters), state.session.end());
+            state.update_charge();
+            ended
         };
         for filter in filters.keys() {
             self.remove_subscription(filter, entry.id);
@@ -591,8 +586,13 @@ impl Registry {
         for at in [state.will_at, state.ends_at].into_iter().flatten() {
             self.deadlines.remove(&(at, entry.id));
         }
-        if let Some(since) = state.disconnected_since {
-            self.disconnected.remove(&(since, entry.id));
+        if let Some(since) = state.disconnected_since
+            && let Some(of_owner) = self.disconnected.get_mut(&state.owner)
+        {
+            of_owner.remove(&(since, entry.id));
+            if of_owner.is_empty() {
+                self.disconnected.remove(&state.owner);
+            }
         }
     }
 }
@@ -602,6 +602,7 @@ pub(super) mod tests {
     use super::retained_delivery::RetainedDelivery;
     use super::*;
     use crate::broker::principal::Principal;
+    use crate::broker::{ClientStatistics, Statistics};
     use crate::mqtt::packet::Will;
 
     fn registry() -> Registry {
@@ -619,6 +620,7 @@ pub(super) mod tests {
             connection: ConnectionId(connection),
             client_id: client_id.into(),
             principal: Principal::default(),
+            owner: "test".into(),
             permissions: None,
             clean_start: false,
             receive_maximum: 10,
@@ -890,6 +892,46 @@ pub(super) mod tests {
         registry.attach(request(4, "a", 10, None), start).unwrap();
     }
 
+    fn request_of(connection: u64, client_id: &str, owner: &str) -> SessionRequest {
+        SessionRequest { owner: owner.into(), ..request(connection, client_id, u32::MAX, None) }
+    }
+
+    #[test]
+    fn a_flood_of_sessions_ends_only_sessions_of_its_own_owner() {
+        let start = crate::clock::monotonic();
+        let mut registry = Registry::new(&Settings { sessions_max: 10, ..Settings::default() });
+        for client_id in ["a", "b", "c"] {
+            registry.attach(request_of(1, client_id, "user ann"), start).unwrap();
+            detach(&mut registry, 1, start);
+        }
+        for connection in 2..100 {
+            let client_id = format!("flood-{connection}");
+            registry.attach(request_of(connection, &client_id, "10.0.0.1"), start).unwrap();
+            detach(&mut registry, connection, start);
+            assert!(registry.sessions.len() <= 3 + 5, "at most half of all for one owner");
+        }
+        for client_id in ["a", "b", "c"] {
+            assert!(registry.attach(request_of(100, client_id, "user ann"), start).unwrap().session_present);
+            detach(&mut registry, 100, start);
+        }
+        let flood: Vec<_> = (95..100).map(|number| format!("flood-{number}")).collect();
+        assert!(flood.iter().all(|client_id| registry.sessions.contains_key(&**client_id)), "the latest");
+    }
+
+    #[test]
+    fn a_new_session_is_refused_if_all_others_belong_to_other_owners() {
+        let start = crate::clock::monotonic();
+        let mut registry = Registry::new(&Settings { sessions_max: 4, ..Settings::default() });
+        for (connection, owner) in [(1, "one"), (2, "one"), (3, "two"), (4, "two")] {
+            registry.attach(request_of(connection, &format!("c{connection}"), owner), start).unwrap();
+            detach(&mut registry, connection, start);
+        }
+        let refused = registry.attach(request_of(5, "new", "three"), start).unwrap_err();
+        assert_eq!((refused, registry.sessions.len()), (ReasonCode::QuotaExceeded, 4));
+        registry.attach(request_of(6, "new", "two"), start).unwrap();
+        assert!(!registry.sessions.contains_key("c3") && registry.sessions.contains_key("c1"));
+    }
+
     #[test]
     fn the_session_that_has_been_disconnected_longest_makes_room_for_a_new_one() {
         let start = crate::clock::monotonic();
@@ -935,7 +977,7 @@ pub(super) mod tests {
         let start = crate::clock::monotonic();
         let later = start + Duration::from_secs(10);
         let count = ENDED_PER_CALL_MAX * 2 + 1;
-        let mut registry = Registry::new(&Settings { sessions_max: count, ..Settings::default() });
+        let mut registry = Registry::new(&Settings { sessions_max: count * 2, ..Settings::default() });
         for number in 0..count as u64 {
             registry.attach(request(number, &number.to_string(), 10, None), start).unwrap();
             detach(&mut registry, number, start);

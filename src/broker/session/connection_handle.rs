@@ -10,6 +10,9 @@ use crate::broker::authentication::Credential;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
 
+/// The reason string for [`CloseReason::NotReading`].
+pub const NOT_READING: &str = "the client does not read its messages, and memory is scarce";
+
 /// Why a connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseReason {
@@ -26,6 +29,8 @@ pub enum CloseReason {
         /// The reason string.
         text: String,
     },
+    /// The server closes the connection and ends the session: memory is scarce, and the client does not read.
+    NotReading,
     /// The network connection was lost.
     ConnectionLost(String),
 }
@@ -38,7 +43,7 @@ impl CloseReason {
             Self::ClientDisconnect { publishes_will, .. } => *publishes_will,
             // All clients are disconnected, so no client would receive the message.
             Self::ServerDisconnect { reason, .. } => *reason != ReasonCode::ServerShuttingDown,
-            Self::ConnectionLost(_) => true,
+            Self::NotReading | Self::ConnectionLost(_) => true,
         }
     }
 }
@@ -48,6 +53,7 @@ impl fmt::Display for CloseReason {
         match self {
             Self::ClientDisconnect { .. } => write!(f, "closed by the client"),
             Self::ServerDisconnect { reason, text } => write!(f, "{reason}: {text}"),
+            Self::NotReading => write!(f, "{}: {NOT_READING}", ReasonCode::QuotaExceeded),
             Self::ConnectionLost(text) => write!(f, "connection lost: {text}"),
         }
     }

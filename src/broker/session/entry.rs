@@ -6,14 +6,26 @@ use std::time::Instant;
 
 use super::connection_handle::ConnectionHandle;
 use crate::broker::event::Event;
+use crate::broker::memory::{Charge, MemoryBudget, MemoryKind};
 use crate::broker::permissions::Permissions;
 use crate::broker::principal::Principal;
-use crate::broker::publication::Delivery;
+use crate::broker::publication::{self, Delivery};
 use crate::broker::session::state_machine::{Full, Outgoing, Session};
 use crate::mqtt::ReasonCode;
 use crate::mqtt::packet::{SubscriptionOptions, Will};
 use crate::protocol::ConnectionId;
 use crate::protocol::message::Qos;
+
+/// The bytes charged for a session in addition to its contents.
+const SESSION_BYTES: usize = 1024;
+
+/// Returns the bytes that a new session takes.
+#[must_use]
+pub fn bytes_of_new(client_id: &str, will: Option<&Will>) -> usize {
+    let will = will.map_or(0, |will| publication::bytes_of(&will.message));
+    // The tables of the broker and of the application share the client id.
+    SESSION_BYTES.saturating_add(client_id.len()).saturating_add(will)
+}
 
 /// Number of a session, unique within one broker and never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +37,8 @@ pub struct SessionRequest {
     pub connection: ConnectionId,
     pub client_id: Arc<str>,
     pub principal: Principal,
+    /// Whose session it is when sessions are counted: see [`Principal::owner`].
+    pub owner: Arc<str>,
     /// None: the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
     /// Whether an earlier session is discarded.
@@ -75,6 +89,8 @@ pub struct SessionState {
     pub disconnected_since: Option<Instant>,
     /// The owner of the session.
     pub principal: Principal,
+    /// See [`SessionRequest::owner`].
+    pub owner: Arc<str>,
     /// None: the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
     /// The subscriptions, also those that the rules no longer permit: these bring no messages until they are permitted
@@ -86,12 +102,16 @@ pub struct SessionState {
     is_idle: bool,
     /// Whether a dropped message has been reported since the client last caught up.
     is_overflowing: bool,
+    /// The bytes of client id and Will Message, and those that every session takes.
+    fixed_bytes: usize,
+    charge: Charge,
 }
 
 impl SessionEntry {
     /// Returns the entry of a session without a connection.
     #[must_use]
-    pub fn new(id: SessionId, client_id: Arc<str>, session: Session) -> Self {
+    pub fn new(id: SessionId, client_id: Arc<str>, session: Session, budget: &Arc<MemoryBudget>) -> Self {
+        let fixed_bytes = bytes_of_new(&client_id, None);
         let state = SessionState {
             session,
             handle: None,
@@ -101,11 +121,14 @@ impl SessionEntry {
             ends_at: None,
             disconnected_since: None,
             principal: Principal::default(),
+            owner: "".into(),
             permissions: None,
             filters: HashMap::new(),
             filter_bytes: 0,
             is_idle: false,
             is_overflowing: false,
+            fixed_bytes,
+            charge: Charge::new(budget, MemoryKind::Sessions, fixed_bytes),
         };
         Self { id, client_id, state: Mutex::new(state) }
     }
@@ -121,7 +144,11 @@ impl SessionEntry {
     /// that was not published, or use a packet id again that stands for another message.
     pub fn with_session<R>(&self, connection: ConnectionId, f: impl FnOnce(&mut Session) -> R) -> Option<R> {
         let mut state = self.lock();
-        state.is_served_by(connection).then(|| f(&mut state.session))
+        state.is_served_by(connection).then(|| {
+            let result = f(&mut state.session);
+            state.update_charge();
+            result
+        })
     }
 
     /// Whether the connection's task has seen everything, and has not been woken since.
@@ -152,6 +179,7 @@ impl SessionEntry {
             return None;
         }
         let outgoing = state.session.poll_outgoing(now);
+        state.update_charge();
         if outgoing.is_none() {
             state.is_overflowing = false;
             state.is_idle = becomes_idle;
@@ -162,7 +190,8 @@ impl SessionEntry {
     /// Returns whether the client can be given a message of `bytes`, as charged by `Publication::bytes`.
     pub fn readiness(&self, bytes: usize) -> Readiness {
         let state = self.lock();
-        match (state.is_connected(), state.session.has_room(bytes)) {
+        let has_room = state.session.has_room(bytes) && state.may_hold_more(bytes);
+        match (state.is_connected(), has_room) {
             (true, true) => Readiness::Ready,
             (true, false) => Readiness::Full,
             (false, has_room) => Readiness::Disconnected { has_room },
@@ -195,10 +224,11 @@ impl SessionEntry {
             return true;
         }
         let publication = Arc::clone(&delivery.publication);
-        if !state.session.has_room(publication.bytes) {
-            state.session.make_room(publication.bytes, now);
+        if !state.session.has_room(delivery.bytes()) {
+            state.session.make_room(delivery.bytes(), now);
         }
-        if enqueue(&mut state.session, delivery).is_ok() {
+        if state.may_hold_more(delivery.bytes()) && enqueue(&mut state.session, delivery).is_ok() {
+            state.update_charge();
             if state.is_idle
                 && let Some(handle) = &state.handle
             {
@@ -233,9 +263,36 @@ impl SessionState {
         self.handle.as_ref().is_some_and(|handle| handle.id == connection)
     }
 
+    /// Whether the session may hold another message of `bytes`, as counted by [`Delivery::bytes`].
+    fn may_hold_more(&self, bytes: usize) -> bool {
+        let (_, held) = self.session.size();
+        match self.handle {
+            Some(_) => self.charge.budget().has_room(MemoryKind::Sessions, held, bytes),
+            None => self.charge.budget().has_room_to_wait(held, bytes),
+        }
+    }
+
+    /// Whether the session may have another topic filter that is charged `bytes`.
+    #[must_use]
+    pub fn may_subscribe(&self, bytes: usize) -> bool {
+        self.charge.may_hold(self.held_bytes().saturating_add(bytes))
+    }
+
+    /// Charges what the session holds now.
+    pub fn update_charge(&mut self) {
+        let bytes = self.held_bytes();
+        self.charge.set(bytes);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.fixed_bytes.saturating_add(self.filter_bytes).saturating_add(self.session.held_bytes())
+    }
+
     /// Makes a new connection serve the session.
     pub fn attach(&mut self, handle: Arc<ConnectionHandle>, request: SessionRequest) {
+        self.fixed_bytes = bytes_of_new(&request.client_id, request.will.as_ref());
         self.handle = Some(handle);
+        self.owner = request.owner;
         self.principal = request.principal;
         self.permissions = request.permissions;
         self.will = request.will;
@@ -245,6 +302,7 @@ impl SessionState {
         self.disconnected_since = None;
         self.is_idle = false;
         self.session.handle_connect(request.receive_maximum);
+        self.update_charge();
     }
 }
 
@@ -263,7 +321,12 @@ mod tests {
     /// Returns an entry with room for one message.
     fn entry() -> SessionEntry {
         let limits = Limits { messages_max: 1, bytes_max: 1_000 };
-        SessionEntry::new(SessionId(1), "a".into(), Session::new(limits))
+        SessionEntry::new(
+            SessionId(1),
+            "a".into(),
+            Session::new(limits),
+            &Arc::new(MemoryBudget::new(1_000_000)),
+        )
     }
 
     /// Returns an entry with room for one message, and its connection.

@@ -12,11 +12,14 @@ use crate::protocol::message::Qos;
 /// The minimum time between two searches of a whole queue for expired messages.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The capacity that an empty queue keeps.
+const KEPT_CAPACITY: usize = 64;
+
 /// The limits of one session's messages, queued and in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub messages_max: usize,
-    /// As charged by `Publication::bytes`.
+    /// As counted by [`Delivery::bytes`].
     pub bytes_max: usize,
 }
 
@@ -97,6 +100,8 @@ pub struct Session {
     next_sequence: u64,
     /// Of all messages, queued and in flight.
     bytes: usize,
+    /// Of all messages, as charged in the memory budget.
+    held_bytes: usize,
     /// When the whole queue was last searched for expired messages.
     searched: Option<Instant>,
     /// Packet ids of QoS 2 messages from the client that wait for their PUBREL.
@@ -118,6 +123,7 @@ impl Session {
             last_packet_id: 0,
             next_sequence: 0,
             bytes: 0,
+            held_bytes: 0,
             searched: None,
             incoming: HashSet::new(),
         }
@@ -143,10 +149,11 @@ impl Session {
     ///
     /// [`Full`] if it would exceed a limit; then nothing is added.
     pub fn enqueue(&mut self, delivery: Delivery) -> Result<(), Full> {
-        if !self.has_room(delivery.publication.bytes) {
+        if !self.has_room(delivery.bytes()) {
             return Err(Full);
         }
-        self.bytes = self.bytes.saturating_add(delivery.publication.bytes);
+        self.bytes = self.bytes.saturating_add(delivery.bytes());
+        self.held_bytes = self.held_bytes.saturating_add(delivery.held_bytes());
         if self.is_holding {
             self.held.push_back(delivery)
         } else {
@@ -180,6 +187,18 @@ impl Session {
         let added = self.enqueue(delivery);
         self.is_holding = is_holding;
         added
+    }
+
+    /// No longer counts a message that has left the queue or the flight.
+    fn discharge(&mut self, delivery: &Delivery) {
+        self.bytes = self.bytes.saturating_sub(delivery.bytes());
+        self.held_bytes = self.held_bytes.saturating_sub(delivery.held_bytes());
+    }
+
+    /// Returns the bytes of all messages as charged in the memory budget.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.saturating_add(self.resend.capacity().saturating_mul(size_of::<u16>()))
     }
 
     /// Returns the number of messages, queued and in flight, and their bytes.
@@ -216,8 +235,9 @@ impl Session {
                 return None;
             }
             let delivery = self.queue.pop_front()?;
+            self.queue_shrunk();
             if is_expired || !is_tracked {
-                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+                self.discharge(&delivery);
             }
             if is_expired {
                 continue;
@@ -233,7 +253,7 @@ impl Session {
         while !self.has_room(bytes)
             && let Some(expired) = self.queue.pop_front_if(|head| head.publication.is_expired(now))
         {
-            self.bytes = self.bytes.saturating_sub(expired.publication.bytes);
+            self.discharge(&expired);
         }
         // A full queue without expired messages must not be searched for each new message.
         let is_recent = |at: Instant| now.saturating_duration_since(at) < SEARCH_INTERVAL;
@@ -245,15 +265,20 @@ impl Session {
 
     /// Drops the queued messages for which `is_dropped` returns true.
     pub fn drop_queued(&mut self, mut is_dropped: impl FnMut(&Delivery) -> bool) {
+        let (mut bytes, mut held_bytes) = (0_usize, 0_usize);
         for queue in [&mut self.queue, &mut self.held] {
             queue.retain(|delivery| {
                 let is_dropped = is_dropped(delivery);
                 if is_dropped {
-                    self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+                    bytes = bytes.saturating_add(delivery.bytes());
+                    held_bytes = held_bytes.saturating_add(delivery.held_bytes());
                 }
                 !is_dropped
             });
         }
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
+        self.queue_shrunk();
     }
 
     /// Removes the queued messages for which `is_taken` returns true, and returns them.
@@ -309,12 +334,13 @@ impl Session {
             let Some(message) = self.in_flight.get_mut(&packet_id) else { continue };
             message.is_revoked = false;
             let Stage::Published(delivery) = &message.stage else { continue };
+            let delivery = delivery.clone();
             if delivery.qos == Qos::ExactlyOnce {
-                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
                 message.stage = Stage::Released;
+                self.discharge(&delivery);
             } else {
-                withdrawn.push(delivery.clone());
                 self.complete(packet_id);
+                withdrawn.push(delivery);
             }
         }
         withdrawn
@@ -327,6 +353,7 @@ impl Session {
         self.release();
         let mut in_flight: Vec<_> = self.in_flight.drain().map(|(_, message)| message).collect();
         in_flight.sort_unstable_by_key(|message| message.sequence);
+        (self.bytes, self.held_bytes) = (0, 0);
         let unacknowledged = in_flight.into_iter().filter_map(|message| match message.stage {
             Stage::Published(delivery) if delivery.qos == Qos::AtLeastOnce => Some(delivery),
             Stage::Published(_) | Stage::Released => None,
@@ -369,8 +396,11 @@ impl Session {
                     self.complete(packet_id);
                     return false;
                 }
-                self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
-                message.stage = Stage::Released;
+                let Stage::Published(delivery) = std::mem::replace(&mut message.stage, Stage::Released)
+                else {
+                    return true;
+                };
+                self.discharge(&delivery);
                 true
             }
             Stage::Published(_) => false,
@@ -454,7 +484,17 @@ impl Session {
             self.outstanding = self.outstanding.saturating_sub(1);
         }
         if let Stage::Published(delivery) = message.stage {
-            self.bytes = self.bytes.saturating_sub(delivery.publication.bytes);
+            self.discharge(&delivery);
+        }
+        if self.in_flight.is_empty() && self.in_flight.capacity() > KEPT_CAPACITY {
+            self.in_flight = HashMap::new();
+        }
+    }
+
+    /// Releases the memory of an empty queue that was long.
+    fn queue_shrunk(&mut self) {
+        if self.queue.is_empty() && self.queue.capacity() > KEPT_CAPACITY {
+            self.queue = VecDeque::new();
         }
     }
 }
@@ -600,7 +640,7 @@ mod tests {
             panic!("nothing to send")
         };
         assert_eq!(delivery.publication.message.topic, "new");
-        assert_eq!(session.size(), (1, delivery.publication.bytes));
+        assert_eq!(session.size(), (1, delivery.bytes()));
         session.handle_puback(1);
         assert_eq!(session.size(), (0, 0));
     }
@@ -640,7 +680,7 @@ mod tests {
         assert_eq!(poll_all(&mut session), ["b#2"]);
         assert!(!session.handle_pubrec(2, false));
         assert_eq!(poll_all(&mut session), ["c#3"]);
-        assert_eq!(session.size(), (1, delivery("c", Qos::ExactlyOnce, None).publication.bytes));
+        assert_eq!(session.size(), (1, delivery("c", Qos::ExactlyOnce, None).bytes()));
     }
 
     #[test]
@@ -706,13 +746,13 @@ mod tests {
         assert_eq!(poll_all(&mut session), ["a#1"]);
         session.abandon(1);
         assert_eq!(poll_all(&mut session), ["b#2"]);
-        assert_eq!(session.size(), (1, delivery("b", Qos::ExactlyOnce, None).publication.bytes));
+        assert_eq!(session.size(), (1, delivery("b", Qos::ExactlyOnce, None).bytes()));
     }
 
     #[test]
     fn a_session_is_backlogged_with_more_than_a_quarter_of_its_bytes() {
         let one = delivery("a", Qos::AtLeastOnce, None);
-        let mut session = Session::new(Limits { messages_max: 10, bytes_max: one.publication.bytes * 4 });
+        let mut session = Session::new(Limits { messages_max: 10, bytes_max: one.bytes() * 4 });
         session.enqueue(one.clone()).unwrap();
         assert!(!session.is_backlogged());
         session.enqueue(one).unwrap();
@@ -753,7 +793,7 @@ mod tests {
             [(0, "d", Err(Full)), (2, "e", Ok(())), (3, "f", Err(Full)), (9, "g", Ok(()))]
         {
             let delivery = delivery(topic, Qos::AtLeastOnce, None);
-            session.make_room(delivery.publication.bytes, later(at_s));
+            session.make_room(delivery.bytes(), later(at_s));
             assert_eq!(session.enqueue(delivery), expected, "{topic}");
         }
         session.handle_connect(10);
@@ -778,7 +818,7 @@ mod tests {
     #[test]
     fn the_bytes_of_messages_are_limited_until_they_are_acknowledged() {
         let one = delivery("a", Qos::AtLeastOnce, None);
-        let bytes_max = one.publication.bytes;
+        let bytes_max = one.bytes();
         let mut session = Session::new(Limits { messages_max: 10, bytes_max });
         session.handle_connect(1);
         session.enqueue(one.clone()).unwrap();

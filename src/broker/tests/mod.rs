@@ -5,6 +5,7 @@ mod connect;
 mod disconnect;
 mod flow_control;
 mod malformed_packets;
+mod memory;
 mod mqtt311;
 mod publish;
 mod qos;

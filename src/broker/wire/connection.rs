@@ -21,14 +21,20 @@ use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, Pendi
 use crate::broker::counters::Counter;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
+use crate::broker::memory::{Charge, MemoryKind};
+use crate::broker::publication;
 use crate::broker::session::connection_handle::CloseReason;
 use crate::clock;
-use crate::mqtt::packet::Connect;
+use crate::mqtt::packet::{Connect, Sensitive};
 use crate::mqtt::{Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode};
 use crate::net::Secret;
 
 /// The minimum buffer for a read.
 const READ_BYTES_MIN: usize = 8 * 1024;
+/// The same until the client has authenticated: room for nearly every CONNECT.
+const CONNECT_READ_BYTES_MIN: usize = 1024;
+/// The input buffer that a connection keeps for a few bytes.
+const INPUT_BYTES_KEPT: usize = 64 * 1024;
 /// The time limit for the last bytes to be written, and for input that was sent before the connection was lost.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the client may take to close after them. A close before that, with unread input, would send a reset, which
@@ -36,20 +42,35 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The same time limit while the server stops.
 const CLOSING_LINGER_TIMEOUT: Duration = Duration::from_millis(50);
-/// The longest CONNECT: several times the size of all its fields except user properties. An unauthenticated client must
-/// not make the server buffer more.
+/// The longest CONNECT of a client that needs no authentication, or has authenticated with a certificate: several times
+/// the size of all its fields except user properties.
 const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// The longest CONNECT of other clients, without user name, password and authentication data.
+const STRANGER_BYTES_MAX: usize = 16 * 1024;
+/// The longest CONNECT of such a client: with these three.
+const STRANGER_PACKET_BYTES_MAX: u32 = 16 * 1024 + 3 * 64 * 1024;
+/// The buffers that each connection has without being charged for them; the number of connections is limited.
+const FREE_BYTES: usize = 16 * 1024;
+/// How long a client may read nothing of what is written to it while memory is scarce.
+const NOT_READING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first byte of a CONNECT.
 const CONNECT: u8 = 0x10;
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Serves one connection until it closes. `closing` turns true when the server stops.
-pub async fn serve<S>(broker: Broker, stream: S, info: ConnectionInfo, mut closing: watch::Receiver<bool>)
-where
+///
+/// `charge` is for the connection until its client has authenticated.
+pub async fn serve<S>(
+    broker: Broker,
+    stream: S,
+    info: ConnectionInfo,
+    charge: Charge,
+    mut closing: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let mut connection = Connection::new(stream, info.buffers_output);
+    let mut connection = Connection::new(stream, info.buffers_output, charge);
     let accepted = tokio::select! {
         biased;
         _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Unanswered("the server stops".to_owned())),
@@ -74,11 +95,11 @@ where
 }
 
 /// Closes a connection whose handshake has failed, so that the client can read what was written last.
-pub async fn close_after_handshake<S>(stream: S, closing: watch::Receiver<bool>)
+pub async fn close_after_handshake<S>(stream: S, charge: Charge, closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    Connection::new(stream, false).close(BytesMut::new(), closing).await;
+    Connection::new(stream, false, charge).close(BytesMut::new(), closing).await;
 }
 
 /// The result of a write or a read.
@@ -187,9 +208,58 @@ fn too_slow() -> Denial {
     }
 }
 
+/// There is no memory for a buffer.
+struct OutOfMemory;
+
+impl From<OutOfMemory> for CloseReason {
+    fn from(_: OutOfMemory) -> Self {
+        let text = "no memory is left for the packets of this client".to_owned();
+        Self::ServerDisconnect { reason: ReasonCode::QuotaExceeded, text }
+    }
+}
+
+/// Returns the memory of a CONNECT besides that of the packet.
+fn bytes_of(connect: &Connect) -> usize {
+    let texts = [Some(&connect.client_id), connect.username.as_ref(), connect.authentication_method.as_ref()];
+    let texts = texts.into_iter().flatten().map(String::capacity);
+    let secrets =
+        [&connect.password, &connect.authentication_data].into_iter().flatten().map(Sensitive::capacity);
+    let will = connect.will.iter().map(|will| publication::bytes_of(&will.message));
+    texts.chain(secrets).chain(will).fold(0, usize::saturating_add)
+}
+
+/// Watches over a client that does not read.
+#[derive(Debug, Default)]
+struct Progress {
+    /// How many writes have succeeded.
+    writes: u64,
+    /// That number when the current period began, None while there is nothing to write.
+    since: Option<u64>,
+}
+
+impl Progress {
+    /// Notes that bytes have been written, perhaps the last ones.
+    fn handle_written(&mut self, is_complete: bool) {
+        self.writes = self.writes.wrapping_add(1);
+        if is_complete {
+            self.since = None;
+        }
+    }
+
+    /// Begins a period; returns whether nothing has been written in the last one.
+    fn handle_timeout(&mut self) -> bool {
+        self.since.replace(self.writes) == Some(self.writes)
+    }
+}
+
 struct Connection<S> {
     stream: S,
     input: BytesMut,
+    /// The memory of the input buffer: its capacity is less once a part has been handled.
+    input_bytes: usize,
+    charge: Charge,
+    /// The bytes that are charged besides the buffers until the client has authenticated; then None.
+    handshake_bytes: Option<usize>,
     /// Whether the stream buffers output, so that it must be flushed.
     buffers_output: bool,
     /// Whether output has been written since the last flush.
@@ -197,14 +267,23 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    fn new(stream: S, buffers_output: bool) -> Self {
-        Self { stream, input: BytesMut::new(), buffers_output, has_buffered_output: false }
+    fn new(stream: S, buffers_output: bool, charge: Charge) -> Self {
+        let (input, handshake_bytes) = (BytesMut::new(), Some(charge.bytes()));
+        Self {
+            stream,
+            input,
+            input_bytes: 0,
+            charge,
+            handshake_bytes,
+            buffers_output,
+            has_buffered_output: false,
+        }
     }
 
     /// Waits for a CONNECT, authenticates the client, and accepts the connection.
     async fn accept(&mut self, broker: &Broker, info: &ConnectionInfo) -> Result<PacketHandler, Rejection> {
         let after = broker.settings().connect_timeout;
-        let connect = timeout(after, self.read_connect(broker)).await;
+        let connect = timeout(after, self.read_connect(broker, info)).await;
         let mut connect =
             connect.unwrap_or_else(|_| Err(Rejection::Unanswered("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
@@ -222,13 +301,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 denial,
             })?;
         let client_id = connect.client_id.clone();
-        PacketHandler::accept(broker, connect, identity, info)
-            .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))
+        let handler = PacketHandler::accept(broker, connect, identity, info)
+            .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))?;
+        self.charge.move_to(MemoryKind::Connections);
+        self.handshake_bytes = None;
+        Ok(handler)
     }
 
-    async fn read_connect(&mut self, broker: &Broker) -> Result<Connect, Rejection> {
-        let bytes_max = broker.settings().packet_bytes_max.min(CONNECT_BYTES_MAX);
+    /// Reads the CONNECT, and charges it for as long as the client has not authenticated.
+    async fn read_connect(&mut self, broker: &Broker, info: &ConnectionInfo) -> Result<Connect, Rejection> {
+        let is_stranger = !info.is_anonymous && info.certificate.is_none();
+        let bytes_max = if is_stranger { STRANGER_PACKET_BYTES_MAX } else { CONNECT_BYTES_MAX };
+        let bytes_max = broker.settings().packet_bytes_max.min(bytes_max);
+        let out_of_memory = |version| {
+            let text = "too many clients are being authenticated".to_owned();
+            Rejection::Answered(ConnectError { reason: ReasonCode::QuotaExceeded, text, version }, None, None)
+        };
         loop {
+            if is_stranger {
+                let checked = decode::check_connect(&self.input, STRANGER_BYTES_MAX);
+                checked.map_err(|error| Rejection::Answered(error.into(), None, None))?;
+            }
             match self.input.first() {
                 None | Some(&CONNECT) => {}
                 Some(&TLS_HANDSHAKE) => {
@@ -237,14 +330,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Some(_) => return Err(Rejection::Unanswered("the first packet is not a CONNECT".to_owned())),
             }
             let missing = match decode::decode_first(&mut self.input, bytes_max) {
-                Ok(Decoded::Packet(Incoming::Connect(connect))) => return Ok(*connect),
+                Ok(Decoded::Packet(Incoming::Connect(connect))) => {
+                    self.shrink_input();
+                    let bytes = self.input_bytes.saturating_add(bytes_of(&connect));
+                    self.charge_for(bytes).map_err(|_| out_of_memory(connect.version))?;
+                    return Ok(*connect);
+                }
                 Ok(Decoded::Packet(_)) => {
                     return Err(Rejection::Unanswered("the first packet is not a CONNECT".to_owned()));
                 }
                 Ok(Decoded::Missing(missing)) => missing,
                 Err(error) => return Err(Rejection::Answered(error.into(), None, None)),
             };
-            self.make_room(missing);
+            self.make_room(missing, 0).map_err(|_| out_of_memory(ProtocolVersion::V5))?;
             match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => return Err(Rejection::Unanswered("closed before its CONNECT".to_owned())),
                 Ok(len) => count(&broker.counters().received.bytes, len),
@@ -275,11 +373,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut keep_alive_timer = pin!(sleep(period.unwrap_or_default()));
         let handle = Arc::clone(handler.handle());
         let mut woken = pin!(handle.wake.notified());
+        let mut progress = Progress::default();
+        let mut progress_timer = pin!(sleep(NOT_READING_TIMEOUT));
         loop {
             let unhandled = self.input.len();
-            match handler.handle_input(&mut self.input) {
-                Ok(missing) => self.make_room(missing),
+            let missing = match handler.handle_input(&mut self.input) {
+                Ok(missing) => missing,
                 Err(close_reason) => return close_reason,
+            };
+            if let Err(out_of_memory) = self.make_room(missing, handler.held_bytes()) {
+                return out_of_memory.into();
             }
             if let Some(keep_alive) = keep_alive.as_mut().filter(|_| self.input.len() < unhandled) {
                 keep_alive.handle_packet(clock::monotonic());
@@ -312,6 +415,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         count(&broker.counters().sent.bytes, len);
                         self.has_buffered_output = self.buffers_output && writes;
                         handler.handle_written();
+                        progress.handle_written(handler.output().is_empty());
                         // While nothing is read, a client that reads its output shows that it is alive.
                         if let Some(keep_alive) = keep_alive.as_mut().filter(|_| !reads) {
                             keep_alive.handle_packet(clock::monotonic());
@@ -348,6 +452,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                 }
                 () = yield_now(), if yields => {}
+                () = &mut progress_timer, if writes => {
+                    if let Some(at) = clock::monotonic().checked_add(NOT_READING_TIMEOUT) {
+                        progress_timer.as_mut().reset(Instant::from_std(at));
+                    }
+                    if progress.handle_timeout() && broker.memory().is_under_pressure() {
+                        return CloseReason::NotReading;
+                    }
+                }
                 () = &mut keep_alive_timer, if keep_alive.is_some() => {
                     let deadline = keep_alive.as_ref().and_then(KeepAlive::deadline);
                     if let Some(deadline) = deadline.filter(|deadline| *deadline > clock::monotonic()) {
@@ -378,7 +490,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Ok(false) => return None,
                     Err(close_reason) => return Some(close_reason),
                 }
-                self.make_room(READ_BYTES_MIN);
+                if self.make_room(READ_BYTES_MIN, 0).is_err() {
+                    return None;
+                }
                 match self.stream.read_buf(&mut self.input).await {
                     Ok(len) if len > 0 => count(&broker.counters().received.bytes, len),
                     Ok(_) | Err(_) => return None,
@@ -389,8 +503,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Makes room for a read. The buffer grows with the bytes that arrive: an announced length is no reason to allocate.
-    fn make_room(&mut self, missing: usize) {
-        self.input.reserve(missing.min(self.input.len()).max(READ_BYTES_MIN));
+    ///
+    /// Charges the connection for it, and for `others`, the memory of its other buffers.
+    fn make_room(&mut self, missing: usize, others: usize) -> Result<(), OutOfMemory> {
+        self.shrink_input();
+        let least = if self.handshake_bytes.is_some() { CONNECT_READ_BYTES_MIN } else { READ_BYTES_MIN };
+        let wanted = missing.min(self.input.len()).max(least);
+        let needed = self.input.len().saturating_add(wanted).max(self.input_bytes);
+        self.charge_for(needed.saturating_add(others))?;
+        self.input.reserve(wanted);
+        if self.input.capacity() > needed {
+            self.input_bytes = self.input.capacity();
+            self.charge_for(self.input_bytes.saturating_add(others))?;
+        } else {
+            self.input_bytes = needed;
+        }
+        Ok(())
+    }
+
+    /// Releases a large buffer that has few bytes left.
+    fn shrink_input(&mut self) {
+        if self.input_bytes > INPUT_BYTES_KEPT && self.input.len() < self.input_bytes / 4 {
+            self.input = BytesMut::from(&self.input[..]);
+            self.input_bytes = self.input.capacity();
+        }
+    }
+
+    /// Charges the connection for buffers of `bytes`.
+    fn charge_for(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        let bytes = match self.handshake_bytes {
+            Some(more) => bytes.saturating_add(more),
+            None => bytes.saturating_sub(FREE_BYTES),
+        };
+        if !self.charge.may_hold(bytes) {
+            return Err(OutOfMemory);
+        }
+        self.charge.set(bytes);
+        Ok(())
     }
 
     /// Writes the last bytes and closes the stream, so that the client can read them.

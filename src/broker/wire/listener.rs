@@ -14,12 +14,17 @@ use super::workers::Workers;
 use crate::broker::authentication::ConnectionInfo;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
+use crate::broker::memory::{Charge, MemoryKind};
 use crate::broker::principal::Principal;
 use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 use crate::net::origin;
 use crate::net::tls::server as tls;
 use crate::net::websocket;
 
+/// The bytes charged for a connection whose client has not authenticated.
+const CONNECTION_BYTES: usize = 4 * 1024;
+/// The same with TLS.
+const TLS_CONNECTION_BYTES: usize = 32 * 1024;
 /// How long a listener waits after the system has failed to accept a connection, for example without descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -50,8 +55,9 @@ impl Acceptor {
     pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
         let Some(permit) = self.permit(&info.remote) else { return };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
+        let charge = Charge::new(broker.memory(), MemoryKind::Unauthenticated, CONNECTION_BYTES);
         self.workers.spawn_on_caller(async move {
-            connection::serve(broker, stream, info, closing).await;
+            connection::serve(broker, stream, info, charge, closing).await;
             drop(permit);
         });
     }
@@ -61,6 +67,12 @@ impl Acceptor {
         let is_anonymous = listener.is_anonymous;
         let info = ConnectionInfo { is_anonymous, ..ConnectionInfo::anonymous(&remote) };
         let Some(permit) = self.permit(&remote) else { return };
+        let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { CONNECTION_BYTES };
+        if !self.broker.memory().has_room(MemoryKind::Unauthenticated, 0, bytes) {
+            let reason = "too many clients that have not authenticated".to_owned();
+            return self.broker.report([Event::Refused { remote, reason }]);
+        }
+        let charge = Charge::new(self.broker.memory(), MemoryKind::Unauthenticated, bytes);
         let (acceptor, listener) = (self.clone(), Arc::clone(listener));
         self.workers.serve(stream, |stream| async move {
             let stream = match stream {
@@ -70,20 +82,26 @@ impl Acceptor {
                 }
             };
             if listener.tls.is_none() && listener.web_socket.is_none() {
-                connection::serve(acceptor.broker, stream, info, acceptor.closing).await;
+                connection::serve(acceptor.broker, stream, info, charge, acceptor.closing).await;
             } else {
                 // Boxed, so that the tasks of plain connections do not have the size of the handshakes.
-                Box::pin(acceptor.handshake(stream, info, &listener)).await;
+                Box::pin(acceptor.handshake(stream, info, charge, &listener)).await;
             }
             drop(permit);
         });
     }
 
     /// Does the TLS handshake, if the listener has TLS, and serves the connection.
-    async fn handshake(&self, stream: BusyPollStream, info: ConnectionInfo, listener: &ListenerSettings) {
-        let Some(tls) = &listener.tls else { return self.upgrade(stream, info, listener).await };
-        let Some((stream, info)) =
-            self.within_time_limit(info, "no TLS handshake in time", tls.accept(stream)).await
+    async fn handshake(
+        &self,
+        stream: BusyPollStream,
+        info: ConnectionInfo,
+        charge: Charge,
+        listener: &ListenerSettings,
+    ) {
+        let Some(tls) = &listener.tls else { return self.upgrade(stream, info, charge, listener).await };
+        let Some((stream, info, charge)) =
+            self.within_time_limit(info, charge, "no TLS handshake in time", tls.accept(stream)).await
         else {
             return;
         };
@@ -92,32 +110,33 @@ impl Acceptor {
                 let certificate_expiry_s = certificate.as_ref().map(|certificate| certificate.not_after_s);
                 let certificate = certificate.map(Principal::of_certificate);
                 let info = ConnectionInfo { certificate, certificate_expiry_s, buffers_output: true, ..info };
-                self.upgrade(stream, info, listener).await;
+                self.upgrade(stream, info, charge, listener).await;
             }
             Err(error) => {
                 let reason = format!("invalid client certificate: {error}");
-                self.refuse(info.remote, reason, Some(stream)).await;
+                self.refuse(info.remote, charge, reason, Some(stream)).await;
             }
         }
     }
 
     /// Does the WebSocket handshake, if the listener has WebSockets, and serves the connection.
-    async fn upgrade<S>(&self, stream: S, info: ConnectionInfo, listener: &ListenerSettings)
+    async fn upgrade<S>(&self, stream: S, info: ConnectionInfo, charge: Charge, listener: &ListenerSettings)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let closing = self.closing.clone();
         let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
-            return connection::serve(self.broker.clone(), stream, info, closing).await;
+            return connection::serve(self.broker.clone(), stream, info, charge, closing).await;
         };
         let is_allowed =
             |origin: &str, host: Option<&str>| origin::is_allowed_origin(origin, host, names, origins);
         let bytes_max = self.broker.settings().packet_bytes_max;
         let accepting = websocket::accept(stream, path.as_deref(), is_allowed, bytes_max);
-        let accepted = self.within_time_limit(info, "no WebSocket handshake in time", accepting).await;
-        if let Some((stream, info)) = accepted {
+        let accepted =
+            self.within_time_limit(info, charge, "no WebSocket handshake in time", accepting).await;
+        if let Some((stream, info, charge)) = accepted {
             let info = ConnectionInfo { buffers_output: true, ..info };
-            connection::serve(self.broker.clone(), stream, info, closing).await;
+            connection::serve(self.broker.clone(), stream, info, charge, closing).await;
         }
     }
 
@@ -125,9 +144,10 @@ impl Acceptor {
     async fn within_time_limit<T, S>(
         &self,
         info: ConnectionInfo,
+        charge: Charge,
         timeout_reason: &str,
         handshake: impl Future<Output = Result<T, (String, S)>>,
-    ) -> Option<(T, ConnectionInfo)>
+    ) -> Option<(T, ConnectionInfo, Charge)>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -136,22 +156,22 @@ impl Acceptor {
             biased;
             _ = closing.wait_for(|is_closing| *is_closing) => ("the server stops".to_owned(), None),
             result = timeout(self.broker.settings().connect_timeout, handshake) => match result {
-                Ok(Ok(stream)) => return Some((stream, info)),
+                Ok(Ok(stream)) => return Some((stream, info, charge)),
                 Ok(Err((reason, stream))) => (reason, Some(stream)),
                 Err(_) => (timeout_reason.to_owned(), None),
             }
         };
-        self.refuse(info.remote, reason, stream).await;
+        self.refuse(info.remote, charge, reason, stream).await;
         None
     }
 
-    async fn refuse<S>(&self, remote: String, reason: String, stream: Option<S>)
+    async fn refuse<S>(&self, remote: String, charge: Charge, reason: String, stream: Option<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         self.broker.report([Event::Refused { remote, reason }]);
         if let Some(stream) = stream {
-            connection::close_after_handshake(stream, self.closing.clone()).await;
+            connection::close_after_handshake(stream, charge, self.closing.clone()).await;
         }
     }
 

@@ -21,7 +21,7 @@ use crate::broker::event::Event;
 use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, Verdict, next_connection_id};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
-use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
+use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase, NOT_READING};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::broker::session::state_machine::{Limits, Outgoing};
 use crate::broker::wire::deferred_packets::DeferredPackets;
@@ -36,6 +36,9 @@ use crate::random;
 
 /// With this much output, no other packet is handled and no other message is taken from the queue.
 const OUTPUT_BYTES_ENOUGH: usize = 64 * 1024;
+
+/// The output buffer that a connection keeps while it has nothing to write, also when memory is scarce.
+const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
 
 /// How much is read ahead while packets wait for the output to be written, if the input holds a whole packet.
 const READ_AHEAD_BYTES: usize = 64 * 1024;
@@ -68,6 +71,8 @@ pub struct PacketHandler {
     /// acknowledges it, it has received these.
     probe: Option<(u16, u64)>,
     output: BytesMut,
+    /// The memory of the output buffer: its capacity is less once a part has been written.
+    output_bytes: usize,
     traffic: TrafficCounters,
     close_reason: CloseReason,
 }
@@ -117,6 +122,7 @@ impl PacketHandler {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
             principal: peer.principal.clone(),
+            owner: peer.principal.owner(&info.remote),
             permissions: peer.permissions.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,
@@ -126,6 +132,10 @@ impl PacketHandler {
         let AttachedSession { entry, handle, session_present, .. } =
             broker.attach(request).map_err(|reason| match reason {
                 ReasonCode::NotAuthorized => reject("another user is connected with this client id"),
+                ReasonCode::QuotaExceeded => {
+                    let text = "there is no room for another session".to_owned();
+                    ConnectError { reason: ReasonCode::QuotaExceeded, text, version }
+                }
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
         handle.set_certificate_expiry(info.certificate_expiry_s);
@@ -160,6 +170,7 @@ impl PacketHandler {
             unfinished: None,
             unwritten_acknowledgements: 0,
             probe: None,
+            output_bytes: output.capacity(),
             output,
             traffic: TrafficCounters::after_connack(),
             close_reason: CloseReason::ConnectionLost("its task failed".to_owned()),
@@ -240,9 +251,24 @@ impl PacketHandler {
         self.traffic.add_to(self.broker.counters());
         // From now on the client may have received any of them, and rely on it.
         self.unwritten_acknowledgements = 0;
-        if self.output.is_empty() && self.output.capacity() > OUTPUT_BYTES_ENOUGH.saturating_mul(2) {
+        let kept = if self.broker.memory().is_scarce() {
+            OUTPUT_BYTES_KEPT
+        } else {
+            OUTPUT_BYTES_ENOUGH.saturating_mul(2)
+        };
+        if self.output.is_empty() && self.output_bytes > kept {
             self.output = BytesMut::new();
+            self.output_bytes = 0;
         }
+    }
+
+    /// Returns the memory of the buffers of this connection.
+    #[must_use]
+    pub fn held_bytes(&mut self) -> usize {
+        self.output_bytes = self.output_bytes.max(self.output.capacity());
+        [self.output_bytes, self.deferred.bytes(), self.inbound_aliases.bytes()]
+            .into_iter()
+            .fold(0, usize::saturating_add)
     }
 
     /// Handles packets and takes queued messages until there is enough output, no input is left, or one step of a packet
@@ -309,8 +335,13 @@ impl PacketHandler {
     /// Closes the connection; returns the last bytes to be written.
     #[must_use]
     pub fn close(mut self, close_reason: CloseReason) -> BytesMut {
-        if let CloseReason::ServerDisconnect { reason, text } = &close_reason {
-            encode::disconnect(self.version, *reason, text, self.packet_bytes_max, &mut self.output);
+        let sent = match &close_reason {
+            CloseReason::ServerDisconnect { reason, text } => Some((*reason, &**text)),
+            CloseReason::NotReading => Some((ReasonCode::QuotaExceeded, NOT_READING)),
+            CloseReason::ClientDisconnect { .. } | CloseReason::ConnectionLost(_) => None,
+        };
+        if let Some((reason, text)) = sent {
+            encode::disconnect(self.version, reason, text, self.packet_bytes_max, &mut self.output);
         }
         self.close_reason = close_reason;
         std::mem::take(&mut self.output)

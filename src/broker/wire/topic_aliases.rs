@@ -16,6 +16,8 @@ const TOPIC_BYTES_MIN: usize = 8;
 #[derive(Debug)]
 pub struct InboundAliases {
     topics: HashMap<u16, String>,
+    /// Of the topics.
+    bytes: usize,
     alias_max: u16,
 }
 
@@ -23,7 +25,13 @@ impl InboundAliases {
     /// Returns an empty table for aliases up to `alias_max`.
     #[must_use]
     pub fn new(alias_max: u16) -> Self {
-        Self { topics: HashMap::new(), alias_max }
+        Self { topics: HashMap::new(), bytes: 0, alias_max }
+    }
+
+    /// Returns the bytes of the topics.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Replaces an empty topic by the topic of its alias, or assigns the alias to the topic.
@@ -51,7 +59,9 @@ impl InboundAliases {
                 self.topics.get(&alias).ok_or((ReasonCode::ProtocolError, "an unknown topic alias"))?;
             topic.clone_from(known);
         } else {
-            self.topics.insert(alias, topic.clone());
+            let last = self.topics.insert(alias, topic.clone());
+            self.bytes = self.bytes.saturating_add(topic.len());
+            self.bytes = self.bytes.saturating_sub(last.map_or(0, |last| last.len()));
         }
         Ok(())
     }
@@ -147,8 +157,10 @@ mod tests {
         assert_eq!(resolve(Some(5), "").as_deref(), Ok("a"));
         assert_eq!(resolve(Some(5), "b").as_deref(), Ok("b"));
         assert_eq!(resolve(Some(5), "").as_deref(), Ok("b"));
+        assert_eq!(resolve(Some(4), "long").as_deref(), Ok("long"));
         assert_eq!(resolve(Some(6), "a"), Err(ReasonCode::TopicAliasInvalid));
         assert_eq!(resolve(Some(0), "a"), Err(ReasonCode::TopicAliasInvalid));
         assert_eq!(resolve(None, ""), Err(ReasonCode::ProtocolError));
+        assert_eq!(given.bytes(), "b".len() + "long".len());
     }
 }

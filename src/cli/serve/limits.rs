@@ -11,6 +11,18 @@ use crate::server::{LOGIN_FAILURES_MAX, Limits};
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;
 
+/// The default of --memory-max.
+const MEMORY_MAX: u64 = 1024 * 1024 * 1024;
+
+/// The least memory of the broker, whatever --memory-max: room for a few packets of a few megabytes.
+const BROKER_MEMORY_MIN: u64 = 16 * 1024 * 1024;
+
+/// What a watch of a key of mean length takes.
+const WATCH_BYTES: u64 = 1024;
+
+/// The least limit on the watches of all clients, whatever --memory-max.
+const WATCHES_MIN: usize = 16 * 1024;
+
 /// Limits of the server.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
@@ -21,9 +33,12 @@ pub struct LimitArgs {
     /// Maximum size of a value in bytes, or with K, M or G [default: what fits into a packet, 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub value_bytes_max: Option<u64>,
-    /// Maximum memory of keys and values, with their overhead [default: 512M]
+    /// Maximum memory of everything that clients make the server hold [default: 1G]
     ///
-    /// A SET above it is refused, as above --keys-max, until keys are deleted or expire.
+    /// Half of it is for keys and values: a SET above that is refused, as above --keys-max, until keys are deleted or
+    /// expire. Three eighths, but at least 16M, are for the broker: messages that wait for clients, subscriptions, retained
+    /// messages and the buffers of connections. A client that holds more than what is left free is refused or disconnected
+    /// (reason code 0x97); others are not affected. The rest is for watched keys.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_max: Option<u64>,
     /// Maximum number of connections [default: 10,000]
@@ -57,7 +72,10 @@ impl LimitArgs {
         Limits {
             keys_max: or(self.keys_max, default.keys_max),
             value_bytes_max: or(self.value_bytes_max, default.value_bytes_max).min(VALUE_BYTES_MAX),
-            memory_bytes_max: self.memory_max.unwrap_or(default.memory_bytes_max),
+            memory_bytes_max: self.memory_max() / 2,
+            watches_max: usize::try_from(self.memory_max() / 8 / WATCH_BYTES)
+                .unwrap_or(usize::MAX)
+                .max(WATCHES_MIN),
             watches_per_connection_max: or(self.watches_max, default.watches_per_connection_max),
             ..default
         }
@@ -73,11 +91,30 @@ impl LimitArgs {
     #[must_use]
     pub fn limit(&self, settings: Settings) -> Settings {
         let connections_max = self.connections_max.unwrap_or(settings.connections_max);
-        let Some(queue) = self.queue_bytes_max else { return Settings { connections_max, ..settings } };
+        // At most the memory of an address space: divided first, so that it does not overflow.
+        let memory = (self.memory_max() / 8).saturating_mul(3).max(BROKER_MEMORY_MIN);
+        let memory_bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
+        let queue = self
+            .queue_bytes_max
+            .unwrap_or(u64::try_from(settings.session_queue_bytes_max).unwrap_or(u64::MAX));
+        // A queue larger than this could not be filled.
+        let queue = queue.min(memory / 3);
         // Bounded by the default, so that the largest packet of MQTT is never exceeded.
         let packet_bytes_max = u32::try_from(queue / 2).unwrap_or(u32::MAX).min(settings.packet_bytes_max);
-        let session_queue_bytes_max = usize::try_from(queue).unwrap_or(usize::MAX);
-        Settings { connections_max, session_queue_bytes_max, packet_bytes_max, ..settings }
+        Settings {
+            connections_max,
+            memory_bytes_max,
+            session_queue_bytes_max: usize::try_from(queue).unwrap_or(usize::MAX),
+            packet_bytes_max,
+            retained_bytes_max: memory_bytes_max / 4,
+            ..settings
+        }
+    }
+
+    /// Returns the memory of store and broker together.
+    #[must_use]
+    pub fn memory_max(&self) -> u64 {
+        self.memory_max.unwrap_or(MEMORY_MAX)
     }
 }
 
@@ -88,10 +125,11 @@ pub fn describe(store: &Limits, broker: &Settings, login_failures_max: u32) -> S
     // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
     format!(
-        "limits: {} keys, {} of memory for them, {} per value, {} connections, {} watched keys and {} of waiting \
-         messages per client, {} per packet, {login_failures_max} failed logins per address and minute",
+        "limits: {} keys, {} of memory for them and {} for the broker, {} per value, {} connections, {} watched keys \
+         and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute",
         store.keys_max,
         Size(store.memory_bytes_max),
+        size(broker.memory_bytes_max),
         Size(value_bytes_max),
         broker.connections_max,
         store.watches_per_connection_max,
@@ -177,7 +215,7 @@ mod tests {
         let defaults = [
             ("keys_max", store.keys_max.to_string()),
             ("value_bytes_max", format!("what fits into a packet {}", Size(broker.packet_bytes_max.into()))),
-            ("memory_max", Size(store.memory_bytes_max).to_string()),
+            ("memory_max", Size(limits.memory_max()).to_string()),
             ("connections_max", broker.connections_max.to_string()),
             ("watches_max", store.watches_per_connection_max.to_string()),
             ("queue_bytes_max", size(broker.session_queue_bytes_max)),
@@ -185,6 +223,13 @@ mod tests {
         ]
         .map(|(name, default)| (name.to_owned(), default));
         assert!(store.value_bytes_max > broker.packet_bytes_max as usize, "a packet is what bounds it");
+        let default = Settings::default();
+        assert_eq!(store.memory_bytes_max, Limits::default().memory_bytes_max);
+        assert_eq!(
+            (broker.memory_bytes_max, broker.session_queue_bytes_max, broker.packet_bytes_max),
+            (default.memory_bytes_max, default.session_queue_bytes_max, default.packet_bytes_max)
+        );
+        assert_eq!(broker.retained_bytes_max, default.retained_bytes_max);
         let only = Only::command();
         let documented = only.get_arguments().filter_map(|arg| {
             let help = arg.get_help()?.to_string();
@@ -201,5 +246,10 @@ mod tests {
         let settings = args.limit(Settings::default());
         assert_eq!((settings.packet_bytes_max, settings.connections_max), (1 << 19, 7));
         assert!(parse_queue("1K").is_err() && parse_queue("64K").is_ok());
+        let Only { limits: args } = Only::parse_from(["serve", "--memory-max=64M"]);
+        let settings = args.limit(Settings::default());
+        assert_eq!(settings.memory_bytes_max, 24 << 20);
+        assert_eq!((settings.session_queue_bytes_max, settings.packet_bytes_max), (8 << 20, 4 << 20));
+        assert_eq!(settings.check(), Ok(()));
     }
 }

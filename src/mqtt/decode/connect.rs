@@ -33,6 +33,75 @@ pub(super) fn version(first: u8, mut body: Reader<'_>) -> ProtocolVersion {
     }
 }
 
+/// Returns the version of a CONNECT that has arrived in part.
+pub(super) fn version_of_packet(input: &[u8]) -> ProtocolVersion {
+    let mut body = Reader::new(input);
+    match (body.u8(), body.varint()) {
+        (Ok(first), Ok(_)) => version(first, body),
+        _ => ProtocolVersion::V5,
+    }
+}
+
+/// Returns how many bytes of a CONNECT, as far as it has arrived, are user name, password and authentication data.
+pub(super) fn credential_bytes(input: &[u8]) -> usize {
+    let mut bytes = 0;
+    // The end of what has arrived. Malformed packets are left to the decoder.
+    let _ = count_credentials(Reader::new(input), &mut bytes);
+    bytes
+}
+
+fn count_credentials(mut packet: Reader<'_>, bytes: &mut usize) -> Result<(), Cause> {
+    let packet = &mut packet;
+    packet.u8()?;
+    packet.varint()?;
+    packet.binary()?;
+    let is_v5 = packet.u8()? == 5;
+    let flags = packet.u8()?;
+    packet.u16()?;
+    if is_v5 {
+        let mut properties = available(packet)?;
+        while !properties.is_empty() {
+            match properties.u8()? {
+                property::SESSION_EXPIRY | property::MAXIMUM_PACKET_SIZE => _ = properties.u32()?,
+                property::RECEIVE_MAXIMUM | property::TOPIC_ALIAS_MAXIMUM => _ = properties.u16()?,
+                property::REQUEST_RESPONSE_INFORMATION | property::REQUEST_PROBLEM_INFORMATION => {
+                    properties.u8()?;
+                }
+                property::AUTHENTICATION_METHOD => _ = properties.binary()?,
+                property::AUTHENTICATION_DATA => count_credential(&mut properties, bytes)?,
+                property::USER_PROPERTY => _ = (properties.binary()?, properties.binary()?),
+                id => return Err(Cause::PropertyNotAllowed(id)),
+            }
+        }
+    }
+    packet.binary()?;
+    if flags & WILL != 0 {
+        if is_v5 {
+            available(packet)?;
+        }
+        packet.binary()?;
+        packet.binary()?;
+    }
+    for flag in [USERNAME, PASSWORD] {
+        if flags & flag != 0 {
+            count_credential(packet, bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the properties, as far as they have arrived.
+fn available<'a>(packet: &mut Reader<'a>) -> Result<Reader<'a>, Cause> {
+    let length = usize::try_from(packet.varint()?).map_err(|_| Cause::EndsEarly)?;
+    Ok(Reader::new(packet.bytes(length.min(packet.len()))?))
+}
+
+fn count_credential(reader: &mut Reader<'_>, bytes: &mut usize) -> Result<(), Cause> {
+    let length = usize::from(reader.u16()?).min(reader.len());
+    *bytes = bytes.saturating_add(reader.bytes(length)?.len());
+    Ok(())
+}
+
 /// Properties of a CONNECT, without those of its will (MQTT 5, 3.1.2.11).
 #[derive(Default)]
 struct Properties {

@@ -282,6 +282,46 @@ fn a_message_has_a_maximum_of_user_properties() {
 }
 
 #[test]
+fn the_credentials_of_a_connect_are_counted_as_far_as_they_have_arrived() {
+    let head = b"\x10\x32\0\x04MQTT\x05\xf6\0\x3c";
+    let properties = b"\x17\x11\0\0\0\x09\x15\0\x01m\x16\0\x04data\x26\0\x01k\0\x01v";
+    let rest = b"\0\x01a\0\0\x01w\0\x01m\0\x01u\0\x01p";
+    let bytes = [&head[..], properties, rest].concat();
+    let data_at = head.len() + 13;
+    assert_eq!(&bytes[data_at..data_at + 4], b"data");
+    for len in 0..=bytes.len() {
+        let data = len.saturating_sub(data_at).min(4);
+        let username = usize::from(len > bytes.len() - 4);
+        let password = usize::from(len == bytes.len());
+        let credentials = data + username + password;
+        let others = len - credentials;
+        for (bytes_max, is_within) in [(others, true), (others.saturating_sub(1), len == 0)] {
+            let checked = check_connect(&bytes[..len], bytes_max);
+            assert_eq!(checked.is_ok(), is_within, "{len}: {credentials}");
+        }
+    }
+    let error = check_connect(&bytes, 10).unwrap_err();
+    assert_eq!((error.reason, error.version), (ReasonCode::PacketTooLarge, ProtocolVersion::V5));
+}
+
+proptest! {
+    #[test]
+    fn the_credentials_of_every_connect_are_what_is_decoded(
+        (version, packet) in version().prop_flat_map(|version| (Just(version), packet(version))),
+    ) {
+        let bytes = packet.bytes();
+        if let Ok(Incoming::Connect(connect)) = read(version, &bytes) {
+            let secret = |secret: Option<Sensitive>| secret.map_or(0, |secret| secret.into_bytes().len());
+            let credentials = connect.username.map_or(0, |name| name.len())
+                + secret(connect.password)
+                + secret(connect.authentication_data);
+            prop_assert!(check_connect(&bytes, bytes.len() - credentials).is_ok());
+            prop_assert!(check_connect(&bytes, bytes.len() - credentials - 1).is_err());
+        }
+    }
+}
+
+#[test]
 fn the_fields_of_a_connect_are_read_in_their_order() {
     let head = b"\x10\x20\0\x04MQTT\x05\xf6\0\x3c\x05\x11\0\0\0\x09";
     let fields = b"\0\x01a\0\0\x01w\0\x01m\0\x01u\0\x01p";

@@ -70,6 +70,7 @@ fn head(html: &mut String, monitor: &ServerMonitor) {
 fn numbers(html: &mut String, monitor: &ServerMonitor) {
     let (service, statistics, rates) =
         (monitor.service.statistics(), monitor.broker.statistics(), monitor.rates());
+    let memory = monitor.broker.memory();
     let Rates { requests, packets_received, packets_sent, bytes_received, bytes_sent } = rates;
     let numbers = [
         ("keys", service.store.keys.to_string()),
@@ -81,6 +82,11 @@ fn numbers(html: &mut String, monitor: &ServerMonitor) {
         ("messages waiting", statistics.queued.to_string()),
         ("logins waiting", monitor.identities.login_queue().waiting().to_string()),
         ("failed logins per address", format!("≤ {} / min", monitor.identities.login_queue().failures_max())),
+        (
+            "bytes with overhead",
+            format!("{} of {}", service.store.memory_bytes, service.store.memory_bytes_max),
+        ),
+        ("bytes of the broker", format!("{} of {}", memory.used(), memory.bytes_max())),
         ("waiting for the disk", service.waiting_for_commit.to_string()),
         ("bytes of recorded replies", service.recorded_bytes.to_string()),
         ("requests a second", format!("{requests:.1}")),

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 
 use super::metrics::{BOUNDS_US, Histogram, Verb};
 use super::monitor::ServerMonitor;
+use crate::broker::MemoryKind;
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -46,6 +47,13 @@ pub fn text(monitor: &ServerMonitor) -> String {
     text.histogram("mqkv_commit_duration_seconds", &[], &metrics.commits);
     text.one("mqkv_keys", "gauge", "Keys in the store.", service.store.keys);
     text.one("mqkv_stored_bytes", "gauge", "Bytes of keys and values in the store.", service.store.bytes);
+    text.one(
+        "mqkv_store_memory_bytes",
+        "gauge",
+        "Memory of keys and values with their overhead.",
+        service.store.memory_bytes,
+    );
+    text.one("mqkv_store_memory_max_bytes", "gauge", "Limit of this memory.", service.store.memory_bytes_max);
     text.one("mqkv_watches", "gauge", "Registrations for notifications of a key.", service.store.watches);
     text.one(
         "mqkv_disk_queue_length",
@@ -77,6 +85,15 @@ pub fn text(monitor: &ServerMonitor) -> String {
         statistics.queued,
     );
     text.one("mqkv_session_queue_bytes", "gauge", "Bytes of these messages.", statistics.queued_bytes);
+    let memory = monitor.broker.memory();
+    let kinds = MemoryKind::ALL.map(|kind| ([("kind", kind.name())], memory.used_by(kind)));
+    text.family(
+        "mqkv_broker_memory_bytes",
+        "gauge",
+        "Memory that clients make the broker hold.",
+        kinds.iter().map(|(labels, bytes)| (&labels[..], bytes)),
+    );
+    text.one("mqkv_broker_memory_max_bytes", "gauge", "Limit of this memory.", memory.bytes_max());
     text.one(
         "mqkv_connections_accepted_total",
         "counter",

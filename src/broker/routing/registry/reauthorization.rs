@@ -48,6 +48,7 @@ impl Registry {
         let is_connected = state.handle.is_some();
         let mut taken = state.session.revoke_in_flight(is_connected, is_revoked);
         taken.extend(state.session.take_queued(is_revoked));
+        state.update_charge();
         drop(state);
         self.redistribute(taken, entry.id, now);
     }

@@ -47,7 +47,7 @@ impl PacketHandler {
         verdict: Verdict,
     ) -> Result<(), CloseReason> {
         let reason = match verdict {
-            Verdict::Route(message) => match self.broker.publish_from(self.peer.connection, message) {
+            Verdict::Route(message) => match self.broker.publish_from(&self.peer, message) {
                 Ok(0) => ReasonCode::NoMatchingSubscribers,
                 Ok(_) => ReasonCode::Success,
                 Err(reason) => reason,
