@@ -184,7 +184,12 @@ fn prefer_newer_slot(backend: &StagedBackend) -> Result<(), StorageErrorKind> {
     };
     let Some(flags) = header.get(FLAGS_AT).copied() else { return Ok(()) };
     let named = usize::from(flags & NAMES_SECOND);
-    if flags & TWO_PHASE != 0 && transaction(named ^ 1) > transaction(named) {
+    // The transaction of a corrupt slot is unknown: such a file is refused when it is opened as it is.
+    let is_named_intact = || {
+        let copy = StagedBackend::read_only(Box::new(backend.clone()))?;
+        Ok::<_, StorageErrorKind>(Database::builder().create_with_backend(copy).is_ok())
+    };
+    if flags & TWO_PHASE != 0 && transaction(named ^ 1) > transaction(named) && is_named_intact()? {
         backend.write(FLAGS_AT as u64, &[flags & !TWO_PHASE])?;
     }
     Ok(())
