@@ -48,6 +48,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 ///         timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),
 ///         fence: None,
 ///         persist: false,
+///         encoded: None,
 ///     };
 ///     store.handle_request(request, now).reply
 /// };
