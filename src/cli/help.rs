@@ -11,7 +11,7 @@ use super::options::{self, Options};
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 
 /// The topics beside the verbs.
-pub const TOPICS: &[&str] = &["config", "environment", "exit-codes", "formats", "locks", "options"];
+pub const TOPICS: &[&str] = &["config", "environment", "exit-codes", "formats", "locks", "options", "ttl"];
 
 /// Returns the help of a topic, or of the verb with these names in the definition.
 ///
@@ -32,7 +32,7 @@ pub fn text(names: &[String], mut definition: Definition, color: bool) -> Result
         command = command.find_subcommand_mut(name).ok_or_else(|| {
             CommandError::usage(format!("unknown verb or topic: {name}"))
                 .hint("mqkv help")
-                .hint("mqkv help config|environment|exit-codes|formats|locks|options")
+                .hint(format!("mqkv help {}", TOPICS.join("|")))
         })?;
     }
     Ok(render(command, color))
@@ -62,6 +62,7 @@ fn topic(names: &[String]) -> Option<String> {
         "exit-codes" => Some(exit_codes()),
         "formats" => Some(formats()),
         "locks" => Some(LOCKS.to_owned()),
+        "ttl" => Some(TTL.to_owned()),
         _ => None,
     }
 }
@@ -222,6 +223,29 @@ setting is an error with its line (exit code 78): it can be a mistyped read_only
 
 `mqkv context add|use|rm` change the file and preserve its comments; `mqkv context edit` opens it in an editor and checks
 it afterwards. At the prompt, \\c NAME changes the context. `mqkv config --help` describes the verb.
+";
+
+const TTL: &str = "\
+Time to live
+
+  mqkv set session 42 --ttl 30m             the store deletes the key after 30 minutes
+  mqkv set session 42                       no time to live: it replaces an earlier one
+
+Every SET sets the time to live anew: without --ttl the key no longer expires. To extend it, set the key again.
+
+The remaining time
+
+The protocol of the state store has no request for the remaining time of a key, so no tool can print it. A client that
+must know it stores the end in the value. `mqkv watch KEY` reports the deletion when it happens; an expiry and a DEL look the
+same.
+
+Export and import
+
+`mqkv export` cannot contain the times to live, for the same reason. A line of `mqkv import` can have the member ttl_ms.
+
+Locks
+
+A lock is a key with a time to live that its holder renews: mqkv help locks.
 ";
 
 const LOCKS: &str = "\

@@ -209,7 +209,8 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         Err(error) => {
             let known = definer.find_subcommand(&verb).is_some();
             let help = if known { format!("help {verb}") } else { "\\?".to_owned() };
-            let mut failure = usage::explain(&error, "");
+            let context = usage::Context { program: "", is_first_level: !known, is_available, words: &words };
+            let mut failure = usage::explain(&error, &context);
             if let Some(habit) = habit(&verb) {
                 failure.hints = vec![habit.to_owned()];
             }
@@ -217,7 +218,10 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
     };
     refuse_connection(&matches)?;
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| usage::explain(&error, ""))?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| {
+        let context = usage::Context { program: "", is_first_level: false, is_available, words: &words };
+        usage::explain(&error, &context)
+    })?;
     let display = &cli.options.display;
     let is_formatted = display.json || display.output.is_some_and(|output| output != OutputFormat::Auto);
     let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
@@ -275,6 +279,13 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// The verbs that the prompt rejects.
+const UNAVAILABLE: [&str; 7] = ["serve", "data", "completions", "man", "context", "config", "shell"];
+
+fn is_available(verb: &str) -> bool {
+    !UNAVAILABLE.contains(&verb)
+}
+
 /// Returns the backslash command for a word that other prompts use.
 fn habit(verb: &str) -> Option<&'static str> {
     match verb {
@@ -330,7 +341,7 @@ mod tests {
         assert_eq!(error("gte k").hints, ["did you mean 'get'?", "\\?"]);
         assert_eq!(error("QUIT").hints, ["\\q", "\\?"]);
         assert_eq!(error("exit").hints, ["\\q", "\\?"]);
-        assert_eq!(error("set k v --tll 5s").hints, ["help set"]);
+        assert_eq!(error("set k v --tll 5s").hints, ["did you mean --ttl?", "help set"]);
         assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
         assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);
         assert_eq!(error("get k --trace").hints, ["\\trace on"]);

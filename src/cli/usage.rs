@@ -26,7 +26,17 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
         kind => {
             let verbs = verbs(words);
             let program = format!("{} ", verbs.join(" "));
-            let mut failure = usage::explain(&error, &program);
+            let context = usage::Context {
+                program: &program,
+                is_first_level: verbs.len() == 1,
+                is_available: |verb| is_verb(OsStr::new(verb)),
+                words,
+            };
+            let mut failure = usage::explain(&error, &context);
+            if kind == ErrorKind::InvalidSubcommand && verbs.get(1).is_some_and(|verb| verb == "config") {
+                failure.hints =
+                    vec!["mqkv context edit, or mqkv context set NAME, changes the file".to_owned()];
+            }
             if kind == ErrorKind::UnknownArgument
                 && verbs.get(1).is_some_and(|verb| verb == "serve")
                 && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)

@@ -254,7 +254,13 @@ fn hint(error: &Error) -> Option<String> {
     let hint = match error {
         Error::Resolve { .. } => "check the spelling of the host: -b mqtt://HOST or -n HOST",
         Error::Connect { target, cause } if is_local(target) && cause == Error::CONNECTION_REFUSED => {
-            "start a broker with `mqkv serve`, or use --embedded for a store inside this process"
+            return Some(match target.rsplit_once(':') {
+                Some((_, "1883")) => {
+                    "start a broker with `mqkv serve`, or use --embedded for a store inside this process"
+                        .to_owned()
+                }
+                _ => format!("check the port, or start a broker with `mqkv serve --listen {target}`"),
+            });
         }
         Error::Connect { .. } => {
             "check host, port, protocol (mqtts:// for TLS, ws:// for WebSockets) and firewalls"

@@ -65,7 +65,7 @@ impl Grammar {
     fn parse_any(&mut self, words: Vec<Vec<u8>>) -> Result<Command, CommandError> {
         let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
         let verb = words.first().map(|word| word.to_string_lossy().into_owned());
-        let matches = self.definition.try_get_matches_from_mut(words);
+        let matches = self.definition.try_get_matches_from_mut(&words);
         matches.and_then(|matches| Line::from_arg_matches(&matches)).map(|line| line.verb).map_err(|error| {
             let known = verb.filter(|verb| self.definition.find_subcommand(verb).is_some());
             let help = known.map_or_else(|| "mqkv help".to_owned(), |verb| format!("mqkv help {verb}"));
@@ -73,7 +73,12 @@ impl Grammar {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                     CommandError::usage("no help is printed here").hint(help)
                 }
-                _ => usage::explain(&error, "").hint(help),
+                _ => {
+                    let is_available = |verb: &str| Line::command().find_subcommand(verb).is_some();
+                    let context =
+                        usage::Context { program: "", is_first_level: true, is_available, words: &words };
+                    usage::explain(&error, &context).hint(help)
+                }
             }
         })
     }

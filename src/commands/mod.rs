@@ -32,6 +32,7 @@ pub mod seed;
 pub mod session;
 mod set;
 mod stop_condition;
+pub mod suggestions;
 pub mod trace;
 mod unlock;
 pub mod url_secret;

@@ -1,17 +1,32 @@
 //! Usage errors of clap, as errors of a verb.
 
+use std::ffi::OsString;
+
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::error::CommandError;
+use super::suggestions::closest;
 use super::url_secret::without_secret;
 
-/// Converts an error of clap; `program` is put before a suggested verb, with its blank.
+/// The command line that an error is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The program and the verbs before a suggested verb, with a blank at the end.
+    pub program: &'a str,
+    /// Whether the verbs are those of the first level.
+    pub is_first_level: bool,
+    /// Whether a verb can be used here.
+    pub is_available: fn(&str) -> bool,
+    pub words: &'a [OsString],
+}
+
+/// Converts an error of clap.
 #[must_use]
-pub fn explain(error: &Error, program: &str) -> CommandError {
+pub fn explain(error: &Error, context: &Context<'_>) -> CommandError {
     match error.kind() {
-        ErrorKind::InvalidSubcommand => unknown_verb(error, program),
-        ErrorKind::MissingRequiredArgument => missing(error).unwrap_or_else(|| reshape(error)),
-        _ => reshape(error),
+        ErrorKind::InvalidSubcommand => unknown_verb(error, context),
+        ErrorKind::MissingRequiredArgument => missing(error).unwrap_or_else(|| reshape(error, context)),
+        _ => reshape(error, context),
     }
 }
 
@@ -31,17 +46,48 @@ fn missing(error: &Error) -> Option<CommandError> {
     Some(CommandError::usage(message).hint(usage.trim()))
 }
 
-fn unknown_verb(error: &Error, program: &str) -> CommandError {
+fn unknown_verb(error: &Error, context: &Context<'_>) -> CommandError {
     let verb = texts(error, ContextKind::InvalidSubcommand).join(" ");
     let mut failure = CommandError::usage(format!("unknown command '{}'", without_secret(&verb)));
-    let similar = texts(error, ContextKind::SuggestedSubcommand);
-    let did_you_mean = |verb: &str| format!("did you mean '{program}{verb}'?");
-    // Clap puts the most similar last.
-    failure.hints.extend(similar.iter().rev().map(|verb| did_you_mean(verb)));
-    if failure.hints.is_empty() {
-        failure.hints.extend(verb_of_other_tools(&verb).map(did_you_mean));
+    if !context.is_first_level {
+        // Clap's candidates are similar by a measure that suggests `set` for `list`.
+        let similar = texts(error, ContextKind::SuggestedSubcommand);
+        failure.hints.extend(closest(&verb, similar.into_iter()).map(|verb| did_you_mean(context, &verb)));
+        return failure;
     }
+    if let Some(explanation) = feature_of_other_tools(&verb) {
+        return failure.hint(explanation);
+    }
+    let similar = texts(error, ContextKind::SuggestedSubcommand).into_iter();
+    let meant = verb_of_other_tools(&verb)
+        .map(str::to_owned)
+        .or_else(|| closest(&verb, similar.filter(|verb| (context.is_available)(verb))))
+        .filter(|verb| (context.is_available)(verb));
+    failure.hints.extend(meant.map(|verb| did_you_mean(context, &verb)));
     failure
+}
+
+fn did_you_mean(context: &Context<'_>, verb: &str) -> String {
+    format!("did you mean '{}{verb}'?", context.program)
+}
+
+/// Returns what replaces a verb of another tool that has no counterpart here.
+fn feature_of_other_tools(verb: &str) -> Option<&'static str> {
+    Some(match verb.to_ascii_lowercase().as_str() {
+        "ttl" | "pttl" | "expiretime" => "the protocol does not report a remaining time; see mqkv help ttl",
+        "expire" | "pexpire" | "persist" => "set the key again, with --ttl or without; see mqkv help ttl",
+        "exists" => "mqkv get KEY exits with 1 if the key does not exist",
+        "setnx" => "mqkv set KEY VALUE --nx",
+        "setex" | "psetex" => "mqkv set KEY VALUE --ttl 30s",
+        "mget" => "mqkv get KEY...",
+        "dbsize" | "count" => "mqkv keys --count",
+        "info" | "status" | "health" => "mqkv doctor checks each step to the store and back",
+        "auth" | "login" => "-u USER --password-file FILE, or a context; see mqkv help options",
+        "incr" | "decr" | "append" => {
+            "the store has no such request; read and write under a lock; see mqkv help locks"
+        }
+        _ => return None,
+    })
 }
 
 /// Returns the verb for its name in another tool, or for a typing error in a short name.
@@ -62,7 +108,7 @@ fn verb_of_other_tools(verb: &str) -> Option<&'static str> {
 }
 
 /// Returns the option for one of Redis, after the key and the value of `set`.
-fn option_of_redis(error: &Error) -> Option<&'static str> {
+fn option_of_redis(error: &Error, words: &[OsString]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
@@ -71,11 +117,14 @@ fn option_of_redis(error: &Error) -> Option<&'static str> {
         return None;
     }
     let word = texts(error, ContextKind::InvalidArg).concat();
+    let number = words.iter().skip_while(|typed| **typed != *word).nth(1).and_then(|number| number.to_str());
+    let number =
+        number.filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
     Some(match word.to_ascii_uppercase().as_str() {
-        "NX" => "--nx",
-        "NEX" => "--nex",
-        "PX" => "--ttl 5000ms",
-        "EX" => "--ttl 5s",
+        "NX" => "--nx".to_owned(),
+        "NEX" => "--nex".to_owned(),
+        "PX" => format!("--ttl {}ms", number.unwrap_or("5000")),
+        "EX" => format!("--ttl {}s", number.unwrap_or("5")),
         _ => return None,
     })
 }
@@ -89,7 +138,7 @@ fn texts(error: &Error, kind: ContextKind) -> Vec<String> {
 }
 
 /// Clap writes `error: MESSAGE`, then paragraphs: `  tip: ...`, `Usage: ...`, `For more information, ...`.
-fn reshape(error: &Error) -> CommandError {
+fn reshape(error: &Error, context: &Context<'_>) -> CommandError {
     let mut text = error.render().to_string();
     for kind in [ContextKind::InvalidArg, ContextKind::InvalidValue] {
         for word in texts(error, kind).iter().filter(|word| !word.is_empty()) {
@@ -104,9 +153,21 @@ fn reshape(error: &Error) -> CommandError {
     let message = lines.next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let mut failure = CommandError::usage(reword(message));
-    failure.hints.extend(option_of_redis(error).map(str::to_owned));
+    failure.hints.extend(option_of_redis(error, context.words));
+    let similar = texts(error, ContextKind::SuggestedArg);
+    if let [typed] = texts(error, ContextKind::InvalidArg).as_slice() {
+        let meant = closest(typed.trim_start_matches('-'), similar.iter().map(|name| bare_name(name)));
+        failure.hints.extend(meant.map(|name| format!("did you mean --{name}?")));
+    }
+    // A tip about similar arguments is replaced by the hint.
+    let lines = lines.filter(|line| similar.is_empty() || !line.contains("similar"));
     failure.causes.extend(lines.map(|line| line.strip_prefix("tip: ").unwrap_or(line).to_owned()));
     failure
+}
+
+/// Returns the name of an option without dashes and value.
+fn bare_name(option: &str) -> String {
+    option.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default().to_owned()
 }
 
 /// Rewords the errors of Rust's number parsers.

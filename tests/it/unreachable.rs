@@ -16,7 +16,7 @@ fn a_refused_connection_exits_with_69_and_suggests_serve() {
     let url = format!("mqtt://127.0.0.1:{}", closed_port());
     let shown = place.run(&["get", "k", "-b", &url]);
     assert!(shown.starts_with("--- stderr\nerror: connection refused: 127.0.0.1:"), "{shown}");
-    assert!(shown.contains("hint: start a broker with `mqkv serve`"), "{shown}");
+    assert!(shown.contains("or start a broker with `mqkv serve --listen 127.0.0.1:"), "{shown}");
     assert!(!shown.contains("nothing was changed"), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }

@@ -341,3 +341,36 @@ fn an_unreadable_file_exits_with_74() {
         "--- stderr\nerror: cannot read missing: No such file or directory (os error 2)\n--- exit 74\n"
     );
 }
+
+#[test]
+fn hints_are_about_what_was_typed() {
+    assert_usage(
+        "set k v EX 10",
+        "error: unexpected argument 'EX' found\nhint: --ttl 10s\nhint: mqkv set --help\n",
+    );
+    assert_usage(
+        "ttl k",
+        "error: unknown command 'ttl'\nhint: the protocol does not report a remaining time; see mqkv help ttl\nhint: mqkv help\n",
+    );
+    assert_usage("scan", "error: unknown command 'scan'\nhint: did you mean 'mqkv keys'?\nhint: mqkv help\n");
+    assert_usage("frobnicate", "error: unknown command 'frobnicate'\nhint: mqkv help\n");
+    assert_usage(
+        "config set timeout",
+        "error: unknown command 'set'\nhint: mqkv context edit, or mqkv context set NAME, changes the file\nhint: mqkv config --help\n",
+    );
+    assert_usage(
+        "batch - --formt jsonl",
+        "error: unexpected argument '--formt' found\nhint: did you mean --format?\nhint: mqkv batch --help\n",
+    );
+    assert_usage(
+        "get k --frobnicate",
+        "error: unexpected argument '--frobnicate' found\n  to pass '--frobnicate' as a value, use '-- --frobnicate'\nhint: mqkv get --help\n",
+    );
+    let place = Place::new();
+    let shown = place.run(&["get", "k", "-b", "127.0.0.1:1"]);
+    assert!(
+        shown.contains("hint: check the port, or start a broker with `mqkv serve --listen 127.0.0.1:1`"),
+        "{shown}"
+    );
+    assert!(place.run(&["help", "ttl"]).contains("no request for the remaining time"));
+}

@@ -7,7 +7,7 @@ use super::document::{self, Content, Node, Syntax};
 use super::layers::{Layer, Rank};
 use super::origin::{Line, Origin};
 use super::setting::{PathBases, RawValue, Setting, Value};
-use crate::cli::config::suggestions::closest;
+use crate::commands::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 
 /// Maximum size of the file in bytes, far above that of any real file.

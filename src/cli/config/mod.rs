@@ -7,7 +7,6 @@ pub mod layers;
 pub mod location;
 pub mod origin;
 pub mod setting;
-mod suggestions;
 pub mod typed;
 pub mod variables;
 pub mod verb;

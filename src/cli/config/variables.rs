@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::layers::{Layer, Rank};
 use super::origin::Origin;
 use super::setting::{PREFIX, PathBases, RawValue, Setting, Value};
-use crate::cli::config::suggestions::closest;
 use crate::commands::CommandError;
+use crate::commands::suggestions::closest;
 
 /// The variables that affect the configuration.
 #[derive(Clone, Debug, Default)]
