@@ -11,6 +11,9 @@ use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Res
 use crate::server::operations::metrics::Metrics;
 use crate::store::Scan;
 
+/// The most steps that a scan leaves out in turn for other requests: about a millisecond, so that it ends under any load.
+const SKIPPED_MAX: u32 = 1_000;
+
 /// A SCAN that has not been answered yet.
 pub(super) struct RunningScan {
     shared: Arc<Shared>,
@@ -20,6 +23,8 @@ pub(super) struct RunningScan {
     page: Option<(Scan, ReplyTo)>,
     /// Number of failed commits at the start: a failed one undoes changes that the page may show.
     failures: u64,
+    /// Number of steps that were left out in turn, because other requests waited.
+    skipped: u32,
 }
 
 impl RunningScan {
@@ -29,14 +34,24 @@ impl RunningScan {
         (scan, reply_to): (Scan, ReplyTo),
     ) -> Self {
         let failures = shared.lock().commit_failures();
-        Self { shared, metrics, from, page: Some((scan, reply_to)), failures }
+        Self { shared, metrics, from, page: Some((scan, reply_to)), failures, skipped: 0 }
     }
 
     /// Looks at some keys. Sends the reply and returns true once the page is complete.
     pub(super) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
         let Some((mut scan, reply_to)) = self.page.take() else { return true };
         let now = self.shared.now();
-        self.shared.lock().store.scan(&mut scan, now);
+        let mut state = match self.shared.lock_for_step() {
+            None if self.skipped < SKIPPED_MAX => {
+                self.skipped = self.skipped.saturating_add(1);
+                self.page = Some((scan, reply_to));
+                return false;
+            }
+            state => state.unwrap_or_else(|| self.shared.lock()),
+        };
+        self.skipped = 0;
+        state.store.scan(&mut scan, now);
+        drop(state);
         // The rules may have many patterns, so they are applied without the lock.
         let permissions = ClientPermissions::key_permissions_of(&self.from);
         scan.retain_readable(permissions.as_ref().map(|permissions| &permissions.read));

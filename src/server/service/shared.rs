@@ -1,7 +1,7 @@
 //! State that the broker's connections, the commit thread and the expiry task share.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -19,6 +19,8 @@ use crate::store::Now;
 /// on. The broker may be called under the lock; it calls the service without holding a lock of its own.
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// Number of threads that wait for the lock.
+    waiting: AtomicUsize,
     /// Signalled when there are changes to commit, and at the end.
     pub(super) has_uncommitted: Condvar,
     /// Signalled when a key expires before the time at which the expiry task would wake.
@@ -37,6 +39,7 @@ impl Shared {
         let observation = Observation { wall_ms: origin.wall_ms, boot_ms: 0 };
         Self {
             state: Mutex::new(state),
+            waiting: AtomicUsize::new(0),
             has_uncommitted: Condvar::new(),
             has_earlier_deadline: Notify::new(),
             events,
@@ -47,7 +50,29 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(state) = self.try_lock() {
+            return state;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        state
+    }
+
+    /// Locks the state for a step of a long request, if it is free and no other request waits for it.
+    ///
+    /// The lock is not fair: a thread with several long requests takes it again before a waiting thread has woken, and
+    /// would keep it for seconds.
+    pub(super) fn lock_for_step(&self) -> Option<MutexGuard<'_, State>> {
+        if self.waiting.load(Ordering::Relaxed) > 0 { None } else { self.try_lock() }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(super) fn now(&self) -> Now {

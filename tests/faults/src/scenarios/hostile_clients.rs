@@ -218,9 +218,9 @@ fn detects() -> Result<(), String> {
     let good = GoodClient::start(server.port());
     thread::sleep(QUIET_TIME);
     let quiet = good.take_p99().0;
-    for _ in 0..4 {
+    for _ in 0..2 {
         server.signal(Signal::SIGSTOP);
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(P99_BLOCKED + P99_BLOCKED / 2);
         server.signal(Signal::SIGCONT);
         thread::sleep(Duration::from_millis(200));
     }
