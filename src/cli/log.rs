@@ -42,11 +42,11 @@ pub struct Writer {
 }
 
 impl Log {
-    /// Starts a thread that writes to standard error; `unread` formats the number of dropped lines.
+    /// Starts a thread that writes to standard error; `unread` returns the line for the number of dropped lines.
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn start(unread: fn(u64) -> String) -> Result<(Self, Writer), CommandError> {
+    pub fn start(unread: impl Fn(u64) -> String + Send + 'static) -> Result<(Self, Writer), CommandError> {
         Self::with(report::log, WAITING_BYTES_MAX, unread)
     }
 
@@ -70,7 +70,7 @@ impl Log {
     fn with(
         mut write: impl FnMut(&str) + Send + 'static,
         waiting_bytes_max: usize,
-        unread: fn(u64) -> String,
+        unread: impl Fn(u64) -> String + Send + 'static,
     ) -> Result<(Self, Writer), CommandError> {
         let (lines, waiting) = channel();
         let (ended, done) = channel();

@@ -169,7 +169,7 @@ fn run_serve(
     if let Some(action) = &args.action {
         return serve::user::run(action, &display, reporter);
     }
-    Ok(serve::run(args, &display)?.into())
+    Ok(serve::run(args, &display, reporter.style())?.into())
 }
 
 fn run_context(

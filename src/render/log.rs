@@ -1,6 +1,13 @@
-//! Log lines and records of the server's commands as JSON.
+//! Log lines of the server as text and JSON, and records of its commands as JSON.
 
 pub use super::log_field::Field;
+use super::{Style, time};
+
+/// Returns a log line of text without a line feed, for standard error: its time comes first.
+#[must_use]
+pub fn text(at_ms: u64, message: &str, style: &Style) -> String {
+    format!("{}  {message}", time::of_stream(at_ms, style.stderr_is_terminal, style))
+}
 
 /// Returns a record with a line feed.
 #[must_use]
@@ -19,6 +26,14 @@ pub fn json(at_ms: u64, event: &str, fields: impl IntoIterator<Item = (&'static 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_text_begins_with_its_time() {
+        let at_ms = 1_763_669_639_958;
+        let terminal = Style { stderr_is_terminal: true, ..Style::PLAIN };
+        assert_eq!(text(at_ms, "ready", &terminal), "20:13:59.958  ready");
+        assert_eq!(text(at_ms, "ready", &Style::PLAIN), "2025-11-20T20:13:59.958Z  ready");
+    }
 
     #[test]
     fn bytes_that_are_not_utf_8_are_base64() {

@@ -215,12 +215,12 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
         Ok(Reply::Done) => ("OK".to_owned(), None),
         Ok(Reply::Value(value)) => (String::new(), Some(value)),
         Ok(Reply::Count(0)) if verb == Some("KEYNOTIFY") => ("was not watched".to_owned(), None),
-        Ok(Reply::Count(0)) if verb.is_some() => ("no such key".to_owned(), None),
+        Ok(Reply::Count(0)) if verb.is_some() => ("key not found".to_owned(), None),
         Ok(Reply::Count(1)) if verb.is_some() => ("deleted".to_owned(), None),
         Ok(Reply::Count(count)) => (count.to_string(), None),
         Ok(Reply::NotApplied) if verb == Some("VDEL") => ("value differs".to_owned(), None),
         Ok(Reply::NotApplied) => ("not applied".to_owned(), None),
-        Ok(Reply::Absent) => ("no such key".to_owned(), None),
+        Ok(Reply::Absent) => ("key not found".to_owned(), None),
         Ok(Reply::Keys { keys, token }) => {
             let more = if token.is_some() { ", more to come" } else { "" };
             (format!("{} keys{more}", keys.len()), None)

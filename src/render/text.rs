@@ -220,10 +220,10 @@ fn reply_text(reply: &Reply) -> &'static str {
     match reply {
         Reply::Done => "done",
         Reply::Value(_) => "a value",
-        Reply::Count(0) => "none: no such key, or not watched",
+        Reply::Count(0) => "none: key not found, or not watched",
         Reply::Count(_) => "the number of deleted keys",
         Reply::NotApplied => "not applied: the condition does not hold",
-        Reply::Absent => "no such key",
+        Reply::Absent => "key not found",
         Reply::Keys { token: None, .. } => "the last page of keys",
         Reply::Keys { .. } => "a page of keys, more to come",
         Reply::Error(_) => "refused",

@@ -250,7 +250,7 @@ fn reply_words(message: &Message) -> Vec<String> {
         Ok(Reply::Value(bytes)) => vec![value(&bytes)],
         Ok(Reply::Count(count)) => vec![count.to_string()],
         Ok(Reply::NotApplied) => plain("-1"),
-        Ok(Reply::Absent) => plain("no such key"),
+        Ok(Reply::Absent) => plain("key not found"),
         Ok(Reply::Keys { keys, token }) => {
             let left = keys.len().saturating_sub(SHOWN_MAX);
             let mut words: Vec<_> = keys.iter().take(SHOWN_MAX).map(|key| value(key)).collect();

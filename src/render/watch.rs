@@ -42,7 +42,7 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
     match row.state {
         State::Value(value) => line.extend(["  ", &escape(value)]),
         State::Unknown => line.extend(["  ", &dim("(unknown value)")]),
-        State::Absent => line.extend(["  ", &dim("(no such key)")]),
+        State::Absent => line.extend(["  ", &dim("(key not found)")]),
         State::Gone => {}
     }
     if let Some(version) = row.version.filter(|_| style.verbose) {
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn without_a_value_there_is_no_fourth_column() {
         let absent = WatchEvent::Current { key: key(), found: None };
-        assert_eq!(on_terminal(&absent), "20:13:59.958  CURRENT  line1/temp  (no such key)\n");
+        assert_eq!(on_terminal(&absent), "20:13:59.958  CURRENT  line1/temp  (key not found)\n");
         assert_eq!(in_pipe(&absent), "2025-11-20T20:13:59.958Z\tCURRENT\tline1/temp\n");
         assert_eq!(on_terminal(&set(None)), "20:13:59.958  SET      line1/temp  (unknown value)\n");
         assert_eq!(in_pipe(&set(None)), "2025-11-20T20:13:59.958Z\tSET\tline1/temp\n");

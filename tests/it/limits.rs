@@ -13,7 +13,7 @@ fn verbose_output_lists_the_limits_at_the_start() {
     let place = Place::new();
     let limits = |options: &[&str]| {
         let words = [&["serve", "-v", "--listen", "127.0.0.1:0"], options].concat();
-        StreamedProcess::start(&mut place.command(&words)).error_line()
+        StreamedProcess::start(&mut place.command(&words)).log_line()
     };
     assert_eq!(
         limits(&[]),
@@ -119,7 +119,7 @@ fn a_limit_on_open_files_below_the_limit_on_connections_is_a_warning() {
             .arg(options)
             .current_dir(place.folder());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        StreamedProcess::start(&mut shell).error_line()
+        StreamedProcess::start(&mut shell).log_line()
     };
     let wanted = 10_000 + own;
     let warning = "warning: the limit on open files allows about 100 connections";

@@ -109,7 +109,7 @@ fn notifications_are_shown_and_other_keys_can_be_filtered_out() {
     }
     let first: Vec<_> = (0..4).map(|_| masked(&follow.line())).collect();
     assert!(first.contains(&"REQUEST|w|KEYNOTIFY|line1/temp||||||".to_owned()), "{first:?}");
-    assert!(first.contains(&"REPLY|w|GET|line1/temp|no such key||||MS|".to_owned()), "{first:?}");
+    assert!(first.contains(&"REPLY|w|GET|line1/temp|key not found||||MS|".to_owned()), "{first:?}");
     drop(follow);
     let follow = listening(&place, &url, &["--client", "w", "-c", "2"]);
     for words in [["set", "line1/temp", "1"], ["del", "line1/temp", "-q"]] {

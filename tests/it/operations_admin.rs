@@ -122,7 +122,7 @@ fn a_public_address_causes_a_warning_and_an_unknown_host_name_is_rejected() {
     let place = Place::new();
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"];
     let server = StreamedProcess::start(place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let warning = server.error_line();
+    let warning = server.log_line();
     assert!(
         warning.starts_with("warning: every client that can reach 0.0.0.0:0 can read keys and values"),
         "{warning}"

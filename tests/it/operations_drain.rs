@@ -129,17 +129,17 @@ fn draining(place: &Place, drain: &str) -> (StreamedProcess, RawClient, u16) {
     let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--drain", drain];
     let mut command = place.command(&words);
     let server = StreamedProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let ready = server.error_line();
+    let ready = server.log_line();
     let port = |before: &str| -> u16 {
         let rest = ready.split(before).nth(1).unwrap();
         rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
     };
     let (broker, admin) = (port("listening on 127.0.0.1:"), port("http://127.0.0.1:"));
     let client = stuck(broker);
-    assert!(server.error_line().contains("stuck connected"));
+    assert!(server.log_line().contains("stuck connected"));
     assert!(http::get(admin, "/healthz").0.starts_with("HTTP/1.1 200 "));
     server.signal(Signal::SIGTERM);
-    assert_eq!(server.error_line(), "stopping: answering pending requests");
+    assert_eq!(server.log_line(), "stopping: answering pending requests");
     (server, client, admin)
 }
 

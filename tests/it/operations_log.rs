@@ -63,7 +63,7 @@ fn quiet_logs_nothing_and_text_logs_connections_on_request() {
     let (server, port) = serve(&place, &["--log", "text"]);
     let mut client = RawClient::connect(port);
     client.send(&wire::connect("me"));
-    let line = server.error_line();
+    let line = server.log_line();
     assert!(line.starts_with("me connected from 127.0.0.1:"), "{line}");
     let words = ["serve", "-q", "--log", "json", "--listen", "127.0.0.1:0", "--exec", "--", "/bin/true"];
     assert_eq!(place.run_bounded(&words), "--- exit 0\n");

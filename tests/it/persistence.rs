@@ -494,7 +494,7 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
     let child = command.spawn().unwrap();
     let id = child.id().to_string();
     let server = StreamedProcess::read(child);
-    let words = server.error_line();
+    let words = server.log_line();
     assert!(words.starts_with("listening on"), "{words}");
     let port = line_in(&place.path("port"));
     let url = format!("mqtt://127.0.0.1:{port}");
@@ -506,12 +506,12 @@ fn a_full_disk_refuses_persistent_writes_only_until_there_is_room() {
         shown.contains("the change could not be persisted") && shown.ends_with("--- exit 76\n"),
         "{shown}"
     );
-    let line = server.error_line();
+    let line = server.log_line();
     assert!(line.starts_with("persistent writes are refused until the disk works again: "), "{line}");
     assert_eq!(place.bytes_at(&url, &["get", "k"]), b"v");
     assert_eq!(at(&["set", "passing", "-f", "large"]), "--- exit 0\n");
     // A smaller record fitted all the time.
-    assert_eq!(server.error_line(), "the disk works again: persistent writes are accepted");
+    assert_eq!(server.log_line(), "the disk works again: persistent writes are accepted");
     assert_eq!(at(&["set", "k", "w", "--persist"]), "--- exit 0\n");
     // The soft limit alone, which needs no privilege.
     let raised = Command::new("prlimit").args(["--pid", &id, "--fsize=1000000000:"]).status().unwrap();

@@ -409,9 +409,9 @@ fn a_file_readable_by_others_causes_a_warning() {
     let server = StreamedProcess::start(&mut place.command(&options));
     for file in secrets {
         let words = "contains a secret, and other users can access it (mode 0644)";
-        assert_eq!(server.error_line(), format!("warning: {file} {words}: chmod 600 {file}"));
+        assert_eq!(server.log_line(), format!("warning: {file} {words}: chmod 600 {file}"));
     }
-    assert!(server.error_line().starts_with("listening on "));
+    assert!(server.log_line().starts_with("listening on "));
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn watch_events_appear_above_a_half_typed_line() {
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
     terminal.line("watch k other");
-    terminal.shows("CURRENT  k  (no such key)");
+    terminal.shows("CURRENT  k  (key not found)");
     let half = format!("127.0.0.1:{} [1 watch]> raw GET ot", server.port());
     terminal.keys("raw GET ot");
     terminal.ends_with(&half);
@@ -426,7 +426,7 @@ fn an_ended_monitor_unsubscribes() {
     place.run(&["-b", &url, "set", "other", "1"]);
     terminal.shows("REQUEST");
     terminal.line("watch k");
-    terminal.shows("CURRENT  k  (no such key)");
+    terminal.shows("CURRENT  k  (key not found)");
     place.run(&["-b", &url, "set", "other", "2"]);
     place.run(&["-b", &url, "set", "k", "1"]);
     terminal.shows("SET      k  1");

@@ -274,7 +274,7 @@ fn every_failed_handshake_is_logged() {
     let words = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", "server.pem", "--tls-key", "server.key"];
     let server =
         StreamedProcess::start(&mut place.command(&[&words[..], &["--client-ca", "ca.pem"]].concat()));
-    let ready = server.error_line();
+    let ready = server.log_line();
     let port = ready.split([':', ' ']).nth(3).unwrap().parse().unwrap();
     assert_eq!(ready, format!("listening on 127.0.0.1:{port} with TLS and client certificates, in memory"));
     for (line, reason) in [
@@ -287,12 +287,12 @@ fn every_failed_handshake_is_logged() {
         ("get k -b mqtt://127.0.0.1:PORT", "client does not speak TLS"),
     ] {
         assert!(run_at_port(&place, port, line).ends_with("--- exit 69\n"));
-        let event = server.error_line();
+        let event = server.log_line();
         assert!(event.starts_with("connection from 127.0.0.1:"), "{event}");
         assert!(event.ends_with(&format!(" refused: {reason}")), "{event}");
     }
     drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
-    let event = server.error_line();
+    let event = server.log_line();
     assert!(event.ends_with(" refused: connection closed during the TLS handshake"), "{event}");
 }
 

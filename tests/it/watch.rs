@@ -70,7 +70,7 @@ fn text_is_the_format_on_a_terminal() {
     let shown = watch(&place, &server.url(), &["a", "b", "-o", "text", "--until", "set"]);
     let (lines, ..) = shown.end();
     let lines: Vec<_> = lines.iter().map(|line| &line["2025-11-20T20:13:59.958Z".len()..]).collect();
-    assert_eq!(lines, ["  CURRENT  a  (no such key)", "  CURRENT  b  1"]);
+    assert_eq!(lines, ["  CURRENT  a  (key not found)", "  CURRENT  b  1"]);
 }
 
 /// Returns a JSON line with versions and times replaced.
@@ -193,7 +193,7 @@ fn raw_values_are_exact_bytes_and_other_events_go_to_standard_error() {
     );
     let shown = place.run(&["watch", "-b", url, "gone", "k", "--until", "set", "-o", "raw"]);
     assert!(shown.starts_with("--- stdout\n\\x00\\xff\\n"), "{shown}");
-    assert!(shown.contains("  CURRENT  gone  (no such key)\n--- exit 0\n"), "{shown}");
+    assert!(shown.contains("  CURRENT  gone  (key not found)\n--- exit 0\n"), "{shown}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use crate::cli::log::{Log, Writer};
 use crate::cli::permissions;
 use crate::clock;
 use crate::commands::CommandError;
-use crate::render::log::{Field, json};
+use crate::render::Style;
+use crate::render::log::{Field, json, text};
 use crate::server::Event;
 
 /// The events that are logged.
@@ -26,6 +27,7 @@ pub struct EventLog {
     log: Log,
     format: LogFormat,
     level: LogLevel,
+    style: Style,
 }
 
 impl EventLog {
@@ -33,19 +35,18 @@ impl EventLog {
     ///
     /// # Errors
     /// The system cannot start a thread.
-    pub fn start(format: LogFormat, level: LogLevel) -> Result<(Self, Writer), CommandError> {
-        let unread: fn(u64) -> String = match format {
-            LogFormat::Text => Log::unread,
-            LogFormat::Json => |count| object("unread", [("count", Field::Number(count))]),
-        };
-        let (log, writer) = Log::start(unread)?;
-        Ok((Self { log, format, level }, writer))
+    pub fn start(format: LogFormat, level: LogLevel, style: Style) -> Result<(Self, Writer), CommandError> {
+        let (log, writer) = Log::start(move |count| match format {
+            LogFormat::Text => line(&Log::unread(count), &style),
+            LogFormat::Json => object("unread", [("count", Field::Number(count))]),
+        })?;
+        Ok((Self { log, format, level, style }, writer))
     }
 
     /// Logs a warning.
     pub fn warn(&self, message: &str) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => format!("warning: {message}"),
+            LogFormat::Text => line(&format!("warning: {message}"), &self.style),
             LogFormat::Json => object("warning", [("message", Field::Text(message.to_owned()))]),
         });
     }
@@ -60,7 +61,7 @@ impl EventLog {
     /// Logs that the server is ready; `fields` are those of the JSON record.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => message,
+            LogFormat::Text => line(&message, &self.style),
             LogFormat::Json => {
                 let message = [("message", Field::Text(message))];
                 object("ready", message.into_iter().chain(fields))
@@ -71,7 +72,7 @@ impl EventLog {
     /// Logs a regular event.
     pub fn note(&self, event: &'static str, message: String) {
         self.write(LogLevel::All, || match self.format {
-            LogFormat::Text => message,
+            LogFormat::Text => line(&message, &self.style),
             LogFormat::Json => object(event, [("message", Field::Text(message))]),
         });
     }
@@ -80,7 +81,7 @@ impl EventLog {
     pub fn event(&self, event: &Event) {
         let level = if event.is_failure() { LogLevel::Warnings } else { LogLevel::All };
         self.write(level, || match self.format {
-            LogFormat::Text => event.to_string(),
+            LogFormat::Text => line(&event.to_string(), &self.style),
             LogFormat::Json => {
                 let message = ("message", Field::Text(event.to_string()));
                 let field = |name, text: String| match event {
@@ -99,6 +100,10 @@ impl EventLog {
             self.log.write(line());
         }
     }
+}
+
+fn line(message: &str, style: &Style) -> String {
+    text(clock::wall_ms(), message, style)
 }
 
 fn object(event: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {

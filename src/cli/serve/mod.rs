@@ -36,6 +36,7 @@ use super::{runtime, storage_error};
 use crate::broker;
 use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
+use crate::render::Style;
 use crate::render::log::Field;
 use crate::server::{
     self, AdminSettings, CredentialFiles, Identities, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
@@ -52,10 +53,10 @@ const THREADS_MAX: usize = 16;
 ///
 /// # Errors
 /// A listener, the data directory, the seed or the command cannot be used.
-pub fn run(args: &ServeArgs, display: &DisplayArgs) -> Result<Verdict, CommandError> {
+pub fn run(args: &ServeArgs, display: &DisplayArgs, style: Style) -> Result<Verdict, CommandError> {
     let runtime = runtime::here()?;
     let format = args.operations.log.unwrap_or(LogFormat::Text);
-    let (log, writer) = EventLog::start(format, log_level(args, display))?;
+    let (log, writer) = EventLog::start(format, log_level(args, display), style)?;
     let result = runtime.block_on(serve(args, display.verbose, &log));
     // A read that hangs must not delay the exit.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);

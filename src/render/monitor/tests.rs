@@ -145,9 +145,9 @@ fn a_reply_is_interpreted_by_its_request() {
     assert_eq!(outcome("SET", Reply::NotApplied), "not applied");
     assert_eq!(outcome("VDEL", Reply::NotApplied), "value differs");
     assert_eq!(outcome("DEL", Reply::Count(1)), "deleted");
-    assert_eq!(outcome("DEL", Reply::Count(0)), "no such key");
+    assert_eq!(outcome("DEL", Reply::Count(0)), "key not found");
     assert_eq!(outcome("KEYNOTIFY", Reply::Count(0)), "was not watched");
-    assert_eq!(outcome("GET", Reply::Absent), "no such key");
+    assert_eq!(outcome("GET", Reply::Absent), "key not found");
     let keys = Reply::Keys { keys: vec!["a".into(), "b".into()], token: Some("t".into()) };
     assert_eq!(outcome("SCAN", keys), "2 keys, more to come");
 }

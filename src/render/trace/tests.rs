@@ -98,7 +98,7 @@ fn requests_replies_and_notifications_are_shown_decoded() {
         (&b"+OK\r\n"[..], "[OK]"),
         (b"$4\r\n21.5\r\n", "[21.5]"),
         (b"$0\r\n\r\n", "[\"\"]"),
-        (b"$-1\r\n", "[no such key]"),
+        (b"$-1\r\n", "[key not found]"),
         (b":-1\r\n", "[-1]"),
         (b"-ERR syntax error\r\n", "[-ERR syntax error]"),
         (b"*1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n", "[a b]"),

@@ -29,7 +29,7 @@ const NAME_BYTES_MAX: usize = 1024;
 /// The users of a file.
 pub struct Users {
     hashes: HashMap<String, Arc<PasswordHash>>,
-    /// One hash of each cost in the file. A failed check computes a hash of each cost, whoever the user is, so that the time
+    /// One hash of each cost in the file. A failed check computes a hash of each cost, also for an unknown user, so that the time
     /// shows neither which names exist nor whose hash is cheaper.
     decoys: Vec<PasswordHash>,
 }

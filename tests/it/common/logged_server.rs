@@ -16,7 +16,7 @@ impl LoggedServer {
     pub fn start(place: &Place, options: &[&str]) -> Self {
         let server = StreamedProcess::start(&mut place.command(&[&["serve", "-v"], options].concat()));
         let ready = loop {
-            let line = server.error_line();
+            let line = server.log_line();
             if line.starts_with("listening on ") {
                 break line;
             }
@@ -58,7 +58,7 @@ impl LoggedServer {
 
     /// Waits for the next log line; `PORT` stands for the client's address.
     pub fn log_line(&self) -> String {
-        let line = self.server.error_line();
+        let line = self.server.log_line();
         let Some((before, after)) = line.split_once("from 127.0.0.1:") else { return line };
         format!("{before}from PORT{}", after.trim_start_matches(|c: char| c.is_ascii_digit()))
     }

@@ -46,6 +46,16 @@ impl StreamedProcess {
         next(&self.errors, "standard error").unwrap_or_else(|| panic!("standard error has ended"))
     }
 
+    /// Waits for the next line of a server's log, and returns it without its time, whose format is checked.
+    #[track_caller]
+    pub fn log_line(&self) -> String {
+        let line = self.error_line();
+        let (time, message) = line.split_once("  ").unwrap_or_else(|| panic!("no time: {line}"));
+        let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{line}");
+        message.to_owned()
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
     }
