@@ -37,5 +37,5 @@ fn completion_scripts_are_up_to_date() {
 
 #[test]
 fn manual_pages_are_up_to_date() {
-    assert_up_to_date("man", man_pages().unwrap());
+    assert_up_to_date("man", man_pages());
 }

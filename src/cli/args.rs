@@ -12,20 +12,20 @@ use super::completion::stub::Shell;
 use super::config::verb::ConfigArgs;
 use super::context::args::ContextArgs;
 use super::data::DataArgs;
+use super::help::request::report_requests;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
 use super::serve::args::ServeArgs;
 use crate::commands::Command;
 
-const AFTER_HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
-  mqkv serve                            broker with a state store, in this terminal
+  mqkv serve                            broker with a state store
   mqkv set line1/temp 21.5              in another terminal
   mqkv get line1/temp
-  mqkv --embedded=./state set k v       no broker: a store inside this process
+  mqkv --embedded=./state set k v       no broker: a store in this process
 
---embedded keeps the data in memory until exit; --embedded=DIR stores it in DIR.
-More: mqkv help VERB, mqkv help options, mqkv help config, mqkv help exit-codes, mqkv help formats, \
-mqkv help environment, mqkv help locks";
+`mqkv help VERB` or `mqkv VERB --help` explains a verb, `mqkv help TOPIC` a topic. Without a verb, on a terminal, the \
+prompt opens.";
 
 /// A parsed command line.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Cli {
 /// Reads and writes the keys of the state store behind an MQTT broker, or of a store inside this process.
 /// The default broker is mqtt://localhost:1883, where `mqkv serve` listens.
 #[derive(Debug, Parser)]
-#[command(name = "mqkv", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
+#[command(name = "mqkv", version, after_long_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 struct Root {
     #[command(subcommand)]
@@ -118,7 +118,7 @@ pub struct ManArgs {
 /// Show help for a verb or a topic
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// A verb, or config, environment, exit-codes, formats, locks, options
+    /// A verb, or a topic such as locks
     #[arg(value_name = "VERB|TOPIC")]
     pub names: Vec<String>,
 }
@@ -132,7 +132,7 @@ const WITHOUT_CONNECTION: [&str; 5] = ["serve", "data", "completions", "man", "h
 
 impl CommandFactory for Cli {
     fn command() -> Definition {
-        Root::command().mut_subcommands(|verb| {
+        report_requests(Root::command()).mut_subcommands(|verb| {
             // Deferred: most runs need the options of one verb only.
             if takes_connection(verb.get_name()) {
                 verb.defer(options::add_to::<Options>)

@@ -18,11 +18,11 @@ use crate::server::offline::{self, ClearFenceOutcome, Integrity, LoweredVersions
 
 const EXAMPLES: &str = "\
 Examples:
-  mqkv data verify ./state              print what the files contain and whether they are intact
-  mqkv data recover ./state             write the readable keys of a corrupt store to ./state/recovered
+  mqkv data verify ./state              print content and corruption
+  mqkv data recover ./state             save the readable keys
   mqkv serve --data ./state/recovered   continue with the recovered keys
   mqkv data clear-fence ./state line1/recipe
-  mqkv data lower-versions ./state      repair a store that was written while the clock was ahead
+  mqkv data lower-versions ./state      repair after a wrong clock
 
 DIR is the directory of `mqkv serve --data DIR`. The server must not be running.";
 

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use super::args::Cli;
-use super::help;
+use super::help::topics::TOPICS;
 use super::options::{self, ConnectionArgs, Options};
 use crate::shell::definition::{Definition, Operand, ValueKind, Verb, VerbOption};
 
@@ -36,7 +36,7 @@ fn define(scope: &Scope, left_out: &[&str]) -> Definition {
     root.build();
     let mut root = verb(&root, scope);
     root.verbs.retain(|verb| !left_out.contains(&verb.name.as_str()));
-    let topics = help::TOPICS.iter().map(ToString::to_string).collect();
+    let topics = TOPICS.iter().map(|topic| (topic.name.to_owned(), topic.about.to_owned())).collect();
     Definition { root, topics, ignores_case: false }
 }
 

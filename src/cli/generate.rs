@@ -2,15 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::Path;
 
-use clap::{Command, CommandFactory, ValueEnum};
-use clap_mangen::Man;
+use clap::{CommandFactory, ValueEnum};
 
 use super::args::{Cli, CompletionsArgs, ManArgs};
 use super::completion::stub::Shell;
-use crate::commands::{CommandError, Kind};
+use super::help::manual;
+use crate::commands::CommandError;
 
 /// A file to write: its name and its contents.
 pub type Generated = (OsString, Vec<u8>);
@@ -23,15 +22,12 @@ pub fn all_completions() -> Vec<Generated> {
 }
 
 /// Returns the manual pages of the program and of each verb.
-///
-/// # Errors
-/// None in practice: the pages are written to memory.
-pub fn man_pages() -> io::Result<Vec<Generated>> {
+#[must_use]
+pub fn man_pages() -> Vec<Generated> {
     let mut root = Cli::command();
     root.build();
-    let mut pages = Vec::new();
-    add_pages(&root, &mut pages)?;
-    Ok(pages)
+    let pages = manual::pages(&root);
+    pages.into_iter().map(|(name, page)| (name.into(), page.into_bytes())).collect()
 }
 
 /// Returns the output of `completions`.
@@ -51,21 +47,12 @@ pub fn completions(args: &CompletionsArgs) -> Result<Vec<u8>, CommandError> {
 /// # Errors
 /// The directory cannot be written.
 pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
-    let pages = man_pages().map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
+    let pages = man_pages();
     if let Some(directory) = &args.dir {
         write_all(directory, &pages)?;
         return Ok(Vec::new());
     }
     Ok(pages.into_iter().next().map(|(_, page)| page).unwrap_or_default())
-}
-
-/// Renders the page of a command, then the pages of the commands below it.
-fn add_pages(command: &Command, pages: &mut Vec<Generated>) -> io::Result<()> {
-    let man = Man::new(command.clone());
-    let mut page = Vec::new();
-    man.render(&mut page)?;
-    pages.push((man.get_filename().into(), page));
-    command.get_subcommands().try_for_each(|below| add_pages(below, pages))
 }
 
 fn write_all(directory: &Path, files: &[Generated]) -> Result<(), CommandError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, Error, ValueEnum};
 
+use super::help::request::report_requests;
 use crate::commands::duration;
 
 /// Options of the verbs that connect to a broker or work with the settings of connections.
@@ -13,20 +14,24 @@ pub struct Options {
     #[command(flatten)]
     pub connection: ConnectionArgs,
     /// Write although the context is read-only
-    #[arg(long, help_heading = CONNECTION, hide_short_help = true)]
+    #[arg(long, help_heading = CONNECTION)]
     pub force_write: bool,
     #[command(flatten)]
     pub display: DisplayArgs,
 }
 
-const CONNECTION: &str = "Connection options";
-const OUTPUT: &str = "Output options";
+/// Headings of the shared options.
+pub const CONNECTION: &str = "Connection options";
+pub const OUTPUT: &str = "Output options";
 
 /// The broker and the way to connect to it, as typed.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = CONNECTION)]
 pub struct ConnectionArgs {
-    /// Broker URL: mqtt://HOST[:1883], mqtts://HOST[:8883] for TLS, ws:// or wss://HOST[:PORT][/PATH] for WebSockets
+    /// Broker URL [default: mqtt://localhost:1883]
+    ///
+    /// mqtt://HOST[:1883], mqtts://HOST[:8883] for TLS, ws:// or wss://HOST[:PORT][/PATH] for WebSockets. HOST[:PORT] alone
+    /// is mqtt://.
     #[arg(short, long, value_name = "URL", conflicts_with_all = ["hostname", "port", "embedded"])]
     pub broker: Option<String>,
     /// Host name of the broker; implies TLS and port 8883
@@ -39,74 +44,82 @@ pub struct ConnectionArgs {
     #[arg(long, visible_alias = "no-tls")]
     pub notls: bool,
     /// Trusted CA certificates, PEM [default: the system's]
-    #[arg(short = 'T', long, value_name = "FILE", hide_short_help = true)]
+    #[arg(short = 'T', long, value_name = "FILE")]
     pub cafile: Option<PathBuf>,
     /// Client certificate with its chain, PEM
-    #[arg(short = 'C', long, value_name = "FILE", hide_short_help = true)]
+    #[arg(short = 'C', long, value_name = "FILE")]
     pub certfile: Option<PathBuf>,
     /// Private key of the client certificate, PEM
-    #[arg(short = 'K', long, value_name = "FILE", hide_short_help = true)]
+    #[arg(short = 'K', long, value_name = "FILE")]
     pub keyfile: Option<PathBuf>,
     /// File that contains the password of the private key
-    #[arg(short = 'P', long, value_name = "FILE", hide_short_help = true)]
+    #[arg(short = 'P', long, value_name = "FILE")]
     pub keypasswordfile: Option<PathBuf>,
-    /// Name that the broker's certificate must contain [default: the host]
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    /// Name in the broker's certificate [default: the host]
+    #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
-    /// Accept any broker certificate: an attacker can read and change everything
-    #[arg(long, hide_short_help = true)]
+    /// Accept any broker certificate
+    ///
+    /// An attacker can then read and change everything.
+    #[arg(long)]
     pub insecure: bool,
     /// User name
-    #[arg(short, long, value_name = "NAME", hide_short_help = true)]
+    #[arg(short, long, value_name = "NAME")]
     pub username: Option<String>,
-    /// File whose first line is the password; - reads standard input
-    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with = "ask_password")]
+    /// File whose first line is the password
+    ///
+    /// - reads standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "ask_password")]
     pub password_file: Option<PathBuf>,
     /// Ask for the password on the terminal
-    #[arg(long, hide_short_help = true)]
+    #[arg(long)]
     pub ask_password: bool,
-    /// File with a Kubernetes service account token, read at each connection attempt
-    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with_all = ["username", "password_file", "ask_password"])]
-    pub sat_file: Option<PathBuf>,
-    /// Use a broker with a store inside this process, in memory or in DIR
+    /// File with a Kubernetes service account token
     ///
-    /// Without DIR the data is in memory and lost at exit.
+    /// It is read at each connection attempt.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["username", "password_file", "ask_password"])]
+    pub sat_file: Option<PathBuf>,
+    /// Use a store inside this process
+    ///
+    /// The data is in DIR. Without DIR the data is in memory and lost at exit.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     pub embedded: Option<Option<PathBuf>>,
     /// MQTT client id [default: mqkv-HOST-RANDOM]
-    #[arg(short = 'i', long, value_name = "ID", hide_short_help = true)]
+    #[arg(short = 'i', long, value_name = "ID")]
     pub client_id: Option<String>,
     /// Time to wait for each answer [default: 10s]
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// Time to wait for the connection [default: 5s]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub connect_timeout: Option<Duration>,
-    /// Number of further attempts if the first connection fails [default: 0]
+    /// Number of further connection attempts [default: 0]
     ///
-    /// A failed authentication is not retried.
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    /// They are made if the first connection fails. A failed authentication is not retried.
+    #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
-    /// MQTT keep-alive interval in whole seconds [default: 10s]
+    /// MQTT keep-alive interval [default: 10s]
     ///
-    /// The connection counts as lost after 1.5 times this interval without a packet from the broker.
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse_keep_alive, hide_short_help = true)]
+    /// Whole seconds. The connection counts as lost after 1.5 times this interval without a packet from the broker.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_keep_alive)]
     pub keep_alive: Option<Duration>,
-    /// Context to use: broker, credentials and more under one name (see `mqkv help config`)
+    /// Context to use
+    ///
+    /// A context is a broker with credentials and more under one name; see `mqkv help config`.
     #[arg(short = 'x', long, value_name = "CONTEXT", conflicts_with = "no_context")]
     pub context: Option<String>,
     /// Use no context, not even the default
-    #[arg(long, hide_short_help = true)]
+    #[arg(long)]
     pub no_context: bool,
-    /// Configuration file [default: ~/.config/mqkv/config.toml]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    /// Configuration file [default: see `mqkv config path`]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print every MQTT packet on standard error, or append it to FILE
+    /// Print every MQTT packet on standard error
     ///
-    /// One decoded packet per line with its time in UTC; JSON with -j. A new file is readable by its owner only.
+    /// With FILE, append it there. One decoded packet per line with its time in UTC; JSON with -j. A new file is readable by its owner only.
     ///
     /// Passwords and tokens are omitted. Keys and values are printed, at most 512 bytes of each.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, hide_short_help = true, help_heading = OUTPUT)]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = OUTPUT)]
     pub trace: Option<Option<PathBuf>>,
 }
 
@@ -114,7 +127,9 @@ pub struct ConnectionArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub struct DisplayArgs {
-    /// Output format (see `mqkv help formats`)
+    /// Output format
+    ///
+    /// See `mqkv help formats`.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<OutputFormat>,
     /// Same as --output json
@@ -127,10 +142,12 @@ pub struct DisplayArgs {
     #[arg(short, long)]
     pub verbose: bool,
     /// When to use colour [default: auto]
-    #[arg(long, value_name = "WHEN", hide_short_help = true)]
+    #[arg(long, value_name = "WHEN")]
     pub color: Option<ColorWhen>,
-    /// Show times on a terminal in UTC, not in local time
-    #[arg(long, hide_short_help = true)]
+    /// Show times on a terminal in UTC
+    ///
+    /// Without it they are local times. In pipes and files they are always UTC.
+    #[arg(long)]
     pub utc: bool,
 }
 
@@ -232,7 +249,7 @@ impl Shared for DisplayArgs {
 pub fn add_to<O: Shared>(command: Command) -> Command {
     // Argument by argument: augmenting the command itself would replace its description by that of `O`.
     let options = O::augment_args(Command::new("options"));
-    let command = command.args(options.get_arguments().cloned());
+    let command = report_requests(command).args(options.get_arguments().cloned());
     command.mut_subcommands(|below| below.defer(add_to::<O>))
 }
 

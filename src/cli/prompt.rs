@@ -14,7 +14,8 @@ use super::config::{self, Configuration};
 use super::connection::{Connection, Endpoint};
 use super::definition;
 use super::exit::Exit;
-use super::help;
+use super::help::request::HelpRequest;
+use super::help::show;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
 use super::runtime;
@@ -203,7 +204,11 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
     let mut definer = Cli::command().no_binary_name(true);
     let matches = match definer.try_get_matches_from_mut(&words) {
         Ok(matches) => matches,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            let request = HelpRequest::of(&error);
+            return Ok(ParsedLine::Show(show::requested(&request, Cli::command(), resolve::screen(false))));
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => {
             return Ok(ParsedLine::Show(error.render().to_string()));
         }
         Err(error) => {
@@ -242,7 +247,9 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
             Ok(ParsedLine::Run { command: Box::new(command), style, is_formatted, is_forced })
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
-        Some(Verb::Help(args)) => help::text(&args.names, Cli::command(), false).map(ParsedLine::Show),
+        Some(Verb::Help(args)) => {
+            show::text(&args.names, Cli::command(), resolve::screen(false)).map(ParsedLine::Show)
+        }
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(
             Verb::Serve(_)

@@ -12,8 +12,10 @@ use super::config::layers::{Entry, Resolved};
 use super::config::setting::{Setting, Value};
 use super::config::variables::Variables;
 use super::connection::Process;
+use super::help::terminal::Screen;
 use super::options::{ColorWhen, OutputFormat};
 use crate::clock;
+use crate::commands::process::stdout;
 use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, ProcessContext};
 use crate::net::Secret;
 use crate::random;
@@ -121,6 +123,16 @@ fn has_color(when: ColorWhen, terminal: bool) -> bool {
             terminal && !refused
         }
     }
+}
+
+/// Returns the screen that help is written for, with or without colour.
+#[must_use]
+pub fn screen(has_color: bool) -> Screen {
+    /// Longer lines are hard to read.
+    const WIDTH_MAX: usize = 100;
+    let named = || env::var("COLUMNS").ok()?.parse().ok();
+    let width = stdout::columns().or_else(named).unwrap_or(WIDTH_MAX);
+    Screen { width: width.min(WIDTH_MAX), has_color }
 }
 
 /// Returns whether standard input and standard output are terminals.

@@ -19,6 +19,7 @@ use super::connection::{Connection, Login};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
+use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
 use super::report::Reporter;
 use super::serve::args::ServeArgs;
@@ -26,7 +27,7 @@ use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
 use super::trace::Tracing;
 use super::usage::{self, Instead};
-use super::{data, generate, help, prompt, resolve, runtime, serve, short_parse};
+use super::{data, generate, prompt, resolve, runtime, serve, short_parse};
 use crate::client::Access;
 use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
@@ -150,7 +151,7 @@ fn run_verb(
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
         Verb::Help(args) => {
-            let text = help::text(&args.names, Cli::command(), reporter.has_color())?;
+            let text = show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()))?;
             reporter.data(text.as_bytes())?;
         }
     }
@@ -271,13 +272,13 @@ async fn run_and_flush(
 }
 
 fn show_or_fail(instead: Instead, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    match instead {
-        Instead::Fail(error) => Err(error),
-        Instead::Show(text) => {
-            let text = text.render();
-            let text = if reporter.has_color() { text.ansi().to_string() } else { text.to_string() };
-            reporter.data(text.as_bytes())?;
-            Ok(Exit::Yes)
+    let text = match instead {
+        Instead::Fail(error) => return Err(error),
+        Instead::Help(request) => {
+            show::requested(&request, Cli::command(), resolve::screen(reporter.has_color()))
         }
-    }
+        Instead::Version(text) => text,
+    };
+    reporter.data(text.as_bytes())?;
+    Ok(Exit::Yes)
 }

@@ -6,13 +6,16 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::args::Cli;
+use super::help::request::HelpRequest;
 use crate::commands::{CommandError, usage};
 
 /// What to do instead of running a verb.
 #[derive(Debug)]
 pub enum Instead {
-    /// Print the help or version that was requested.
-    Show(Box<Error>),
+    /// Print the help that was requested.
+    Help(HelpRequest),
+    /// Print the version.
+    Version(String),
     Fail(CommandError),
 }
 
@@ -21,7 +24,8 @@ pub enum Instead {
 pub fn explain(error: Error, words: &[OsString]) -> Instead {
     match error.kind() {
         ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(host_after_h(words)),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Instead::Show(Box::new(error)),
+        ErrorKind::DisplayHelp => Instead::Help(HelpRequest::of(&error)),
+        ErrorKind::DisplayVersion => Instead::Version(error.render().to_string()),
         ErrorKind::InvalidUtf8 => Instead::Fail(not_utf8(words).hint(help_hint(words))),
         kind => {
             let verbs = verbs(words);

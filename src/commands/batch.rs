@@ -21,7 +21,8 @@ Examples:
   mqkv batch setup.mqkv
   mqkv batch --dry-run setup.mqkv       check all lines, send nothing
   printf 'set a 1\\nset b 2 --ttl 30s\\nget a\\n' | mqkv batch -
-  jq -c '{op:\"set\",key:.name,value:.text}' items.json | mqkv batch --format jsonl -
+  jq -c '{op:\"set\",key:.name,value:.text}' items.json |
+    mqkv batch --format jsonl -
 
 Lines:
 Each line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. Verbs are case-insensitive, and \

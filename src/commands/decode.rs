@@ -18,7 +18,8 @@ use crate::protocol::{Notification, Reply, Request, Timestamp};
 
 const HELP: &str = "\
 Examples:
-  mqkv decode topic clients/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/6331/command/notify/6B
+  mqkv decode topic \\
+    statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke
   mqkv decode hlc 001763669639958:00003:StateStore
   mqkv decode frame --hex 2b4f4b0d0a
   mosquitto_sub -t '#' -N -C 1 | mqkv decode frame -";

@@ -21,14 +21,15 @@ const HELP: &str = "\
 Examples:
   mqkv export > all.jsonl
   mqkv export 'line1/*' > line1.jsonl
-  mqkv export --keys-from keys.txt      for a broker that cannot list its keys
+  mqkv export --keys-from keys.txt   for a broker that cannot list its keys
   mqkv keys -0 'a*' | mqkv export --keys-from - -0
   mqkv export | mqkv import - -n other --notls
 
 Output:
-One JSON object per line, whatever the --output:
+One JSON object, each on one line, whatever the --output:
 
-  {\"v\":1,\"op\":\"export\",\"key\":\"line1/temp\",\"value\":\"21.5\",\"encoding\":\"utf-8\",\"version\":\"...\"}
+  {\"v\":1,\"op\":\"export\",\"key\":\"line1/temp\",\"value\":\"21.5\",
+   \"encoding\":\"utf-8\",\"version\":\"...\"}
 
 A key or value that is not UTF-8 is encoded in base64 (key_encoding, encoding). The time to live of a key is not included: \
 the protocol has no request for it.
@@ -50,13 +51,17 @@ pub struct ExportArgs {
     /// Pattern of the keys, as for `keys` [default: *]
     #[arg(value_name = "PATTERN", conflicts_with = "keys_from")]
     pattern: Option<OsString>,
-    /// Read the keys from FILE, one per line; - reads standard input
+    /// Read the keys from FILE; - is standard input
+    ///
+    /// One key per line, as `mqkv keys` prints them.
     #[arg(long, value_name = "FILE|-")]
     keys_from: Option<PathBuf>,
     /// Keys in FILE end with NUL and are not escaped
     #[arg(short = '0', long = "null", requires = "keys_from")]
     null: bool,
-    /// Leave out the versions, so that two exports of the same values are equal
+    /// Leave out the versions
+    ///
+    /// Two exports of the same values are then equal.
     #[arg(long)]
     no_version: bool,
     /// Maximum number of requests in flight

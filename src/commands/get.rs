@@ -19,9 +19,9 @@ use crate::protocol::Key;
 const HELP: &str = "\
 Examples:
   mqkv get line1/temp
-  mqkv get config -f config.json        write the value to a file
-  mqkv get mode --default auto          print `auto` if the key does not exist
-  mqkv get line1/temp line2/temp        one line for each key
+  mqkv get config -f config.json      write the value to a file
+  mqkv get mode --default auto        print auto if the key does not exist
+  mqkv get line1/temp line2/temp      one line for each key
   mqkv get -j line1/temp | jq .version
 
 Output:

@@ -19,7 +19,7 @@ use crate::protocol::Condition;
 const HELP: &str = "\
 Examples:
   mqkv import all.jsonl
-  mqkv import all.jsonl --dry-run       check every line without a broker, write nothing
+  mqkv import all.jsonl --dry-run       check every line, write nothing
   mqkv import defaults.jsonl --nx       skip keys that exist
   mqkv export | mqkv import - -n other --notls
 

@@ -15,7 +15,7 @@ use crate::protocol::Key;
 const HELP: &str = "\
 Examples:
   mqkv keys                             all keys
-  mqkv keys 'line1/*'                   quote the pattern, or the shell expands it
+  mqkv keys 'line1/*'                   quoted, because of the shell
   mqkv keys 'job/*' -0 | xargs -0 mqkv del
   mqkv keys --count 'line1/*'           only their number
   mqkv keys --sort --limit 10 -j
@@ -38,7 +38,9 @@ pub struct KeysArgs {
     /// Pattern of the keys [default: *]
     #[arg(value_name = "PATTERN")]
     pattern: Option<OsString>,
-    /// Sort the keys by their bytes; the output begins when all keys have been listed
+    /// Sort the keys by their bytes
+    ///
+    /// The output begins when all keys have been listed.
     #[arg(long)]
     sort: bool,
     /// Print only the number of keys

@@ -40,13 +40,15 @@ pub struct SetArgs {
     key: KeyArgs,
     #[command(flatten)]
     value: ValueArgs,
-    /// Expire the key after DURATION, for example 250ms, 30s, 5m
+    /// Expire the key after DURATION: 250ms, 30s, 5m
+    ///
+    /// See `mqkv help ttl`.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     ttl: Option<NonZeroU64>,
     /// Set only if the key does not exist
     #[arg(long, visible_alias = "if-absent", conflicts_with = "nex")]
     nx: bool,
-    /// Set only if the key does not exist or has this value
+    /// Set only if the key is missing or has this value
     #[arg(long, visible_alias = "if-absent-or-equal")]
     nex: bool,
     #[command(flatten)]
@@ -54,7 +56,9 @@ pub struct SetArgs {
     /// Ask the store to persist the value on disk
     #[arg(long)]
     persist: bool,
-    /// Remove one line feed (or CR LF) from the end of the value
+    /// Remove a line feed from the end of the value
+    ///
+    /// Removes one LF, or CR LF.
     #[arg(long)]
     strip_newline: bool,
 }

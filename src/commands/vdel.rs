@@ -15,7 +15,7 @@ const USAGE: &str = "mqkv vdel KEY VALUE";
 
 const HELP: &str = "\
 Examples:
-  mqkv vdel job/7 worker-3              release the job, unless another worker has it
+  mqkv vdel job/7 worker-3              unless another worker has it
   mqkv vdel config -f config.json
 
 In a pipe nothing is printed.

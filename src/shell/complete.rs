@@ -146,7 +146,7 @@ fn subjects(definition: &Definition, path: &[&Vec<u8>], current: &[u8]) -> Vec<C
     }
     let mut subjects = verbs(verb, current, definition.ignores_case);
     if path.is_empty() {
-        let topics = definition.topics.iter().map(|topic| candidate(topic, ""));
+        let topics = definition.topics.iter().map(|(topic, about)| candidate(topic, about));
         subjects.extend(beginning_with(current, topics));
     }
     subjects

@@ -5,8 +5,8 @@
 pub struct Definition {
     /// The program itself: the options in front of a verb, and the verbs.
     pub root: Verb,
-    /// The topics that `help` knows beside the verbs.
-    pub topics: Vec<String>,
+    /// The topics of `help` beside the verbs, each with its description.
+    pub topics: Vec<(String, String)>,
     /// Whether a verb may be typed in any case, as at the prompt.
     pub ignores_case: bool,
 }
@@ -362,6 +362,6 @@ pub mod sample {
             verb("help", &["VERB|TOPIC"], vec![]),
         ];
         let root = Verb { options: every().to_vec(), verbs, ..Verb::default() };
-        Definition { root, topics: vec!["locks".to_owned()], ignores_case: true }
+        Definition { root, topics: vec![("locks".to_owned(), "Leases".to_owned())], ignores_case: true }
     }
 }

@@ -180,7 +180,6 @@ fn a_crate_in_a_second_file_is_reported_there() {
         ("colored", "src/render/style.rs"),
         ("anstream", "src/cli/report.rs"),
         ("humantime", "src/commands/duration.rs"),
-        ("clap_mangen", "src/cli/generate.rs"),
         ("hex", "src/commands/encoding.rs"),
     ] {
         let code = format!("use {name}::f;");

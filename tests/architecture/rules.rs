@@ -71,6 +71,9 @@ pub const PURE: &[&str] = &[
     "src/shell/complete.rs",
     "src/shell/line_completion.rs",
     "src/cli/completion/bash_line.rs",
+    "src/cli/help/manual.rs",
+    "src/cli/help/terminal.rs",
+    "src/cli/help/text.rs",
     "src/shell/definition.rs",
     "src/shell/rate_limit.rs",
     "src/shell/hint.rs",
@@ -135,7 +138,6 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("terminal_size", &["src/commands/process/stdout.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
     ("toml_edit", &["src/cli/config/document.rs"]),
-    ("clap_mangen", &["src/cli/generate.rs"]),
 ];
 
 /// Places that the tables mention before they exist.

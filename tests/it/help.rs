@@ -1,6 +1,7 @@
 //! Help, the version, completions, manual pages, and broken pipes.
 
-use std::process::Stdio;
+use std::fs;
+use std::process::{Command, Stdio};
 
 use super::common::Place;
 
@@ -28,43 +29,40 @@ fn help_is_printed_on_standard_output_with_success() {
 }
 
 #[test]
-fn the_paragraphs_of_help_are_filled_to_100_columns() {
+fn the_help_on_a_narrow_terminal_fits() {
     let place = Place::new();
-    let verbs = [
-        "get", "set", "del", "vdel", "watch", "lock", "unlock", "holder", "keys", "export", "import",
-        "batch", "ping", "doctor", "raw", "monitor", "decode", "shell", "serve", "context", "config",
-    ];
-    for verb in verbs {
-        let help = place.run(&[verb, "--help"]);
-        let lines: Vec<_> = help.lines().collect();
-        let is_prose = |line: &str| !line.is_empty() && !line.starts_with([' ', '-']) && !line.ends_with(':');
-        for pair in lines.windows(2) {
-            let [line, next] = pair else { continue };
-            let word = next.split(' ').next().unwrap_or_default();
-            // Without a terminal the width is 100 columns.
-            let had_room = line.len() + 1 + word.len() <= 100;
-            assert!(!is_prose(line) || !is_prose(next) || !had_room, "{verb}: {line}\n{next}");
+    for verb in ["get", "set", "watch", "lock", "serve", "doctor", "context"] {
+        for (option, lines_max) in [("-h", 24), ("--help", usize::MAX)] {
+            let mut command = place.command(&[verb, option]);
+            let output = command.env("COLUMNS", "80").output().unwrap();
+            let help = String::from_utf8(output.stdout).unwrap();
+            assert!(help.lines().count() <= lines_max, "{verb}:\n{help}");
+            assert!(help.lines().all(|line| line.len() <= 80), "{verb}:\n{help}");
         }
     }
 }
 
-/// The options of every verb.
-const COMMON: [&str; 7] = ["--help", "--output", "--json", "--quiet", "--verbose", "--color", "--utc"];
+/// Returns the options that a text lists.
+fn options(help: &str) -> Vec<String> {
+    let listed = help.lines().filter(|line| line.trim_start().starts_with('-'));
+    let words = listed.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+    let names = words.filter_map(|word| word.split(['=', '[', ',']).next());
+    names.filter(|name| *name != "---").map(str::to_owned).collect()
+}
 
 #[test]
-fn the_help_of_serve_has_no_connection_options() {
+fn shared_options_are_listed_once_and_serve_has_those_of_the_output_only() {
     let place = Place::new();
     let of = |verb: &str| place.run(&[verb.split(' ').collect(), vec!["--help"]].concat());
-    let options = |help: &str| -> Vec<String> {
-        let listed =
-            help.lines().filter(|line| line.trim_start().starts_with('-')).flat_map(str::split_whitespace);
-        let listed = listed.map(|word| word.trim_end_matches(',').split(['=', '[']).next().unwrap_or(word));
-        listed.filter(|word| word.starts_with("--") && *word != "---").map(str::to_owned).collect()
-    };
-    let (ping, serve) = (options(&of("ping")), options(&of("serve")));
-    let shared: Vec<_> = ping.iter().filter(|option| serve.contains(option)).collect();
-    assert_eq!(shared, COMMON);
-    for option in ping.iter().filter(|option| !serve.contains(option)) {
+    let shared = options(&place.run(&["help", "options"]));
+    let (output, connection): (Vec<_>, Vec<_>) = shared.iter().partition(|option| {
+        ["--output", "--json", "--quiet", "--verbose", "--color", "--utc"].contains(&option.as_str())
+    });
+    assert_eq!((output.len(), connection.len()), (6, 25), "{shared:?}");
+    for verb in ["ping", "set", "serve", "serve user ls"] {
+        assert!(options(&of(verb)).iter().all(|option| !shared.contains(option)), "{verb}");
+    }
+    for option in connection {
         let shown = place.run(&["serve", option]);
         assert!(shown.ends_with("--- exit 2\n"), "{option}: {shown}");
     }
@@ -73,11 +71,9 @@ fn the_help_of_serve_has_no_connection_options() {
         assert!(place.run(&words).contains(rejected));
     }
     assert_eq!(of("serve"), place.run(&["help", "serve"]));
-    let add = options(&of("serve user add"));
-    let password = ["--password-file", "--ask-password"];
-    assert!(password.iter().chain(&COMMON).all(|option| add.contains(&(*option).to_owned())), "{add:?}");
-    assert_eq!(add.len(), 9, "{add:?}");
-    assert_eq!(options(&of("serve user ls")), COMMON);
+    assert_eq!(options(&of("serve user add")), ["--password-file", "--ask-password"]);
+    assert!(of("serve").contains("\nOutput options: mqkv help options\n"));
+    assert!(of("ping").contains("\nConnection and output options: mqkv help options\n"));
 }
 
 #[test]
@@ -113,5 +109,27 @@ fn a_broken_pipe_is_success() {
         // The process may have written before the pipe was closed; either way it ends without an error.
         assert_eq!(output.status.code(), Some(0), "{words:?}");
         assert_eq!(output.stderr, b"", "{words:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs Debian's mandoc"]
+fn a_checker_finds_nothing_in_the_manual_pages() {
+    let place = Place::new();
+    assert_eq!(place.run(&["man", "man"]), "--- exit 0\n");
+    let mut pages: Vec<_> =
+        fs::read_dir(place.path("man")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.sort();
+    assert!(pages.len() > 35, "{pages:?}");
+    let output = Command::new("mandoc").args(["-T", "lint"]).args(&pages).output().unwrap();
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && found.is_empty(), "{found}");
+    for page in &pages {
+        let output = Command::new("mandoc").args(["-T", "ascii"]).arg(page).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        // Bold is a character, a backspace, and the character again.
+        let columns = |line: &str| line.len() - 2 * line.matches('\u{8}').count();
+        let long: Vec<_> = shown.lines().filter(|line| columns(line) > 80).collect();
+        assert!(long.is_empty(), "{}: {long:#?}", page.display());
     }
 }

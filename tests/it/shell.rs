@@ -227,8 +227,8 @@ fn output_is_redirected_to_commands_and_files() {
     terminal.line("get k | cat");
     terminal.shows("get k | cat\nv\nembedded>");
     terminal.line("\\? | head -n 1 && echo enough");
-    terminal.line("help locks | head -n 1; echo enough");
-    terminal.shows("a lock is not enough\nenough\nembedded>");
+    terminal.line("help exit-codes | head -n 1; echo enough");
+    terminal.shows("every output format.\nenough\nembedded>");
     terminal.line("\\! echo to the system; exit 3");
     terminal.shows("to the system\nexit code 3\nembedded>");
 }

@@ -17,7 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   mqkv config show                      settings in effect
   mqkv config show --origin             settings with their sources
-  mqkv config show -x prod -t 3s        settings in effect with these options
+  mqkv config show -x prod -t 3s        settings with these options
   mqkv config path                      path of the configuration file
 
 Passwords and tokens are never shown: the settings contain only the names of their files.";

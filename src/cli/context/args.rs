@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 const EXAMPLES: &str = "\
 Examples:
   mqkv context add lab -b mqtt://lab:1883
-  mqkv context add prod -b mqtts://aio-broker:18883 -T ca.crt --sat-file token --read-only --prompt-color red
+  mqkv context add prod -b mqtts://aio-broker:18883 -T ca.crt \\
+    --sat-file token --read-only --prompt-color red
   mqkv context use lab                  use this context by default
   mqkv get k -x prod                    use another context once
   mqkv context set prod -b mqtts://aio-broker-2:18883
@@ -57,7 +58,9 @@ pub enum ContextVerb {
         #[arg(value_name = "CONTEXT")]
         name: Option<String>,
     },
-    /// Edit the file in $VISUAL or $EDITOR; check it before it replaces the old one
+    /// Edit the configuration file in $VISUAL or $EDITOR
+    ///
+    /// The file is checked before it replaces the old one.
     Edit,
     /// Remove a context
     Rm {
@@ -79,7 +82,9 @@ pub struct SetArgs {
     /// Name of the context
     #[arg(value_name = "CONTEXT")]
     pub name: String,
-    /// Whether to reject writes through this context, unless --force-write is given
+    /// Whether to reject writes through this context
+    ///
+    /// --force-write allows one.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub read_only: Option<bool>,
     /// Colour of the name at the prompt
@@ -93,7 +98,9 @@ pub struct AddArgs {
     /// Name of the context
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Reject writes through this context, unless --force-write is given
+    /// Reject writes through this context
+    ///
+    /// --force-write allows one.
     #[arg(long)]
     pub read_only: bool,
     /// Colour of the name at the prompt

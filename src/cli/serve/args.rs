@@ -14,38 +14,48 @@ use super::user::ServeAction;
 const EXAMPLES: &str = "\
 Examples:
   mqkv serve                            in memory: the data is lost at exit
-  mqkv serve --data ./state             persistent: the data is stored in ./state
+  mqkv serve --data ./state             persistent: stored in ./state
   mqkv serve --data ./state --persist custom
   mqkv serve --listen 0.0.0.0:1883      for clients on other machines
   mqkv serve --listen 127.0.0.1:0 --port-file port
   mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem
-  mqkv serve --users users              for the users that `mqkv serve user add users NAME` adds
-  mqkv serve --sat-tokens tokens        for clients with a token from the lines NAME TOKEN of this file
+  mqkv serve --users users              of mqkv serve user add users NAME
+  mqkv serve --sat-tokens tokens        lines NAME TOKEN
   mqkv serve --listen 127.0.0.1:1883 --listen ws://127.0.0.1:8080/mqtt
-  mqkv serve --users users --listen 'mqtt://127.0.0.1:1883?anonymous=yes' --listen mqtt://0.0.0.0:1884
-  mqkv serve --admin 9883               status page http://127.0.0.1:9883/, with /metrics and /healthz
-  mqkv serve --seed defaults.jsonl --exec -- ./test.sh    store for one command, with initial keys
+  mqkv serve --users users --listen mqtt://0.0.0.0:1884 \\
+    --listen 'mqtt://127.0.0.1:1883?anonymous=yes'
+  mqkv serve --admin 9883               status page http://127.0.0.1:9883/
+  mqkv serve --seed defaults.jsonl --exec -- ./test.sh
 
 Listeners:
 The URL after --listen selects the protocol: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. Options of one \
 listener follow a ?, separated by &:
-  anonymous=yes|no                      whether clients without credentials are accepted;
-                                        default: yes, unless there is --users or --sat-tokens
-  client-cert=required|optional|none    whether clients are asked for a certificate;
-                                        default: required, if there is --client-ca
+  anonymous=yes|no
+      whether clients without credentials are accepted;
+      default: yes, unless there is --users or --sat-tokens
+  client-cert=required|optional|none
+      whether clients are asked for a certificate;
+      default: required, if there is --client-ca
 
 Authorization:
 The file of --authz contains rules in the shape of the BrokerAuthorization resource, in YAML or JSON. Requests that no \
 rule allows are rejected:
   rules:
-  - principals: {clientIds: [press-7], usernames: [ann], attributes: [{CN: press 7, O: Werk}]}
+  - principals:
+      clientIds: [press-7]
+      usernames: [ann]
+      attributes: [{CN: press 7, O: Werk}]
     brokerResources:
     - method: Connect
-    - {method: Publish, topics: [statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke]}
+    - method: Publish
+      topics:
+      - statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke
     - {method: Publish, topics: [\"clients/{principal.clientId}/#\"]}
     - {method: Subscribe, topics: [\"clients/{principal.clientId}/#\"]}
     stateStoreResources:
-    - {method: ReadWrite, keyType: Pattern, keys: [\"line1/*\", \"{principal.clientId}/*\"]}
+    - method: ReadWrite
+      keyType: Pattern
+      keys: [\"line1/*\", \"{principal.clientId}/*\"]
 The attributes are those of the client certificate: the subject's by short name (CN, O, OU, L, ST, C, UID, DC, \
 serialNumber, emailAddress; others by object identifier), DNS, IP, URI and email of the alternative names, and those of \
 the issuer with the prefix issuer. (issuer.CN). A certificate must have all attributes of one entry. An attribute with several values matches by any of them; \
@@ -87,34 +97,46 @@ is --authz.";
 pub struct ServeArgs {
     #[command(subcommand)]
     pub action: Option<ServeAction>,
-    /// Address to listen on, repeatable [default: 127.0.0.1:1883 and [::1]:1883 if available; with TLS 8883]
+    /// Address to listen on [default: 127.0.0.1:1883]
+    ///
+    /// The option is repeatable. The default includes [::1]:1883, if available; with TLS the port is 8883.
     #[arg(long, value_name = "HOST:PORT|URL", value_parser = ListenAddress::parse)]
     pub listen: Vec<ListenAddress>,
-    /// Accept WebSockets from browser pages of this origin, repeatable; * accepts all [default: pages of this machine and of the address listened on]
-    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
+    /// Accept WebSockets from pages of this origin
+    ///
+    /// The option is repeatable; * accepts all. The default is pages of this machine and of the address listened on.
+    #[arg(long, hide_short_help = true, value_name = "ORIGIN", value_parser = parse_origin)]
     pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: PersistenceArgs,
-    /// Enable TLS with this certificate and its chain, PEM
+    /// Enable TLS with this certificate, PEM
+    ///
+    /// The file contains the chain of the certificate too.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Require a client certificate from one of these CAs, PEM
+    /// Require a client certificate of these CAs, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub client_ca: Option<PathBuf>,
     /// Require a user name and password from FILE
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// Require a service account token from FILE; combined with --users, accept either
+    /// Require a service account token from FILE
+    ///
+    /// Combined with --users, either is accepted.
     #[arg(long, value_name = "FILE")]
     pub sat_tokens: Option<PathBuf>,
-    /// Allow only the requests that the rules in FILE allow
+    /// Allow only the requests that FILE allows
+    ///
+    /// FILE contains rules; see Authorization.
     #[arg(long, value_name = "FILE")]
     pub authz: Option<PathBuf>,
-    /// Write the port of the first listener to FILE once it is open
-    #[arg(long, value_name = "FILE")]
+    /// Write the port of the first listener to FILE
+    ///
+    /// The file appears when the listeners are open.
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
     #[command(flatten)]
     pub operations: OperationsArgs,
@@ -128,14 +150,18 @@ pub struct ServeArgs {
 /// Initial content of the store, and a command to run with it.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// Set the keys of this file first; JSON lines as printed by `export`
+    /// Set the keys of this file first
+    ///
+    /// JSON lines, as `mqkv export` prints them.
     #[arg(long, value_name = "FILE")]
     pub seed: Option<PathBuf>,
-    /// Run the command after -- with variables that lead to this store; exit with its code when it ends
+    /// Run CMD with variables that lead to this store
+    ///
+    /// The server ends with the command, and exits with its code.
     #[arg(long, requires = "command")]
     pub exec: bool,
-    /// Command of --exec and its arguments
-    #[arg(last = true, value_name = "CMD", requires = "exec")]
+    /// Command of --exec
+    #[arg(last = true, hide_short_help = true, value_name = "CMD", requires = "exec")]
     pub command: Vec<OsString>,
 }
 

@@ -30,12 +30,14 @@ pub struct LimitArgs {
     /// Maximum number of keys [default: 10,000,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub keys_max: Option<u64>,
-    /// Maximum size of a value in bytes, or with K, M or G [default: what fits into a packet, 64M]
+    /// Maximum size of a value [default: 64M]
+    ///
+    /// A SIZE is a number of bytes, or one with K, M or G. The default is what fits into a packet.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub value_bytes_max: Option<u64>,
-    /// Maximum memory of everything that clients make the server hold [default: 1G]
+    /// Maximum memory held for clients [default: 1G]
     ///
-    /// Half of it is for keys and values: a SET above that is refused, as above --keys-max, until keys are deleted or
+    /// It bounds everything that clients make the server hold. Half of it is for keys and values: a SET above that is refused, as above --keys-max, until keys are deleted or
     /// expire. Three eighths, but at least 16M, are for the broker: messages that wait for clients, subscriptions, retained
     /// messages and the buffers of connections. A client that holds more than what is left free is refused or disconnected
     /// (reason code 0x97); others are not affected. The rest is for watched keys.
@@ -44,17 +46,17 @@ pub struct LimitArgs {
     /// Maximum number of connections [default: 10,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub connections_max: Option<u32>,
-    /// Maximum number of keys that a client watches [default: 100,000]
+    /// Maximum of watched keys per client [default: 100,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), hide_short_help = true)]
     pub watches_max: Option<u64>,
-    /// Maximum size of the messages that wait for a client; above it the client is disconnected [default: 128M]
+    /// Maximum of waiting messages per client [default: 128M]
     ///
-    /// The maximum packet size is at most half of it.
+    /// A client with more is disconnected. The maximum packet size is at most half of it.
     #[arg(long, value_name = "SIZE", value_parser = parse_queue, hide_short_help = true)]
     pub queue_bytes_max: Option<u64>,
-    /// Maximum number of failed logins with a password from one address in a minute [default: 500]
+    /// Maximum of failed logins in a minute [default: 500]
     ///
-    /// Half of them may be of one user. Above it, logins from the address are refused with the reason code 0x9F, except
+    /// Counts the failed logins with a password from one address. Half of them may be of one user. Above it, logins from the address are refused with the reason code 0x9F, except
     /// with a password that has been correct since the start.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub login_failures_max: Option<u32>,
@@ -214,7 +216,7 @@ mod tests {
         let size = |bytes: usize| Size(bytes as u64).to_string();
         let defaults = [
             ("keys_max", store.keys_max.to_string()),
-            ("value_bytes_max", format!("what fits into a packet {}", Size(broker.packet_bytes_max.into()))),
+            ("value_bytes_max", Size(broker.packet_bytes_max.into()).to_string()),
             ("memory_max", Size(limits.memory_max()).to_string()),
             ("connections_max", broker.connections_max.to_string()),
             ("watches_max", store.watches_per_connection_max.to_string()),

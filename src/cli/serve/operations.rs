@@ -24,17 +24,25 @@ pub enum LogFormat {
 /// Options for operators.
 #[derive(Debug, Args)]
 pub struct OperationsArgs {
-    /// Log each connection on standard error in this format [default: text, warnings and errors only]
+    /// Log each connection on standard error
+    ///
+    /// Without this option only warnings and errors are logged, as text.
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
-    /// Serve a status page, /metrics for Prometheus and /healthz over HTTP; a port alone is one of 127.0.0.1
+    /// Serve status page and metrics over HTTP
+    ///
+    /// Serves /, /metrics for Prometheus and /healthz. A port alone is one of 127.0.0.1.
     #[arg(long, value_name = "HOST:PORT", value_parser = AdminPlace::parse)]
     pub admin: Option<AdminPlace>,
-    /// Interval of publishing the counters below $SYS/broker; 0 for never
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = duration::parse_or_zero)]
+    /// Interval of the counters below $SYS/broker
+    ///
+    /// 0 publishes none.
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_or_zero)]
     pub sys_interval: Duration,
-    /// Time to answer pending requests after a signal; a second signal ends at once
-    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = duration::parse_or_zero)]
+    /// Time to answer pending requests at exit
+    ///
+    /// A second signal ends at once.
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_or_zero)]
     pub drain: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::server::Persistence;
 /// Persistence of the store.
 #[derive(Debug, Args)]
 pub struct PersistenceArgs {
-    /// Store the data in this directory
+    /// Store the data in DIR [default: in memory]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Keys that are persistent [default: all]

@@ -18,7 +18,7 @@ use crate::server::{IdentityError, UsersFile};
 const EXAMPLES: &str = "\
 Examples:
   mqkv serve user add users ann          asks for the password, twice
-  mqkv serve user add users ann < FILE   reads the password from the first line
+  mqkv serve user add users ann < FILE   reads the first line
   mqkv serve user add users ann --password-file FILE
   mqkv serve user ls users
   mqkv serve --users users
@@ -61,7 +61,9 @@ enum UserAction {
 struct AddArgs {
     #[command(flatten)]
     user: UserName,
-    /// File whose first line is the password; - reads standard input
+    /// File whose first line is the password
+    ///
+    /// - reads standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "ask_password")]
     password_file: Option<PathBuf>,
     /// Ask for the password on the terminal

@@ -12,7 +12,9 @@ pub struct FenceArgs {
     /// Send a fencing token, which `lock` prints
     #[arg(long, value_name = "TOKEN", conflicts_with = "fence_env")]
     fence: Option<Timestamp>,
-    /// Send the fencing token of the environment (see `mqkv help environment`)
+    /// Send the fencing token of the environment
+    ///
+    /// `mqkv lock` sets it for its command; see `mqkv help locks`.
     #[arg(long)]
     fence_env: bool,
 }

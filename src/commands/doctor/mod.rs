@@ -24,17 +24,20 @@ Examples:
   mqkv doctor -n aio-broker -T ca.crt --read-only
   mqkv doctor -j | jq -r '.[] | select(.status == \"fail\") | .message'
 
-Checks, in this order; after a failure the rest is skipped:
+Checks:
+The checks run in this order; after a failure the rest is skipped:
   dns            the host name has an address
   tcp            an address accepts connections; the addresses that do not
-  tls            version and cipher; trusted CAs; the broker's certificate, its issuer and names;
-                 whether a client certificate is requested. Warns 30 days before the expiry.
+  tls            version and cipher; trusted CAs; the broker's certificate,
+                 its issuer and names; whether a client certificate is
+                 requested. Warns 30 days before the expiry.
   ws             the WebSocket handshake, if the URL is ws:// or wss://
-  connack        the broker accepts the client; the properties of the CONNACK
-  subscribe      the client may subscribe to the store's replies, with QoS 1
+  connack        the broker accepts the client; properties of the CONNACK
+  subscribe      the client may subscribe to the store's replies (QoS 1)
   request        the store answers a GET of a key that does not exist
-  clock          the difference between the clocks of the store and of this machine. Warns from
-                 10 s on, fails from 60 s on: then requests or replies are rejected.
+  clock          the difference between the clocks of the store and of this
+                 machine. Warns from 10 s on, fails from 60 s on: then
+                 requests or replies are rejected.
   notifications  a watch of a key gets notifications of SET and DEL
 
 Writes:

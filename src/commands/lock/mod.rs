@@ -44,8 +44,9 @@ Examples:
   mqkv lock deploy -- ./migrate.sh      one at a time, on all machines
   mqkv lock deploy -w 0 -- ./migrate.sh || echo 'already running'
   mqkv lock line1 -- sh -c 'mqkv set line1/recipe 7 --fence-env'
-  mqkv lock deploy                      print the token, hold until Ctrl-D or a signal
-  mqkv lock deploy --once --holder ci-$RUN --ttl 10m && ... && mqkv unlock deploy --holder ci-$RUN
+  mqkv lock deploy                      hold until Ctrl-D or a signal
+  mqkv lock deploy --once --holder ci-$RUN --ttl 10m &&
+    ... && mqkv unlock deploy --holder ci-$RUN
 
 Command:
 The command runs without a shell, in its own process group, with the standard streams of mqkv. Signals are forwarded to \
@@ -71,34 +72,46 @@ if the command cannot be run.";
 pub struct LockArgs {
     #[command(flatten)]
     key: KeyArgs,
-    /// Duration of the lease, from each renewal
+    /// Duration of the lease
+    ///
+    /// It begins anew with each renewal.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     ttl: NonZeroU64,
-    /// Time between renewals [default: a third of --ttl]
+    /// Time between renewals [default: --ttl / 3]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     renew: Option<Duration>,
-    /// Maximum time to wait while another client holds the lock
+    /// Time to wait for the lock
+    ///
+    /// 0 tries once: if another client holds the lock, the exit status is 1.
     #[arg(short, long, value_name = "0|DURATION|forever", default_value = "forever", value_parser = duration::parse_wait)]
     wait: duration::Wait,
-    /// Exit status, in place of 1, if another client holds the lock
+    /// Exit status if the lock is held [default: 1]
     #[arg(short = 'E', long, value_name = "CODE")]
     conflict_exit_code: Option<u8>,
-    /// Name of the holder, unique among all clients [default: the client id]
+    /// Unique name [default: the client id]
+    ///
+    /// Two holders of the same name are one to the store: both would hold the lock.
     #[arg(long, value_name = "NAME")]
     holder: Option<OsString>,
-    /// Time between SIGTERM and SIGKILL for the command; may be 0
+    /// Time from SIGTERM to SIGKILL
+    ///
+    /// It is for the command, and may be 0.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_or_zero)]
     kill_after: Duration,
-    /// Print a warning if the lock is lost; do not stop the command
+    /// Do not stop the command if the lock is lost
+    ///
+    /// A warning is printed instead.
     #[arg(long)]
     no_kill: bool,
     /// Write the newest fencing token to FILE
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Acquire the lock for one lease, print token and holder, and exit
+    /// Acquire the lock for one lease, and exit
+    ///
+    /// Token and holder are printed; `mqkv unlock` releases the lock.
     #[arg(long, conflicts_with = "renew")]
     once: bool,
-    /// Command to run under the lock, with its arguments
+    /// Command to run under the lock
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     command: Vec<OsString>,
 }

@@ -28,17 +28,19 @@ use crate::protocol::topic;
 const HELP: &str = "\
 Examples:
   mqkv monitor
-  mqkv monitor -j | jq -c 'select(.refused)'   JSON lines; here the refused requests
-  mqkv monitor --key 'line1/*' --full          keys with a prefix, values in full
-  mqkv monitor --client plc-7 -c 100           the next 100 records of one client
-  mqkv monitor -w 10s > traffic.tsv            ten seconds, columns separated by tabs
+  mqkv monitor -j | jq -c 'select(.refused)'    refused requests
+  mqkv monitor --key 'line1/*' --full           a prefix, values in full
+  mqkv monitor --client plc-7 -c 100            100 records of one client
+  mqkv monitor -w 10s > traffic.tsv             ten seconds, tabs between
 
 Records:
   REQUEST   a request: verb, key, options, size, fencing token, value
-  REPLY     its reply: outcome, size, version, milliseconds since the request was received here
+  REPLY     its reply: outcome, size, version, milliseconds since the
+            request was received here
   NO-REPLY  no reply within the expiry of the request
   NOTIFY    a notification to a client that watches a key
-  GAP       the connection was lost: messages between the two times are missing
+  GAP       the connection was lost: messages between the two times are
+            missing
 
 Output:
 In a pipe each record is a line of 11 columns separated by tabs: time, record, client, verb, key, options or outcome, \
@@ -75,10 +77,10 @@ const CLIENTS: &str = "clients/#";
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub struct MonitorArgs {
-    /// Show only this key, or keys with this prefix if it ends in *
+    /// Show only this key; PREFIX* for a prefix
     #[arg(short = 'k', long, value_name = "KEY")]
     key: Option<KeyPattern>,
-    /// Show only requests, replies and notifications of this client
+    /// Show only the traffic of this client
     #[arg(long, value_name = "ID")]
     client: Option<String>,
     /// Do not cut lines at the width of the terminal
@@ -87,7 +89,9 @@ pub struct MonitorArgs {
     /// Exit after N records
     #[arg(short = 'c', long, value_name = "N")]
     count: Option<NonZeroU64>,
-    /// Exit after DURATION; with 124 if -c is not reached
+    /// Exit after DURATION
+    ///
+    /// The exit status is 124 if -c is not reached.
     #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 }

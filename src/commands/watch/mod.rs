@@ -39,9 +39,9 @@ Examples:
   mqkv watch line1/temp
   mqkv watch a b c -j | jq .            JSON lines, with versions
   mqkv watch job/7 -c 1 --no-initial    wait for the next change
-  mqkv watch job/7 --until del -w 1m    wait until the key is deleted, for at most 1 minute
-  mqkv watch mode --until value=auto    return at once if the key has this value already
-  mqkv watch config -- ./reload.sh      run a command for each change, with the value on its standard input
+  mqkv watch job/7 --until del -w 1m    wait for the DEL, at most 1 minute
+  mqkv watch mode --until value=auto    at once, if it has the value
+  mqkv watch config -- ./reload.sh      a command gets each change as input
 
 Output:
 In a pipe each record is a line with tabs between the columns time, event, key and value; without a value there is no \
@@ -50,8 +50,10 @@ fourth column. Times are in UTC. Control bytes are escaped as \\xNN; -j has the 
   CURRENT  the value when the watch starts
   SET      the key was set
   DELETE   the key was deleted or has expired
-  GAP      the connection was lost: changes between the two times may be missing
-  RESYNC   the value after a gap, if it differs from the last one or the store has started anew
+  GAP      the connection was lost: changes between the two times may be
+           missing
+  RESYNC   the value after a gap, if it differs from the last one or the
+           store has started anew
 
 A lost connection is reported on standard error at once, and as GAP when it is restored.
 
@@ -77,7 +79,9 @@ pub struct WatchArgs {
     /// Exit after N changes (SET, DELETE and RESYNC)
     #[arg(short = 'c', long, value_name = "N")]
     count: Option<NonZeroU64>,
-    /// Exit after DURATION; with 124 if -c or --until is not reached
+    /// Exit after DURATION
+    ///
+    /// The exit status is 124 if -c or --until is not reached.
     #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
     /// Exit when a key is in STATE: set, del or value=STR
@@ -95,10 +99,14 @@ pub struct WatchArgs {
         conflicts_with = "command"
     )]
     only: Vec<StateKind>,
-    /// Action if the connection is lost: continue, or fail with 69
+    /// Action if the connection is lost
+    ///
+    /// continue restores the connection; fail exits with 69.
     #[arg(long, value_name = "WHAT", default_value = "continue", hide_possible_values = true)]
     on_gap: OnGap,
-    /// Run CMD for these events: set, del, resync, initial [default: set,del,resync]
+    /// Events that run CMD [default: set,del,resync]
+    ///
+    /// The events are set, del, resync and initial, separated by commas.
     #[arg(
         long,
         value_name = "EVENT",
@@ -107,7 +115,7 @@ pub struct WatchArgs {
         requires = "command"
     )]
     exec_on: Vec<Trigger>,
-    /// Command to run for each change, in place of the output
+    /// Command to run for each change
     #[arg(value_name = "CMD", last = true)]
     command: Vec<OsString>,
 }

@@ -1,0 +1,182 @@
+//! Help of a verb or a topic as text.
+
+use clap::Command;
+
+use super::page::Page;
+use super::program;
+use super::request::HelpRequest;
+use super::terminal::{Screen, Writer};
+use super::text::sections;
+use super::topics::{TOPICS, Topic};
+use crate::commands::CommandError;
+
+/// Returns the help of a topic, or of the verb with these names in the definition.
+///
+/// # Errors
+/// There is no such verb or topic.
+pub fn text(names: &[String], mut definition: Command, screen: Screen) -> Result<String, CommandError> {
+    if let [name] = names
+        && let Some(topic) = TOPICS.iter().find(|topic| topic.name == name)
+    {
+        return Ok(topic_text(topic, screen));
+    }
+    definition.build();
+    let mut command = &definition;
+    for name in names {
+        command = command
+            .find_subcommand(name)
+            .ok_or_else(|| CommandError::usage(format!("unknown verb or topic: {name}")).hint("mqkv help"))?;
+    }
+    Ok(page(command, true, names.is_empty(), screen))
+}
+
+/// Returns the help that was requested with an option.
+#[must_use]
+pub fn requested(request: &HelpRequest, mut definition: Command, screen: Screen) -> String {
+    definition.build();
+    let command = below(&definition, &request.name).unwrap_or(&definition);
+    page(command, request.is_long, command.get_name() == definition.get_name(), screen)
+}
+
+/// Returns the command with a display name.
+fn below<'a>(command: &'a Command, name: &str) -> Option<&'a Command> {
+    if command.get_display_name() == Some(name) {
+        return Some(command);
+    }
+    command.get_subcommands().find_map(|command| below(command, name))
+}
+
+fn page(command: &Command, is_long: bool, is_program: bool, screen: Screen) -> String {
+    let mut page = Page::of(command);
+    if is_program {
+        program::complete(&mut page);
+    }
+    let mut writer = Writer::new(screen);
+    if is_long {
+        writer.all(&page)
+    } else {
+        writer.summary(&page)
+    }
+    writer.finish()
+}
+
+fn topic_text(topic: &Topic, screen: Screen) -> String {
+    let mut writer = Writer::new(screen);
+    writer.sections(&sections(&(topic.text)()));
+    (topic.tables)().iter().for_each(|table| writer.table(table));
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::args::Cli;
+    use crate::cli::help::terminal::NARROW;
+    use crate::cli::help::text::Content;
+
+    const PLAIN: Screen = Screen { width: NARROW, has_color: false };
+
+    fn shown(names: &[&str]) -> Result<String, CommandError> {
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        text(&names, Cli::command(), PLAIN)
+    }
+
+    /// Returns the display names of all verbs, at every level.
+    fn every_name() -> Vec<String> {
+        fn add(command: &Command, names: &mut Vec<String>) {
+            names.push(command.get_display_name().unwrap_or("mqkv").to_owned());
+            command.get_subcommands().for_each(|below| add(below, names));
+        }
+        let mut definition = Cli::command();
+        definition.build();
+        let mut names = Vec::new();
+        add(&definition, &mut names);
+        names
+    }
+
+    #[test]
+    fn every_verb_and_topic_has_help() {
+        assert!(shown(&[]).unwrap().contains("--embedded"));
+        assert!(shown(&["get"]).unwrap().contains("mqkv get"));
+        assert!(shown(&["rm"]).unwrap().contains("Delete keys"));
+        assert!(shown(&["decode", "frame"]).unwrap().contains("--hex"));
+        assert!(shown(&["exit-codes"]).unwrap().contains("  124  no answer"));
+        assert!(shown(&["config"]).unwrap().contains("read_only = true"));
+        assert!(shown(&["environment"]).unwrap().contains("MQKV_CONNECT_TIMEOUT"));
+        assert!(shown(&["locks"]).unwrap().contains("--fence-env"));
+        assert!(shown(&["environment"]).unwrap().contains("MQKV_LOCK_HOLDER"));
+        let options = shown(&["options"]).unwrap();
+        assert!(options.contains("Connection options:") && options.contains("--keep-alive DURATION"));
+        assert!(options.contains("Output options:") && !options.contains("Usage:"));
+        assert!(shown(&["unknown"]).is_err());
+    }
+
+    #[test]
+    fn the_summary_of_every_verb_fits_on_a_screen_of_24_lines_and_80_columns() {
+        let names = every_name();
+        assert!(names.len() > 35, "{names:?}");
+        for name in names {
+            let request = HelpRequest { name: name.clone(), is_long: false };
+            // On a wide terminal nothing is wrapped, so that a row that is too long is found.
+            let summary = requested(&request, Cli::command(), Screen { width: 200, has_color: false });
+            let lines: Vec<_> = summary.lines().collect();
+            assert!(lines.len() <= 24, "{name} has {} lines:\n{summary}", lines.len());
+            assert!(lines.iter().all(|line| line.len() <= 80), "{name}:\n{summary}");
+            assert!(lines.iter().any(|line| line.contains("mqkv help options")), "{name}:\n{summary}");
+        }
+    }
+
+    /// Asserts something about the page of every verb, at every level.
+    fn for_every_page(check: impl Fn(&Page)) {
+        fn visit(command: &Command, check: &impl Fn(&Page)) {
+            check(&Page::of(command));
+            command.get_subcommands().for_each(|below| visit(below, check));
+        }
+        let mut definition = Cli::command();
+        definition.build();
+        visit(&definition, &check);
+    }
+
+    #[test]
+    fn verbs_and_options_are_described_in_one_short_line() {
+        for_every_page(|page| {
+            let rows = page.tables.iter().chain(&page.shared).flat_map(|table| &table.rows);
+            for about in rows.map(|row| &row.about).chain([&page.about]) {
+                let is_short = !about.is_empty() && about.len() <= 60;
+                assert!(is_short && !about.ends_with('.'), "{}: {about}", page.path);
+            }
+        });
+    }
+
+    #[test]
+    fn lines_that_are_not_filled_fit_into_a_narrow_terminal_and_a_manual_page() {
+        for_every_page(|page| {
+            let blocks = page.sections.iter().flat_map(|section| &section.blocks);
+            for block in blocks.chain(&page.examples) {
+                let Content::Lines(lines) = &block.content else { continue };
+                for line in lines {
+                    // A manual page indents them by five columns more.
+                    assert!(line.len() <= NARROW - 5, "{}: {line}", page.path);
+                }
+            }
+        });
+        for topic in TOPICS {
+            let shown = topic_text(topic, PLAIN);
+            assert!(shown.lines().all(|line| line.len() <= NARROW), "{}:\n{shown}", topic.name);
+        }
+    }
+
+    #[test]
+    fn all_of_the_help_begins_with_examples_and_refers_to_the_shared_options() {
+        for verb in ["get", "set", "watch", "lock", "serve", "batch", "context"] {
+            let help = shown(&[verb]).unwrap();
+            let headings: Vec<_> =
+                help.lines().filter(|line| line.ends_with(':') && !line.starts_with(' ')).collect();
+            assert_eq!(headings[0], "Examples:", "{verb}");
+            assert!(!help.contains("--keep-alive "), "{verb}");
+            assert!(help.trim_end().ends_with("options: mqkv help options"), "{verb}");
+        }
+    }
+}
