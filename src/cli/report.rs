@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::progress::Bar;
 use crate::commands::{CommandError, Output};
 use crate::render::escape::escape;
-use crate::render::{self, Format, Style};
+use crate::render::{self, Format, Style, Widths};
 
 /// Maximum size of held-back data.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -24,12 +24,20 @@ pub struct Reporter {
     held: Option<Vec<u8>>,
     bar: Bar,
     data_on_terminal: bool,
+    widths: Widths,
 }
 
 impl Reporter {
     #[must_use]
     pub fn new(style: Style) -> Self {
-        Self { style, closed: false, held: None, bar: Bar::new(false), data_on_terminal: false }
+        Self {
+            style,
+            closed: false,
+            held: None,
+            bar: Bar::new(false),
+            data_on_terminal: false,
+            widths: Widths::default(),
+        }
     }
 
     /// Holds back data from now on until [`Reporter::flush`], and shows progress if `bar`.
@@ -48,7 +56,7 @@ impl Reporter {
             self.bar.show(progress);
             return Ok(());
         }
-        let rendered = render::output(output, &self.style);
+        let rendered = render::output(output, &self.style, &mut self.widths);
         if !rendered.stderr.is_empty() {
             // Keeps the order of data and messages on a terminal.
             self.flush()?;

@@ -168,6 +168,7 @@ pub fn process_context() -> ProcessContext {
         fencing_token: env::var(FENCING_TOKEN).ok(),
         fencing_token_file: env::var_os(FENCING_TOKEN_FILE).map(PathBuf::from),
         lock_holder: env::var_os(LOCK_HOLDER),
+        editor: editor(),
         private_folder: private_folder(),
     }
 }

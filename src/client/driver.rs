@@ -30,10 +30,29 @@ use crate::random;
 /// A command from a handle to the session's task.
 #[derive(Debug)]
 pub(super) enum Command {
-    Send { request: RawRequest, answer: Answer },
-    Watch { watch: Watch, events: watches::EventSender, confirmation: oneshot::Sender<WatchId> },
-    Unwatch { id: WatchId, done: oneshot::Sender<()> },
-    Subscribe { filters: Vec<String>, events: subscriptions::EventSender, confirmation: Confirmation },
+    Send {
+        request: RawRequest,
+        answer: Answer,
+    },
+    Watch {
+        watch: Watch,
+        events: watches::EventSender,
+        confirmation: oneshot::Sender<WatchId>,
+    },
+    Unwatch {
+        id: WatchId,
+        done: oneshot::Sender<()>,
+    },
+    /// The keys to watch, as they are now.
+    List {
+        id: WatchId,
+        keys: Vec<Key>,
+    },
+    Subscribe {
+        filters: Vec<String>,
+        events: subscriptions::EventSender,
+        confirmation: Confirmation,
+    },
 }
 
 /// A request to close the session, answered when DISCONNECT has been sent.
@@ -48,8 +67,8 @@ enum Ticket {
     Request(Answer),
     Watch(ActionTicket),
     Subscription(FilterTicket),
-    /// The end of a watch. The ticket of its last key has the sender that confirms it.
-    Unwatch(#[expect(dead_code, reason = "dropping it confirms")] Option<oneshot::Sender<()>>),
+    /// The end of a key's notifications. The last key of a watch has the sender that confirms its end.
+    Unwatch(Key, #[expect(dead_code, reason = "dropping it confirms")] Option<oneshot::Sender<()>>),
 }
 
 /// The channels of a session's task.
@@ -272,6 +291,10 @@ impl Driver {
                     self.watch(watch, events, confirmation)
                 }
                 Some(Command::Unwatch { id, done }) => self.unwatch(id, Some(done), now),
+                Some(Command::List { id, keys }) => {
+                    let removed = self.watches.handle_listing(id, keys);
+                    self.stop_notifications(removed, None, now);
+                }
                 Some(Command::Subscribe { filters, events, confirmation }) => {
                     self.subscriptions.add(filters, events, confirmation, self.is_connected());
                 }
@@ -305,21 +328,23 @@ impl Driver {
 
     fn unwatch(&mut self, id: WatchId, done: Option<oneshot::Sender<()>>, now: Reading) {
         let keys = self.watches.remove(id);
-        // The store forgets a client's notifications with its connection.
-        if self.is_connected() {
-            self.stop_notifications(keys, done, now);
-        }
+        self.stop_notifications(keys, done, now);
     }
 
     fn stop_notifications(&mut self, keys: Vec<Key>, mut done: Option<oneshot::Sender<()>>, now: Reading) {
+        // The store forgets a client's notifications with its connection.
+        if !self.is_connected() {
+            return;
+        }
         let last = keys.len().saturating_sub(1);
         for (at, key) in keys.into_iter().enumerate() {
-            let payload = Request::KeyNotify { key, stop: true }.encode();
+            let payload = Request::KeyNotify { key: key.clone(), stop: true }.encode();
             let request =
                 RawRequest { payload, access: Access::Read, properties: RequestProperties::default() };
             // Responses arrive in the order of the requests, so the last one confirms all.
             let confirms = if at == last { done.take() } else { None };
-            self.session.send(request, Ticket::Unwatch(confirms), now);
+            self.watches.handle_stopping(key.clone());
+            self.session.send(request, Ticket::Unwatch(key, confirms), now);
         }
     }
 
@@ -392,8 +417,8 @@ impl Driver {
                 }
                 Event::Authenticated { is_confirmed: true } => {}
                 Event::Authenticated { is_confirmed: false } => self.trace(|| TraceEvent::TokenUnanswered),
-                Event::Answer { ticket: Ticket::Unwatch(_) | Ticket::Subscription(_), .. }
-                | Event::Subscribed { .. } => {}
+                Event::Answer { ticket: Ticket::Unwatch(key, _), .. } => self.watches.handle_stopped(&key),
+                Event::Answer { ticket: Ticket::Subscription(_), .. } | Event::Subscribed { .. } => {}
                 Event::Message(message) => {
                     // Watches report messages that nothing subscribed to, so they do not see those of subscriptions.
                     let is_expected = self.subscriptions.handle_message(&message, now);
@@ -454,7 +479,7 @@ impl Driver {
             token.handle_lost();
         }
         // Watches start over with the next connection, and the store forgets notifications with the lost one.
-        self.session.cancel(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Unwatch(_)));
+        self.session.cancel(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Unwatch(..)));
         let end = fatal.or_else(|| {
             // Two clients with one client id that both reconnect would disconnect each other for ever.
             let is_final = self.settings.reconnect == Reconnect::Never || cause.is_takeover();
@@ -495,6 +520,7 @@ impl Driver {
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
                 Command::Subscribe { confirmation, .. } => drop(confirmation.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } => drop(done.send(())),
+                Command::List { .. } => {}
             }
         }
     }

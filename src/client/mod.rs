@@ -36,7 +36,7 @@ pub use subscription::Subscription;
 pub use subscriptions::SubscriptionEvent;
 pub use trace::Tracer;
 pub use watch::{Watch, WatchEvent};
-pub use watcher::Watcher;
+pub use watcher::{WatchedKeys, Watcher};
 
 // Types of `net` in this module's errors and reports, so that its users need no import of `net`.
 pub use crate::net::certificate::{Certificate, expiry_text};

@@ -1,6 +1,6 @@
 //! A watch of keys as a state machine: initial values, changes, gaps (pure).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::clock::Reading;
 use crate::protocol::message::{Message, TIMESTAMP};
@@ -8,6 +8,9 @@ use crate::protocol::topic::Topic;
 use crate::protocol::{Key, Notification, Timestamp, Value};
 
 use super::results::VersionedValue;
+
+/// For how many listings a deleted key is still watched: a key that is set and deleted again and again stays watched.
+const UNLISTED_MAX: u32 = 20;
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +64,9 @@ pub enum WatchAction {
 /// Versions order the changes of one life of the store only. A store that keeps its keys in memory may give older versions
 /// after a restart, and a restart ends the connection. So the first state that a connection reports for a key replaces the
 /// state of the earlier connection, however old its version.
+///
+/// The keys are those of [`Watch::new`], or the changing result of a search: each result is passed to
+/// [`Watch::handle_listing`].
 #[derive(Debug)]
 pub struct Watch {
     keys: HashMap<Key, Watched>,
@@ -72,11 +78,17 @@ pub struct Watch {
     gap_since_ms: Option<u64>,
     /// Whether the loss of the connection has been reported.
     is_lost: bool,
+    /// Whether the subscription is in force, so that keys can be registered.
+    is_subscribed: bool,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
     state: State,
+    /// Whether a listing has found the key after the start of the watch: its first value is a change.
+    is_late: bool,
+    /// The number of successive listings without the key.
+    unlisted: u32,
     last: Option<Last>,
     origin: Origin,
     /// Changes that arrived before the value.
@@ -162,6 +174,7 @@ impl Watch {
             events: VecDeque::new(),
             gap_since_ms: None,
             is_lost: false,
+            is_subscribed: false,
         };
         for key in keys {
             if watch.keys.insert(key.clone(), Watched::default()).is_none() {
@@ -181,6 +194,38 @@ impl Watch {
         self.keys.contains_key(key)
     }
 
+    /// Handles a list of the keys to watch, each once. Returns the keys that are no longer watched: they were deleted long
+    /// ago, and the owner is to stop their notifications.
+    pub fn handle_listing(&mut self, listing: Vec<Key>) -> Vec<Key> {
+        let listed: HashSet<&Key> = listing.iter().collect();
+        let mut removed = Vec::new();
+        self.keys.retain(|key, watched| {
+            let is_gone =
+                watched.state == State::Live && watched.last.as_ref().is_some_and(|last| last.is_deleted);
+            watched.unlisted = match listed.contains(key) {
+                true => 0,
+                false => watched.unlisted.saturating_add(1),
+            };
+            let remains = !is_gone || watched.unlisted < UNLISTED_MAX;
+            if !remains {
+                removed.push(key.clone());
+            }
+            remains
+        });
+        if !removed.is_empty() {
+            let keys = &self.keys;
+            self.order.retain(|key| keys.contains_key(key));
+        }
+        for key in listing {
+            if !self.keys.contains_key(&key) {
+                self.keys.insert(key.clone(), Watched { is_late: true, ..Watched::default() });
+                self.order.push(key.clone());
+                self.actions.extend(self.is_subscribed.then_some(WatchAction::Register(key)));
+            }
+        }
+        removed
+    }
+
     /// Handles a new connection: all actions start over.
     pub fn handle_connected(&mut self) {
         self.actions = VecDeque::from([WatchAction::Subscribe]);
@@ -190,6 +235,7 @@ impl Watch {
     /// Handles the loss of the connection, or a failed attempt. The connection was certainly up at `since_ms` (wall clock).
     pub fn handle_lost(&mut self, since_ms: u64, cause: &str) {
         self.actions.clear();
+        self.is_subscribed = false;
         if !std::mem::replace(&mut self.is_lost, true) {
             self.events.push_back(WatchEvent::Lost { since_ms, cause: cause.to_owned() });
         }
@@ -207,6 +253,7 @@ impl Watch {
 
     /// Handles that the subscription is in force.
     pub fn handle_subscribed(&mut self) {
+        self.is_subscribed = true;
         self.actions.extend(self.order.iter().cloned().map(WatchAction::Register));
     }
 
@@ -227,6 +274,7 @@ impl Watch {
             return;
         }
         watched.state = State::Live;
+        let is_late = watched.is_late;
         let mut early = std::mem::take(&mut watched.early);
         let next = match &found {
             Some(found) => Some(Last { version: found.version.clone(), is_deleted: false }),
@@ -260,6 +308,15 @@ impl Watch {
             self.report_gap(now);
         }
         match (is_resync, is_changed) {
+            (false, _) if is_late => {
+                // A key that was deleted since it was listed is not reported, because its value was not either.
+                let set = |VersionedValue { value, version }| WatchEvent::Set {
+                    key: key.clone(),
+                    value: Some(value),
+                    version,
+                };
+                self.events.extend(found.map(set));
+            }
             (false, _) => self.events.push_back(WatchEvent::Current { key: key.clone(), found }),
             (true, true) => self.events.push_back(WatchEvent::Resync { key: key.clone(), found }),
             (true, false) => {}

@@ -1,6 +1,6 @@
 //! The watches of a session: carries out their actions, and delivers events to their handles.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -34,6 +34,8 @@ pub(super) struct ActionTicket {
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     active: HashMap<WatchId, Active>,
+    /// Keys whose notifications the store has been asked to stop, without an answer yet.
+    stopping: HashSet<Key>,
 }
 
 #[derive(Debug)]
@@ -74,11 +76,29 @@ impl Watches {
 
     /// Removes a watch. Returns the keys that no other watch needs: the store is to stop their notifications.
     pub(super) fn remove(&mut self, id: WatchId) -> Vec<Key> {
-        let Some(removed) = self.active.remove(&id) else {
-            return Vec::new();
-        };
-        let needed = |key: &Key| self.active.values().any(|other| other.watch.contains(key));
-        removed.watch.keys().iter().filter(|key| !needed(key)).cloned().collect()
+        let removed = self.active.remove(&id);
+        self.unneeded(removed.map_or_else(Vec::new, |removed| removed.watch.keys().to_vec()))
+    }
+
+    /// Handles a new list of the keys of a watch. Returns keys as [`Watches::remove`] does.
+    pub(super) fn handle_listing(&mut self, id: WatchId, listed: Vec<Key>) -> Vec<Key> {
+        let removed = self.active.get_mut(&id).map(|active| active.watch.handle_listing(listed));
+        self.unneeded(removed.unwrap_or_default())
+    }
+
+    fn unneeded(&self, mut keys: Vec<Key>) -> Vec<Key> {
+        keys.retain(|key| !self.active.values().any(|other| other.watch.contains(key)));
+        keys
+    }
+
+    /// Handles that the store is asked to stop the notifications of a key.
+    pub(super) fn handle_stopping(&mut self, key: Key) {
+        self.stopping.insert(key);
+    }
+
+    /// Handles that the store has stopped the notifications of a key, or has not answered.
+    pub(super) fn handle_stopped(&mut self, key: &Key) {
+        self.stopping.remove(key);
     }
 
     pub(super) fn handle_connected(&mut self) {
@@ -88,6 +108,7 @@ impl Watches {
     }
 
     pub(super) fn handle_lost(&mut self, since_ms: u64, cause: &str) {
+        self.stopping.clear();
         for active in self.active.values_mut() {
             active.watch.handle_lost(since_ms, cause);
         }
@@ -109,7 +130,7 @@ impl Watches {
                     active.watch.handle_notification(&key, message);
                     is_watched = true;
                 }
-                if is_watched {
+                if is_watched || self.stopping.contains(&key) {
                     return;
                 }
                 "the key is not watched"
@@ -216,5 +237,35 @@ impl Watches {
             }
         }
         full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Notification, topic};
+
+    #[test]
+    fn a_late_notification_of_a_key_whose_watch_has_ended_is_ignored() {
+        let key = |name: &'static str| Key::new(name).unwrap();
+        let (events, mut received) = mpsc::channel(10);
+        let mut watches = Watches::default();
+        watches.add(1, Watch::new([key("ended")]), events.clone(), true);
+        watches.add(2, Watch::new([key("other")]), events, true);
+        assert_eq!(watches.remove(1), [key("ended")]);
+        watches.handle_stopping(key("ended"));
+        let late = Message {
+            topic: topic::notify("me", &key("ended")).unwrap(),
+            payload: Notification::Delete.encode(),
+            ..Message::default()
+        };
+        watches.handle_message(&late, "me");
+        watches.deliver();
+        assert!(received.try_recv().is_err());
+        // After the store's answer it is an error of the broker.
+        watches.handle_stopped(&key("ended"));
+        watches.handle_message(&late, "me");
+        watches.deliver();
+        assert!(matches!(received.try_recv(), Ok(Ok(WatchEvent::Skipped { .. }))));
     }
 }

@@ -334,6 +334,6 @@ fn check_mode<C: BatchCommand>(command: C) -> Result<C, CommandError> {
     match command.mode() {
         BatchMode::Pipelined | BatchMode::Exclusive => Ok(command),
         BatchMode::Unsupported => Err(CommandError::usage("this verb cannot be used in a batch")
-            .hint("get, set, del, vdel, raw, keys, ping, decode")),
+            .hint("verbs of a batch: get, set, del, vdel, raw, keys, ping, decode")),
     }
 }

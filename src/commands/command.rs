@@ -6,6 +6,7 @@ use super::batch::{BatchArgs, BatchMode};
 use super::decode::DecodeArgs;
 use super::del::DelArgs;
 use super::doctor::DoctorArgs;
+use super::edit::EditArgs;
 use super::export::ExportArgs;
 use super::get::GetArgs;
 use super::holder::HolderArgs;
@@ -28,6 +29,7 @@ pub enum Command {
     Set(SetArgs),
     Del(DelArgs),
     Vdel(VdelArgs),
+    Edit(EditArgs),
     Watch(WatchArgs),
     Lock(LockArgs),
     Unlock(UnlockArgs),
@@ -55,11 +57,11 @@ impl Command {
         }
     }
 
-    /// Returns whether a slow reader of the records can hold the verb up for longer than the keep-alive interval, so
-    /// that another thread must serve the session.
+    /// Returns whether a slow reader of the records, or an editor, can hold the verb up for longer than the keep-alive
+    /// interval, so that another thread must serve the session.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        self.is_bulk() || matches!(self, Self::Watch(_) | Self::Monitor(_) | Self::Lock(_))
+        self.is_bulk() || self.handles_signals()
     }
 
     /// Returns whether the verb has so many records that they are written together.
@@ -84,7 +86,7 @@ impl Command {
             Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
             Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Keys(_) => BatchMode::Exclusive,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
-            Self::Doctor(_) => BatchMode::Unsupported,
+            Self::Doctor(_) | Self::Edit(_) => BatchMode::Unsupported,
             Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => BatchMode::Unsupported,
             Self::Export(_) | Self::Import(_) | Self::Batch(_) => BatchMode::Unsupported,
         }
@@ -99,7 +101,7 @@ impl Command {
     /// Returns whether the verb handles signals itself, because it has something to release before it ends.
     #[must_use]
     pub fn handles_signals(&self) -> bool {
-        matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_))
+        matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_) | Self::Edit(_))
     }
 
     /// Returns whether the verb itself writes. A batch does not: each of its lines is checked.
@@ -118,7 +120,7 @@ impl Command {
             // `doctor` deletes the key that it writes.
             Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
-            Self::Import(_) | Self::Batch(_) => Access::Write,
+            Self::Edit(_) | Self::Import(_) | Self::Batch(_) => Access::Write,
             Self::Raw(args) => args.access(),
         }
     }

@@ -11,8 +11,8 @@ use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use super::{
-    batch, decode, del, doctor, export, get, holder, import, keys, lock, monitor, ping, raw, set, unlock,
-    vdel, watch,
+    batch, decode, del, doctor, edit, export, get, holder, import, keys, lock, monitor, ping, raw, set,
+    unlock, vdel, watch,
 };
 use crate::client::Access;
 
@@ -33,6 +33,7 @@ impl Command {
             Self::Set(args) => set::run(args, session, emit).await,
             Self::Del(args) => del::run(args, session, emit).await,
             Self::Vdel(args) => vdel::run(args, session, emit).await,
+            Self::Edit(args) => edit::run(args, session, emit).await,
             Self::Watch(args) => watch::run(args, session, emit).await,
             Self::Lock(args) => lock::run(args, session, emit).await,
             Self::Unlock(args) => unlock::run(args, session, emit).await,

@@ -39,7 +39,7 @@ fn command(mut record: Record) -> Result<Command, CommandError> {
             let (value, fence) = (value(&mut record)?, fence(&mut record)?);
             Command::Vdel(VdelArgs::plain(KeyArgs::bytes(key), value, fence))
         }
-        other => return Err(data_error(format!("unknown op: {other}")).hint("get, set, del, vdel")),
+        other => return Err(data_error(format!("unknown op: {other}")).hint("use get, set, del or vdel")),
     };
     record.finish(&op)?;
     Ok(command)

@@ -11,6 +11,7 @@ mod del;
 mod dispatch;
 pub mod doctor;
 pub mod duration;
+mod edit;
 pub mod encoding;
 pub mod error;
 mod export;
@@ -48,5 +49,6 @@ pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_backg
 pub use output::{Emit, Output};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};
 pub use process::signal::interrupt_this_process;
+pub use scan::prefix_pattern;
 pub use session::{Session, SettingsFuture};
 pub use verdict::Verdict;

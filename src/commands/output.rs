@@ -42,6 +42,8 @@ pub enum Output {
         condition: Option<Condition>,
         outcome: SetOutcome,
     },
+    /// The result of `edit`.
+    Edited { key: Key, result: EditResult },
     /// The result of `del` or `vdel`.
     Deleted {
         verb: Deletion,
@@ -135,6 +137,8 @@ pub enum Output {
     Answered(Answered),
     /// The progress of a verb; replaces the previous one.
     Progress(Progress),
+    /// `watch` watches these keys; with a prefix, more may follow.
+    Watching { keys: Vec<Key>, prefix: Option<String> },
     /// An event of `watch`.
     Watched {
         event: WatchEvent,
@@ -176,6 +180,24 @@ pub enum Got {
     },
     /// The key does not exist.
     Missing,
+}
+
+/// The result of editing a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EditResult {
+    /// The value was not changed, so nothing was written.
+    Unchanged,
+    Stored {
+        /// The length of the value in bytes.
+        size: usize,
+        ttl_ms: Option<u64>,
+        outcome: SetOutcome,
+    },
+    /// The key was changed meanwhile, so nothing was written.
+    Conflict {
+        /// The file with the edited text.
+        draft: PathBuf,
+    },
 }
 
 /// The numbers of keys of an `export`.

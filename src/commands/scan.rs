@@ -88,6 +88,20 @@ pub fn pattern(word: Option<OsString>) -> Result<Bytes, CommandError> {
     if pattern.is_empty() { Err(Error::EmptyPattern.into()) } else { Ok(pattern) }
 }
 
+/// Returns the pattern that matches the keys with this prefix.
+#[must_use]
+pub fn prefix_pattern(prefix: &[u8]) -> Bytes {
+    let mut pattern = Vec::with_capacity(prefix.len().saturating_add(1));
+    for byte in prefix {
+        match byte {
+            b'*' | b'?' | b'[' => pattern.extend([b'[', *byte, b']']),
+            byte => pattern.push(*byte),
+        }
+    }
+    pattern.push(b'*');
+    pattern.into()
+}
+
 fn scan_error(error: Error) -> CommandError {
     let is_unknown = error == Error::Refused(ErrorReply::UnknownCommand);
     let is_syntax = error == Error::Refused(ErrorReply::SyntaxError);
@@ -108,6 +122,12 @@ fn scan_error(error: Error) -> CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        assert_eq!(prefix_pattern(b"line1/"), "line1/*");
+        assert_eq!(prefix_pattern(b"a*b?[c]"), "a[*]b[?][[]c]*");
+    }
 
     /// Returns how many tokens are accepted before a repetition is detected.
     fn accepted(tokens: impl Iterator<Item = u64>) -> usize {

@@ -1,7 +1,7 @@
 //! The client session of one or many verbs, connected when first needed.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -242,6 +242,12 @@ impl Session {
     #[must_use]
     pub fn inherited_holder(&self) -> Option<OsString> {
         self.process.lock_holder.clone()
+    }
+
+    /// Returns the user's editor, a command with options.
+    #[must_use]
+    pub fn editor(&self) -> &OsStr {
+        &self.process.editor
     }
 
     /// Returns an unused file name, for a file that this process removes when it ends.

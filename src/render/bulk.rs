@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::escape::spell;
 use super::style::{Paint, paint};
-use super::{Format, Rendered, Style, json, record, text};
+use super::{Format, Rendered, Style, Widths, json, record, text};
 use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output};
 
 /// Formats a record of one of these verbs; None for others.
@@ -92,7 +92,7 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
         Answer::Record(inner) => {
             let rendered = line_per_value(inner, style)
                 .or_else(|| output(inner, style))
-                .unwrap_or_else(|| record::output(inner, style));
+                .unwrap_or_else(|| record::output(inner, style, &mut Widths::default()));
             let label = paint("error:", Paint::Error, style.color_stderr);
             let stderr = match (rendered.stderr.as_str(), rendered.stderr.strip_prefix(&label)) {
                 ("", _) => String::new(),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn formatted(record: &Output, style: &Style) -> (String, String) {
-        let Rendered { stdout, stderr } = super::super::output(record, style);
+        let Rendered { stdout, stderr } = super::super::output(record, style, &mut Widths::default());
         (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Rendered, lock};
 use crate::commands::monitor::traffic_event::TrafficEvent;
 use crate::commands::output::{
-    Answer, Answered, DeleteOutcome, Ended, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
+    Answer, Answered, DeleteOutcome, EditResult, Ended, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
     VersionedValue, WatchEvent,
 };
 use crate::commands::{CommandError, duration};
@@ -49,6 +49,8 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         }
         Output::Got { key, got, .. } => got_object(key, got),
         Output::Set { key, ttl_ms, condition, outcome, .. } => set_object(key, *ttl_ms, *condition, outcome),
+        Output::Edited { key, result } => edited_object(key, result),
+        Output::Watching { .. } => return Rendered::default(),
         Output::Deleted { verb, key, outcome, .. } => deleted_object(verb.verb(), key, outcome),
         Output::Pinged { broker, sequence, connect, tls, round_trip } => {
             let mut object = op("ping");
@@ -374,6 +376,22 @@ fn set_object(key: &Key, ttl_ms: Option<u64>, condition: Option<Condition>, outc
     object
 }
 
+fn edited_object(key: &Key, result: &EditResult) -> Object {
+    let mut object = op("edit");
+    put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
+    put(&mut object, "changed", *result != EditResult::Unchanged);
+    put(&mut object, "applied", matches!(result, EditResult::Stored { .. }));
+    match result {
+        EditResult::Unchanged => {}
+        EditResult::Stored { ttl_ms, outcome, .. } => {
+            put_some(&mut object, "ttl_ms", *ttl_ms);
+            put_version(&mut object, outcome.version.as_ref());
+        }
+        EditResult::Conflict { draft } => put(&mut object, "file", draft.to_string_lossy()),
+    }
+    object
+}
+
 fn deleted_object(verb: &str, key: &Key, outcome: &DeleteOutcome) -> Object {
     let mut object = op(verb);
     put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
@@ -599,7 +617,7 @@ mod tests {
         assert_eq!(
             stderr,
             "{\"v\":1,\"note\":{\"kind\":\"release-unconfirmed\",\"key\":\"k\",\
-             \"message\":\"release of k not confirmed; it becomes free within 30s: no answer\"}}\n"
+             \"message\":\"release of k not confirmed, it becomes free within 30s: no answer\"}}\n"
         );
     }
 

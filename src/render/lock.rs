@@ -72,7 +72,8 @@ pub fn note(key: &Key, note: &LockNote, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
-    Rendered::stderr(format!("{}\n", note_text(key, note)))
+    let label = paint("warning:", Paint::Warning, style.color_stderr);
+    Rendered::stderr(format!("{label} {}\n", note_text(key, note)))
 }
 
 /// Returns the text of a warning.
@@ -80,7 +81,7 @@ pub fn note_text(key: &Key, note: &LockNote) -> String {
     let key = name(key);
     match note {
         LockNote::Lost { reason: LossReason::NotRenewed } => {
-            format!("losing the lock {key}: the lease could not be renewed; the command keeps running")
+            format!("lock lost: {key}: the lease could not be renewed; the command keeps running")
         }
         LockNote::Lost { reason: LossReason::Taken } => {
             format!(
@@ -88,13 +89,13 @@ pub fn note_text(key: &Key, note: &LockNote) -> String {
             )
         }
         LockNote::TokenFile { cause } => {
-            format!("the token file is out of date: {}", escape(cause.as_bytes()))
+            format!("token file not updated: {}", escape(cause.as_bytes()))
         }
         LockNote::Unanswered { cause } => {
-            format!("waiting for {key}, without an answer: {}", escape(cause.as_bytes()))
+            format!("no answer, still waiting for {key}: {}", escape(cause.as_bytes()))
         }
         LockNote::Unconfirmed { cause, ttl_ms } => format!(
-            "release of {key} not confirmed; it becomes free within {}: {}",
+            "release of {key} not confirmed, it becomes free within {}: {}",
             duration::of_ms(*ttl_ms),
             escape(cause.as_bytes())
         ),

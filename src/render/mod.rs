@@ -21,13 +21,15 @@ mod text;
 mod time;
 pub mod trace;
 mod watch;
+mod widths;
 
 pub use format::{Format, Rendered, Style, Zone};
+pub use widths::Widths;
 
 use crate::commands::Output;
 
-/// Formats a record.
+/// Formats a record; `widths` are those of the records before it on the same terminal.
 #[must_use]
-pub fn output(output: &Output, style: &Style) -> Rendered {
-    bulk::output(output, style).unwrap_or_else(|| record::output(output, style))
+pub fn output(output: &Output, style: &Style, widths: &mut Widths) -> Rendered {
+    bulk::output(output, style).unwrap_or_else(|| record::output(output, style, widths))
 }

@@ -6,7 +6,7 @@ use super::cut::{Span, cut, cut_front, width_of};
 use super::escape::escape;
 use super::milliseconds::ms_text;
 use super::style::Paint;
-use super::{Rendered, Style, time, watch};
+use super::{Rendered, Style, Widths, time, watch};
 use crate::commands::monitor::traffic_event::{
     DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
 };
@@ -16,6 +16,11 @@ use crate::protocol::{Condition, Notification, Reply, Request};
 const TAB: &str = "\t";
 /// The separator of columns on a terminal.
 const GAP: &str = "  ";
+/// Terminals with fewer columns have no space for the longest verb in every line.
+const NARROW: usize = 100;
+/// The maximum widths of columns that align; longer texts move the rest of their line.
+const CLIENT_WIDTH_MAX: usize = 24;
+const KEY_WIDTH_MAX: usize = 32;
 /// The minimum width of a value; other columns are left out if less is left.
 const VALUE_WIDTH_MIN: usize = 16;
 
@@ -38,17 +43,31 @@ struct Row {
 
 /// Formats an event for a terminal of `columns_max` columns.
 #[must_use]
-pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style: &Style) -> Rendered {
+pub fn text(
+    event: &TrafficEvent,
+    at_ms: u64,
+    columns_max: Option<usize>,
+    style: &Style,
+    widths: &mut Widths,
+) -> Rendered {
     let Some(row) = row(event, columns_max, style.stdout_is_terminal, style) else {
         return notice(event, style);
     };
     let dim = Some(Paint::Dim);
     let wrong = row.is_wrong.then_some(Paint::Error);
     // Long names would leave no space for the rest. The end of a client id is kept, because generated ids differ there.
-    let client =
-        columns_max.map_or_else(|| row.client.clone(), |max| cut_front(&row.client, (max / 5).max(8)));
-    let key = [(row.key, None)];
-    let key = cut(&key, columns_max.map_or(usize::MAX, |max| (max / 4).max(8)), false);
+    let client_max = columns_max.map_or(usize::MAX, |max| (max / 5).max(8));
+    let key_max = columns_max.map_or(usize::MAX, |max| (max / 4).max(8));
+    let mut client = cut_front(&row.client, client_max);
+    let mut verb = row.verb;
+    let mut key = cut(&[(row.key, None)], key_max, false);
+    // A gap has none of these columns.
+    if !(client.is_empty() && verb.is_empty() && key.is_empty()) {
+        let is_narrow = columns_max.is_some_and(|max| max < NARROW);
+        client = widths.client.pad(client, client_max.min(CLIENT_WIDTH_MAX));
+        verb = widths.verb.pad(verb, if is_narrow { "DELETE".len() } else { "KEYNOTIFY".len() });
+        key = widths.key.pad(key, key_max.min(KEY_WIDTH_MAX));
+    }
     let size = row.size.map(|size| if size == 1 { "1 byte".to_owned() } else { format!("{size} bytes") });
     let elapsed = row
         .elapsed
@@ -58,7 +77,7 @@ pub fn text(event: &TrafficEvent, at_ms: u64, columns_max: Option<usize>, style:
         (time::of_stream(at_ms, style.stdout_is_terminal, style), dim),
         (format!("{:<8}", row.word), if row.detail.is_empty() { wrong } else { None }),
         (client, None),
-        (row.verb, None),
+        (verb, None),
         (key, None),
         (row.detail, wrong),
         (size.unwrap_or_default(), dim),

@@ -1,5 +1,6 @@
 //! Records as text, for terminals and pipes.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,30 +11,40 @@ use super::frame;
 use super::lock;
 use super::milliseconds::ms_text;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, configured, monitor, watch};
+use super::{Rendered, Style, Widths, configured, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
-use crate::commands::output::{Got, Meaning, Output};
+use crate::commands::output::{EditResult, Got, Meaning, Output};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Reply, Timestamp};
 
 /// Formats a record for a terminal, including confirmations.
 #[must_use]
-pub fn output(output: &Output, style: &Style) -> Rendered {
+pub fn output(output: &Output, style: &Style, widths: &mut Widths) -> Rendered {
     match output {
         Output::Got { key, got, is_one_of_many } => got_text(key, got, *is_one_of_many, style),
         Output::Set { key, size, ttl_ms, outcome, .. } if outcome.applied => {
             stored(key, *size, *ttl_ms, outcome, style)
         }
+        Output::Edited { key, result: EditResult::Stored { size, ttl_ms, outcome } } => {
+            stored(key, *size, *ttl_ms, outcome, style)
+        }
+        Output::Edited { key, result: EditResult::Unchanged } => {
+            confirmation(&format!("no change: {}", name(key)), None, style)
+        }
         Output::Deleted { key, outcome: DeleteOutcome::Deleted { version }, .. } => {
             confirmation(&format!("deleted {}", name(key)), version.as_ref(), style)
         }
         Output::Traffic { event, at_ms, columns_max, .. } => {
-            monitor::text(event, *at_ms, *columns_max, style)
+            monitor::text(event, *at_ms, *columns_max, style, widths)
         }
         Output::Watched { event, received_ms, sequence } => {
-            watch::text(event, *received_ms, sequence.is_some(), style)
+            watch::text(event, *received_ms, sequence.is_some(), style, widths)
+        }
+        Output::Watching { keys, .. } => {
+            watch::fit(keys, widths);
+            lines(output, style)
         }
         Output::Locked { key, holder, token, ttl_ms, once } => {
             lock::locked(key, holder, token, *ttl_ms, *once)
@@ -59,6 +70,12 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             }
             DeleteOutcome::Missing | DeleteOutcome::Deleted { .. } => Rendered::default(),
         },
+        Output::Edited { key, result: EditResult::Conflict { draft } } => conflict(key, draft, style),
+        Output::Edited { .. } => Rendered::default(),
+        Output::Watching { keys, prefix: Some(prefix) } if keys.is_empty() && !style.quiet => {
+            Rendered::stderr(format!("no key begins with {} yet\n", escape(prefix.as_bytes())))
+        }
+        Output::Watching { .. } => Rendered::default(),
         Output::Hint(hint) => hint_line(hint, style),
         Output::Traffic { event, at_ms, .. } => monitor::columns(event, *at_ms, style),
         Output::Checked(checked) => doctor::checked(checked, style),
@@ -138,6 +155,16 @@ fn not_stored(key: &Key, condition: Option<Condition>, outcome: &SetOutcome, sty
         Some(Condition::Absent) | None => "exists",
     };
     negative(&format!("not stored: {} {reason}", name(key)), style)
+}
+
+/// Formats the result of an edit that was not written. The text must not be lost, so --quiet does not hide its file.
+fn conflict(key: &Key, draft: &Path, style: &Style) -> Rendered {
+    let error = paint("error:", Paint::Error, style.color_stderr);
+    let draft = escape(draft.as_os_str().as_encoded_bytes());
+    Rendered::stderr(format!(
+        "{error} not stored: {} was changed meanwhile\n  the edited text is in {draft}\n",
+        name(key)
+    ))
 }
 
 /// Formats data; with --verbose, its version too.
@@ -248,7 +275,7 @@ mod tests {
     }
 
     fn formatted(record: &Output) -> (String, String) {
-        let Rendered { stdout, stderr } = output(record, &STYLE);
+        let Rendered { stdout, stderr } = output(record, &STYLE, &mut Widths::default());
         (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
     }
 
@@ -271,7 +298,7 @@ mod tests {
             is_one_of_many: false,
         };
         assert_eq!(formatted(&record), data("\\x1B[2J\\xFF\n"));
-        let verbose = output(&record, &Style { verbose: true, ..STYLE });
+        let verbose = output(&record, &Style { verbose: true, ..STYLE }, &mut Widths::default());
         assert_eq!(verbose.stdout, "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
     }
 
@@ -286,8 +313,15 @@ mod tests {
             is_missing_ignored: false,
         };
         assert_eq!(formatted(&differs), words("error: not deleted: k has another value\n"));
-        assert_eq!(output(&differs, &Style { quiet: true, ..STYLE }), Rendered::default());
-        assert_eq!(lines(&differs, &STYLE), output(&differs, &STYLE), "also in a pipe");
+        assert_eq!(
+            output(&differs, &Style { quiet: true, ..STYLE }, &mut Widths::default()),
+            Rendered::default()
+        );
+        assert_eq!(
+            lines(&differs, &STYLE),
+            output(&differs, &STYLE, &mut Widths::default()),
+            "also in a pipe"
+        );
     }
 
     #[test]

@@ -2,13 +2,16 @@
 
 use super::escape::escape;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, time};
+use super::{Rendered, Style, Widths, time};
 use crate::commands::duration;
 use crate::commands::output::{Ended, VersionedValue, WatchEvent};
 use crate::protocol::{Key, Timestamp, Value};
 
 /// The separator of columns in a pipe.
 const TAB: &str = "\t";
+
+/// The maximum width of the column of keys on a terminal; a longer key moves its value.
+const KEY_WIDTH_MAX: usize = 32;
 
 /// The columns of an event about a key.
 struct Row<'a> {
@@ -27,9 +30,22 @@ enum State<'a> {
     Gone,
 }
 
+/// Widens the column of the keys for these.
+pub fn fit(keys: &[Key], widths: &mut Widths) {
+    for key in keys {
+        widths.key.fit(&escape(key.as_bytes()), KEY_WIDTH_MAX);
+    }
+}
+
 /// Formats an event for a terminal.
 #[must_use]
-pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) -> Rendered {
+pub fn text(
+    event: &WatchEvent,
+    received_ms: u64,
+    is_data: bool,
+    style: &Style,
+    widths: &mut Widths,
+) -> Rendered {
     let Some(row) = row(event) else { return connection_event(event, received_ms, is_data, style, "  ") };
     let color = style.color_stdout;
     let dim = |text: &str| paint(text, Paint::Dim, color);
@@ -37,7 +53,7 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
         "{}  {:<7}  {}",
         dim(&time::of_stream(received_ms, style.stdout_is_terminal, style)),
         row.word,
-        escape(row.key.as_bytes())
+        widths.key.pad(escape(row.key.as_bytes()), KEY_WIDTH_MAX)
     );
     match row.state {
         State::Value(value) => line.extend(["  ", &escape(value)]),
@@ -48,6 +64,7 @@ pub fn text(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Style) 
     if let Some(version) = row.version.filter(|_| style.verbose) {
         line.extend(["  ", &dim(&escape(version.to_string().as_bytes()))]);
     }
+    line.truncate(line.trim_end_matches(' ').len());
     line.push('\n');
     Rendered::stdout(line)
 }
@@ -72,7 +89,7 @@ pub fn columns(event: &WatchEvent, received_ms: u64, is_data: bool, style: &Styl
 pub fn on_stderr(event: &WatchEvent, received_ms: u64, style: &Style) -> Rendered {
     let plain =
         Style { color_stdout: style.color_stderr, stdout_is_terminal: style.stderr_is_terminal, ..*style };
-    let Rendered { stdout, stderr } = text(event, received_ms, true, &plain);
+    let Rendered { stdout, stderr } = text(event, received_ms, true, &plain, &mut Widths::default());
     let is_wanted = !style.quiet || matches!(event, WatchEvent::Gap { .. });
     let line = if is_wanted { String::from_utf8_lossy(&stdout).into_owned() } else { String::new() };
     Rendered::stderr(stderr + &line)
@@ -84,11 +101,12 @@ pub fn handler_ended(key: &Key, ended: Ended, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }
-    let how = match ended {
-        Ended::Code(code) => format!("with exit status {code}"),
-        Ended::Signal(signal) => format!("by signal {signal}"),
+    let cause = match ended {
+        Ended::Code(code) => format!("exit status {code}"),
+        Ended::Signal(signal) => format!("ended by signal {signal}"),
     };
-    Rendered::stderr(format!("the command for {} ended {how}\n", escape(key.as_bytes())))
+    let label = paint("warning:", Paint::Warning, style.color_stderr);
+    Rendered::stderr(format!("{label} the command for {} failed: {cause}\n", escape(key.as_bytes())))
 }
 
 /// Returns the value of an event.
@@ -138,7 +156,8 @@ fn connection_event(
         }
         WatchEvent::Skipped { topic, cause } => {
             let (topic, cause) = (escape(topic.as_bytes()), escape(cause.as_bytes()));
-            notice(format!("skipped a message on {topic}: {cause}\n"))
+            let label = paint("warning:", Paint::Warning, style.color_stderr);
+            notice(format!("{label} skipped a message on {topic}: {cause}\n"))
         }
         WatchEvent::Gap { since_ms, until_ms } => {
             // On standard error the format is always that of a terminal.
@@ -196,7 +215,7 @@ mod tests {
     }
 
     fn on_terminal(event: &WatchEvent) -> String {
-        formatted(text(event, NOW, true, &STYLE))
+        formatted(text(event, NOW, true, &STYLE, &mut Widths::default()))
     }
 
     fn in_pipe(event: &WatchEvent) -> String {
@@ -214,11 +233,27 @@ mod tests {
         assert_eq!(on_terminal(&current), "20:13:59.958  CURRENT  line1/temp  21.5\n");
         assert_eq!(in_pipe(&current), "2025-11-20T20:13:59.958Z\tCURRENT\tline1/temp\t21.5\n");
         let resync = WatchEvent::Resync { key: key(), found: found(b"") };
-        assert_eq!(on_terminal(&resync), "20:13:59.958  RESYNC   line1/temp  \n");
+        assert_eq!(on_terminal(&resync), "20:13:59.958  RESYNC   line1/temp\n");
         assert_eq!(in_pipe(&resync), "2025-11-20T20:13:59.958Z\tRESYNC\tline1/temp\t\n");
         let delete = WatchEvent::Delete { key: key(), version: None };
         assert_eq!(on_terminal(&delete), "20:13:59.958  DELETE   line1/temp\n");
         assert_eq!(in_pipe(&delete), "2025-11-20T20:13:59.958Z\tDELETE\tline1/temp\n");
+    }
+
+    #[test]
+    fn the_columns_of_a_terminal_align() {
+        let mut widths = Widths::default();
+        fit(&[key(), Key::new("温").unwrap()], &mut widths);
+        let mut line = |name: &'static str, value: Option<&'static [u8]>| {
+            let key = Key::new(name).unwrap();
+            let event = WatchEvent::Set { key, value: value.map(Value::from), version: None };
+            formatted(text(&event, NOW, true, &STYLE, &mut widths))
+        };
+        assert_eq!(line("温", Some(b"1")), "20:13:59.958  SET      温          1\n");
+        assert_eq!(line("line1/pressure", Some(b"2")), "20:13:59.958  SET      line1/pressure  2\n");
+        assert_eq!(line("温", Some(b"3")), "20:13:59.958  SET      温              3\n");
+        assert_eq!(line("k", None), "20:13:59.958  SET      k               (unknown value)\n");
+        assert_eq!(line("k", Some(b"")), "20:13:59.958  SET      k\n");
     }
 
     #[test]
@@ -242,7 +277,7 @@ mod tests {
     fn the_version_is_shown_on_request_in_its_own_column() {
         let current = |found| WatchEvent::Current { key: key(), found };
         let version = "000000000000005:00003:StateStore";
-        let line = formatted(text(&current(found(b"x")), NOW, true, &VERBOSE));
+        let line = formatted(text(&current(found(b"x")), NOW, true, &VERBOSE, &mut Widths::default()));
         assert_eq!(line, format!("20:13:59.958  CURRENT  line1/temp  x  {version}\n"));
         let delete = WatchEvent::Delete { key: key(), version: Some(Timestamp::of_store(5, 3)) };
         let line = formatted(columns(&delete, NOW, true, &VERBOSE));
@@ -269,13 +304,12 @@ mod tests {
         let lost = WatchEvent::Lost { since_ms: NOW, cause: "silent\n".to_owned() };
         let skipped = WatchEvent::Skipped { topic: "a/\x1b".to_owned(), cause: "odd".to_owned() };
         let quiet = Style { quiet: true, ..STYLE };
-        for render in [text, columns] {
-            assert_eq!(
-                render(&lost, NOW, false, &STYLE).stderr,
-                "connection lost: silent\\x0A; reconnecting\n"
-            );
-            assert_eq!(render(&skipped, NOW, false, &STYLE).stderr, "skipped a message on a/\\x1B: odd\n");
-            assert_eq!(render(&lost, NOW, false, &quiet), Rendered::default());
+        let text = |event: &WatchEvent, style: &Style| text(event, NOW, false, style, &mut Widths::default());
+        let columns = |event: &WatchEvent, style: &Style| columns(event, NOW, false, style);
+        for render in [&text as &dyn Fn(&WatchEvent, &Style) -> Rendered, &columns] {
+            assert_eq!(render(&lost, &STYLE).stderr, "connection lost: silent\\x0A; reconnecting\n");
+            assert_eq!(render(&skipped, &STYLE).stderr, "warning: skipped a message on a/\\x1B: odd\n");
+            assert_eq!(render(&lost, &quiet), Rendered::default());
         }
     }
 
@@ -283,8 +317,8 @@ mod tests {
     fn a_gap_is_reported_even_with_quiet() {
         let gap = WatchEvent::Gap { since_ms: NOW, until_ms: NOW };
         let quiet = Style { quiet: true, ..STYLE };
-        assert_eq!(text(&gap, NOW, false, &quiet).stdout, "");
-        assert!(text(&gap, NOW, false, &quiet).stderr.contains("GAP"));
+        assert_eq!(text(&gap, NOW, false, &quiet, &mut Widths::default()).stdout, "");
+        assert!(text(&gap, NOW, false, &quiet, &mut Widths::default()).stderr.contains("GAP"));
         assert!(on_stderr(&gap, NOW, &quiet).stderr.contains("GAP"));
         assert_eq!(on_stderr(&set(None), NOW, &quiet), Rendered::default());
     }
@@ -292,7 +326,10 @@ mod tests {
     #[test]
     fn a_failed_command_is_reported() {
         let text = |ended| handler_ended(&key(), ended, &STYLE).stderr;
-        assert_eq!(text(Ended::Code(3)), "the command for line1/temp ended with exit status 3\n");
-        assert_eq!(text(Ended::Signal(15)), "the command for line1/temp ended by signal 15\n");
+        assert_eq!(text(Ended::Code(3)), "warning: the command for line1/temp failed: exit status 3\n");
+        assert_eq!(
+            text(Ended::Signal(15)),
+            "warning: the command for line1/temp failed: ended by signal 15\n"
+        );
     }
 }

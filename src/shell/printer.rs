@@ -1,6 +1,6 @@
 //! Printer of the prompt: records, messages and errors, at the cursor or above the line being edited.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::clock;
 use crate::commands::CommandError;
 use crate::commands::output::{Output, WatchEvent};
 use crate::render::style::{Paint, paint};
-use crate::render::{self, Format, Rendered, Style};
+use crate::render::{self, Format, Rendered, Style, Widths};
 
 /// Prints at the cursor while no line is edited, or, with `background_*`, above the line at any time. Clones share the
 /// screen and the rate limit.
@@ -26,12 +26,23 @@ pub struct Printer {
     streams: Streams,
     screen: Screen,
     rate_limit: Rc<RefCell<RateLimit>>,
+    widths: Rc<Cell<Widths>>,
+    /// The columns of all watches in the background.
+    background_widths: Rc<Cell<Widths>>,
     color: bool,
 }
 
 impl Printer {
     pub fn new(streams: Streams, state: Arc<SharedState>, screen: Screen, color: bool) -> Self {
-        Self { streams, state, screen, rate_limit: Rc::default(), color }
+        Self {
+            streams,
+            state,
+            screen,
+            rate_limit: Rc::default(),
+            widths: Rc::default(),
+            background_widths: Rc::default(),
+            color,
+        }
     }
 
     /// Prints a message, followed by a line feed.
@@ -74,7 +85,7 @@ impl Printer {
     /// Prints the messages of a record and returns its data, for a redirection.
     pub fn render(&self, output: &Output, style: &Style) -> Rendered {
         self.remember_key(output);
-        let rendered = render::output(output, style);
+        let rendered = formatted(output, style, &self.widths);
         if !rendered.stderr.is_empty() {
             (self.streams.words)(&rendered.stderr, style.color_stderr);
         }
@@ -110,7 +121,7 @@ impl Printer {
         }
         // Raw bytes would disturb the line that is being edited.
         let format = if style.format == Format::Raw { Format::Text } else { style.format };
-        let rendered = render::output(output, &Style { format, ..*style });
+        let rendered = formatted(output, &Style { format, ..*style }, &self.background_widths);
         self.screen.print(rendered.stderr);
         self.screen.print(String::from_utf8_lossy(&rendered.stdout).into_owned());
     }
@@ -172,6 +183,13 @@ impl Printer {
         };
         self.state.remember_key(key.as_bytes());
     }
+}
+
+fn formatted(output: &Output, style: &Style, widths: &Cell<Widths>) -> Rendered {
+    let mut grown = widths.get();
+    let rendered = render::output(output, style, &mut grown);
+    widths.set(grown);
+    rendered
 }
 
 /// Renders an error; its hints are lines of the prompt, so they lose the program's name.

@@ -8,7 +8,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use super::backslash::WatchSelection;
 use super::printer::Printer;
-use crate::commands::output::{Output, WatchEvent};
+use crate::commands::output::Output;
 use crate::commands::{Command, CommandError, Session, Verdict};
 use crate::render::Style;
 
@@ -48,8 +48,8 @@ impl Watches {
             let records = Rc::clone(&records);
             spawn_local(async move {
                 let mut emit = |output: Output| {
-                    let is_lost = matches!(&output, Output::Watched { event: WatchEvent::Lost { .. }, .. });
-                    records.set(records.get().saturating_add(u64::from(!is_lost)));
+                    let is_record = matches!(&output, Output::Watched { sequence: Some(_), .. });
+                    records.set(records.get().saturating_add(u64::from(is_record)));
                     printer.background_record(&output, &style);
                     Ok(())
                 };

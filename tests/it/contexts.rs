@@ -162,7 +162,7 @@ fn an_edited_file_is_stored_only_if_it_is_valid() {
     assert_eq!(broken, "[context.a]\nport = 1\nread_onyl = true\n");
     let (place, message) = edit(place, "false");
     assert!(
-        message.contains("the editor has ended with 1") && message.ends_with("--- exit 74\n"),
+        message.contains("the editor failed: exit status 1") && message.ends_with("--- exit 74\n"),
         "{message}"
     );
     // An invalid file can be repaired.

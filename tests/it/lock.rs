@@ -182,7 +182,7 @@ fn an_unanswered_attempt_is_repeated_while_the_lock_is_waited_for() {
     assert_eq!((exit.code, exit.output.as_str()), (Some(0), "locked\n"), "{exit:?}");
     let target = fake.url().replace("mqtt://", "");
     let cause = format!("no answer from {target} within 200ms");
-    assert_eq!(exit.errors, format!("waiting for deploy, without an answer: {cause}\n"));
+    assert_eq!(exit.errors, format!("warning: no answer, still waiting for deploy: {cause}\n"));
     assert_eq!(fake.end(), ["SET", "SET", "SET", "VDEL"]);
 }
 

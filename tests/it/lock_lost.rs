@@ -236,7 +236,7 @@ fn with_no_kill_the_loss_is_reported_and_the_command_runs_on() {
     bench.run(&["set", "deploy", "another holder"]);
     assert_eq!(
         holder.error_line(),
-        "lock lost: deploy: the store reports that it has another holder or none; the command keeps running"
+        "warning: lock lost: deploy: the store reports that it has another holder or none; the command keeps running"
     );
     assert!(holder.runs());
     bench.touch("go");
@@ -258,7 +258,7 @@ fn a_release_without_an_answer_keeps_the_exit_code_of_the_command() {
     bench.touch("go");
     let exit = holder.end();
     assert_eq!(exit.code, Some(3));
-    let expected = "release of deploy not confirmed; it becomes free within 30s: no answer from ";
+    let expected = "warning: release of deploy not confirmed, it becomes free within 30s: no answer from ";
     assert!(exit.errors.contains(expected), "{}", exit.errors);
     bench.server.signal(Signal::SIGCONT);
 }

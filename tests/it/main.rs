@@ -16,6 +16,7 @@ mod configuration;
 mod contexts;
 mod decode;
 mod doctor;
+mod edit;
 mod embedded;
 mod fencing;
 mod help;
@@ -60,4 +61,6 @@ mod watch;
 mod watch_command;
 #[cfg(unix)]
 mod watch_lost;
+#[cfg(unix)]
+mod watch_prefix;
 mod websocket;

@@ -157,15 +157,15 @@ fn watch_events_appear_above_a_half_typed_line() {
     let server = Server::start(&place, &[]);
     let terminal = at(&place, &server);
     terminal.line("watch k other");
-    terminal.shows("CURRENT  k  (key not found)");
+    terminal.shows("CURRENT  k      (key not found)");
     let half = format!("127.0.0.1:{} [1 watch]> raw GET ot", server.port());
     terminal.keys("raw GET ot");
     terminal.ends_with(&half);
     for value in ["one", "two"] {
         assert_eq!(place.run(&["set", "k", value, "-b", &server.url(), "-q"]), "--- exit 0\n");
     }
-    let screen = terminal.shows("SET      k  two");
-    assert!(screen.contains("SET      k  one"), "{screen}");
+    let screen = terminal.shows("SET      k      two");
+    assert!(screen.contains("SET      k      one"), "{screen}");
     terminal.ends_with(&half);
     terminal.keys("her -o hex\r");
     terminal.shows("242d310d0a");

@@ -80,11 +80,11 @@ fn a_failing_command_is_reported_and_the_watch_continues() {
     let server = Server::start(&place, &["-q"]);
     let url = server.url();
     let running = watch_k(&place, &url, &["-c", "2"], &format!("{SHOW}; exit 3"));
-    assert_eq!(running.error_line(), "the command for k ended with exit status 3");
+    assert_eq!(running.error_line(), "warning: the command for k failed: exit status 3");
     ok(&place, &url, &["set", "k", "1"]);
     ok(&place, &url, &["set", "k", "2"]);
     let (_, words, code) = running.end();
-    assert!(words.iter().all(|line| line == "the command for k ended with exit status 3"), "{words:?}");
+    assert!(words.iter().all(|line| line == "warning: the command for k failed: exit status 3"), "{words:?}");
     assert_eq!(code, Some(0));
 }
 

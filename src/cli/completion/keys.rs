@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 
 use crate::cli::config::Configuration;
@@ -13,7 +12,7 @@ use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
 use crate::cli::signals::EndSignals;
-use crate::commands::{CommandError, Session};
+use crate::commands::{CommandError, Session, prefix_pattern};
 
 /// The time for connecting and listing together: a Tab that waits longer feels stuck.
 const WAIT_MAX: Duration = Duration::from_millis(300);
@@ -61,7 +60,7 @@ fn try_list(options: &Options, variables: &Variables, prefix: &str) -> Result<Ve
 
 async fn scan(session: &Session, prefix: &str, keys: &mut Vec<String>) -> Result<(), CommandError> {
     let client = session.client().await?;
-    let pattern = Bytes::from(pattern(prefix));
+    let pattern = prefix_pattern(prefix.as_bytes());
     let mut token = None;
     loop {
         let page = client.scan(pattern.clone(), token.take()).await?;
@@ -76,28 +75,4 @@ async fn scan(session: &Session, prefix: &str, keys: &mut Vec<String>) -> Result
 
 fn text(key: &[u8]) -> Option<String> {
     std::str::from_utf8(key).ok().map(str::to_owned)
-}
-
-/// The pattern that matches the keys with a prefix.
-fn pattern(prefix: &str) -> String {
-    let mut pattern = String::new();
-    for c in prefix.chars() {
-        match c {
-            '*' | '?' | '[' => pattern.extend(['[', c, ']']),
-            c => pattern.push(c),
-        }
-    }
-    pattern.push('*');
-    pattern
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_is_no_pattern() {
-        assert_eq!(pattern("line1/"), "line1/*");
-        assert_eq!(pattern("a*b?[c]"), "a[*]b[?][[]c]*");
-    }
 }

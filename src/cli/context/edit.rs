@@ -13,8 +13,8 @@ use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::resolve;
 use crate::commands::configured::{ConfigRecord, FileChange};
-use crate::commands::process::file;
 use crate::commands::process::signal::Signals;
+use crate::commands::process::{editor, file};
 use crate::commands::{CommandError, Kind};
 use crate::net::runtime_thread;
 
@@ -95,25 +95,23 @@ fn run_editor(copy: &Path) -> Result<(), CommandError> {
     // The variable can contain options too.
     let mut line = resolve::editor();
     line.push(" \"$1\"");
-    let failed =
-        |what: String| CommandError::new(Kind::File, format!("the editor {what}")).hint("set EDITOR");
     // Ctrl-C belongs to the editor, but reaches all processes at the terminal: ignored here, default in the child.
-    let no_signals = |error: io::Error| failed(format!("cannot be waited for: {error}"));
+    let no_signals = |error: io::Error| editor::failed(&error.to_string());
     let runtime = runtime_thread::runtime().map_err(no_signals)?;
     let _kept = runtime.enter();
     let _signals = Signals::of_keys().map_err(no_signals)?;
     let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(failed(ended(status))),
-        Err(error) => Err(failed(format!("cannot be started: {error}"))),
+        Ok(status) => Err(editor::failed(&ended(status))),
+        Err(error) => Err(editor::failed(&error.to_string())),
     }
 }
 
 fn ended(status: ExitStatus) -> String {
     match status.code() {
-        Some(code) => format!("has ended with {code}"),
-        None => "was stopped".to_owned(),
+        Some(code) => format!("exit status {code}"),
+        None => "ended by a signal".to_owned(),
     }
 }
 

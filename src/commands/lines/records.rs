@@ -108,10 +108,8 @@ impl Record {
                 Ok(encoded) => Ok(Some(encoded.0)),
                 Err(error) => Err(data_error(format!("invalid \"{name}\": {error}"))),
             },
-            Some(other) => {
-                Err(data_error(format!("invalid \"{encoding_name}\": {other}"))
-                    .hint("\"utf-8\" or \"base64\""))
-            }
+            Some(other) => Err(data_error(format!("invalid \"{encoding_name}\": {other}"))
+                .hint("use \"utf-8\" or \"base64\"")),
         }
     }
 
@@ -147,7 +145,7 @@ impl Record {
             Some("nx") => Ok(Some(Condition::Absent)),
             Some("nex") => Ok(Some(Condition::AbsentOrEqual)),
             Some(other) => {
-                Err(data_error(format!("invalid \"condition\": {other}")).hint("\"nx\" or \"nex\""))
+                Err(data_error(format!("invalid \"condition\": {other}")).hint("use \"nx\" or \"nex\""))
             }
         }
     }

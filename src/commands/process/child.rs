@@ -130,6 +130,11 @@ impl Group {
         self.send(Number::SIGKILL);
     }
 
+    /// Leaves the processes running that are left in the group, after the command has ended.
+    pub fn leave(mut self) {
+        self.gone = true;
+    }
+
     fn send(&self, number: Number) {
         if !self.gone {
             // Fails if the last member has ended meanwhile.

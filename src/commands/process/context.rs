@@ -26,6 +26,8 @@ pub struct ProcessContext {
     pub fencing_token_file: Option<PathBuf>,
     /// The value of [`LOCK_HOLDER`].
     pub lock_holder: Option<OsString>,
+    /// The user's editor, a command with options.
+    pub editor: OsString,
     /// A folder for files that this process removes when it ends.
     pub private_folder: PathBuf,
 }

@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod context;
+pub mod editor;
 pub mod file;
 pub mod signal;
 pub mod stdin;

@@ -2,6 +2,7 @@
 
 mod handler;
 mod pending;
+mod prefix;
 mod rules;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use self::handler::Handler;
 use self::pending::Change;
+use self::prefix::{Listings, PrefixSearch};
 use self::rules::{Decision, KeyUpdate, StateKind, TargetState, Trigger, WatchRules};
 use super::args::key::KeyListArgs;
 use super::duration;
@@ -25,6 +27,7 @@ use super::stop_condition::StopReason;
 use super::verdict::Verdict;
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
 use crate::clock;
+use crate::protocol::Key;
 
 const USAGE: &str = "mqkv watch KEY...";
 
@@ -38,6 +41,7 @@ const HELP: &str = "\
 Examples:
   mqkv watch line1/temp
   mqkv watch a b c -j | jq .            JSON lines, with versions
+  mqkv watch --prefix line1/            all keys that begin with line1/, also new ones
   mqkv watch job/7 -c 1 --no-initial    wait for the next change
   mqkv watch job/7 --until del -w 1m    wait for the DEL, at most 1 minute
   mqkv watch mode --until value=auto    at once, if it has the value
@@ -56,6 +60,9 @@ fourth column. Times are in UTC. Control bytes are escaped as \\xNN; -j has the 
            store has started anew
 
 A lost connection is reported on standard error at once, and as GAP when it is restored.
+
+Prefixes:
+The protocol watches single keys. With --prefix, the keys with this prefix are listed and watched, and listed again every 3 seconds: a new key is reported as SET when it is found. A key that is created and deleted between two listings is not seen, and of several changes before a new key is found only the last. At most 10000 keys may have the prefix, and keys that are not UTF-8 are not listed. A deleted key is watched for another minute.
 
 Commands:
 The environment of CMD contains MQKV_EVENT (set, delete, initial, resync), MQKV_KEY, MQKV_FOUND (true, false), \
@@ -76,6 +83,9 @@ Exit status:
 pub struct WatchArgs {
     #[command(flatten)]
     keys: KeyListArgs,
+    /// Watch all keys that begin with P, listed every 3 seconds
+    #[arg(long, value_name = "P", conflicts_with_all = ["key_words", "key_options", "key_hex", "key_base64"])]
+    prefix: Option<OsString>,
     /// Exit after N changes (SET, DELETE and RESYNC)
     #[arg(short = 'c', long, value_name = "N")]
     count: Option<NonZeroU64>,
@@ -143,7 +153,11 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let wait = args.wait;
     let until = args.until.as_deref().map(TargetState::parse).transpose()?;
     let mut follower = Follower::new(&args, until);
-    let keys = args.keys.resolve(USAGE)?;
+    let search = args.prefix.map(PrefixSearch::new);
+    let keys = match &search {
+        Some(_) => Vec::new(),
+        None => args.keys.resolve(USAGE)?,
+    };
     let mut signals = session.signals()?;
     let connect = session.client_with(|settings| {
         settings.inflight_max = INFLIGHT_MAX;
@@ -152,13 +166,24 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
             OnGap::Fail => Reconnect::Never,
         };
     });
-    let client: &Client = tokio::select! {
+    let start = async {
+        let client: &Client = connect.await?;
+        let keys = match &search {
+            Some(search) => search.list(client).await?,
+            None => keys,
+        };
+        Ok::<_, CommandError>((client, keys))
+    };
+    let (client, keys) = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signal.verdict()),
-        client = connect => client?,
+        started = start => started?,
     };
+    emit(Output::Watching { keys: keys.clone(), prefix: search.as_ref().map(PrefixSearch::name) })?;
     let mut watcher = client.watch(keys).await.map_err(CommandError::of_watch)?;
-    let reason = follower.follow(&mut watcher, &mut signals, wait, emit).await;
+    let mut listings = search.map(|search| search.repeat(client.clone(), watcher.keys()));
+    let reason = follower.follow(&mut watcher, listings.as_mut(), &mut signals, wait, emit).await;
+    drop(listings);
     // If this fails too, the reason of the end is what counts.
     let _ = timeout(STOP_MAX, watcher.stop()).await;
     let reason = follower.finish(reason, &mut signals, emit).await?;
@@ -203,6 +228,7 @@ impl Follower {
     async fn follow(
         &mut self,
         watcher: &mut Watcher,
+        mut listings: Option<&mut Listings>,
         signals: &mut Signals,
         wait: Option<Duration>,
         emit: Emit<'_>,
@@ -225,6 +251,7 @@ impl Follower {
                 () = &mut output_closed, if !has_handler => Wakeup::Stop(StopReason::OutputClosed),
                 ended = command_ended(&mut self.handler) => Wakeup::CommandEnded(ended),
                 event = watcher.next() => Wakeup::Event(event),
+                error = listing_failed(&mut listings) => return Err(error),
             };
             match wakeup {
                 Wakeup::Stop(reason) => return Ok(reason),
@@ -256,6 +283,11 @@ impl Follower {
             emit(Output::Watched { event, received_ms, sequence })?;
             return Ok(false);
         };
+        if let (Trigger::Initial, false) = (update.trigger, update.found)
+            && let Some(hint) = pattern_hint(update.key)
+        {
+            emit(Output::Hint(hint))?;
+        }
         let Decision { is_record, is_end } = self.rules.decide(&update);
         if is_record {
             let sequence = self.next_sequence();
@@ -304,6 +336,23 @@ impl Follower {
             }
         }
         reason
+    }
+}
+
+/// Returns the hint for a key that does not exist and looks like a pattern.
+fn pattern_hint(key: &Key) -> Option<String> {
+    let star = key.as_bytes().iter().position(|byte| *byte == b'*')?;
+    let prefix = String::from_utf8_lossy(key.as_bytes().get(..star)?).into_owned();
+    Some(format!(
+        "watch takes keys, not patterns; to watch all keys with a prefix: mqkv watch --prefix '{prefix}'"
+    ))
+}
+
+/// Waits until the keys cannot be listed any more. Never returns if they are not listed.
+async fn listing_failed(listings: &mut Option<&mut Listings>) -> CommandError {
+    match listings {
+        Some(listings) => listings.failed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -29,7 +29,7 @@ fn style(format: Format, color: bool) -> Style {
 fn formatted(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
     let event = Box::new(event.clone());
     let output = Output::Traffic { event, at_ms: NOW, sequence: Some(7), columns_max };
-    let Rendered { stdout, stderr } = render::output(&output, style);
+    let Rendered { stdout, stderr } = render::output(&output, style, &mut Widths::default());
     stderr + std::str::from_utf8(&stdout).unwrap()
 }
 
@@ -192,6 +192,36 @@ fn a_line_is_cut_at_the_width_and_the_version_gives_way_first() {
         assert!(width_of(line.trim_end_matches('\n')) <= width.max(1), "{width}: {line}");
     }
     assert!(formatted(&found, None, &style(Format::Text, false)).contains(&"x".repeat(500)));
+}
+
+#[test]
+fn the_columns_of_a_terminal_align() {
+    let mut widths = Widths::default();
+    let mut line = |event: TrafficEvent| {
+        let Rendered { stdout, .. } = text(&event, NOW, Some(80), &style(Format::Text, false), &mut widths);
+        std::str::from_utf8(&stdout).unwrap().trim_start_matches("20:13:59.958  ").to_owned()
+    };
+    let request = |client: &'static str, verb: &'static str, name: &'static str| {
+        let key = Key::new(name).unwrap();
+        TrafficEvent::Reply(DecodedReply {
+            summary: RequestSummary { client: Some(client.into()), verb: Some(verb), key: Some(key) },
+            version: None,
+            ..reply("SET", Reply::Done)
+        })
+    };
+    assert_eq!(
+        line(request("plc-7", "SET", "line1/temp")),
+        "REPLY     plc-7  SET  line1/temp  OK  0.412 ms\n"
+    );
+    assert_eq!(line(request("w", "DEL", "a")), "REPLY     w      DEL  a           OK  0.412 ms\n");
+    // The longest verb is too long for every line of a narrow terminal.
+    assert_eq!(
+        line(request("w", "KEYNOTIFY", "a")),
+        "REPLY     w      KEYNOTIFY  a           OK  0.412 ms\n"
+    );
+    assert_eq!(line(request("w", "GET", "a")), "REPLY     w      GET     a           OK  0.412 ms\n");
+    let gap = TrafficEvent::Gap { since_ms: NOW, until_ms: NOW };
+    assert_eq!(line(gap), "GAP       0s, from 20:13:59.958 to 20:13:59.958\n");
 }
 
 #[test]

@@ -1,0 +1,167 @@
+//! `edit`: opens the value of a key in an editor.
+
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+use clap::Args;
+
+use self::draft::Draft;
+use super::args::fence::FenceArgs;
+use super::args::key::KeyArgs;
+use super::duration;
+use super::error::{CommandError, Kind};
+use super::output::{EditResult, Emit, Output};
+use super::process::editor;
+use super::process::signal::{Signal, Signals};
+use super::session::Session;
+use super::verdict::Verdict;
+use crate::client::{Client, Reconnect, SetOptions, SetOutcome, VersionedValue};
+use crate::protocol::{Condition, Key, Value};
+
+mod draft;
+
+const USAGE: &str = "mqkv edit KEY";
+
+const HELP: &str = "\
+Examples:
+  mqkv edit config/line1.json
+  EDITOR='code --wait' mqkv edit config/line1.json
+  mqkv lock config -- mqkv edit config/line1.json --fence-env
+
+Editor:
+The editor is $VISUAL, else $EDITOR, else vi, with its options. It gets the value in a file that only this user can read, \
+and that is removed afterwards. A key that does not exist begins empty. A line feed that the editor adds at the end of a \
+value without one is removed. A value that is not UTF-8 is not edited.
+
+Writing:
+The key is written if the editor exits with 0, the value was changed, and the key was neither set nor deleted meanwhile. \
+Otherwise the edited text stays in its file, which the message names. A new key is set only if it still does not exist.
+
+The protocol has no conditional write of an existing key: the key is read again right before it is set, and a change by \
+another client between the two, within about one round trip, is overwritten. With a lock and --fence-env no other \
+client of the lock can make one.
+
+The write ends the time to live of the key, because the protocol does not report what remains of it; --ttl sets a new one.
+
+Exit status:
+0 if the key was set or the value was not changed, 1 if the key was changed meanwhile, 65 if the value is not UTF-8, 74 if \
+the editor failed.";
+
+/// Edit the value of a key in an editor
+#[derive(Debug, Args)]
+#[command(after_long_help = HELP)]
+pub struct EditArgs {
+    #[command(flatten)]
+    key: KeyArgs,
+    /// Expire the key after DURATION, for example 30s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
+    ttl: Option<NonZeroU64>,
+    #[command(flatten)]
+    fence: FenceArgs,
+    /// Ask the store to persist the value on disk
+    #[arg(long)]
+    persist: bool,
+}
+
+/// How the editor ended.
+enum EditorEnd {
+    Saved(Value),
+    /// A signal asked this process to end.
+    Signal(Signal),
+}
+
+/// Runs the verb.
+pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    let key = args.key.resolve_only(USAGE)?;
+    let fence = args.fence.resolve(session)?;
+    let mut signals = session.signals()?;
+    let read = async {
+        // An editor stays open for longer than many connections.
+        let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
+        Ok::<_, CommandError>((client, client.get(&key).await?))
+    };
+    let (client, before) = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(signal.verdict()),
+        read = read => read?,
+    };
+    let original = before.as_ref().map(|found| found.value.clone()).unwrap_or_default();
+    if std::str::from_utf8(&original).is_err() {
+        let name = String::from_utf8_lossy(key.as_bytes());
+        let error = CommandError::new(Kind::Data, format!("cannot edit {name}: the value is not UTF-8"));
+        return Err(error.hint("mqkv get KEY -f FILE writes it to a file, mqkv set KEY -f FILE reads it"));
+    }
+    let mut draft = Draft::create(session.new_private_file("edit"), &key, original.clone())?;
+    let edited = match edit(&draft, session, &mut signals).await {
+        Ok(EditorEnd::Saved(edited)) => edited,
+        Ok(EditorEnd::Signal(signal)) => {
+            return match (draft.keep(), signal.write_error()) {
+                (Some(kept), Some(error)) => Err(error.cause(kept)),
+                _ => Ok(signal.verdict()),
+            };
+        }
+        Err(error) => return Err(with_cause(error, draft.keep())),
+    };
+    if edited == original {
+        emit(Output::Edited { key, result: EditResult::Unchanged })?;
+        return Ok(Verdict::Yes);
+    }
+    let condition = if before.is_none() { Some(Condition::Absent) } else { None };
+    let options = SetOptions { condition, ttl_ms: args.ttl, fence, persist: args.persist };
+    let written = tokio::select! {
+        biased;
+        signal = signals.next() => {
+            let error = signal.write_error();
+            let interrupted = || CommandError::new(Kind::Interrupted, "interrupted before the answer");
+            Err(error.unwrap_or_else(interrupted))
+        }
+        written = write(client, &key, &edited, before.as_ref(), options) => written,
+    };
+    match written {
+        Ok(Some(outcome)) => {
+            let ttl_ms = args.ttl.map(NonZeroU64::get);
+            let result = EditResult::Stored { size: edited.len(), ttl_ms, outcome };
+            emit(Output::Edited { key, result })?;
+            Ok(Verdict::Yes)
+        }
+        Ok(None) => {
+            draft.keep();
+            emit(Output::Edited { key, result: EditResult::Conflict { draft: draft.path().to_owned() } })?;
+            Ok(Verdict::No)
+        }
+        Err(error) => Err(with_cause(error, draft.keep())),
+    }
+}
+
+/// Runs the editor and returns the edited value.
+async fn edit(draft: &Draft, session: &Session, signals: &mut Signals) -> Result<EditorEnd, CommandError> {
+    if let Some(signal) = editor::run(session.editor(), draft.path(), signals).await? {
+        return Ok(EditorEnd::Signal(signal));
+    }
+    let edited = draft.read()?;
+    let had_line_end = draft.original().ends_with(b"\n");
+    let stripped = edited.strip_suffix(b"\n").filter(|_| !had_line_end);
+    Ok(EditorEnd::Saved(stripped.map_or_else(|| edited.clone(), |stripped| edited.slice_ref(stripped))))
+}
+
+/// Sets the key, unless it was changed since `before` was read: then it returns None.
+async fn write(
+    client: &Client,
+    key: &Key,
+    edited: &Bytes,
+    before: Option<&VersionedValue>,
+    options: SetOptions,
+) -> Result<Option<SetOutcome>, CommandError> {
+    if before.is_some() && client.get(key).await?.as_ref() != before {
+        return Ok(None);
+    }
+    let outcome = client.set(key, edited, options).await?;
+    Ok(Some(outcome).filter(|outcome| outcome.applied))
+}
+
+fn with_cause(error: CommandError, cause: Option<String>) -> CommandError {
+    match cause {
+        Some(cause) => error.cause(cause),
+        None => error,
+    }
+}

@@ -1,0 +1,53 @@
+//! The user's editor.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::child::{Change, Group};
+use super::signal::{Signal, Signals};
+use crate::commands::error::{CommandError, Kind};
+
+/// Runs an editor, a command with options, until it ends. Signals are passed on to it. Returns the last one that asked
+/// this process to end, SIGINT and SIGQUIT excepted: their keys have a meaning in editors.
+///
+/// # Errors
+/// [`Kind::File`] if the editor cannot be run, or if it fails without such a signal.
+pub async fn run(editor: &OsStr, file: &Path, signals: &mut Signals) -> Result<Option<Signal>, CommandError> {
+    // The shell splits the command into words, and opens quotes.
+    let mut line = editor.to_owned();
+    line.push(" \"$1\"");
+    let words = [OsString::from("/bin/sh"), "-c".into(), line, "sh".into(), file.into()];
+    let mut group = Group::spawn(&words, &[], &[])?;
+    let mut ended_by = None;
+    let code = loop {
+        tokio::select! {
+            biased;
+            change = group.next() => match change.map_err(|error| failed(&error.to_string()))? {
+                Change::Ended(code) => break code,
+                // Without a shell's job control nothing would continue it.
+                Change::Suspended => group.resume(),
+                Change::Gone => {}
+            },
+            signal = signals.next() => {
+                group.signal(signal);
+                if matches!(signal, Signal::Terminate | Signal::Hangup) {
+                    ended_by = Some(signal);
+                }
+            }
+        }
+    };
+    // An editor may have started a process that other windows use.
+    group.leave();
+    match (ended_by, code) {
+        (Some(signal), _) => Ok(Some(signal)),
+        (None, 0) => Ok(None),
+        (None, code) => Err(failed(&format!("exit status {code}"))),
+    }
+}
+
+/// Returns the error of an editor that failed.
+#[must_use]
+pub fn failed(cause: &str) -> CommandError {
+    CommandError::new(Kind::File, format!("the editor failed: {cause}"))
+        .hint("VISUAL or EDITOR sets the editor")
+}
