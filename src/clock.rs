@@ -70,6 +70,13 @@ pub fn utc_offset_s(at_ms: u64) -> i32 {
     at.map_or(0, |at| TimeZone::system().to_offset(at).seconds())
 }
 
+/// Returns a time as RFC 3339 text in UTC with milliseconds; empty after the year 9999.
+#[must_use]
+pub fn utc_text(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(String::new, |at| format!("{at:.3}"))
+}
+
 /// Returns a monotonic time that advances while the machine sleeps, as leases and sessions on other machines
 /// do.
 ///

@@ -16,7 +16,6 @@ use super::permissions::{AccessControl, Permissions};
 use super::principal::Principal;
 use super::publication::{self, Publication};
 use super::settings::Settings;
-use super::statistics::{ClientStatistics, Statistics};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Registry, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle};
@@ -322,10 +321,11 @@ impl Broker {
 
     /// Closes the connections whose clients have authenticated with what is no longer valid; returns their number.
     pub fn close_invalid(&self) -> usize {
-        let (handles, now_s) = (self.read().handles(), clock::wall_ms() / 1_000);
+        let now_s = clock::wall_ms() / 1_000;
         // Without the lock: a credential is compared with a long list.
-        handles
-            .iter()
+        self.sessions()
+            .flatten()
+            .filter_map(|entry| entry.lock().handle.clone())
             .filter(|handle| handle.close_reason().is_none() && handle.close_if_invalid(now_s))
             .count()
     }
@@ -462,8 +462,7 @@ impl Broker {
 
     /// Applies changed rules to all sessions, their subscriptions and their queued messages.
     pub fn reauthorize_all(&self) {
-        let sessions = self.read().sessions();
-        sessions.iter().for_each(|entry| self.reauthorize(entry));
+        self.sessions().flatten().for_each(|entry| self.reauthorize(&entry));
     }
 
     fn reauthorize(&self, entry: &Arc<SessionEntry>) {
@@ -517,20 +516,9 @@ impl Broker {
         self.inner.drained.notify_one();
     }
 
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        self.read().statistics()
-    }
-
     /// Returns the number of connected clients.
     pub(super) fn connections(&self) -> usize {
         self.read().connections()
-    }
-
-    /// Returns at most `clients_max` clients, in no particular order.
-    #[must_use]
-    pub fn clients(&self, clients_max: usize) -> Vec<ClientStatistics> {
-        self.read().clients(clients_max)
     }
 
     #[must_use]
@@ -584,7 +572,7 @@ impl Broker {
         result
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Registry> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Registry> {
         self.inner.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
 

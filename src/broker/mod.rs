@@ -7,6 +7,7 @@ pub mod counters;
 pub mod event;
 pub mod expiry_task;
 pub mod handle;
+mod inspection;
 pub mod memory;
 pub mod permissions;
 pub mod principal;

@@ -80,6 +80,11 @@ impl CommitQueue {
         if is_persistent || self.must_wait(Some(key)) { self.error_if_full() } else { None }
     }
 
+    #[must_use]
+    pub fn is_short_of_room(&self) -> bool {
+        self.is_short_of_room
+    }
+
     pub fn set_short_of_room(&mut self, is_short_of_room: bool) {
         self.is_short_of_room = is_short_of_room;
     }

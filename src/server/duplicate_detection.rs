@@ -116,6 +116,11 @@ impl DuplicateDetection {
         }
     }
 
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Returns the fingerprint of a request.
     ///
     /// Client id, response topic and correlation data identify a request. Payload and timestamp are hashed too, for

@@ -20,11 +20,11 @@ pub use self::error::Error;
 pub use self::event::Event;
 pub use self::identity::{CredentialFiles, Identities, IdentityError, LOGIN_FAILURES_MAX, UsersFile};
 pub use self::operations::{AdminSettings, OperationsSettings};
-pub use self::service::{Persistence, StoreSettings};
+pub use self::service::{Persistence, StoreSettings, recorded_bytes_max};
 pub use self::settings::Settings;
 pub use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};
-pub use crate::server::storage::{StorageError, StorageErrorKind, offline};
+pub use crate::server::storage::{RESERVE_BYTES, StorageError, StorageErrorKind, offline};
 pub use crate::server::store_server::{
     CertificatesReloader, CredentialsReloader, RulesReloader, StoreServer,
 };

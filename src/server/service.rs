@@ -7,6 +7,7 @@ mod application;
 mod background;
 mod commit_thread;
 mod expiry_task;
+mod inspection;
 mod scan;
 mod settings;
 mod shared;
@@ -24,5 +25,5 @@ mod tests;
 
 pub use application::Service;
 pub use background::BackgroundTasks;
-pub use settings::{Persistence, StoreSettings};
-pub use state::ServiceStatistics;
+pub use settings::{Persistence, StoreSettings, recorded_bytes_max};
+pub use state::{DiskStatistics, ServiceStatistics};

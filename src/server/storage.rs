@@ -15,7 +15,7 @@ mod staged_backend;
 mod tables;
 mod wal;
 
-pub use self::core::Storage;
+pub use self::core::{RESERVE_BYTES, Storage};
 pub use error::{StorageError, StorageErrorKind};
 pub use files::{FileSystem, TABLES_NAME};
 pub use record::CommitMetadata;

@@ -121,6 +121,11 @@ impl Watchers {
         self.len
     }
 
+    /// Returns the number of keys that a connection watches.
+    pub(super) fn count_of(&self, connection: ConnectionId) -> usize {
+        self.by_connection.get(&connection).map_or(0, |watched| watched.keys.len())
+    }
+
     /// Returns the number of connections that watch a key.
     pub(super) fn count(&self, key: &[u8]) -> usize {
         self.by_key.get(key).map_or(0, BTreeMap::len)

@@ -1,6 +1,6 @@
 //! `serve --admin`: health, metrics and the HTML page.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::process::Stdio;
 
@@ -30,51 +30,154 @@ fn a_ready_server_is_healthy() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
 }
 
+/// Returns the cells of the rows of a list, without markup.
+fn rows(page: &str, list: &str) -> Vec<Vec<String>> {
+    let table = page.split(&format!("<div id=\"{list}-list\"")).nth(1).unwrap();
+    let body = table.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
+    let text = |cell: &str| {
+        let mut text = String::new();
+        let mut is_markup = true;
+        for c in cell.chars() {
+            match c {
+                '<' => is_markup = true,
+                '>' => is_markup = false,
+                _ if !is_markup => text.push(c),
+                _ => {}
+            }
+        }
+        text
+    };
+    body.lines()
+        .filter(|line| line.starts_with("<tr"))
+        .map(|line| {
+            line.replace("</time>", "")
+                .split("</t")
+                .take_while(|cell| !cell.starts_with("r>"))
+                .map(|cell| text(&cell[2..]))
+                .collect()
+        })
+        .collect()
+}
+
+/// Returns the first cell of each row of the list of keys.
+fn keys(page: &str) -> Vec<String> {
+    rows(page, "keys").into_iter().map(|row| row[0].clone()).collect()
+}
+
 #[test]
-fn the_page_shows_keys_and_clients_escaped() {
+fn the_page_shows_keys_and_clients_escaped_and_values_on_request() {
     let place = Place::new();
     let (_server, url, port) = serve(&place, &[]);
     let evil = "<script>document.title='x'</script>";
     assert_eq!(place.run_at(&url, &["set", evil, "\"'><img src=x onerror=alert(1)>"]), "--- exit 0\n");
-    assert_eq!(place.run_at(&url, &["set", "long", &"v".repeat(5_000)]), "--- exit 0\n");
-    let client_id = "<b>client</b>";
+    assert_eq!(place.run_at(&url, &["set", "long", &"v".repeat(50_000)]), "--- exit 0\n");
+    let client_id = "<i>client</i>";
     let watch = ["watch", "long", "-b", &url, "-i", client_id];
     let watch = StreamedProcess::start(place.command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert!(watch.line().contains("CURRENT"));
     let (head, body) = http::get(port, "/");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert!(head.contains("content-security-policy: default-src 'none'; style-src 'self'; "), "{head}");
-    assert!(body.contains("&lt;script&gt;document.title=&#39;x&#39;&lt;/script&gt;"), "{body}");
-    assert!(body.contains("&quot;&#39;&gt;&lt;img src=x onerror=alert(1)&gt;"), "{body}");
-    assert!(body.contains("&lt;b&gt;client&lt;/b&gt;") && body.contains("connected"), "{body}");
-    assert!(body.contains(&format!("{}…", "v".repeat(120))) && !body.contains(&"v".repeat(121)), "{body}");
-    for harm in ["<script", "<img", "<b>", "http://", "https://", "javascript:", "style=", "<form"] {
-        assert!(!body.contains(harm), "{harm}: {body}");
+    let policy = "content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'; \
+                  connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'\r\n";
+    assert!(head.contains(policy), "{head}");
+    assert_eq!(keys(&body), ["&lt;script&gt;document.title=&#39;x&#39;&lt;/script&gt;", "long"]);
+    assert_eq!(rows(&body, "keys")[1][1..4], ["48.8 KiB", "never", "1"]);
+    assert!(!body.contains("onerror") && !body.contains("vvv"), "values are shown on request only: {body}");
+    let links: Vec<_> =
+        body.split("href=\"/key?").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let (head, value) = http::get(port, &format!("/key?{}", links[0]));
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(value.contains("<pre tabindex"), "{value}");
+    assert!(value.contains("&quot;&#39;&gt;&lt;img src=x onerror=alert(1)&gt;"), "{value}");
+    let (_, long) = http::get(port, "/key?key=long");
+    assert!(long.contains(&"v".repeat(16_384)) && !long.contains(&"v".repeat(16_385)));
+    assert!(long.contains("The first 16 KiB of 48.8 KiB"), "{long}");
+    for absent in ["/key?key=none", "/key?key=", "/key"] {
+        let (head, absent) = http::get(port, absent);
+        assert!(head.starts_with("HTTP/1.1 404 ") && absent.contains("no such key"), "{head}{absent}");
+    }
+    for page in [&body, &value] {
+        assert_eq!(
+            page.matches("<script").count(),
+            page.matches("<script src=\"/script.js\" defer>").count()
+        );
+        for harm in ["<img", "<i>", "http://", "https://", "javascript:", " style=", " onclick=", "<style"] {
+            assert!(!page.contains(harm), "{harm}: {page}");
+        }
     }
     let (head, style) = http::get(port, "/style.css");
     assert!(
         head.contains("content-type: text/css") && style.contains("prefers-color-scheme: dark"),
         "{head}"
     );
+    assert!(!style.contains("url(") && !style.contains("@import"), "nothing is loaded from elsewhere");
+    let (head, script) = http::get(port, "/script.js");
+    assert!(head.contains("content-type: text/javascript") && !script.contains("://"), "{head}");
 }
 
 #[test]
-fn many_keys_are_on_many_pages() {
+fn clients_are_listed_with_what_an_operator_looks_for() {
     let place = Place::new();
-    let lines: String =
-        (0..250).map(|number| format!("{{\"key\":\"key-{number}\",\"value\":\"v\"}}\n")).collect();
+    let (_server, url, port) = serve(&place, &[]);
+    let client_id = "<i>client</i>";
+    let watch = ["watch", "a", "b", "-b", &url, "-i", client_id];
+    let watch = StreamedProcess::start(place.command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert!(watch.line().contains("CURRENT") && watch.line().contains("CURRENT"));
+    let (_, body) = http::get(port, "/?clients=client&clients-sort=-since");
+    assert!(body.find("id=\"clients\"") < body.find("id=\"keys\""), "clients are before keys");
+    let rows_found = rows(&body, "clients");
+    assert_eq!(rows_found.len(), 1, "{body}");
+    let row = &rows_found[0];
+    assert_eq!((row[0].as_str(), row[2].as_str()), ("&lt;i&gt;client&lt;/i&gt;", "anonymous"));
+    assert!(row[1].starts_with("127.0.0.1:") && row[3].ends_with(" s"), "{row:?}");
+    assert_eq!(row[5..8], ["2", "0", "0 B"], "watches and queue");
+    let count = |query: &str| rows(&http::get(port, query).1, "clients").len();
+    assert_eq!((count("/?clients=127.0.0.1"), count("/?clients=nowhere")), (1, 0));
+}
+
+#[test]
+fn many_keys_are_on_many_pages_filtered_and_sorted() {
+    let place = Place::new();
+    let lines: String = (0..250)
+        .map(|number| format!("{{\"key\":\"key-{number:03}\",\"value\":\"{}\"}}\n", "v".repeat(number)))
+        .collect();
     place.write("seed", lines);
     let (_server, _, port) = serve(&place, &["--seed", "seed"]);
-    let (mut path, mut keys, mut pages) = ("/".to_owned(), BTreeSet::new(), 0);
+    let (mut path, mut found, mut pages) = ("/?keys-sort=-size".to_owned(), Vec::new(), 0);
     loop {
         let (_, body) = http::get(port, &path);
-        let found = body.split("<code>key-").skip(1).map(|rest| rest.split('<').next().unwrap().to_owned());
-        keys.extend(found);
+        found.extend(keys(&body));
         pages += 1;
-        let Some(next) = body.split("<a href=\"/?from=").nth(1) else { break };
-        path = format!("/?from={}", next.split('"').next().unwrap());
+        let Some(before) = body.split("\">Next</a>").next().filter(|before| before.len() < body.len()) else {
+            break;
+        };
+        path = before.rsplit("href=\"").next().unwrap().split('#').next().unwrap().replace("&amp;", "&");
     }
-    assert_eq!((keys.len(), pages), (250, 3));
+    let expected: Vec<_> = (0..250).rev().map(|number| format!("key-{number:03}")).collect();
+    assert_eq!((pages, found), (5, expected));
+    assert_eq!(keys(&http::get(port, "/?keys=y-00").1).len(), 10);
+    assert_eq!(keys(&http::get(port, "/?keys=key-%3F%3F7&keys-sort=-key").1)[0], "key-247");
+    let (_, invalid) = http::get(port, "/?keys=%5B");
+    assert!(invalid.contains("The filter is not a valid pattern"), "{invalid}");
+}
+
+#[test]
+fn the_page_is_bounded_whatever_clients_have_stored() {
+    let place = Place::new();
+    let key = "\u{202e}<\"'&\u{1}".repeat(92);
+    let lines: String = (0..300)
+        .map(|number| {
+            format!("{}\n", serde_json::json!({"key": format!("{number}{key}"), "value": key.repeat(50)}))
+        })
+        .collect();
+    place.write("seed", lines);
+    let (_server, _, port) = serve(&place, &["--seed", "seed"]);
+    let (_, body) = http::get(port, "/");
+    assert_eq!(keys(&body).len(), 50);
+    assert!(body.len() < 400_000, "{} bytes", body.len());
+    let link = body.split("href=\"/key?").nth(1).unwrap().split('"').next().unwrap();
+    let (_, body) = http::get(port, &format!("/key?{link}"));
+    assert!(body.contains("Value size") && body.len() < 300_000, "{} bytes", body.len());
 }
 
 #[test]

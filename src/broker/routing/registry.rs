@@ -76,6 +76,8 @@ pub struct Registry {
     /// The limit for the topic filters of one session, in bytes as charged by [`filter_memory::bytes`].
     filter_bytes_max: usize,
     sessions: HashMap<Arc<str>, Arc<SessionEntry>>,
+    /// The same sessions, so that a walk through them can go on where it stopped: see [`Registry::sessions_after`].
+    sessions_by_id: BTreeMap<SessionId, Arc<SessionEntry>>,
     connections: HashMap<ConnectionId, (Arc<SessionEntry>, Arc<ConnectionHandle>)>,
     /// Connections that have lost their session to another one, until they end.
     taken_over: HashSet<ConnectionId>,
@@ -102,6 +104,7 @@ impl Registry {
             subscriptions_max: settings.subscriptions_per_session_max,
             filter_bytes_max: filter_memory::bytes_max(settings.subscriptions_per_session_max),
             sessions: HashMap::new(),
+            sessions_by_id: BTreeMap::new(),
             connections: HashMap::new(),
             taken_over: HashSet::new(),
             subscriptions: Subscriptions::default(),
@@ -159,7 +162,7 @@ impl Registry {
         self.connections.insert(request.connection, (Arc::clone(&entry), Arc::clone(&handle)));
         {
             let mut state = entry.lock();
-            state.attach(Arc::clone(&handle), request);
+            state.attach(Arc::clone(&handle), request, now);
             self.shared_subscriptions.handle_connection(state.filters.keys(), entry.id, true);
         }
         Ok(AttachedSession { entry, handle, session_present, needs_reauthorization, will })
@@ -507,12 +510,6 @@ impl Registry {
         self.connections.get(&connection).map(|(_, handle)| handle)
     }
 
-    /// Returns the handles of all open connections.
-    #[must_use]
-    pub fn handles(&self) -> Vec<Arc<ConnectionHandle>> {
-        self.connections.values().map(|(_, handle)| Arc::clone(handle)).collect()
-    }
-
     /// Rejects new connections, and stops the others from reading.
     pub fn drain(&mut self) {
         self.is_closed = true;
@@ -551,6 +548,7 @@ impl Registry {
         let entry =
             Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits), &self.memory));
         self.sessions.insert(Arc::clone(client_id), Arc::clone(&entry));
+        self.sessions_by_id.insert(id, Arc::clone(&entry));
         entry
     }
 
@@ -570,6 +568,7 @@ impl Registry {
         // After the session has left its groups, so that they do not choose it again.
         self.redistribute(undelivered, entry.id, now);
         self.sessions.remove(&entry.client_id);
+        self.sessions_by_id.remove(&entry.id);
     }
 
     /// Removes a subscription from the routing tables; returns whether it was there.
@@ -598,7 +597,7 @@ impl Registry {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::broker) mod tests {
     use super::retained_delivery::RetainedDelivery;
     use super::*;
     use crate::broker::principal::Principal;
@@ -618,6 +617,7 @@ pub(super) mod tests {
         let message = Message { topic: "will".to_owned(), ..Message::default() };
         SessionRequest {
             connection: ConnectionId(connection),
+            remote: "192.0.2.1:1024".into(),
             client_id: client_id.into(),
             principal: Principal::default(),
             owner: "test".into(),
@@ -627,6 +627,16 @@ pub(super) mod tests {
             will: will_delay_s.map(|delay_s| Will { message, delay_s }),
             expiry_s,
         }
+    }
+
+    pub fn clients(registry: &Registry) -> Vec<ClientStatistics> {
+        registry.sessions_after(None, usize::MAX).iter().map(|entry| ClientStatistics::of(entry)).collect()
+    }
+
+    pub fn statistics(registry: &Registry) -> Statistics {
+        let mut statistics = registry.totals();
+        clients(registry).iter().for_each(|client| statistics.add(client));
+        statistics
     }
 
     /// Subscribes a connection and queues the retained messages.
@@ -731,16 +741,13 @@ pub(super) mod tests {
             bytes += publication.bytes;
         }
         let Statistics { connected, sessions, subscriptions, queued, queued_bytes, .. } =
-            registry.statistics();
+            statistics(&registry);
         assert_eq!(
             (connected, sessions, subscriptions, queued, queued_bytes, registry.connections()),
             (1, 2, 3, 3, bytes, 1)
         );
-        let mut clients = registry.clients(10);
-        clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
-        let client = |client: &ClientStatistics| (client.is_connected, client.subscriptions, client.queued);
-        assert_eq!(clients.iter().map(client).collect::<Vec<_>>(), [(true, 1, 2), (false, 2, 1)]);
-        assert_eq!(registry.clients(1).len(), 1);
+        let client = |client: &ClientStatistics| (client.is_connected(), client.subscriptions, client.queued);
+        assert_eq!(clients(&registry).iter().map(client).collect::<Vec<_>>(), [(true, 1, 2), (false, 2, 1)]);
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use super::super::registry::{Registry, tests::request, tests::subscribe};
+    use super::super::registry::{Registry, tests::clients, tests::request, tests::subscribe};
     use super::*;
     use crate::broker::settings::Settings;
     use crate::clock;
@@ -281,9 +281,7 @@ mod tests {
 
     /// Returns the number of queued messages of each client, in the order of the client ids.
     fn queued(registry: &Registry) -> Vec<usize> {
-        let mut clients = registry.clients(10);
-        clients.sort_by(|one, other| one.client_id.cmp(&other.client_id));
-        clients.iter().map(|client| client.queued).collect()
+        clients(registry).iter().map(|client| client.queued).collect()
     }
 
     fn publish(registry: &Registry, topic: &str, count: usize, now: Instant) -> Vec<Event> {
@@ -324,9 +322,8 @@ mod tests {
         assert_eq!((group.connected.len(), group.disconnected.len()), (1, members as usize));
         assert_eq!(group.in_turn(&group.disconnected, None).count(), CANDIDATES_MAX);
         assert!(publish(&registry, "t", 1, now).is_empty());
-        let queued = |registry: &Registry| {
-            registry.clients(usize::MAX).into_iter().map(|client| client.queued).sum::<usize>()
-        };
+        let queued =
+            |registry: &Registry| clients(registry).into_iter().map(|client| client.queued).sum::<usize>();
         let entry = Arc::clone(&group.connected.values().next().unwrap().0);
         assert_eq!((queued(&registry), entry.lock().session.size().0), (1, 1), "the connected one is found");
         registry.detach(ConnectionId(members), true, None, now);

@@ -35,6 +35,8 @@ pub struct SessionId(pub u64);
 #[derive(Debug)]
 pub struct SessionRequest {
     pub connection: ConnectionId,
+    /// The client's address.
+    pub remote: Arc<str>,
     pub client_id: Arc<str>,
     pub principal: Principal,
     /// Whose session it is when sessions are counted: see [`Principal::owner`].
@@ -78,6 +80,10 @@ pub struct SessionState {
     pub session: Session,
     /// The connection that serves the session, if the client is connected.
     pub handle: Option<Arc<ConnectionHandle>>,
+    /// The address of the last connection.
+    pub remote: Arc<str>,
+    /// When the client connected last; `None` before its first connection.
+    pub connected_since: Option<Instant>,
     pub will: Option<Will>,
     /// The session expiry interval, in seconds.
     pub expiry_s: u32,
@@ -115,6 +121,8 @@ impl SessionEntry {
         let state = SessionState {
             session,
             handle: None,
+            remote: "".into(),
+            connected_since: None,
             will: None,
             expiry_s: 0,
             will_at: None,
@@ -289,9 +297,11 @@ impl SessionState {
     }
 
     /// Makes a new connection serve the session.
-    pub fn attach(&mut self, handle: Arc<ConnectionHandle>, request: SessionRequest) {
+    pub fn attach(&mut self, handle: Arc<ConnectionHandle>, request: SessionRequest, now: Instant) {
         self.fixed_bytes = bytes_of_new(&request.client_id, request.will.as_ref());
         self.handle = Some(handle);
+        self.remote = request.remote;
+        self.connected_since = Some(now);
         self.owner = request.owner;
         self.principal = request.principal;
         self.permissions = request.permissions;

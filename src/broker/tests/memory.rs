@@ -145,7 +145,7 @@ async fn matched_subscription_identifiers_are_charged() {
     }
     let each = (memory.used_by(MemoryKind::Sessions) - before) / 100;
     assert!(each >= 500 * size_of::<u32>(), "{each} bytes for each message");
-    assert_eq!(server.broker().statistics().queued, 100);
+    assert_eq!(server.broker().statistics().await.queued, 100);
 }
 
 #[tokio::test]

@@ -119,6 +119,7 @@ impl PacketHandler {
             return Err(reject("no rule permits this client to publish its Will Message"));
         }
         let request = SessionRequest {
+            remote: info.remote.as_str().into(),
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
             principal: peer.principal.clone(),

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -27,9 +27,9 @@ use crate::net::origin;
 /// Delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// No external resources, scripts or forms, and no embedding in frames.
-const CONTENT_SECURITY_POLICY: &str =
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Style, script and data of this server only, no inline script, and no embedding in frames.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+    base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +122,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = respond(&request, &monitor, &names);
-        async move { Ok::<_, Infallible>(response) }
+        let (monitor, names) = (Arc::clone(&monitor), Arc::clone(&names));
+        async move { Ok::<_, Infallible>(respond(&request, &monitor, &names).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -135,7 +135,11 @@ where
     let _ = timeout(limits.connection_timeout, connection).await;
 }
 
-fn respond<B>(request: &Request<B>, monitor: &ServerMonitor, names: &[String]) -> Response<Full<Bytes>> {
+async fn respond(
+    request: &Request<Incoming>,
+    monitor: &ServerMonitor,
+    names: &[String],
+) -> Response<Full<Bytes>> {
     const PLAIN: &str = "text/plain; charset=utf-8";
     let plain = |status, text: &str| response(status, PLAIN, text.to_owned());
     if !is_for_this_server(request, names) {
@@ -147,14 +151,17 @@ fn respond<B>(request: &Request<B>, monitor: &ServerMonitor, names: &[String]) -
         refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refusal;
     }
+    let html = |status, body| response(status, "text/html; charset=utf-8", body);
+    let query = request.uri().query().unwrap_or_default();
     match request.uri().path() {
-        "/" => response(
-            StatusCode::OK,
-            "text/html; charset=utf-8",
-            page::html(monitor, first_key(request.uri())),
-        ),
+        "/" => html(StatusCode::OK, page::html(monitor, query).await),
+        "/key" => match page::key_html(monitor, query) {
+            (true, body) => html(StatusCode::OK, body),
+            (false, body) => html(StatusCode::NOT_FOUND, body),
+        },
         "/style.css" => response(StatusCode::OK, "text/css; charset=utf-8", page::STYLE.to_owned()),
-        "/metrics" => response(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(monitor)),
+        "/script.js" => response(StatusCode::OK, "text/javascript; charset=utf-8", page::SCRIPT.to_owned()),
+        "/metrics" => response(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(monitor).await),
         "/healthz" => match monitor.unavailable_reason() {
             None => plain(StatusCode::OK, "ok\n"),
             Some(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
@@ -190,13 +197,6 @@ fn is_for_this_server<B>(request: &Request<B>, names: &[String]) -> bool {
     let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str);
     host.is_some_and(|host| origin::is_own_host(host, names))
         && authority.is_none_or(|host| origin::is_own_host(host, names))
-}
-
-/// Returns the index of the first key on the page: `?from=N`.
-fn first_key(uri: &Uri) -> u32 {
-    let query = uri.query().unwrap_or_default();
-    let number = query.split('&').find_map(|part| part.strip_prefix("from="));
-    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -297,6 +297,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_health_check_does_not_wait_for_pages() {
+        let listener = AdminListener::bind("127.0.0.1:0".parse().unwrap(), Vec::new()).await.unwrap();
+        let (address, monitor) = (listener.address(), monitor());
+        tokio::spawn(listener.serve(Arc::clone(&monitor)));
+        let turn = monitor.page_turn.lock().await;
+        let page = send(address, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        assert!(rest(send(address, REQUEST).await).await.ends_with("\r\n\r\nok\n"));
+        assert!(page.try_read(&mut [0]).is_err(), "the page waits for its turn");
+        drop(turn);
+        assert!(rest(page).await.ends_with("</html>\n"));
+    }
+
+    #[tokio::test]
     async fn the_address_with_the_most_connections_makes_room() {
         let mut connections = Connections::default();
         for address in ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.3"] {
@@ -326,14 +339,5 @@ mod tests {
         assert!(!is_accepted("/", &[]));
         assert!(!is_accepted("/", &["localhost", "localhost"]));
         assert!(!is_accepted("http://evil.example/", &["localhost"]));
-    }
-
-    #[test]
-    fn the_first_key_is_read_from_the_query() {
-        let of = |text: &str| first_key(&text.parse().unwrap());
-        assert_eq!(
-            (of("/"), of("/?from=7"), of("/?a=1&from=8"), of("/?from=-1"), of("/?from=x")),
-            (0, 7, 8, 0, 0)
-        );
     }
 }

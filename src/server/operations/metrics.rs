@@ -9,10 +9,13 @@ use crate::broker::counters::{Counter, Counters};
 use crate::server::event::Event;
 
 /// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
-pub const BOUNDS_US: [u64; 15] = [
-    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-    2_500_000,
+pub const BOUNDS_US: [u64; 18] = [
+    5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000,
 ];
+
+/// The number of buckets of a histogram.
+pub const BUCKETS: usize = BOUNDS_US.len() + 1;
 
 /// The command of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +78,7 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub struct Histogram {
     /// Counts by the first bound that is not exceeded; the last bucket has the rest.
-    buckets: [Counter; BOUNDS_US.len() + 1],
+    buckets: [Counter; BUCKETS],
     sum_ns: Counter,
 }
 
@@ -101,6 +104,12 @@ impl Histogram {
         self.buckets.iter().scan(0, sum).collect()
     }
 
+    /// Returns the counts of the buckets.
+    #[must_use]
+    pub fn counts(&self) -> [u64; BUCKETS] {
+        self.buckets.each_ref().map(Counter::get)
+    }
+
     /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -113,6 +122,30 @@ impl Histogram {
     pub fn sum_s(&self) -> f64 {
         self.sum_ns.get() as f64 / 1e9
     }
+}
+
+/// Returns a quantile of durations in microseconds, given the counts of a histogram's buckets; `None` if there are none.
+///
+/// Durations are assumed to be spread evenly within a bucket, as by Prometheus. Those above the last bound count as equal
+/// to it.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "an estimate need not be exact")]
+pub fn quantile_us(counts: &[u64; BUCKETS], quantile: f64) -> Option<f64> {
+    let total: u64 = counts.iter().copied().fold(0, u64::saturating_add);
+    if total == 0 {
+        return None;
+    }
+    let rank = quantile * total as f64;
+    let (mut below, mut lower) = (0.0, 0.0);
+    for (count, bound) in counts.iter().zip(BOUNDS_US) {
+        let (count, upper) = (*count as f64, bound as f64);
+        if count > 0.0 && below + count >= rank {
+            return Some(lower + (upper - lower) * ((rank - below) / count).clamp(0.0, 1.0));
+        }
+        below += count;
+        lower = upper;
+    }
+    Some(lower)
 }
 
 /// The counters of one server.
@@ -157,6 +190,18 @@ impl Metrics {
     #[must_use]
     pub fn requests_total(&self) -> u64 {
         self.requests.iter().flatten().map(Counter::get).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the counts of the buckets of all requests' durations.
+    #[must_use]
+    pub fn latency_counts(&self) -> [u64; BUCKETS] {
+        let mut sums = [0; BUCKETS];
+        for histogram in &self.latencies {
+            for (sum, count) in sums.iter_mut().zip(histogram.counts()) {
+                *sum = count.saturating_add(*sum);
+            }
+        }
+        sums
     }
 
     /// Returns the durations of the requests with this verb.
@@ -218,13 +263,26 @@ mod tests {
     #[test]
     fn a_duration_equal_to_a_bound_is_in_its_bucket() {
         let histogram = Histogram::default();
-        for us in [0, 50, 51, 2_500_000, 2_500_001] {
+        for us in [0, 5, 6, 2_500_000, 2_500_001] {
             histogram.observe(Duration::from_micros(us));
         }
         let cumulative = histogram.cumulative();
-        assert_eq!((cumulative[0], cumulative[1], cumulative[14], cumulative[15]), (2, 3, 4, 5));
+        assert_eq!((cumulative[0], cumulative[1], cumulative[17], cumulative[18]), (2, 3, 4, 5));
         assert_eq!(histogram.count(), 5);
-        assert!((histogram.sum_s() - 5.000_102).abs() < 1e-9);
+        assert!((histogram.sum_s() - 5.000_012).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_quantile_is_interpolated_within_its_bucket() {
+        let histogram = Histogram::default();
+        assert_eq!(quantile_us(&histogram.counts(), 0.5), None);
+        for us in [60, 70, 80, 90] {
+            histogram.observe(Duration::from_micros(us));
+        }
+        let of = |quantile| quantile_us(&histogram.counts(), quantile).unwrap();
+        assert!((of(0.5) - 75.0).abs() < 1e-9 && (of(0.99) - 99.5).abs() < 1e-9, "{} {}", of(0.5), of(0.99));
+        histogram.observe(Duration::from_secs(60));
+        assert!((quantile_us(&histogram.counts(), 0.99).unwrap() - 2.5e6).abs() < 1e-9);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! State of a running server: phase, health and rates.
+//! State of a running server: phase, health, rates and trends.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::metrics::Metrics;
+use super::metrics::{BUCKETS, Metrics, quantile_us};
 use crate::broker::Broker;
 use crate::clock;
 use crate::server::identity::Identities;
@@ -14,8 +14,12 @@ use crate::server::service::Service;
 
 /// Interval between samples of the counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
-/// Number of samples that a rate is computed over.
-const SAMPLES_MAX: usize = 6;
+/// Time that the samples cover.
+pub(super) const TRENDS_SPAN: Duration = Duration::from_secs(600);
+/// The most samples: one more than intervals.
+const SAMPLES_MAX: usize = 301;
+/// Number of samples that a present rate is computed over.
+const RATE_SAMPLES: usize = 6;
 
 /// Phase of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,18 +40,67 @@ pub struct ServerMonitor {
     started: Instant,
     pub(super) started_ms: u64,
     samples: Mutex<VecDeque<Sample>>,
+    /// Held while a page is made, so that all pages together take at most the time of one processor.
+    pub(super) page_turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
-    /// In the order of the fields of [`Rates`].
+    /// In the order of the rates in [`Rates`].
     sums: [u64; 5],
+    /// Counts of the requests' durations.
+    latencies: [u64; BUCKETS],
+    memory: Memory,
+}
+
+/// Memory of what clients make the server hold, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub store: u64,
+    pub broker: u64,
+}
+
+/// One interval between samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trend {
+    /// Time since the end of the interval.
+    pub age: Duration,
+    /// Answered requests per second.
+    pub requests: f64,
+    /// Latency of the requests in microseconds; `None` if there were none.
+    pub latency_us: Option<Quantiles>,
+    /// At the end of the interval.
+    pub memory: Memory,
+}
+
+/// Latency of requests in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantiles {
+    pub p50: f64,
+    pub p99: f64,
+}
+
+impl Quantiles {
+    /// Returns the quantiles of the durations with these counts.
+    pub fn of(counts: &[u64; BUCKETS]) -> Option<Self> {
+        Some(Self { p50: quantile_us(counts, 0.5)?, p99: quantile_us(counts, 0.99)? })
+    }
+
+    fn between(first: &Sample, last: &Sample) -> Option<Self> {
+        let mut counts = last.latencies;
+        for (count, before) in counts.iter_mut().zip(first.latencies) {
+            *count = count.saturating_sub(before);
+        }
+        Self::of(&counts)
+    }
 }
 
 /// Rates per second, over the last samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
+    /// Of the requests, in microseconds.
+    pub latency_us: Option<Quantiles>,
     /// Answered requests.
     pub requests: f64,
     pub packets_received: f64,
@@ -69,6 +122,7 @@ impl ServerMonitor {
             started: monotonic,
             started_ms: wall_ms,
             samples: Mutex::default(),
+            page_turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -121,8 +175,13 @@ impl ServerMonitor {
             metrics.broker.received.bytes.get(),
             metrics.broker.sent.bytes.get(),
         ];
+        let latencies = metrics.latency_counts();
+        let memory = Memory {
+            store: self.service.statistics().store.memory_bytes,
+            broker: u64::try_from(self.broker.memory().used()).unwrap_or(u64::MAX),
+        };
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.push_back(Sample { at, sums });
+        samples.push_back(Sample { at, sums, latencies, memory });
         if samples.len() > SAMPLES_MAX {
             samples.pop_front();
         }
@@ -131,7 +190,8 @@ impl ServerMonitor {
     #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
     pub(super) fn rates(&self) -> Rates {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Rates::default() };
+        let first = samples.len().saturating_sub(RATE_SAMPLES);
+        let (Some(first), Some(last)) = (samples.get(first), samples.back()) else { return Rates::default() };
         let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
         if seconds <= 0.0 {
             return Rates::default();
@@ -140,12 +200,31 @@ impl ServerMonitor {
             last.sums.iter().zip(first.sums).map(|(last, first)| last.saturating_sub(first) as f64 / seconds);
         let mut next = || rates.next().unwrap_or_default();
         Rates {
+            latency_us: Quantiles::between(first, last),
             requests: next(),
             packets_received: next(),
             packets_sent: next(),
             bytes_received: next(),
             bytes_sent: next(),
         }
+    }
+
+    /// Returns the intervals between the samples, the oldest first.
+    #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+    pub(super) fn trends(&self, now: Instant) -> Vec<Trend> {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let trend = |(first, last): (&Sample, &Sample)| {
+            let seconds = last.at.saturating_duration_since(first.at).as_secs_f64();
+            let age = now.saturating_duration_since(last.at);
+            let ([before, ..], [after, ..]) = (first.sums, last.sums);
+            (seconds > 0.0 && age <= TRENDS_SPAN).then(|| Trend {
+                age,
+                requests: after.saturating_sub(before) as f64 / seconds,
+                latency_us: Quantiles::between(first, last),
+                memory: last.memory,
+            })
+        };
+        samples.iter().zip(samples.iter().skip(1)).filter_map(trend).collect()
     }
 }
 
@@ -199,5 +278,28 @@ mod tests {
         }
         let Rates { requests, bytes_sent, bytes_received, .. } = monitor.rates();
         assert_eq!((requests, bytes_sent, bytes_received), (3.0, 1_000.0, 0.0));
+    }
+
+    #[test]
+    fn trends_cover_ten_minutes_in_bounded_memory() {
+        let monitor = monitor();
+        assert!(monitor.trends(clock::monotonic()).is_empty());
+        let mut now = clock::monotonic();
+        for round in 0..1_000_u64 {
+            monitor.take_sample(now);
+            now += SAMPLE_INTERVAL;
+            for _ in 0..round % 2 {
+                monitor.metrics().count_request(Verb::Get, Outcome::Ok, Duration::from_micros(8));
+            }
+        }
+        let now = now.checked_sub(SAMPLE_INTERVAL).unwrap();
+        assert_eq!(monitor.samples.lock().unwrap().len(), SAMPLES_MAX);
+        let trends = monitor.trends(now);
+        assert_eq!(trends.len(), 300);
+        let (first, last) = (trends[0], trends[299]);
+        assert_eq!((first.age, last.age), (TRENDS_SPAN - SAMPLE_INTERVAL, Duration::ZERO));
+        assert_eq!((first.requests, last.requests), (0.5, 0.0), "the last round but one had no request");
+        assert_eq!((first.latency_us.map(|us| us.p50), last.latency_us), (Some(7.5), None));
+        assert_eq!(monitor.trends(now + TRENDS_SPAN).len(), 1, "older samples than that are left out");
     }
 }

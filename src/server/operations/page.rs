@@ -1,284 +1,303 @@
-//! The status page: HTML without scripts or external resources.
+//! The status page: HTML that needs no script, and a script that updates it.
 
-use std::fmt::Write;
+mod chart;
+mod clients;
+mod keys;
+mod query;
+mod selection;
+mod table;
+mod text;
+
 use std::time::Duration;
 
+use self::chart::{Chart, Line, Scale};
+use self::query::Query;
 use super::metrics::{Histogram, Outcome, Verb};
-use super::monitor::{Rates, ServerMonitor};
-use crate::broker::ClientStatistics;
-use crate::store::{KeySummary, Page};
-
-/// The most keys on one page.
-const KEYS_MAX: usize = 100;
-/// The most clients in the list.
-const CLIENTS_MAX: usize = 100;
-/// The most bytes of a key or value that are shown.
-const SHOWN_BYTES_MAX: usize = 120;
-/// Reload interval of the page, in seconds.
-const REFRESH_S: u32 = 5;
+use super::monitor::{Quantiles, Rates, ServerMonitor, TRENDS_SPAN, Trend};
+use crate::broker::Statistics;
+use crate::clock;
+use crate::protocol::Key;
+use crate::server::service::ServiceStatistics;
+use crate::server::storage::RESERVE_BYTES;
 
 /// The style sheet.
-pub const STYLE: &str = "\
-:root { color-scheme: light dark; --line: #8884; --dim: #777; --bad: #c33; --good: #2a7; }
-@media (prefers-color-scheme: dark) { :root { --dim: #999; --bad: #f77; --good: #5c9; } }
-* { box-sizing: border-box; }
-body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem; }
-h1 { font-size: 1.3rem; margin: 0 0 .2rem; } h2 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
-p { margin: .2rem 0; color: var(--dim); } .bad { color: var(--bad); } .good { color: var(--good); }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .5rem; margin: 1rem 0; }
-dl div { border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .6rem; }
-dt { color: var(--dim); font-size: .85rem; } dd { margin: 0; font-size: 1.15rem; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { color: var(--dim); font-weight: 500; font-size: .85rem; white-space: nowrap; }
-td + td, th + th { padding-left: .6rem; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code { font: 13px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; unicode-bidi: isolate; }
-";
+pub const STYLE: &str = include_str!("page/style.css");
+/// The script.
+pub const SCRIPT: &str = include_str!("page/script.js");
 
-/// Returns the page. `from` is the index of the first key.
-pub fn html(monitor: &ServerMonitor, from: u32) -> String {
-    let page = monitor.service.page(from, KEYS_MAX);
-    let clients = monitor.broker.clients(CLIENTS_MAX);
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>mqkv</title>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"refresh\" content=\"{REFRESH_S}\">\n\
-         <link rel=\"stylesheet\" href=\"/style.css\">\n</head>\n<body>\n"
-    );
-    head(&mut html, monitor);
-    numbers(&mut html, monitor);
-    requests(&mut html, monitor);
-    keys(&mut html, &page, from);
-    list_clients(&mut html, &clients, monitor.broker.statistics().sessions);
-    html.push_str("</body>\n</html>\n");
-    html
-}
-
-fn head(html: &mut String, monitor: &ServerMonitor) {
-    let (class, state) = monitor.unavailable_reason().map_or(("good", "serving"), |reason| ("bad", reason));
-    let uptime = duration_text(Duration::from_secs(monitor.uptime().as_secs()));
-    put(
-        html,
-        &format!(
-            "<h1>mqkv</h1>\n<p><span class=\"{class}\">{state}</span>, version {}, up for {uptime}; \
-             <a href=\"/metrics\">metrics</a>, <a href=\"/healthz\">health</a></p>\n",
-            env!("CARGO_PKG_VERSION")
-        ),
-    );
-}
-
-fn numbers(html: &mut String, monitor: &ServerMonitor) {
-    let (service, statistics, rates) =
-        (monitor.service.statistics(), monitor.broker.statistics(), monitor.rates());
-    let memory = monitor.broker.memory();
-    let Rates { requests, packets_received, packets_sent, bytes_received, bytes_sent } = rates;
-    let numbers = [
-        ("keys", service.store.keys.to_string()),
-        ("bytes", service.store.bytes.to_string()),
-        ("watches", service.store.watches.to_string()),
-        ("clients connected", statistics.connected.to_string()),
-        ("sessions", statistics.sessions.to_string()),
-        ("subscriptions", statistics.subscriptions.to_string()),
-        ("messages waiting", statistics.queued.to_string()),
-        ("logins waiting", monitor.identities.login_queue().waiting().to_string()),
-        ("failed logins per address", format!("≤ {} / min", monitor.identities.login_queue().failures_max())),
-        (
-            "bytes with overhead",
-            format!("{} of {}", service.store.memory_bytes, service.store.memory_bytes_max),
-        ),
-        ("bytes of the broker", format!("{} of {}", memory.used(), memory.bytes_max())),
-        ("waiting for the disk", service.waiting_for_commit.to_string()),
-        ("bytes of recorded replies", service.recorded_bytes.to_string()),
-        ("requests a second", format!("{requests:.1}")),
-        ("packets in a second", format!("{packets_received:.1}")),
-        ("packets out a second", format!("{packets_sent:.1}")),
-        ("bytes in a second", format!("{bytes_received:.0}")),
-        ("bytes out a second", format!("{bytes_sent:.0}")),
+/// Returns the page for a query.
+pub async fn html(monitor: &ServerMonitor, query: &str) -> String {
+    let query = Query::parse(query);
+    let _turn = monitor.page_turn.lock().await;
+    let (clients, statistics) = clients::html(monitor, &query).await;
+    let service = monitor.service.statistics();
+    let keys = keys::html(monitor, &query, service.store.keys).await;
+    let contents = [
+        section("trends", "Last ten minutes", &live("trends-now", &trends(monitor))),
+        section("numbers", "Now", &live("numbers-now", &numbers(monitor, &statistics, &service))),
+        section("clients", "Clients", &clients),
+        section("requests", "Requests since the start", &live("requests-now", &requests(monitor))),
+        section("keys", "Keys", &keys),
     ];
-    html.push_str("<dl>\n");
-    for (name, number) in numbers {
-        put(html, &format!("<div><dt>{name}</dt><dd>{number}</dd></div>\n"));
-    }
-    html.push_str("</dl>\n");
+    document("mqkv", monitor, &contents.concat())
 }
 
-fn requests(html: &mut String, monitor: &ServerMonitor) {
-    let metrics = monitor.metrics();
-    html.push_str(
-        "<h2>Requests</h2>\n<div class=\"wide\"><table>\n<tr><th>verb</th><th class=\"n\">ok</th><th class=\"n\">no</th>\
-         <th class=\"n\">refused</th><th class=\"n\">mean</th></tr>\n",
+/// Returns the page of one key with its value; false if it is absent.
+pub fn key_html(monitor: &ServerMonitor, query: &str) -> (bool, String) {
+    let bytes = query::key(query).unwrap_or_default();
+    let shown = text::escape(&bytes);
+    let key = Key::new(bytes).ok();
+    let detail = key.and_then(|key| keys::detail(monitor, &key));
+    let is_found = detail.is_some();
+    let detail = detail.unwrap_or_else(|| "<p class=\"bad\">There is no such key.</p>\n".to_owned());
+    let contents = format!(
+        "<p><a href=\"/#keys\"><span aria-hidden=\"true\">←</span> All keys</a></p>\n<h2 class=\"key\"><code>{shown}</code></h2>\n{}",
+        live("key-now", &detail)
     );
-    for verb in Verb::ALL {
-        let count = |outcome| metrics.requests(verb, outcome);
-        let mean = metrics.latency(verb).and_then(mean).map_or_else(String::new, |us| format!("{us:.0} µs"));
-        put(
-            html,
-            &format!(
-                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-                 <td class=\"n\">{mean}</td></tr>\n",
-                verb.name(),
-                count(Outcome::Ok),
-                count(Outcome::No),
-                count(Outcome::Refused),
-            ),
-        );
-    }
-    html.push_str("</table></div>\n");
+    (is_found, document("Key – mqkv", monitor, &contents))
 }
 
-/// Returns the mean in microseconds.
-#[expect(clippy::cast_precision_loss, reason = "a mean need not be exact")]
-fn mean(histogram: &Histogram) -> Option<f64> {
-    let count = histogram.count();
-    (count > 0).then(|| histogram.sum_s() * 1e6 / count as f64)
-}
-
-fn keys(html: &mut String, page: &Page, from: u32) {
-    html.push_str("<h2>Keys</h2>\n");
-    if page.keys.is_empty() {
-        html.push_str("<p>none here</p>\n");
-    } else {
-        html.push_str(
-            "<div class=\"wide\"><table>\n<tr><th>key</th><th>value</th><th class=\"n\">bytes</th>\
-             <th class=\"n\">expires in</th><th class=\"n\">watchers</th><th>version</th></tr>\n",
-        );
-        for row in &page.keys {
-            put(html, &key(row));
-        }
-        html.push_str("</table></div>\n");
-    }
-    let first = if from > 0 { "<a href=\"/\">first</a> " } else { "" };
-    let next = page.next.map_or_else(String::new, |next| format!("<a href=\"/?from={next}\">more</a>"));
-    put(html, &format!("<p>{first}{next}</p>\n"));
-}
-
-fn key(row: &KeySummary) -> String {
-    let expires =
-        row.ttl_ms.map_or_else(String::new, |ms| duration_text(Duration::from_secs(ms.div_ceil(1_000))));
-    let fence = if row.is_fenced { ", fenced" } else { "" };
+fn document(title: &str, monitor: &ServerMonitor, contents: &str) -> String {
     format!(
-        "<tr><td><code>{}</code></td><td><code>{}</code></td><td class=\"n\">{}</td><td class=\"n\">{expires}</td>\
-         <td class=\"n\">{}</td><td><code>{}:{}{fence}</code></td></tr>\n",
-        shown(&row.key, row.key_len),
-        shown(&row.value, row.value_len),
-        row.value_len,
-        row.watchers,
-        row.version.ms,
-        row.version.counter,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <link rel=\"stylesheet\" href=\"/style.css\">\n<script src=\"/script.js\" defer></script>\n</head>\n<body>\n\
+         {}<main>\n{contents}</main>\n</body>\n</html>\n",
+        header(monitor)
     )
 }
 
-fn list_clients(html: &mut String, clients: &[ClientStatistics], all: usize) {
-    html.push_str("<h2>Clients</h2>\n");
-    if clients.is_empty() {
-        html.push_str("<p>none here</p>\n");
-        return;
-    }
-    html.push_str(
-        "<div class=\"wide\"><table>\n<tr><th>client id</th><th>state</th><th class=\"n\">subscriptions</th>\
-         <th class=\"n\">messages waiting</th></tr>\n",
+fn header(monitor: &ServerMonitor) -> String {
+    let (class, state) = monitor.unavailable_reason().map_or(("good", "serving"), |reason| ("bad", reason));
+    let uptime = text::time(monitor.started_ms, &text::duration(monitor.uptime()));
+    let state = live("state", &format!("<span class=\"{class}\">{state}</span>")).replacen(
+        "<div",
+        "<div role=\"status\"",
+        1,
     );
-    for client in clients {
-        let state = if client.is_connected { "connected" } else { "away" };
-        let id = client.client_id.as_bytes();
-        put(
-            html,
-            &format!(
-                "<tr><td><code>{}</code></td><td>{state}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>\n",
-                shown(id, id.len()),
-                client.subscriptions,
-                client.queued,
-            ),
-        );
-    }
-    html.push_str("</table></div>\n");
-    if all > clients.len() {
-        put(html, &format!("<p>{} of {all} sessions</p>\n", clients.len()));
-    }
+    let uptime = live("uptime", &format!("version {}, up for {uptime}", env!("CARGO_PKG_VERSION")));
+    format!(
+        "<header>\n<h1><a href=\"/\">mqkv</a></h1>\n{state}{uptime}\
+         <div class=\"updates\"><span id=\"updates\" role=\"status\"></span>\
+         <button type=\"button\" id=\"pause\" hidden>Pause updates</button>\
+         <noscript><a href=\"\">Reload</a></noscript></div>\n\
+         <nav aria-label=\"Sections\"><a href=\"/#trends\">Trends</a> <a href=\"/#clients\">Clients</a> \
+         <a href=\"/#requests\">Requests</a> <a href=\"/#keys\">Keys</a> <a href=\"/metrics\">Metrics</a> \
+         <a href=\"/healthz\">Health</a></nav>\n</header>\n"
+    )
 }
 
-/// Returns the beginning of untrusted bytes as HTML text: markup, control characters and bidirectional marks are escaped.
-/// `len` is the number of all bytes; the text ends with an ellipsis if it is cut.
-fn shown(bytes: &[u8], len: usize) -> String {
-    let mut bytes = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes);
-    let is_cut = bytes.len() < len;
-    if is_cut
-        && let Err(error) = std::str::from_utf8(bytes)
-        && error.error_len().is_none()
-    {
-        // An incomplete last character is left out.
-        bytes = bytes.get(..error.valid_up_to()).unwrap_or(bytes);
-    }
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '&' => text.push_str("&amp;"),
-                '<' => text.push_str("&lt;"),
-                '>' => text.push_str("&gt;"),
-                '"' => text.push_str("&quot;"),
-                '\'' => text.push_str("&#39;"),
-                // Escapes control characters and bidirectional marks, among others.
-                _ => text.extend(c.escape_debug()),
-            }
-        }
-        for byte in chunk.invalid() {
-            put(&mut text, &format!("\\x{byte:02x}"));
-        }
-    }
-    if is_cut {
-        text.push('…');
-    }
-    text
+fn section(id: &str, title: &str, contents: &str) -> String {
+    format!(
+        "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">{title}</h2>\n{contents}</section>\n"
+    )
 }
 
-fn duration_text(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
+/// Marks a part of the page that the script replaces.
+fn live(id: &str, contents: &str) -> String {
+    format!("<div id=\"{id}\" data-live>{contents}</div>\n")
 }
 
-fn put(html: &mut String, text: &str) {
-    // Writing to a String does not fail.
-    let _ = html.write_str(text);
+fn trends(monitor: &ServerMonitor) -> String {
+    let trends = monitor.trends(clock::monotonic());
+    let points = |value: fn(&Trend) -> Option<f64>| -> Vec<(Duration, Option<f64>)> {
+        trends.iter().map(|trend| (trend.age, value(trend))).collect()
+    };
+    let greatest = |points: &[(Duration, Option<f64>)]| {
+        points.iter().filter_map(|(_, value)| *value).fold(0.0, f64::max)
+    };
+    let last =
+        |points: &[(Duration, Option<f64>)]| points.last().and_then(|(_, value)| *value).unwrap_or(0.0);
+    let latency = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), text::latency);
+    let Rates { requests: requests_now, latency_us, .. } = monitor.rates();
+
+    let requests = points(|trend| Some(trend.requests));
+    let most = greatest(&requests);
+    let requests = Chart {
+        id: "chart-requests",
+        title: "Requests a second",
+        description: format!(
+            "Requests a second in the last ten minutes: now {}, at most {}.",
+            text::rate(requests_now),
+            text::rate(most)
+        ),
+        scale: Scale::linear(most),
+        format: text::rate,
+        span: TRENDS_SPAN,
+        lines: vec![Line { name: "", now: text::rate(requests_now), points: requests }],
+    };
+
+    let p50 = points(|trend| trend.latency_us.map(|us| us.p50));
+    let p99 = points(|trend| trend.latency_us.map(|us| us.p99));
+    let (p50_now, p99_now) = (latency(latency_us.map(|us| us.p50)), latency(latency_us.map(|us| us.p99)));
+    let latencies = Chart {
+        id: "chart-latency",
+        title: "Latency",
+        description: format!(
+            "Latency of requests in the last ten minutes: median now {p50_now}, 99th percentile now {p99_now}, \
+             at most {}.",
+            latency(Some(greatest(&p99)).filter(|us| *us > 0.0)),
+        ),
+        scale: Scale::decades(p50.iter().chain(&p99).filter_map(|(_, value)| *value)),
+        format: text::latency,
+        span: TRENDS_SPAN,
+        lines: vec![
+            Line { name: "p99", now: p99_now, points: p99 },
+            Line { name: "p50", now: p50_now, points: p50 },
+        ],
+    };
+
+    #[expect(clippy::cast_precision_loss, reason = "a drawing need not be exact")]
+    let (store, broker) =
+        (points(|trend| Some(trend.memory.store as f64)), points(|trend| Some(trend.memory.broker as f64)));
+    let (store_now, broker_now) = (bytes_of(last(&store)), bytes_of(last(&broker)));
+    let memory = Chart {
+        id: "chart-memory",
+        title: "Memory",
+        description: format!(
+            "Memory in the last ten minutes: keys and values now {store_now}, broker now {broker_now}."
+        ),
+        scale: Scale::bytes(greatest(&store).max(greatest(&broker))),
+        format: bytes_of,
+        span: TRENDS_SPAN,
+        lines: vec![
+            Line { name: "store", now: store_now, points: store },
+            Line { name: "broker", now: broker_now, points: broker },
+        ],
+    };
+    format!("<div class=\"charts\">{}{}{}</div>\n", requests.html(), latencies.html(), memory.html())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a whole number that was converted"
+)]
+fn bytes_of(number: f64) -> String {
+    text::bytes(number as u64)
+}
 
-    #[test]
-    fn untrusted_bytes_are_escaped() {
-        let of = |bytes: &[u8]| shown(bytes, bytes.len());
-        assert_eq!(
-            of(b"<script>alert('1')</script>&\""),
-            "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;"
-        );
-        assert_eq!(of(b"a\xff\x00\x1b[31m"), "a\\xff\\0\\u{1b}[31m");
-        assert_eq!(of("\u{202e}ä".as_bytes()), "\\u{202e}ä");
-        assert_eq!(of(b"\\"), "\\\\");
+fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceStatistics) -> String {
+    let (memory, rates) = (monitor.broker.memory(), monitor.rates());
+    let logins = monitor.identities.login_queue();
+    let count = |number: usize| text::count(number_of(number));
+    let with_bytes =
+        |number: usize, bytes: usize| format!("{}, {}", count(number), text::bytes(number_of(bytes)));
+    let bytes_per_s = |rate: f64| format!("{}/s", bytes_of(rate));
+    let store = &service.store;
+    let mut cards = vec![
+        (
+            "Store",
+            vec![
+                ("Keys", format!("{} of {}", count(store.keys), count(store.keys_max))),
+                ("Length of all", text::bytes(store.bytes)),
+                ("Memory", share(store.memory_bytes, store.memory_bytes_max)),
+                (
+                    "Recorded replies",
+                    share(number_of(service.recorded_bytes), number_of(service.recorded_bytes_max)),
+                ),
+                ("Watches", format!("{} of {}", count(store.watches), count(store.watches_max))),
+            ],
+        ),
+        (
+            "Broker",
+            vec![
+                ("Connected clients", count(statistics.connected)),
+                ("Sessions", count(statistics.sessions)),
+                ("Subscriptions", count(statistics.subscriptions)),
+                ("Waiting messages", with_bytes(statistics.queued, statistics.queued_bytes)),
+                ("Retained", with_bytes(statistics.retained, statistics.retained_bytes)),
+                ("Memory", share(number_of(memory.used()), number_of(memory.bytes_max()))),
+            ],
+        ),
+        (
+            "Traffic",
+            vec![
+                ("Requests", format!("{}/s", text::rate(rates.requests))),
+                ("Packets in", format!("{}/s", text::rate(rates.packets_received))),
+                ("Packets out", format!("{}/s", text::rate(rates.packets_sent))),
+                ("Bytes in", bytes_per_s(rates.bytes_received)),
+                ("Bytes out", bytes_per_s(rates.bytes_sent)),
+            ],
+        ),
+        (
+            "Logins",
+            vec![
+                ("Waiting", count(logins.waiting())),
+                ("Failures per address", format!("≤ {}/min", logins.failures_max())),
+                ("Refused by limit", text::count(logins.limited())),
+                ("Connections refused", text::count(monitor.metrics().refused.get())),
+                ("Not authorized", text::count(monitor.metrics().not_authorized.get())),
+            ],
+        ),
+    ];
+    if let Some(disk) = service.disk {
+        let (p50, p99) = quantiles(&monitor.metrics().commits);
+        let reserve = match disk.is_short_of_room {
+            true => format!("<span class=\"bad\">no room for {}</span>", text::bytes(RESERVE_BYTES)),
+            false => format!("up to {}", text::bytes(RESERVE_BYTES)),
+        };
+        cards.push((
+            "Disk",
+            vec![
+                ("Waiting replies", count(service.waiting_for_commit)),
+                ("Commits", text::count(monitor.metrics().commits.count())),
+                ("Commit, p50", p50),
+                ("Commit, p99", p99),
+                ("Reserve", reserve),
+            ],
+        ));
     }
+    let card = |(title, rows): (&str, Vec<(&str, String)>)| {
+        let rows: String =
+            rows.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>")).collect();
+        format!("<div class=\"card\"><h3>{title}</h3><dl>{rows}</dl></div>\n")
+    };
+    format!("<div class=\"cards\">\n{}</div>\n", cards.into_iter().map(card).collect::<String>())
+}
 
-    #[test]
-    fn long_values_are_cut_with_an_ellipsis() {
-        let long = "ä".repeat(100);
-        let text = shown(long.as_bytes().get(..SHOWN_BYTES_MAX + 1).unwrap(), long.len());
-        assert_eq!(text, format!("{}…", "ä".repeat(60)));
-        assert_eq!(shown(b"abc", 4), "abc…");
-        let odd = ["a", &"ä".repeat(100)].concat();
-        assert!(shown(odd.as_bytes(), odd.len()).ends_with("ä…"));
-    }
+fn number_of(number: usize) -> u64 {
+    // A usize fits a u64 on every platform that Rust supports.
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
 
-    #[test]
-    fn durations_have_at_most_two_units() {
-        let of = |seconds| duration_text(Duration::from_secs(seconds));
-        assert_eq!(
-            (of(59), of(61), of(3_661), of(90_000)),
-            ("59 s".into(), "1 min 1 s".into(), "1 h 1 min".into(), "1 d 1 h".into())
-        );
-    }
+/// Returns what is used of a limited number of bytes.
+fn share(used: u64, max: u64) -> String {
+    format!(
+        "{} of {}</dd><dd class=\"meter\"><meter value=\"{used}\" max=\"{max}\" high=\"{}\" aria-hidden=\"true\"></meter>",
+        text::bytes(used),
+        text::bytes(max),
+        max.saturating_sub(max / 10),
+    )
+}
+
+/// Returns the median and the 99th percentile.
+fn quantiles(histogram: &Histogram) -> (String, String) {
+    let quantiles = Quantiles::of(&histogram.counts());
+    quantiles.map_or_else(Default::default, |of| (text::latency(of.p50), text::latency(of.p99)))
+}
+
+fn requests(monitor: &ServerMonitor) -> String {
+    let metrics = monitor.metrics();
+    let row = |verb: Verb| {
+        let outcomes: String = Outcome::ALL
+            .into_iter()
+            .map(|outcome| format!("<td class=\"n\">{}</td>", text::count(metrics.requests(verb, outcome))))
+            .collect();
+        let (p50, p99) = metrics.latency(verb).map(quantiles).unwrap_or_default();
+        format!(
+            "<tr><th scope=\"row\">{}</th>{outcomes}<td class=\"n\">{p50}</td><td class=\"n\">{p99}</td></tr>\n",
+            verb.name()
+        )
+    };
+    let headings: String = ["ok", "no", "refused", "p50", "p99"]
+        .into_iter()
+        .map(|title| format!("<th scope=\"col\" class=\"n\">{title}</th>"))
+        .collect();
+    format!(
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table of requests\"><table>\n\
+         <caption class=\"hidden\">Requests</caption>\n\
+         <thead><tr><th scope=\"col\">Command</th>{headings}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
+        Verb::ALL.into_iter().map(row).collect::<String>(),
+    )
 }

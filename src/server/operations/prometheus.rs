@@ -5,13 +5,14 @@ use std::fmt::{Display, Write};
 use super::metrics::{BOUNDS_US, Histogram, Verb};
 use super::monitor::ServerMonitor;
 use crate::broker::MemoryKind;
+use crate::server::storage::RESERVE_BYTES;
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns all metrics.
-pub fn text(monitor: &ServerMonitor) -> String {
+pub async fn text(monitor: &ServerMonitor) -> String {
     let metrics = monitor.metrics();
-    let statistics = monitor.broker.statistics();
+    let statistics = monitor.broker.statistics().await;
     let service = monitor.service.statistics();
     let mut text = Text(String::new());
     let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -46,29 +47,61 @@ pub fn text(monitor: &ServerMonitor) -> String {
     );
     text.histogram("mqkv_commit_duration_seconds", &[], &metrics.commits);
     text.one("mqkv_keys", "gauge", "Keys in the store.", service.store.keys);
-    text.one("mqkv_stored_bytes", "gauge", "Bytes of keys and values in the store.", service.store.bytes);
+    text.one("mqkv_keys_max", "gauge", "Limit of the number of keys.", service.store.keys_max);
+    text.one(
+        "mqkv_stored_bytes",
+        "gauge",
+        "Length of all keys and values in the store.",
+        service.store.bytes,
+    );
     text.one(
         "mqkv_store_memory_bytes",
         "gauge",
-        "Memory of keys and values with their overhead.",
+        "Memory of keys and values, with the overhead.",
         service.store.memory_bytes,
     );
-    text.one("mqkv_store_memory_max_bytes", "gauge", "Limit of this memory.", service.store.memory_bytes_max);
-    text.one("mqkv_watches", "gauge", "Registrations for notifications of a key.", service.store.watches);
+    text.one(
+        "mqkv_store_memory_max_bytes",
+        "gauge",
+        "Limit of the memory of keys and values.",
+        service.store.memory_bytes_max,
+    );
+    text.one("mqkv_watches", "gauge", "Watched keys of all clients.", service.store.watches);
+    text.one("mqkv_watches_max", "gauge", "Limit of the number of watched keys.", service.store.watches_max);
     text.one(
         "mqkv_disk_queue_length",
         "gauge",
-        "Replies and notifications that wait for the disk.",
+        "Replies and notifications that wait for a commit to the disk.",
         service.waiting_for_commit,
     );
     text.one(
         "mqkv_recorded_reply_bytes",
         "gauge",
-        "Memory of the replies to writes that may be delivered again.",
+        "Memory of replies to writes that may be delivered again.",
         service.recorded_bytes,
     );
+    text.one(
+        "mqkv_recorded_reply_max_bytes",
+        "gauge",
+        "Limit of the memory of replies to writes that may be delivered again.",
+        service.recorded_bytes_max,
+    );
     let has_failed = u8::from(metrics.has_disk_failed());
-    text.one("mqkv_disk_failed", "gauge", "1 if the disk has failed and no write is accepted.", has_failed);
+    text.one("mqkv_disk_failed", "gauge", "1 if changes cannot be persisted, otherwise 0.", has_failed);
+    if let Some(disk) = service.disk {
+        text.one(
+            "mqkv_disk_short_of_room",
+            "gauge",
+            "1 if there is no room for the reserve and keys can only be deleted, otherwise 0.",
+            u8::from(disk.is_short_of_room),
+        );
+        text.one(
+            "mqkv_disk_reserve_max_bytes",
+            "gauge",
+            "Disk space that is reserved for deletions once the store has that size.",
+            RESERVE_BYTES,
+        );
+    }
     text.one("mqkv_connections", "gauge", "Connected clients.", statistics.connected);
     text.one(
         "mqkv_sessions",
@@ -84,16 +117,26 @@ pub fn text(monitor: &ServerMonitor) -> String {
         "Messages that wait for delivery or acknowledgement.",
         statistics.queued,
     );
-    text.one("mqkv_session_queue_bytes", "gauge", "Bytes of these messages.", statistics.queued_bytes);
+    text.one(
+        "mqkv_session_queue_bytes",
+        "gauge",
+        "Memory of messages that wait for delivery or acknowledgement.",
+        statistics.queued_bytes,
+    );
     let memory = monitor.broker.memory();
     let kinds = MemoryKind::ALL.map(|kind| ([("kind", kind.name())], memory.used_by(kind)));
     text.family(
         "mqkv_broker_memory_bytes",
         "gauge",
-        "Memory that clients make the broker hold.",
+        "Memory that clients make the broker hold, by kind.",
         kinds.iter().map(|(labels, bytes)| (&labels[..], bytes)),
     );
-    text.one("mqkv_broker_memory_max_bytes", "gauge", "Limit of this memory.", memory.bytes_max());
+    text.one(
+        "mqkv_broker_memory_max_bytes",
+        "gauge",
+        "Limit of the memory of the broker.",
+        memory.bytes_max(),
+    );
     text.one(
         "mqkv_connections_accepted_total",
         "counter",
@@ -116,20 +159,20 @@ pub fn text(monitor: &ServerMonitor) -> String {
     text.one(
         "mqkv_logins_limited_total",
         "counter",
-        "Logins refused by this limit, without a check of the password.",
+        "Logins that were refused because of earlier failures from the same address.",
         logins.limited(),
     );
     text.one("mqkv_connections_refused_total", "counter", "Rejected connections.", metrics.refused.get());
     text.one(
         "mqkv_messages_dropped_total",
         "counter",
-        "Log events about dropped messages.",
+        "Messages that were dropped, as far as they were logged.",
         metrics.dropped.get(),
     );
     text.one(
         "mqkv_requests_unanswerable_total",
         "counter",
-        "Requests that could not be answered.",
+        "Requests without a valid response topic or correlation data.",
         metrics.unanswerable.get(),
     );
     text.one(
@@ -140,13 +183,13 @@ pub fn text(monitor: &ServerMonitor) -> String {
     );
     let (received, sent) = (&metrics.broker.received, &metrics.broker.sent);
     for (name, help, counts) in [
-        ("mqkv_mqtt_packets_total", "MQTT packets.", [&received.packets, &sent.packets]),
+        ("mqkv_mqtt_packets_total", "MQTT packets, by direction.", [&received.packets, &sent.packets]),
         (
             "mqkv_mqtt_publish_packets_total",
-            "MQTT packets that are PUBLISH.",
+            "MQTT PUBLISH packets, by direction.",
             [&received.publishes, &sent.publishes],
         ),
-        ("mqkv_mqtt_bytes_total", "Bytes of MQTT packets.", [&received.bytes, &sent.bytes]),
+        ("mqkv_mqtt_bytes_total", "Bytes of MQTT packets, by direction.", [&received.bytes, &sent.bytes]),
     ] {
         let directions = [[("direction", "received")], [("direction", "sent")]];
         let samples = directions.iter().zip(counts).map(|(labels, count)| (&labels[..], count.get()));

@@ -32,7 +32,7 @@ pub async fn publish(monitor: Arc<ServerMonitor>, period: Duration) {
     let mut last = HashMap::new();
     loop {
         ticks.tick().await;
-        for (topic, value) in topics(&monitor, &mut loads) {
+        for (topic, value) in topics(&monitor, &mut loads).await {
             if last.get(&topic) != Some(&value) {
                 monitor.broker.publish(None, message(&topic, &value));
                 last.insert(topic, value);
@@ -48,8 +48,8 @@ fn message(topic: &str, value: &str) -> Message {
     Message { topic, payload, qos, retain: true, ..Message::default() }
 }
 
-fn topics(monitor: &ServerMonitor, loads: &mut Loads) -> Vec<(String, String)> {
-    let (metrics, statistics) = (monitor.metrics(), monitor.broker.statistics());
+async fn topics(monitor: &ServerMonitor, loads: &mut Loads) -> Vec<(String, String)> {
+    let (metrics, statistics) = (monitor.metrics(), monitor.broker.statistics().await);
     let counters = &metrics.broker;
     let (received, sent) = (&counters.received, &counters.sent);
     let sums = [

@@ -11,7 +11,7 @@ use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
 use super::shared::Shared;
-use super::state::{Handled, ServiceStatistics, State};
+use super::state::{Handled, State};
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::clock;
 use crate::mqtt::ReasonCode;
@@ -24,7 +24,7 @@ use crate::server::event::Event;
 use crate::server::event::EventSink;
 use crate::server::operations::metrics::{Metrics, Verb};
 use crate::server::storage::{Storage, StorageError};
-use crate::store::{Now, Page, Scan, Store, StoreRequest};
+use crate::store::{Now, Scan, Store, StoreRequest};
 
 /// The state store as the application of a broker.
 pub struct Service {
@@ -103,18 +103,6 @@ impl Service {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
-    }
-
-    #[must_use]
-    pub fn statistics(&self) -> ServiceStatistics {
-        self.shared.lock().statistics()
-    }
-
-    /// Returns up to `keys_max` keys from a position on, committed or not: see [`Store::page`].
-    #[must_use]
-    pub fn page(&self, from: u32, keys_max: usize) -> Page {
-        let now = self.shared.now();
-        self.shared.lock().store.page(from, keys_max, now)
     }
 
     /// Handles a message that a client has published.

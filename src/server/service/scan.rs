@@ -12,7 +12,7 @@ use crate::server::operations::metrics::Metrics;
 use crate::store::Scan;
 
 /// The most steps that a scan leaves out in turn for other requests: about a millisecond, so that it ends under any load.
-const SKIPPED_MAX: u32 = 1_000;
+pub(super) const SKIPPED_MAX: u32 = 1_000;
 
 /// A SCAN that has not been answered yet.
 pub(super) struct RunningScan {

@@ -6,6 +6,17 @@ use crate::protocol::request::CommandCase;
 use crate::server::operations::OperationsSettings;
 use crate::store::Limits;
 
+/// The share of the store's memory that the responses for duplicate detection may take besides: one eighth.
+const RESPONSES_SHARE: u64 = 8;
+/// What these responses may take in any case, in bytes: a store with little memory must not refuse writes for them.
+const RESPONSES_BYTES_MIN: u64 = 1024 * 1024;
+
+/// Returns the limit of the memory of responses to writes that may be delivered again, in bytes.
+#[must_use]
+pub fn recorded_bytes_max(limits: &Limits) -> u64 {
+    (limits.memory_bytes_max / RESPONSES_SHARE).max(RESPONSES_BYTES_MIN)
+}
+
 /// Which keys are persisted, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {

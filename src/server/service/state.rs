@@ -6,12 +6,9 @@ use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
 use crate::server::commit_queue::{BeforeImage, CommitQueue, IfFailed, Unfinished};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{Delivery, DuplicateDetection};
+use crate::server::service::settings::recorded_bytes_max;
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics, Version};
 
-/// The share of the store's memory that the responses for duplicate detection may take besides: one eighth.
-const RESPONSES_SHARE: u64 = 8;
-/// What these responses may take in any case, in bytes: a store with little memory must not refuse writes for them.
-const RESPONSES_BYTES_MIN: u64 = 1024 * 1024;
 /// How far the ceiling of versions is ahead of the clock, in milliseconds: for so long after a crash, new versions may be
 /// ahead of the clock.
 const LEASE_MS: u64 = 10_000;
@@ -63,11 +60,22 @@ pub struct ServiceStatistics {
     pub waiting_for_commit: usize,
     /// Memory of the responses for duplicate detection, in bytes.
     pub recorded_bytes: usize,
+    /// The limit of this memory.
+    pub recorded_bytes_max: usize,
+    /// `None` without a disk.
+    pub disk: Option<DiskStatistics>,
+}
+
+/// Statistics of the storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskStatistics {
+    /// Whether there is no room for the reserve, so that keys can only be deleted.
+    pub is_short_of_room: bool,
 }
 
 impl State {
     pub(super) fn new(store: Store, has_disk: bool, has_memory_keys: bool) -> Self {
-        let bytes_max = (store.limits().memory_bytes_max / RESPONSES_SHARE).max(RESPONSES_BYTES_MIN);
+        let bytes_max = recorded_bytes_max(store.limits());
         Self {
             store,
             duplicates: DuplicateDetection::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)),
@@ -80,8 +88,14 @@ impl State {
 
     pub(super) fn statistics(&self) -> ServiceStatistics {
         let waiting_for_commit = self.commit_queue.as_ref().map_or(0, CommitQueue::waiting);
-        let recorded_bytes = self.duplicates.bytes();
-        ServiceStatistics { store: self.store.statistics(), waiting_for_commit, recorded_bytes }
+        let queue = self.commit_queue.as_ref();
+        ServiceStatistics {
+            store: self.store.statistics(),
+            waiting_for_commit,
+            recorded_bytes: self.duplicates.bytes(),
+            recorded_bytes_max: self.duplicates.bytes_max(),
+            disk: queue.map(|queue| DiskStatistics { is_short_of_room: queue.is_short_of_room() }),
+        }
     }
 
     pub(super) fn has_uncommitted(&self) -> bool {

@@ -9,12 +9,14 @@ use super::panic_guard::catch_panics;
 use super::record::{CommitMetadata, EncodedChanges, FORMAT_VERSION, Record};
 use super::staged_backend::SyncFailure;
 use super::tables::{Checkpoint, NO_GENERATION, Tables};
-use super::wal::{Wal, WalPolicy};
+use super::wal::{WAL_BYTES, Wal, WalPolicy};
 use crate::protocol::Key;
 use crate::store::{Change, Now, PersistentEntry, StoredValue, Version};
 
 /// Length of the reserve, in lengths of the write-ahead log: a checkpoint in portions takes less.
 const RESERVE_LOGS: u64 = 4;
+/// Length of the reserve with the default length of the log.
+pub const RESERVE_BYTES: u64 = WAL_BYTES as u64 * RESERVE_LOGS;
 /// Keys and bytes of a portion. The storage crate writes about four pages for each key.
 const PORTION_KEYS: usize = 64;
 const PORTION_BYTES: usize = 256 * 1024;

@@ -37,6 +37,9 @@ const METADATA_BYTES: usize = 8 + 4 + 8 + 8;
 const IS_RECORD: u8 = 1;
 const IS_DELETED: u8 = 0;
 
+/// The default length of the file.
+pub const WAL_BYTES: usize = 1024 * 1024;
+
 /// When a write-ahead log is created, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalPolicy {
@@ -48,7 +51,7 @@ pub struct WalPolicy {
 
 impl Default for WalPolicy {
     fn default() -> Self {
-        Self { commits_before: 16, bytes: 1024 * 1024 }
+        Self { commits_before: 16, bytes: WAL_BYTES }
     }
 }
 

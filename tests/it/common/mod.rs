@@ -1,6 +1,7 @@
 //! A hermetic environment for the binary, and the brokers, proxies and clients that the tests use.
 
 pub mod bounded;
+pub mod chromium;
 pub mod fake_broker;
 pub mod fake_store;
 pub mod http;

@@ -12,11 +12,6 @@ use crate::mqtt::packet::{SubscriptionOptions, Will};
 use crate::protocol::message::Message;
 
 impl Registry {
-    #[must_use]
-    pub fn sessions(&self) -> Vec<Arc<SessionEntry>> {
-        self.sessions.values().cloned().collect()
-    }
-
     /// Applies the client's permissions to its session.
     ///
     /// A subscription without permission brings no messages until it is permitted again. Queued messages without
@@ -92,7 +87,7 @@ mod tests {
     use super::*;
     use crate::broker::permissions::Permissions;
     use crate::broker::publication::Publication;
-    use crate::broker::routing::registry::tests::{request, subscribe, subscribe_to};
+    use crate::broker::routing::registry::tests::{request, statistics, subscribe, subscribe_to};
     use crate::broker::session::entry::SessionRequest;
     use crate::broker::session::state_machine::Outgoing;
     use crate::broker::settings::Settings;
@@ -241,6 +236,6 @@ mod tests {
         assert!(!has_subscribers(&mut registry, 4, false));
         assert!(registry.take_events().is_empty(), "a known refusal is not reported again");
         assert!(has_subscribers(&mut registry, 5, true));
-        assert_eq!(registry.statistics().subscriptions, 2);
+        assert_eq!(statistics(&registry).subscriptions, 2);
     }
 }

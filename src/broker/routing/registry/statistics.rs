@@ -1,46 +1,33 @@
-//! Statistics of the registry.
+//! Statistics of the registry, and the walk through its sessions.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Registry;
 use crate::broker::memory::MemoryBudget;
-use crate::broker::session::entry::SessionEntry;
-use crate::broker::statistics::{ClientStatistics, Statistics};
+use crate::broker::session::entry::{SessionEntry, SessionId};
+use crate::broker::statistics::Statistics;
 
 impl Registry {
+    /// Returns the statistics that need no walk through the sessions.
     #[must_use]
-    pub fn statistics(&self) -> Statistics {
+    pub fn totals(&self) -> Statistics {
         let (retained, retained_bytes) = self.retained.size();
-        let mut statistics = Statistics {
+        Statistics {
             connected: self.connections.len(),
             sessions: self.sessions.len(),
             retained,
             retained_bytes,
             ..Statistics::default()
-        };
-        for entry in self.sessions.values() {
-            let state = entry.lock();
-            let (messages, bytes) = state.session.size();
-            statistics.subscriptions = statistics.subscriptions.saturating_add(state.filters.len());
-            statistics.queued = statistics.queued.saturating_add(messages);
-            statistics.queued_bytes = statistics.queued_bytes.saturating_add(bytes);
         }
-        statistics
     }
 
-    /// Returns at most `clients_max` clients, in no particular order.
+    /// Returns the next sessions, in the order in which they began; none after the last one.
     #[must_use]
-    pub fn clients(&self, clients_max: usize) -> Vec<ClientStatistics> {
-        let client = |entry: &Arc<SessionEntry>| {
-            let state = entry.lock();
-            ClientStatistics {
-                client_id: Arc::clone(&entry.client_id),
-                is_connected: state.handle.is_some(),
-                subscriptions: state.filters.len(),
-                queued: state.session.size().0,
-            }
-        };
-        self.sessions.values().take(clients_max).map(client).collect()
+    pub fn sessions_after(&self, last: Option<SessionId>, sessions_max: usize) -> Vec<Arc<SessionEntry>> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.sessions_by_id.range((from, Bound::Unbounded));
+        later.take(sessions_max).map(|(_, entry)| Arc::clone(entry)).collect()
     }
 
     /// Returns the number of connected clients.
