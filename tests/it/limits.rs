@@ -18,15 +18,19 @@ fn verbose_output_lists_the_limits_at_the_start() {
     assert_eq!(
         limits(&[]),
         "limits: 10000000 keys, 512M of memory for them and 384M for the broker, 64M per value, 10000 connections, \
-         100000 watched keys and 128M of waiting messages per client, 64M per packet, 500 failed logins per address and minute"
+         100000 watched keys and 128M of waiting messages per client, 64M per packet, 500 failed logins per address and minute, \
+         64M of recorded replies"
     );
     let options = "--keys-max 5 --value-bytes-max 1000B --memory-max 2M --connections-max 9 --watches-max 3 \
                    --queue-bytes-max 1M --login-failures-max 7";
     assert_eq!(
         limits(&options.split_whitespace().collect::<Vec<_>>()),
         "limits: 5 keys, 1M of memory for them and 16M for the broker, 1000 per value, 9 connections, 3 watched keys \
-         and 1M of waiting messages per client, 512K per packet, 7 failed logins per address and minute"
+         and 1M of waiting messages per client, 512K per packet, 7 failed logins per address and minute, \
+         1M of recorded replies"
     );
+    let on_disk = limits(&["--data", "data"]);
+    assert!(on_disk.ends_with(", 64M of recorded replies, 4M of disk space for deletions"), "{on_disk}");
 }
 
 #[test]

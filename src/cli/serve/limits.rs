@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::broker::Settings;
 use crate::protocol::key::VALUE_BYTES_MAX;
-use crate::server::{LOGIN_FAILURES_MAX, Limits};
+use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, RESERVE_BYTES, recorded_bytes_max};
 
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;
@@ -40,7 +40,8 @@ pub struct LimitArgs {
     /// It bounds everything that clients make the server hold. Half of it is for keys and values: a SET above that is refused, as above --keys-max, until keys are deleted or
     /// expire. Three eighths, but at least 16M, are for the broker: messages that wait for clients, subscriptions, retained
     /// messages and the buffers of connections. A client that holds more than what is left free is refused or disconnected
-    /// (reason code 0x97); others are not affected. The rest is for watched keys.
+    /// (reason code 0x97); others are not affected. The rest is for watched keys. Replies to writes that may be delivered
+    /// again take up to a sixteenth more, at least 1M.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_max: Option<u64>,
     /// Maximum number of connections [default: 10,000]
@@ -122,13 +123,24 @@ impl LimitArgs {
 
 /// Describes the limits in effect, for the log.
 #[must_use]
-pub fn describe(store: &Limits, broker: &Settings, login_failures_max: u32) -> String {
+pub fn describe(
+    store: &Limits,
+    broker: &Settings,
+    login_failures_max: u32,
+    persistence: &Persistence,
+) -> String {
     let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
     // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
+    let reserve = match persistence {
+        Persistence::None => String::new(),
+        Persistence::Custom(_) | Persistence::All(_) => {
+            format!(", {} of disk space for deletions", Size(RESERVE_BYTES))
+        }
+    };
     format!(
         "limits: {} keys, {} of memory for them and {} for the broker, {} per value, {} connections, {} watched keys \
-         and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute",
+         and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute, {} of recorded replies{reserve}",
         store.keys_max,
         Size(store.memory_bytes_max),
         size(broker.memory_bytes_max),
@@ -137,6 +149,7 @@ pub fn describe(store: &Limits, broker: &Settings, login_failures_max: u32) -> S
         store.watches_per_connection_max,
         size(broker.session_queue_bytes_max),
         Size(broker.packet_bytes_max.into()),
+        Size(recorded_bytes_max(store)),
     )
 }
 

@@ -174,8 +174,10 @@ async fn start(
     };
     let limits = args.limits.store();
     warn_of_few_descriptors(&settings.broker, log);
+    let persistence = args.data.persistence();
     if is_verbose {
-        log.note("limits", limits::describe(&limits, &settings.broker, args.limits.login_failures_max()));
+        let login_failures_max = args.limits.login_failures_max();
+        log.note("limits", limits::describe(&limits, &settings.broker, login_failures_max, &persistence));
     }
     let operations = args.operations.resolve().await?;
     for AdminSettings { address, .. } in
@@ -185,7 +187,6 @@ async fn start(
             "every client that can reach {address} can read keys and values: there is no password"
         ));
     }
-    let persistence = args.data.persistence();
     let store = StoreSettings { limits, persistence, operations, ..StoreSettings::default() };
     Ok((StoreServer::prepare(settings, store).await.map_err(failure)?, listeners))
 }

@@ -11,6 +11,9 @@ use crate::server::Persistence;
 #[derive(Debug, Args)]
 pub struct PersistenceArgs {
     /// Store the data in DIR [default: in memory]
+    ///
+    /// Beside the data of a store of more than 4M, 4M of disk space are reserved (store.reserve), so that keys can be
+    /// deleted when the disk is full.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Keys that are persistent [default: all]
