@@ -13,6 +13,7 @@ mod detached;
 mod embedded;
 mod exit;
 pub mod generate;
+mod habits;
 mod help;
 mod log;
 mod options;

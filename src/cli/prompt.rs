@@ -248,7 +248,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
         Some(Verb::Help(args)) => {
-            show::text(&args.names, Cli::command(), resolve::screen(false)).map(ParsedLine::Show)
+            show::text(&args.names, Cli::command(), resolve::screen(false), "").map(ParsedLine::Show)
         }
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(

@@ -19,6 +19,7 @@ use super::connection::{Connection, Login};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
+use super::habits::LockAtHost;
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
 use super::report::Reporter;
@@ -43,7 +44,7 @@ pub fn run(words: &[OsString]) -> Exit {
     }
     let (mut reporter, result) =
         match short_parse::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
-            Ok(cli) => run_parsed(cli),
+            Ok(cli) => run_parsed(cli, words),
             Err(error) => {
                 let json = usage::wants_json(words);
                 let typed = Configuration::typed(&DisplayArgs { json, ..DisplayArgs::default() });
@@ -62,14 +63,20 @@ fn complete(arguments: &[OsString], reporter: &mut Reporter) -> Result<Exit, Com
     Ok(Exit::Yes)
 }
 
-fn run_parsed(cli: Cli) -> (Reporter, Result<Exit, CommandError>) {
+fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandError>) {
+    let habit = LockAtHost::of(&cli, words);
     let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
     let variables = resolve::variables();
     match configuration(&cli, &variables) {
         Ok(configuration) => {
             let mut reporter = Reporter::new(resolve::style(&configuration.settings, is_json));
             reporter.warn_of_names(&variables.mistyped());
-            let result = run_verb(cli, &configuration, &variables, &mut reporter);
+            let checked = habit.as_ref().map_or(Ok(()), LockAtHost::check);
+            let result = checked.and_then(|()| run_verb(cli, &configuration, &variables, &mut reporter));
+            let result = match &habit {
+                Some(habit) => result.map_err(|error| habit.explain(error)),
+                None => result,
+            };
             (reporter, result)
         }
         Err(error) => {
@@ -151,7 +158,8 @@ fn run_verb(
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
         Verb::Help(args) => {
-            let text = show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()))?;
+            let text =
+                show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()), "mqkv ")?;
             reporter.data(text.as_bytes())?;
         }
     }

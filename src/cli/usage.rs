@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::args::Cli;
+use super::habits;
 use super::help::request::HelpRequest;
 use crate::commands::{CommandError, usage};
 
@@ -42,6 +43,17 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
                     vec!["mqkv context edit, or mqkv context set NAME, changes the file".to_owned()];
             }
             if kind == ErrorKind::UnknownArgument
+                && failure.hints.is_empty()
+                && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+                && let Some(hint) = habits::hint_of_option(option, &verbs)
+            {
+                failure.causes.clear();
+                failure.hints.push(hint);
+            }
+            if kind == ErrorKind::MissingSubcommand {
+                failure = missing_verb(&error, &verbs);
+            }
+            if kind == ErrorKind::UnknownArgument
                 && verbs.get(1).is_some_and(|verb| verb == "serve")
                 && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
                 && let Some(hint) = option_of_serve(option)
@@ -53,6 +65,15 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
             Instead::Fail(failure.hint(help_hint(words)))
         }
     }
+}
+
+/// Reports that the verb below a verb is missing, with those that exist.
+fn missing_verb(error: &Error, verbs: &[String]) -> CommandError {
+    let below = match error.get(ContextKind::ValidSubcommand) {
+        Some(ContextValue::Strings(below)) => below.join("|"),
+        _ => String::new(),
+    };
+    CommandError::usage("a verb is missing").hint(format!("{} {below}", verbs.join(" ")))
 }
 
 /// Returns what replaces an option that `serve` does not have: those of clients, and those that have become verbs.

@@ -28,11 +28,36 @@ const LINES: &[(&str, &str)] = &[
     ("mqkv watch a b -- zz-m", "mqkv watch a b -- zz-migrate "),
     ("mqkv lock d -- zz-migrate rep", "mqkv lock d -- zz-migrate report\\ 1 "),
     ("mqkv help exit", "mqkv help exit-codes "),
+    ("mqkv help wat", "mqkv help watch "),
+    ("mqkv help decode fr", "mqkv help decode frame "),
+    ("mqkv completions fi", "mqkv completions fish "),
+    ("mqkv config pa", "mqkv config path "),
+    ("mqkv set k -f rep", "mqkv set k -f report\\ 1 "),
+    ("mqkv get -T rep", "mqkv get -T report\\ 1 "),
+    ("mqkv import rep", "mqkv import report\\ 1 "),
+    ("mqkv data verify sto", "mqkv data verify store/"),
+    // A context and a key are no files.
+    ("mqkv get -x rep", "mqkv get -x rep"),
+    ("mqkv context use rep", "mqkv context use rep"),
+    ("mqkv get rep", "mqkv get rep"),
+    ("mqkv get ", "mqkv get "),
+    ("mqkv set k ", "mqkv set k "),
     // The server has no connection to configure.
     ("mqkv serve --brok", "mqkv serve --brok"),
     ("mqkv nonsense --outp", "mqkv nonsense --outp"),
     // Keys are listed only on request.
     ("mqkv --embedded=store get line1/t", "mqkv --embedded=store get line1/t"),
+];
+
+/// Lines, each with all candidates for the word at its end.
+const LISTS: &[(&str, &str)] = &[
+    ("mqkv get -x ", "prod stored"),
+    ("mqkv context use ", "prod stored"),
+    ("mqkv get -o ", "auto base64 hex json jsonl raw text"),
+    ("mqkv completions ", "bash elvish fish powershell zsh"),
+    ("mqkv config ", "path show"),
+    ("mqkv help lo", "lock locks"),
+    ("mqkv get ", ""),
 ];
 
 /// Lines with keys of the store, each with its completion if completion of keys is enabled.
@@ -112,6 +137,22 @@ fn assert_completes(shell: &Interactive) {
     }
 }
 
+/// Asserts which words a shell offers: a script completes `$line`, split into `$@`, and prints the candidates.
+#[track_caller]
+fn assert_lists(place: &Place, shell_words: &[&str], script: &str) {
+    for (line, expected) in LISTS {
+        let words: Vec<_> = line.split(' ').collect();
+        let all = [shell_words, &["-c", script, shell_words[0]], &words].concat();
+        let output = shell(place, &all, &[]).stdin(Stdio::null()).output().unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        let mut listed: Vec<_> = listed.lines().filter_map(|line| line.split(['\t', ':']).next()).collect();
+        // Shells sort as they like.
+        listed.sort_unstable();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(listed.join(" "), *expected, "{line}: {errors}");
+    }
+}
+
 /// Asserts that keys are completed. It tries again, because a store that answers late on a busy machine lists no keys.
 #[track_caller]
 fn assert_completes_keys(complete: impl Fn(&str) -> String) {
@@ -175,6 +216,30 @@ fn bash_completes_the_word_at_the_cursor() {
     );
     assert_eq!(bash.complete("mqkv get k > rep"), "mqkv get k > report\\ 1 ");
     assert_eq!(bash.complete("true; mqkv hol"), "true; mqkv holder ");
+}
+
+#[test]
+fn bash_offers_what_belongs_at_the_cursor_and_nothing_else() {
+    let script = "source <(mqkv completions bash); COMP_WORDS=(\"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); \
+                  COMP_LINE=\"$*\"; COMP_POINT=${#COMP_LINE}; _mqkv mqkv \"${COMP_WORDS[COMP_CWORD]}\"; \
+                  ((${#COMPREPLY[@]})) && printf '%s\\n' \"${COMPREPLY[@]}\"";
+    assert_lists(&place(), &["bash", "--norc"], script);
+}
+
+#[test]
+#[ignore = "needs Debian's zsh"]
+fn zsh_offers_what_belongs_at_the_cursor_and_nothing_else() {
+    let script = "autoload -U compinit; compinit -u -D; source <(mqkv completions zsh); \
+                  _describe() { print -l -- \"${(@P)2}\" }; \
+                  words=(\"$@\"); CURRENT=$#; PREFIX=${@[-1]}; _mqkv";
+    assert_lists(&place(), &["zsh", "-f"], script);
+}
+
+#[test]
+#[ignore = "needs Debian's fish"]
+fn fish_offers_what_belongs_at_the_cursor_and_nothing_else() {
+    let script = "mqkv completions fish | source; complete -C (string join ' ' -- $argv[2..])";
+    assert_lists(&place(), &["fish", "--no-config"], script);
 }
 
 #[test]

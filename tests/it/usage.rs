@@ -366,6 +366,23 @@ fn hints_are_about_what_was_typed() {
         "get k --frobnicate",
         "error: unexpected argument '--frobnicate' found\n  to pass '--frobnicate' as a value, use '-- --frobnicate'\nhint: mqkv get --help\n",
     );
+    for format in ["--formt", "--format=json"] {
+        let option = format.split('=').next().unwrap();
+        assert_usage(
+            &format!("get k {format}"),
+            &format!(
+                "error: unexpected argument '{option}' found\nhint: did you mean --output?\nhint: mqkv get --help\n"
+            ),
+        );
+    }
+    assert_usage(
+        "context",
+        "error: a verb is missing\nhint: mqkv context ls|add|set|rename|use|show|edit|rm|test\nhint: mqkv context --help\n",
+    );
+    assert_usage(
+        "help lokcs",
+        "error: unknown verb or topic: lokcs\nhint: did you mean 'mqkv help locks'?\nhint: mqkv help\n",
+    );
     let place = Place::new();
     let shown = place.run(&["get", "k", "-b", "127.0.0.1:1"]);
     assert!(
@@ -373,4 +390,32 @@ fn hints_are_about_what_was_typed() {
         "{shown}"
     );
     assert!(place.run(&["help", "ttl"]).contains("no request for the remaining time"));
+}
+
+#[test]
+fn the_n_of_flock_is_not_taken_for_a_host_silently() {
+    let once = "hint: use -w 0 to try once";
+    assert_usage(
+        "lock -n deploy ./x",
+        &format!(
+            "error: ./x would be the lock, at the host deploy\n{once}: mqkv lock deploy -w 0 -- ./x\n\
+             hint: if it is the lock: mqkv lock -k ./x -n deploy\n"
+        ),
+    );
+    let meaning = "; -n names the host of the broker\n";
+    assert_usage(
+        "lock -n deploy",
+        &format!("error: KEY is missing\n{once}{meaning}hint: mqkv lock KEY [OPTIONS] [CMD ARG...]\n"),
+    );
+    assert_usage(
+        "lock --nonblock deploy ./x",
+        &format!("error: unexpected argument '--nonblock' found\n{once}\nhint: mqkv lock --help\n"),
+    );
+    let place = Place::new();
+    for host in ["deploy.invalid", "127.0.0.1"] {
+        let shown = place.run(&["lock", "-n", host, "-p", "1", "echo", "hi"]);
+        assert!(shown.contains(&format!("\n{once}{meaning}")) && shown.ends_with("exit 69\n"), "{shown}");
+        let shown = place.run(&["lock", "--hostname", host, "-p", "1", "echo", "hi"]);
+        assert!(!shown.contains(once) && shown.ends_with("exit 69\n"), "{shown}");
+    }
 }

@@ -9,12 +9,18 @@ use super::terminal::{Screen, Writer};
 use super::text::sections;
 use super::topics::{TOPICS, Topic};
 use crate::commands::CommandError;
+use crate::commands::suggestions::closest;
 
-/// Returns the help of a topic, or of the verb with these names in the definition.
+/// Returns the help of a topic, or of the verb with these names in the definition; `program` precedes the verb of a hint.
 ///
 /// # Errors
 /// There is no such verb or topic.
-pub fn text(names: &[String], mut definition: Command, screen: Screen) -> Result<String, CommandError> {
+pub fn text(
+    names: &[String],
+    mut definition: Command,
+    screen: Screen,
+    program: &str,
+) -> Result<String, CommandError> {
     if let [name] = names
         && let Some(topic) = TOPICS.iter().find(|topic| topic.name == name)
     {
@@ -22,12 +28,24 @@ pub fn text(names: &[String], mut definition: Command, screen: Screen) -> Result
     }
     definition.build();
     let mut command = &definition;
-    for name in names {
-        command = command
-            .find_subcommand(name)
-            .ok_or_else(|| CommandError::usage(format!("unknown verb or topic: {name}")).hint("mqkv help"))?;
+    for (index, name) in names.iter().enumerate() {
+        let above = names.get(..index).unwrap_or_default();
+        command = command.find_subcommand(name).ok_or_else(|| unknown(name, command, above, program))?;
     }
     Ok(page(command, true, names.is_empty(), screen))
+}
+
+/// Returns the error for a name that is neither a verb below `command` nor a topic.
+fn unknown(name: &str, command: &Command, above: &[String], program: &str) -> CommandError {
+    let verbs = command.get_subcommands().map(Command::get_name);
+    let topics = TOPICS.iter().filter(|_| above.is_empty()).map(|topic| topic.name);
+    let mut error = CommandError::usage(format!("unknown verb or topic: {name}"));
+    let help = |names: &[String]| format!("{program}help {}", names.join(" "));
+    error.hints.extend(closest(name, verbs.chain(topics).map(str::to_owned)).map(|name| {
+        let names = above.iter().cloned().chain([name]).collect::<Vec<_>>();
+        format!("did you mean '{}'?", help(&names))
+    }));
+    error.hint(help(above).trim_end())
 }
 
 /// Returns the help that was requested with an option.
@@ -80,7 +98,7 @@ mod tests {
 
     fn shown(names: &[&str]) -> Result<String, CommandError> {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-        text(&names, Cli::command(), PLAIN)
+        text(&names, Cli::command(), PLAIN, "mqkv ")
     }
 
     /// Returns the display names of all verbs, at every level.
@@ -111,6 +129,12 @@ mod tests {
         assert!(options.contains("Connection options:") && options.contains("--keep-alive DURATION"));
         assert!(options.contains("Output options:") && !options.contains("Usage:"));
         assert!(shown(&["unknown"]).is_err());
+        let hints = |names: &[&str]| shown(names).unwrap_err().hints;
+        assert_eq!(hints(&["lokcs"]), ["did you mean 'mqkv help locks'?", "mqkv help"]);
+        assert_eq!(
+            hints(&["decode", "fraem"]),
+            ["did you mean 'mqkv help decode frame'?", "mqkv help decode"]
+        );
     }
 
     #[test]

@@ -1,0 +1,119 @@
+//! Habits from other tools: options that have another name or another meaning here.
+
+use std::ffi::OsString;
+
+use super::args::{Cli, Verb};
+use crate::commands::suggestions::closest;
+use crate::commands::{Command, CommandError, Kind};
+use crate::protocol::Key;
+
+const TRY_ONCE: &str = "use -w 0 to try once; -n names the host of the broker";
+
+/// `lock -n HOST`. With flock, `-n` means to fail rather than wait, so HOST may be meant as the lock.
+#[derive(Debug)]
+pub struct LockAtHost {
+    host: String,
+    /// If it is valid.
+    key: Option<Key>,
+    is_key_a_word: bool,
+}
+
+impl LockAtHost {
+    /// Returns the host and the key if the command line has the form.
+    #[must_use]
+    pub fn of(cli: &Cli, words: &[OsString]) -> Option<Self> {
+        let Some(Verb::Command(Command::Lock(args))) = &cli.verb else { return None };
+        let host = cli.options.connection.hostname.clone()?;
+        let follows = |option: &str, value: &[u8]| {
+            words.array_windows().any(|[first, second]| first == option && second.as_encoded_bytes() == value)
+        };
+        if !follows("-n", host.as_bytes()) {
+            return None;
+        }
+        let key = args.valid_key();
+        let is_key_a_word = key
+            .as_ref()
+            .is_some_and(|key| ["-k", "--key"].iter().all(|option| !follows(option, key.as_bytes())));
+        Some(Self { host, key, is_key_a_word })
+    }
+
+    /// Rejects a path as the key, which is a command of flock.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`].
+    pub fn check(&self) -> Result<(), CommandError> {
+        let Some(key) = self.key.as_ref().filter(|key| self.is_key_a_word && is_path(key.as_bytes())) else {
+            return Ok(());
+        };
+        let (host, key) = (&self.host, String::from_utf8_lossy(key.as_bytes()));
+        Err(CommandError::usage(format!("{key} would be the lock, at the host {host}"))
+            .hint(format!("use -w 0 to try once: mqkv lock {host} -w 0 -- {key}"))
+            .hint(format!("if it is the lock: mqkv lock -k {key} -n {host}")))
+    }
+
+    /// Adds a hint to an error that the other meaning of `-n` can be the cause of.
+    #[must_use]
+    pub fn explain(&self, mut error: CommandError) -> CommandError {
+        if error.kind == Kind::Unavailable || self.key.is_none() {
+            error.hints.insert(0, TRY_ONCE.to_owned());
+        }
+        error
+    }
+}
+
+fn is_path(word: &[u8]) -> bool {
+    word.starts_with(b"./") || word.starts_with(b"../")
+}
+
+/// Returns a hint for an option of other tools; `verbs` are the program and the verbs of the command line.
+#[must_use]
+pub fn hint_of_option(option: &str, verbs: &[String]) -> Option<String> {
+    let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let verb = verbs.get(1).map(String::as_str);
+    match name {
+        "nonblock" | "nb" if verb == Some("lock") => return Some("use -w 0 to try once".to_owned()),
+        _ => {}
+    }
+    let formats = ["format".to_owned()].into_iter();
+    closest(name, formats).map(|_| "did you mean --output?".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn of(line: &str) -> Option<LockAtHost> {
+        let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+        LockAtHost::of(&Cli::try_parse_from(&words).unwrap(), &words)
+    }
+
+    #[test]
+    fn a_path_behind_n_and_a_word_is_not_taken_for_the_key() {
+        for line in
+            ["mqkv lock -n deploy ./x", "mqkv lock -n deploy -- ./x a", "mqkv lock -w 0 -n deploy ../x"]
+        {
+            assert!(of(line).unwrap().check().is_err(), "{line}");
+        }
+        for line in ["mqkv lock -n host key ./x", "mqkv lock -k ./x -n host", "mqkv lock -n host /line1"] {
+            assert!(of(line).unwrap().check().is_ok(), "{line}");
+        }
+        for line in
+            ["mqkv lock --hostname deploy ./x", "mqkv lock deploy -- ./x -n deploy", "mqkv get -n host ./x"]
+        {
+            assert!(of(line).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_names_of_options_have_hints() {
+        let verbs = |verb: &str| vec!["mqkv".to_owned(), verb.to_owned()];
+        let hint = |option, verb| hint_of_option(option, &verbs(verb));
+        assert_eq!(hint("--formt", "get").as_deref(), Some("did you mean --output?"));
+        assert_eq!(hint("--format=json", "get").as_deref(), Some("did you mean --output?"));
+        assert_eq!(hint("--nonblock", "lock").as_deref(), Some("use -w 0 to try once"));
+        assert_eq!(hint("--nonblock", "get"), None);
+        assert_eq!(hint("--frobnicate", "get"), None);
+    }
+}
