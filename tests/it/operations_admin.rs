@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use super::common::{Place, StreamedProcess, http};
+use super::common::{Place, RawClient, StreamedProcess, http, wire};
 
 /// Starts a server with an admin listener and returns its process, the broker's URL and the admin port.
 pub fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, String, u16) {
@@ -133,6 +133,28 @@ fn clients_are_listed_with_what_an_operator_looks_for() {
     assert_eq!(row[5..8], ["2", "0", "0 B"], "watches and queue");
     let count = |query: &str| rows(&http::get(port, query).1, "clients").len();
     assert_eq!((count("/?clients=127.0.0.1"), count("/?clients=nowhere")), (1, 0));
+}
+
+#[test]
+fn many_clients_are_on_many_pages_and_their_ids_are_cut() {
+    let place = Place::new();
+    let (_server, url, port) = serve(&place, &[]);
+    let broker_port = url.rsplit(':').next().unwrap().parse().unwrap();
+    let clients: Vec<_> = (0..60)
+        .map(|number| {
+            let mut client = RawClient::connect(broker_port);
+            client.send(&wire::connect(&format!("client-{number:02}-{}", "<".repeat(5_000))));
+            assert_eq!(client.receive().unwrap().name(), "CONNACK");
+            client
+        })
+        .collect();
+    let (_, first) = http::get(port, "/?clients-sort=-id");
+    let (_, second) = http::get(port, "/?clients-sort=-id&clients-skip=50");
+    let ids = |page: &str| rows(page, "clients").into_iter().map(|row| row[0].clone()).collect::<Vec<_>>();
+    assert_eq!((ids(&first).len(), ids(&second).len()), (50, 10));
+    assert!(ids(&first)[0].starts_with("client-59-&lt;") && ids(&first)[0].ends_with("…"), "{first}");
+    assert!(first.contains("1–50 of 60 clients") && first.len() < 100_000, "{} bytes", first.len());
+    drop(clients);
 }
 
 #[test]
@@ -309,7 +331,11 @@ fn metrics_are_in_prometheus_format_and_count_the_requests() {
         ("mqkv_requests_total{verb=\"unknown\",outcome=\"refused\"}", 1.0),
         ("mqkv_keys", 1.0),
         ("mqkv_stored_bytes", 6.0),
+        ("mqkv_keys_max", 1e7),
         ("mqkv_watches", 0.0),
+        ("mqkv_recorded_reply_max_bytes", 64.0 * 1024.0 * 1024.0),
+        ("mqkv_disk_short_of_room", 0.0),
+        ("mqkv_disk_reserve_max_bytes", 4.0 * 1024.0 * 1024.0),
         ("mqkv_disk_failed", 0.0),
         ("mqkv_connections_accepted_total", 5.0),
     ] {

@@ -164,8 +164,10 @@ fn the_page_can_be_read_in_light_and_dark_wide_and_narrow() {
     let (_server, url, page) = serve_seeded(&place, pairs);
     let long = "ü".repeat(400);
     let watched = ["line1/machine1/temperature", "line2/machine2/temperature", long.as_str()];
+    let mut number = 0;
     let watchers = watched.map(|key| {
-        let words = ["watch", key, "-b", &url, "-i", &format!("dashboard-{}", key.len())];
+        number += 1;
+        let words = ["watch", key, "-b", &url, "-i", &format!("dashboard-{number}")];
         let mut command = place.command(&words);
         StreamedProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     });
@@ -179,6 +181,9 @@ fn the_page_can_be_read_in_light_and_dark_wide_and_narrow() {
         browser.look(width, scheme);
         for (name, path) in [("page", ""), ("key", "key?key=line1/machine1/temperature")] {
             browser.open(&format!("{page}{path}"));
+            if name == "page" {
+                browser.wait_for("document.querySelectorAll('#clients-list tbody tr').length >= 3");
+            }
             browser.picture(&pictures.join(format!("{name}-{width}-{scheme}.png")));
             let what = format!("{name}, {width} pixels, {scheme}");
             assert_eq!(browser.get(LOW_CONTRAST), json!([]), "{what}");

@@ -166,7 +166,7 @@ impl ServerMonitor {
         }
     }
 
-    fn take_sample(&self, at: Instant) {
+    pub(super) fn take_sample(&self, at: Instant) {
         let metrics = self.metrics();
         let sums = [
             metrics.requests_total(),

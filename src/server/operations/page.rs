@@ -190,7 +190,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             "Store",
             vec![
                 ("Keys", format!("{} of {}", count(store.keys), count(store.keys_max))),
-                ("Length of all", text::bytes(store.bytes)),
+                ("Keys and values", text::bytes(store.bytes)),
                 ("Memory", share(store.memory_bytes, store.memory_bytes_max)),
                 (
                     "Recorded replies",
@@ -224,8 +224,8 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             "Logins",
             vec![
                 ("Waiting", count(logins.waiting())),
-                ("Failures per address", format!("≤ {}/min", logins.failures_max())),
-                ("Refused by limit", text::count(logins.limited())),
+                ("Limit per address", format!("{}/min failed", logins.failures_max())),
+                ("Refused by the limit", text::count(logins.limited())),
                 ("Connections refused", text::count(monitor.metrics().refused.get())),
                 ("Not authorized", text::count(monitor.metrics().not_authorized.get())),
             ],
@@ -274,7 +274,8 @@ fn share(used: u64, max: u64) -> String {
 /// Returns the median and the 99th percentile.
 fn quantiles(histogram: &Histogram) -> (String, String) {
     let quantiles = Quantiles::of(&histogram.counts());
-    quantiles.map_or_else(Default::default, |of| (text::latency(of.p50), text::latency(of.p99)))
+    let none = || ("–".to_owned(), "–".to_owned());
+    quantiles.map_or_else(none, |of| (text::latency(of.p50), text::latency(of.p99)))
 }
 
 fn requests(monitor: &ServerMonitor) -> String {
@@ -300,4 +301,56 @@ fn requests(monitor: &ServerMonitor) -> String {
          <thead><tr><th scope=\"col\">Command</th>{headings}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
         Verb::ALL.into_iter().map(row).collect::<String>(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::broker::{Broker, Hooks, Settings};
+    use crate::server::service::{Service, StoreSettings};
+
+    fn monitor() -> ServerMonitor {
+        let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
+        let hooks = Hooks::new(Arc::<Service>::clone(&service));
+        ServerMonitor::new(Broker::new(Settings::default(), hooks), service)
+    }
+
+    #[tokio::test]
+    async fn the_trends_show_rates_latencies_and_memory_with_units() {
+        let monitor = monitor();
+        let now = clock::monotonic();
+        for age_s in [4, 2, 0] {
+            monitor.take_sample(now.checked_sub(Duration::from_secs(age_s)).unwrap());
+            for _ in 0..100 {
+                monitor.metrics().count_request(Verb::Get, Outcome::Ok, Duration::from_micros(8));
+            }
+            monitor.metrics().count_request(Verb::Set, Outcome::Ok, Duration::from_millis(4));
+        }
+        let html = html(&monitor, "").await;
+        assert!(html.contains("Requests a second in the last ten minutes: now 51, at most 51."), "{html}");
+        // 101 requests in each interval: the 99th percentile is among the fast ones.
+        assert!(html.contains("median now 7.5 µs, 99th percentile now 10 µs, at most 10 µs."), "{html}");
+        assert!(html.contains("keys and values now 0 B, broker now 0 B."), "{html}");
+        assert_eq!(
+            html.matches("<path class=\"line l1\" d=\"M59").count(),
+            3,
+            "a line in each chart: {html}"
+        );
+        assert!(html.contains("0 B of 512 MiB") && html.contains("0 of 10,000,000"), "the limits: {html}");
+        assert!(html.contains("0 B of 64 MiB"), "of recorded replies: {html}");
+    }
+
+    #[tokio::test]
+    async fn a_part_of_the_page_is_replaced_by_the_same_part_of_the_next_page() {
+        let html = html(&monitor(), "").await;
+        for id in
+            ["state", "uptime", "trends-now", "numbers-now", "clients-list", "requests-now", "keys-list"]
+        {
+            assert_eq!(html.matches(&format!("id=\"{id}\" data-live>")).count(), 1, "{id}: {html}");
+        }
+        let forms = html.split("<form").skip(1).map(|rest| rest.split("</form>").next().unwrap());
+        assert!(forms.clone().all(|form| !form.contains("data-live")) && forms.count() == 2, "{html}");
+    }
 }

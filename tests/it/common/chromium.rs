@@ -32,7 +32,9 @@ impl Browser {
                        --remote-debugging-pipe --hide-scrollbars --lang=en-US";
         let process = Command::new("sh")
             .arg("-c")
-            .arg(format!("exec chromium {options} --user-data-dir=profile 3<to-browser 4>from-browser"))
+            .arg(format!(
+                "exec timeout -k 5 300 chromium {options} --user-data-dir=profile 3<to-browser 4>from-browser"
+            ))
             .current_dir(place.folder())
             .env("HOME", place.folder())
             .stdout(Stdio::null())
@@ -142,7 +144,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // It ends its own processes; `timeout` would only lose sight of them.
+        let _ = self.input.write_all(b"{\"id\": 0, \"method\": \"Browser.close\"}\0");
         let _ = self.process.wait();
     }
 }
