@@ -135,6 +135,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("saphyr_parser", &["src/server/authorization/yaml.rs"]),
     ("humantime", &["src/commands/duration.rs"]),
     ("strsim", &["src/commands/suggestions.rs"]),
+    ("rustix", &["src/net/detached.rs"]),
     ("terminal_size", &["src/commands/process/stdout.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
     ("toml_edit", &["src/cli/config/document.rs"]),

@@ -40,6 +40,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long the client may take to close after them. A close before that, with unread input, would send a reset, which
 /// discards bytes that the client has not read.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Input that is discarded meanwhile, and the pause after it. A client that goes on sending would else keep a processor
+/// busy.
+const LINGER_BYTES: usize = 256 * 1024;
+const LINGER_PAUSE: Duration = Duration::from_millis(1);
 /// The same time limit while the server stops.
 const CLOSING_LINGER_TIMEOUT: Duration = Duration::from_millis(50);
 /// The longest CONNECT of a client that needs no authentication, or has authenticated with a certificate: several times
@@ -552,11 +556,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return;
         }
         let drain = async {
+            let mut discarded = 0_usize;
             loop {
                 self.input.clear();
                 self.input.reserve(READ_BYTES_MIN);
-                if !self.stream.read_buf(&mut self.input).await.is_ok_and(|read| read > 0) {
-                    return;
+                let Ok(read @ 1..) = self.stream.read_buf(&mut self.input).await else { return };
+                discarded = discarded.saturating_add(read);
+                if discarded >= LINGER_BYTES {
+                    discarded = 0;
+                    sleep(LINGER_PAUSE).await;
                 }
             }
         };
