@@ -81,6 +81,15 @@ fn receive_topic(client: &mut RawClient) -> String {
     publish.topic
 }
 
+/// Returns two clients, of which the second one has subscribed to all that the first one publishes.
+fn chief_and_keeper(server: &LoggedServer) -> (RawClient, RawClient) {
+    let chief = accepted(server, persistent("chief"));
+    let mut keeper = accepted(server, persistent("keeper"));
+    subscribe(&mut keeper, "talk/+");
+    subscribe(&mut keeper, "ping");
+    (chief, keeper)
+}
+
 /// Closes the network connection, which leaves the session, and waits until the server has logged it.
 fn drop_connection(client: RawClient, server: &LoggedServer, client_id: &str) {
     drop(client);
@@ -91,10 +100,7 @@ fn drop_connection(client: RawClient, server: &LoggedServer, client_id: &str) {
 fn a_subscription_that_no_rule_allows_any_more_delivers_nothing_and_disconnects_no_client() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = accepted(&server, persistent("chief"));
-    let mut keeper = accepted(&server, persistent("keeper"));
-    subscribe(&mut keeper, "talk/+");
-    subscribe(&mut keeper, "ping");
+    let (mut chief, mut keeper) = chief_and_keeper(&server);
     reload(&place, &server, &RULES.replace("\"talk/+\", ", ""));
     assert!(!publish(&mut chief, "talk/1"), "no subscriber");
     assert!(publish(&mut chief, "ping"));
@@ -122,10 +128,7 @@ fn a_subscription_that_is_no_longer_allowed_is_logged() {
 fn a_session_that_resumes_after_a_change_of_rules_gets_only_what_they_allow() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = accepted(&server, persistent("chief"));
-    let mut keeper = accepted(&server, persistent("keeper"));
-    subscribe(&mut keeper, "talk/+");
-    subscribe(&mut keeper, "ping");
+    let (mut chief, mut keeper) = chief_and_keeper(&server);
     drop_connection(keeper, &server, "keeper");
     assert!(publish(&mut chief, "talk/before") && publish(&mut chief, "ping"));
     reload(&place, &server, &RULES.replace("\"talk/+\", ", ""));
@@ -140,10 +143,7 @@ fn a_session_that_resumes_after_a_change_of_rules_gets_only_what_they_allow() {
 fn a_message_in_flight_is_not_sent_again_after_its_permission_was_revoked() {
     let place = place();
     let server = with_rules(&place);
-    let mut chief = accepted(&server, persistent("chief"));
-    let mut keeper = accepted(&server, persistent("keeper"));
-    subscribe(&mut keeper, "talk/+");
-    subscribe(&mut keeper, "ping");
+    let (mut chief, mut keeper) = chief_and_keeper(&server);
     assert!(publish(&mut chief, "talk/1") && publish(&mut chief, "ping"));
     for topic in ["talk/1", "ping"] {
         assert_eq!(Publish::decode(&keeper.receive().unwrap()).topic, topic, "not acknowledged");

@@ -317,12 +317,26 @@ impl StorageBackend for StagedBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redb::backends::InMemoryBackend;
+    use redb::backends::{FileBackend, InMemoryBackend};
 
     fn bytes(file: &dyn StorageBackend) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
         file.read(0, &mut bytes).unwrap();
         bytes
+    }
+
+    #[test]
+    fn a_file_is_locked_by_one_writer_or_by_any_number_of_readers() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || Box::new(FileBackend::new(file.reopen().unwrap()).unwrap());
+        let whole = (Bound::Unbounded, Bound::Unbounded);
+        let is_locked = |backend: &StagedBackend| backend.try_lock_range(whole.0, whole.1).unwrap();
+        let writer = || StagedBackend::direct(open(), &SyncFailure::default());
+        let reader = || StagedBackend::read_only(open()).unwrap();
+        let (first, second, other) = (reader(), reader(), writer());
+        assert!(is_locked(&first) && is_locked(&second) && !is_locked(&other));
+        drop((first, second));
+        assert!(is_locked(&other) && !is_locked(&writer()) && !is_locked(&reader()));
     }
 
     /// The file is compared with one that writes through, before and after the release.
