@@ -45,6 +45,8 @@ pub struct Peer {
     pub connection: ConnectionId,
     pub client_id: Arc<str>,
     pub principal: Principal,
+    /// Whose memory it is that the client makes the application hold: see [`Principal::owner`].
+    pub owner: Arc<str>,
     /// None if there are no rules: then the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
     /// Number of the last message with QoS 1 among those of the connection, from 1 on.

@@ -10,6 +10,8 @@ use crate::store::{Change, Store, StoreRequest, StoredValue, Version};
 const ITEMS_MAX: usize = 65_536;
 /// The most bytes of waiting keys, values and responses.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The most waiting responses and notifications that one step sends, because requests wait meanwhile.
+const SENT_PER_STEP_MAX: usize = 256;
 
 /// A key and its state before a change, for the rollback if the change cannot be committed.
 pub type BeforeImage = (Key, Option<(Version, StoredValue)>);
@@ -208,10 +210,17 @@ impl CommitQueue {
         has_uncommitted.then(|| (std::mem::take(&mut self.next_group), self.sequence))
     }
 
-    /// Handles the commit of all changes up to `sequence` and of a ceiling: sends what waited for them.
-    pub fn handle_commit(&mut self, sequence: u64, ceiling: Version, publisher: &dyn Publisher) {
+    /// Handles the commit of all changes up to `sequence` and of a ceiling: sends some of what waited for them. Returns
+    /// whether there is more; then it must be called again, before any other commit is handled.
+    ///
+    /// What is enqueued between two calls keeps its place: a key has uncommitted changes until the last one is sent.
+    #[must_use]
+    pub fn handle_commit(&mut self, sequence: u64, ceiling: Version, publisher: &dyn Publisher) -> bool {
         (self.committed, self.ceiling) = (sequence, ceiling);
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.sequence <= sequence) {
+        for _ in 0..SENT_PER_STEP_MAX {
+            let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.sequence <= sequence) else {
+                return false;
+            };
             self.bytes = self.bytes.saturating_sub(waiting.bytes());
             if let Some(Change { key, .. }) = &waiting.outbound.change
                 && self.uncommitted.get(key) == Some(&waiting.sequence)
@@ -220,6 +229,7 @@ impl CommitQueue {
             }
             waiting.outbound.send(publisher);
         }
+        self.waiting.front().is_some_and(|waiting| waiting.sequence <= sequence)
     }
 
     /// Handles a failed commit: rolls back all uncommitted changes, from the last to the first, and answers their

@@ -47,6 +47,8 @@ pub struct Fingerprint(u64);
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery<'a> {
     pub client_id: &'a Arc<str>,
+    /// Whose memory the response is: see [`crate::broker::Peer::owner`].
+    pub owner: &'a Arc<str>,
     pub connection: ConnectionId,
     /// How many requests of the connection the client is known to have received the acknowledgement of: it does not deliver
     /// these again.
@@ -60,15 +62,33 @@ pub struct Delivery<'a> {
 /// Every client has its own, so that no client makes another one's be forgotten. While there is room, a response is
 /// recorded for its whole time. Without room, responses are discarded whose acknowledgement the client has received; if
 /// there are none, further writes are refused.
+///
+/// The clients of one owner may take as much as they leave free, as the holders of a `MemoryBudget`: one owner with any
+/// number of client ids takes at most half, and there is always room for another one.
 #[derive(Debug)]
 pub struct DuplicateDetection {
     hasher: RandomState,
     clients: HashMap<Arc<str>, Client>,
     /// The clients in the order in which they are looked at for responses that can be discarded.
     rotation: VecDeque<Arc<str>>,
+    /// Memory of the clients of each owner that has any.
+    bytes_by_owner: HashMap<Arc<str>, usize>,
     /// Memory of all clients.
     bytes: usize,
     bytes_max: usize,
+    /// Changes that were rolled back, in their order: each after the first number, up to the second one.
+    rolled_back: VecDeque<RolledBack>,
+}
+
+/// Changes that were rolled back by one failure.
+#[derive(Debug)]
+struct RolledBack {
+    /// The last change that was committed.
+    committed: u64,
+    /// The last change.
+    last: u64,
+    /// When no response that depends on them is recorded any more.
+    until_ms: u64,
 }
 
 /// The responses to one client's writes.
@@ -77,6 +97,10 @@ pub struct DuplicateDetection {
 /// neighbours in the processor's cache.
 #[derive(Debug)]
 struct Client {
+    /// The owner of the last connection.
+    owner: Arc<str>,
+    /// Memory of the client.
+    bytes: usize,
     /// Its last connection.
     connection: ConnectionId,
     confirmed: u64,
@@ -111,8 +135,10 @@ impl DuplicateDetection {
             hasher: RandomState::default(),
             clients: HashMap::new(),
             rotation: VecDeque::new(),
+            bytes_by_owner: HashMap::new(),
             bytes: 0,
             bytes_max,
+            rolled_back: VecDeque::new(),
         }
     }
 
@@ -148,28 +174,42 @@ impl DuplicateDetection {
         let get = |number: u32| numbered(responses, *first, number);
         let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
         let known = index.find(fingerprint.0, is_same).and_then(|number| get(*number))?;
-        (monotonic_ms < known.until_ms).then(|| known.response.clone())
+        let is_valid = monotonic_ms < known.until_ms && !self.is_rolled_back(known.sequence);
+        is_valid.then(|| known.response.clone())
     }
 
     /// Makes room for the response to a request. Returns false if there is none: then the request must be refused, because
     /// it could be applied twice.
     pub fn make_room(&mut self, delivery: Delivery<'_>, monotonic_ms: u64) -> bool {
-        let Delivery { client_id, connection, confirmed, .. } = delivery;
+        let Delivery { client_id, owner, connection, confirmed, .. } = delivery;
+        let mut has_room = self.has_room(owner);
         if let Some(client) = self.clients.get_mut(&**client_id) {
             client.handle_delivery(connection, confirmed);
-            let freed = client.discard(monotonic_ms, EXAMINED_MAX, self.bytes >= self.bytes_max);
-            self.bytes = self.bytes.saturating_sub(freed);
-            if client.unconfirmed() >= UNCONFIRMED_MAX {
+            let freed = client.discard(monotonic_ms, EXAMINED_MAX, !has_room);
+            let is_full = client.unconfirmed() >= UNCONFIRMED_MAX;
+            // A client that connects from another address takes its responses with it.
+            let is_moved =
+                (client.owner != *owner).then(|| std::mem::replace(&mut client.owner, Arc::clone(owner)));
+            let bytes = client.bytes;
+            if let Some(earlier) = is_moved {
+                self.release(&earlier, bytes.saturating_add(freed));
+                self.charge(owner, bytes);
+            } else {
+                self.release(owner, freed);
+            }
+            if is_full {
                 return false;
             }
+            has_room = self.has_room(owner);
         }
         for _ in 0..CLIENTS_EXAMINED_MAX {
-            if self.bytes < self.bytes_max {
+            if has_room {
                 return true;
             }
             self.sweep_next(monotonic_ms, EXAMINED_MAX, true);
+            has_room = self.has_room(owner);
         }
-        self.bytes < self.bytes_max
+        has_room
     }
 
     /// Records a response, after [`DuplicateDetection::make_room`]. `sequence` is the change whose commit it depends on,
@@ -183,20 +223,25 @@ impl DuplicateDetection {
         monotonic_ms: u64,
         sequence: u64,
     ) {
-        let Delivery { client_id, connection, confirmed, number } = delivery;
+        let Delivery { client_id, owner, connection, confirmed, number } = delivery;
         let lifetime_ms = expiry_s.map_or(LIFETIME_MS_MAX, |expiry_s| {
             u64::from(expiry_s).saturating_mul(1_000).saturating_add(GRACE_MS).min(LIFETIME_MS_MAX)
         });
         let until_ms = monotonic_ms.saturating_add(lifetime_ms);
         let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
-        self.bytes = self.bytes.saturating_add(known.cost());
+        let bytes = known.cost();
         if let Some(client) = self.clients.get_mut(&**client_id) {
             client.last = number;
-            return client.push(known);
+            client.bytes = client.bytes.saturating_add(bytes);
+            client.push(known);
+            return self.charge(owner, bytes);
         }
-        self.bytes = self.bytes.saturating_add(client_cost(client_id));
+        let bytes = bytes.saturating_add(client_cost(client_id));
+        self.charge(owner, bytes);
         self.rotation.push_back(Arc::clone(client_id));
         let mut client = Client {
+            owner: Arc::clone(owner),
+            bytes,
             connection,
             confirmed,
             last: number,
@@ -223,21 +268,28 @@ impl DuplicateDetection {
         for _ in 0..self.rotation.len().min(CLIENTS_PER_SWEEP_MAX) {
             self.sweep_next(monotonic_ms, EXPIRED_PER_CLIENT_MAX, false);
         }
+        while self.rolled_back.pop_front_if(|failure| failure.until_ms <= monotonic_ms).is_some() {}
     }
 
-    /// Discards the responses that depend on changes after `sequence`, because these were rolled back.
-    pub fn discard_after(&mut self, sequence: u64) {
-        for client in self.clients.values_mut() {
-            client.index.clear();
-            for known in std::mem::take(&mut client.responses) {
-                if known.sequence <= sequence {
-                    client.push(known);
-                } else {
-                    self.bytes = self.bytes.saturating_sub(known.cost());
-                    client.note_discarded(&known);
-                }
+    /// Forgets the responses that depend on the changes after `committed` up to `last`, because these were rolled back.
+    ///
+    /// Their memory is freed when they expire: a walk over all responses would block other requests.
+    pub fn handle_rollback(&mut self, committed: u64, last: u64, monotonic_ms: u64) {
+        let until_ms = monotonic_ms.saturating_add(LIFETIME_MS_MAX);
+        match self.rolled_back.back_mut() {
+            // Nothing was committed between the two failures.
+            Some(earlier) if earlier.committed == committed => {
+                (earlier.last, earlier.until_ms) = (last, until_ms)
             }
+            _ => self.rolled_back.push_back(RolledBack { committed, last, until_ms }),
         }
+    }
+
+    /// Whether a change was rolled back.
+    fn is_rolled_back(&self, sequence: u64) -> bool {
+        // A response that depends on no change has 0, which is committed.
+        let at = self.rolled_back.partition_point(|failure| failure.last < sequence);
+        self.rolled_back.get(at).is_some_and(|failure| failure.committed < sequence)
     }
 
     /// Returns the memory of all recorded responses, in bytes.
@@ -250,13 +302,37 @@ impl DuplicateDetection {
     fn sweep_next(&mut self, monotonic_ms: u64, examined_max: usize, needs_room: bool) {
         let Some(client_id) = self.rotation.pop_front() else { return };
         let Some(client) = self.clients.get_mut(&client_id) else { return };
-        let freed = client.discard(monotonic_ms, examined_max, needs_room);
-        self.bytes = self.bytes.saturating_sub(freed);
+        let mut freed = client.discard(monotonic_ms, examined_max, needs_room);
+        let owner = Arc::clone(&client.owner);
         if client.responses.is_empty() {
             self.clients.remove(&client_id);
-            self.bytes = self.bytes.saturating_sub(client_cost(&client_id));
+            freed = freed.saturating_add(client_cost(&client_id));
         } else {
             self.rotation.push_back(client_id);
+        }
+        self.release(&owner, freed);
+    }
+
+    /// Whether an owner may take more.
+    fn has_room(&self, owner: &str) -> bool {
+        let held = self.bytes_by_owner.get(owner).copied().unwrap_or(0);
+        held < self.bytes_max.saturating_sub(self.bytes)
+    }
+
+    fn charge(&mut self, owner: &Arc<str>, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes_by_owner.get_mut(owner) {
+            Some(held) => *held = held.saturating_add(bytes),
+            None => _ = self.bytes_by_owner.insert(Arc::clone(owner), bytes),
+        }
+    }
+
+    fn release(&mut self, owner: &str, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let Some(held) = self.bytes_by_owner.get_mut(owner) else { return };
+        *held = held.saturating_sub(bytes);
+        if *held == 0 {
+            self.bytes_by_owner.remove(owner);
         }
     }
 }
@@ -319,6 +395,7 @@ impl Client {
                 self.push(oldest);
             }
         }
+        self.bytes = self.bytes.saturating_sub(freed);
         freed
     }
 
@@ -383,9 +460,10 @@ mod tests {
 
     const UNLIMITED: usize = usize::MAX;
 
-    /// A request of a client, with its number on its connection, and how many acknowledgements have been received.
+    /// A request of a client, which is an owner by itself, with its number on its connection, and how many
+    /// acknowledgements have been received.
     fn delivery(client_id: &Arc<str>, connection: u64, number: u64, confirmed: u64) -> Delivery<'_> {
-        Delivery { client_id, connection: ConnectionId(connection), confirmed, number }
+        Delivery { client_id, owner: client_id, connection: ConnectionId(connection), confirmed, number }
     }
 
     /// Handles a request as the service does: returns the response to its first delivery, if that is known, or records
@@ -465,6 +543,7 @@ mod tests {
         assert!(duplicates.bytes() > 0);
         duplicates.discard_expired(3_600_100);
         assert_eq!((duplicates.bytes(), duplicates.clients.len(), duplicates.rotation.len()), (0, 0, 0));
+        assert!(duplicates.bytes_by_owner.is_empty());
     }
 
     #[test]
@@ -507,7 +586,7 @@ mod tests {
 
     #[test]
     fn without_room_confirmed_responses_are_discarded_also_those_of_clients_that_are_gone() {
-        let mut duplicates = DuplicateDetection::new(100_000);
+        let mut duplicates = DuplicateDetection::new(200_000);
         let gone: Arc<str> = "gone".into();
         // The first is unconfirmed, from an earlier connection; the rest are confirmed but for the last.
         handle(&mut duplicates, delivery(&gone, 1, 1, 0), 1, None, 0);
@@ -517,11 +596,9 @@ mod tests {
             handle(&mut duplicates, delivery(&gone, 2, number, number - 1), number, None, 0);
         }
         let client: Arc<str> = "c".into();
-        for other in 1..=100 {
-            assert_eq!(
-                handle(&mut duplicates, delivery(&client, 3, other, 0), other, None, 1),
-                Outcome::Recorded
-            );
+        for other in 1..=400 {
+            let delivery = Delivery { owner: &gone, ..delivery(&client, 3, other, 0) };
+            assert_eq!(handle(&mut duplicates, delivery, other, None, 1), Outcome::Recorded);
         }
         assert!(duplicates.bytes() < 101_000, "{}", duplicates.bytes());
         let is_known = |duplicates: &DuplicateDetection, number| {
@@ -532,10 +609,11 @@ mod tests {
 
     #[test]
     fn without_room_and_without_a_confirmed_response_writes_are_refused_until_some_expire() {
-        let mut duplicates = DuplicateDetection::new(50_000);
+        let mut duplicates = DuplicateDetection::new(100_000);
         let clients: Vec<Arc<str>> = (0..50).map(|index: u32| index.to_string().into()).collect();
         let mut write = |at: usize, number: u64, now_ms| {
-            handle(&mut duplicates, delivery(&clients[at], at as u64, number, 0), number, Some(10), now_ms)
+            let delivery = Delivery { owner: &clients[0], ..delivery(&clients[at], at as u64, number, 0) };
+            handle(&mut duplicates, delivery, number, Some(10), now_ms)
         };
         let accepted =
             (1..).take_while(|number| write((number % 40) as usize, *number, 0) == Outcome::Recorded).count();
@@ -558,15 +636,69 @@ mod tests {
     }
 
     #[test]
-    fn a_response_that_depends_on_a_failed_commit_is_discarded() {
+    fn an_owner_with_any_number_of_client_ids_leaves_room_for_others() {
+        const BYTES_MAX: usize = 100_000;
+        let mut duplicates = DuplicateDetection::new(BYTES_MAX);
+        let write = |duplicates: &mut DuplicateDetection, owner: &Arc<str>, client: u64, now_ms| {
+            let client_id = format!("{owner}{client}").into();
+            let delivery = Delivery { owner, ..delivery(&client_id, client, 1, 0) };
+            handle(duplicates, delivery, client, None, now_ms) == Outcome::Recorded
+        };
+        let owners = ["flood", "second", "third"].map(Arc::<str>::from);
+        let mut last = 0;
+        for (owner, share) in owners.iter().zip([2, 4, 8]) {
+            (0..1_000).for_each(|client| _ = write(&mut duplicates, owner, client, 0));
+            assert!(!write(&mut duplicates, owner, 1_000, 0), "{owner}");
+            let taken = duplicates.bytes() - last;
+            assert!(taken.abs_diff(BYTES_MAX / share) < 1_000, "{owner}: {taken}");
+            last = duplicates.bytes();
+        }
+        for client in 0..5 {
+            assert!(write(&mut duplicates, &format!("small{client}").into(), client, 0), "{client}");
+        }
+        duplicates.discard_expired(LIFETIME_MS_MAX);
+        assert!(write(&mut duplicates, &owners[0], 2_000, LIFETIME_MS_MAX), "its responses have expired");
+    }
+
+    #[test]
+    fn a_client_that_connects_from_another_address_takes_its_responses_with_it() {
+        let (client, first, second): (Arc<str>, Arc<str>, Arc<str>) =
+            ("c".into(), "one".into(), "two".into());
+        let mut duplicates = DuplicateDetection::new(100_000);
+        let from = |owner, connection| Delivery { owner, ..delivery(&client, connection, 1, 0) };
+        assert_eq!(handle(&mut duplicates, from(&first, 1), 1, None, 0), Outcome::Recorded);
+        assert_eq!(handle(&mut duplicates, from(&second, 2), 1, None, 0), Outcome::Duplicate);
+        assert_eq!(handle(&mut duplicates, from(&second, 2), 2, None, 0), Outcome::Recorded);
+        let held = |owner: &Arc<str>| duplicates.bytes_by_owner.get(owner).copied();
+        assert_eq!((held(&first), held(&second)), (None, Some(duplicates.bytes())));
+    }
+
+    #[test]
+    fn a_response_that_depends_on_a_failed_commit_is_no_longer_known() {
         let client = "c".into();
         let mut duplicates = DuplicateDetection::new(UNLIMITED);
-        duplicates.record(delivery(&client, 1, 1, 0), Fingerprint(1), response(), None, 0, 5);
-        let bytes = duplicates.bytes();
-        duplicates.record(delivery(&client, 1, 2, 0), Fingerprint(2), response(), None, 0, 6);
-        duplicates.discard_after(5);
-        let known = [1, 2].map(|number| duplicates.find(&client, Fingerprint(number), 1).is_some());
-        assert_eq!((known, duplicates.bytes()), ([true, false], bytes));
+        let record = |duplicates: &mut DuplicateDetection, numbers: std::ops::RangeInclusive<u64>| {
+            for number in numbers {
+                let delivery = delivery(&client, 1, number, 0);
+                duplicates.record(delivery, Fingerprint(number), response(), None, 0, number);
+            }
+        };
+        // Two failures without a commit between them, a third one after the commit of the ninth change.
+        record(&mut duplicates, 1..=6);
+        duplicates.handle_rollback(4, 6, 0);
+        record(&mut duplicates, 7..=8);
+        duplicates.handle_rollback(4, 8, 0);
+        record(&mut duplicates, 9..=10);
+        duplicates.handle_rollback(9, 10, 0);
+        record(&mut duplicates, 11..=11);
+        let known = (1..=11).filter(|number| duplicates.find(&client, Fingerprint(*number), 1).is_some());
+        assert_eq!(known.collect::<Vec<_>>(), [1, 2, 3, 4, 9, 11]);
+        assert_eq!(duplicates.rolled_back.len(), 2);
+        // The same requests again, with the same fingerprints.
+        duplicates.record(delivery(&client, 2, 1, 0), Fingerprint(5), response(), None, 1, 12);
+        assert!(duplicates.find(&client, Fingerprint(5), 1).is_some());
+        duplicates.discard_expired(LIFETIME_MS_MAX);
+        assert!(duplicates.rolled_back.is_empty());
     }
 
     #[derive(Clone, Debug)]
@@ -613,7 +745,7 @@ mod tests {
             let mut clients = [(0_u64, 0_u64, 0_u64), (1, 0, 0), (2, 0, 0)];
             let mut received: HashMap<u64, u64> = HashMap::new();
             let mut model: Vec<Known> = Vec::new();
-            let (mut now_ms, mut sequence, mut connections) = (0, 0, 3);
+            let (mut now_ms, mut sequence, mut committed, mut connections) = (0, 0_u64, 0, 3);
             for step in steps {
                 match step {
                     Step::Connect { client } => {
@@ -627,6 +759,7 @@ mod tests {
                         *number += 1;
                         let delivery = Delivery {
                             client_id: &names[usize::from(client)],
+                            owner: &names[usize::from(client)],
                             connection: ConnectionId(*connection),
                             confirmed: *acknowledged,
                             number: *number,
@@ -655,8 +788,8 @@ mod tests {
                         }
                     }
                     Step::Failure { commits } => {
-                        let committed = sequence.saturating_sub(commits);
-                        duplicates.discard_after(committed);
+                        committed = sequence.saturating_sub(commits).max(committed);
+                        duplicates.handle_rollback(committed, sequence, now_ms);
                         model.retain(|known| known.sequence <= committed);
                     }
                 }
@@ -665,6 +798,7 @@ mod tests {
                     Ok(client_cost(client_id) + client.responses.iter().map(RecordedResponse::cost).sum::<usize>())
                 });
                 prop_assert_eq!(bytes.sum::<Result<usize, TestCaseError>>()?, duplicates.bytes());
+                prop_assert_eq!(duplicates.bytes_by_owner.values().sum::<usize>(), duplicates.bytes());
                 prop_assert!(duplicates.bytes() < bytes_max.saturating_add(1_000));
             }
         }

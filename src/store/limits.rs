@@ -27,7 +27,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             keys_max: 10_000_000,
-            memory_bytes_max: 512 * 1024 * 1024,
+            memory_bytes_max: 448 * 1024 * 1024,
             key_bytes_max: KEY_BYTES_MAX,
             value_bytes_max: VALUE_BYTES_MAX,
             watches_max: 1_000_000,

@@ -17,7 +17,7 @@ fn verbose_output_lists_the_limits_at_the_start() {
     };
     assert_eq!(
         limits(&[]),
-        "limits: 10000000 keys, 512M of memory for them and 384M for the broker, 64M per value, 10000 connections, \
+        "limits: 10000000 keys, 448M of memory for them and 384M for the broker, 64M per value, 10000 connections, \
          100000 watched keys and 128M of waiting messages per client, 64M per packet, 500 failed logins per address and minute, \
          64M of recorded replies"
     );
@@ -25,7 +25,7 @@ fn verbose_output_lists_the_limits_at_the_start() {
                    --queue-bytes-max 1M --login-failures-max 7";
     assert_eq!(
         limits(&options.split_whitespace().collect::<Vec<_>>()),
-        "limits: 5 keys, 1M of memory for them and 16M for the broker, 1000 per value, 9 connections, 3 watched keys \
+        "limits: 5 keys, 896K of memory for them and 16M for the broker, 1000 per value, 9 connections, 3 watched keys \
          and 1M of waiting messages per client, 512K per packet, 7 failed logins per address and minute, \
          1M of recorded replies"
     );

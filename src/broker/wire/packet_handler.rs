@@ -104,7 +104,9 @@ impl PacketHandler {
         let access_control = broker.hooks().access_control.as_ref().filter(|_| !info.bypasses_permissions);
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let connection = next_connection_id();
-        let peer = Peer { connection, client_id, principal, permissions, message_number: 0, confirmed: 0 };
+        let owner = principal.owner(&info.remote);
+        let peer =
+            Peer { connection, client_id, principal, owner, permissions, message_number: 0, confirmed: 0 };
         let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
         if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
@@ -123,7 +125,7 @@ impl PacketHandler {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
             principal: peer.principal.clone(),
-            owner: peer.principal.owner(&info.remote),
+            owner: Arc::clone(&peer.owner),
             permissions: peer.permissions.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,

@@ -37,11 +37,11 @@ pub struct LimitArgs {
     pub value_bytes_max: Option<u64>,
     /// Maximum memory held for clients [default: 1G]
     ///
-    /// It bounds everything that clients make the server hold. Half of it is for keys and values: a SET above that is refused, as above --keys-max, until keys are deleted or
-    /// expire. Three eighths, but at least 16M, are for the broker: messages that wait for clients, subscriptions, retained
-    /// messages and the buffers of connections. A client that holds more than what is left free is refused or disconnected
-    /// (reason code 0x97); others are not affected. The rest is for watched keys. Replies to writes that may be delivered
-    /// again take up to a sixteenth more, at least 1M.
+    /// It bounds everything that clients make the server hold. Seven sixteenths are for keys and values: a SET above that is
+    /// refused, as above --keys-max, until keys are deleted or expire. One sixteenth is for recorded replies, by which a
+    /// write that is delivered again is detected. Three eighths, but at least 16M, are for the broker: messages that wait
+    /// for clients, subscriptions, retained messages and the buffers of connections. A client that holds more than what is
+    /// left free is refused or disconnected (reason code 0x97); others are not affected. The rest is for watched keys.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_max: Option<u64>,
     /// Maximum number of connections [default: 10,000]
@@ -75,7 +75,8 @@ impl LimitArgs {
         Limits {
             keys_max: or(self.keys_max, default.keys_max),
             value_bytes_max: or(self.value_bytes_max, default.value_bytes_max).min(VALUE_BYTES_MAX),
-            memory_bytes_max: self.memory_max() / 2,
+            // The recorded replies may take a seventh of it besides.
+            memory_bytes_max: (self.memory_max() / 16).saturating_mul(7),
             watches_max: usize::try_from(self.memory_max() / 8 / WATCH_BYTES)
                 .unwrap_or(usize::MAX)
                 .max(WATCHES_MIN),

@@ -79,7 +79,12 @@ pub(super) fn commit(
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
     match &result {
-        Ok(()) => state.handle_commit(group.sequence, group.ceiling, publisher),
+        Ok(()) => {
+            while state.handle_commit(group.sequence, group.ceiling, publisher) {
+                drop(state);
+                state = shared.lock_after_others();
+            }
+        }
         Err(_) => state.handle_commit_failure(publisher, now),
     }
     state.set_short_of_room(storage.is_short_of_room());

@@ -134,7 +134,7 @@ fn a_version_above_the_ceiling_waits_for_a_commit_and_so_do_its_reads() {
     let mut state = test.service.shared.lock();
     let group = state.take_group(now).unwrap();
     assert_eq!(group.changes, [], "the key is not persistent");
-    state.handle_commit(group.sequence, group.ceiling, &test.sent_messages);
+    assert!(!state.handle_commit(group.sequence, group.ceiling, &test.sent_messages));
     drop(state);
     let sent = test.sent_messages.take();
     assert_eq!(sent.iter().map(|(to, _)| to.is_some()).collect::<Vec<_>>(), [false, true, false]);

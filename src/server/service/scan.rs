@@ -136,7 +136,7 @@ mod tests {
                 state.handle_commit_failure(&test.sent_messages, test.service.shared.now());
             } else {
                 let ceiling = Version { ms: u64::MAX, counter: 0 };
-                state.handle_commit(KEYS as u64, ceiling, &test.sent_messages);
+                while state.handle_commit(KEYS as u64, ceiling, &test.sent_messages) {}
             }
             drop(state);
             test.sent_messages.take();

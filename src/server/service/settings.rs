@@ -6,8 +6,9 @@ use crate::protocol::request::CommandCase;
 use crate::server::operations::OperationsSettings;
 use crate::store::Limits;
 
-/// The share of the store's memory that the responses for duplicate detection may take besides: one eighth.
-const RESPONSES_SHARE: u64 = 8;
+/// The share of the store's memory that the responses for duplicate detection may take besides: one seventh, so that
+/// both together are half of `--memory-max`.
+const RESPONSES_SHARE: u64 = 7;
 /// What these responses may take in any case, in bytes: a store with little memory must not refuse writes for them.
 const RESPONSES_BYTES_MIN: u64 = 1024 * 1024;
 

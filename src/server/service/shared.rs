@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -11,6 +12,9 @@ use super::wall_clock::{ClockStep, Observation, WallClock, trusted_ms};
 use crate::clock;
 use crate::server::event::{Event, EventSink};
 use crate::store::Now;
+
+/// How often background work yields to threads that wait for the lock: enough for a few of them to wake.
+const YIELDS_MAX: usize = 100;
 
 /// The state behind its lock, and the signals that go with it.
 ///
@@ -65,6 +69,19 @@ impl Shared {
     /// would keep it for seconds.
     pub(super) fn lock_for_step(&self) -> Option<MutexGuard<'_, State>> {
         if self.waiting.load(Ordering::Relaxed) > 0 { None } else { self.try_lock() }
+    }
+
+    /// Locks the state for the next step of background work, after the requests that wait for it, within limits.
+    ///
+    /// A thread that locks again at once would overtake them: see [`Shared::lock_for_step`].
+    pub(super) fn lock_after_others(&self) -> MutexGuard<'_, State> {
+        for _ in 0..YIELDS_MAX {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            thread::yield_now();
+        }
+        self.lock()
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, State>> {

@@ -58,7 +58,7 @@ pub struct ServiceStatistics {
     pub store: StoreStatistics,
     /// Number of responses and notifications that wait for a commit.
     pub waiting_for_commit: usize,
-    /// Memory of the responses for duplicate detection, in bytes.
+    /// Memory of the responses for duplicate detection, in bytes, and its limit.
     pub recorded_bytes: usize,
     /// The limit of this memory.
     pub recorded_bytes_max: usize,
@@ -137,9 +137,9 @@ impl State {
             self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
             return Handled::Answered;
         }
-        let Peer { connection, client_id, confirmed, message_number, .. } = from;
-        let delivery =
-            Delivery { client_id, connection: *connection, confirmed: *confirmed, number: *message_number };
+        let Peer { connection, client_id, owner, confirmed, message_number, .. } = from;
+        let (connection, confirmed, number) = (*connection, *confirmed, *message_number);
+        let delivery = Delivery { client_id, owner, connection, confirmed, number };
         if !self.duplicates.make_room(delivery, now.monotonic_ms) {
             return Handled::Refused;
         }
@@ -343,18 +343,24 @@ impl State {
         Version { ms, counter: COUNTER_MAX }.max(on_disk)
     }
 
-    /// Handles the commit of a group.
-    pub(super) fn handle_commit(&mut self, sequence: u64, ceiling: Version, publisher: &dyn Publisher) {
-        if let Some(queue) = &mut self.commit_queue {
-            queue.handle_commit(sequence, ceiling, publisher);
-        }
+    /// Handles the commit of a group in steps: see [`CommitQueue::handle_commit`].
+    #[must_use]
+    pub(super) fn handle_commit(
+        &mut self,
+        sequence: u64,
+        ceiling: Version,
+        publisher: &dyn Publisher,
+    ) -> bool {
+        let queue = self.commit_queue.as_mut();
+        queue.is_some_and(|queue| queue.handle_commit(sequence, ceiling, publisher))
     }
 
     /// Handles a failed commit: rolls back every change that is not on disk.
     pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
         let Some(queue) = &mut self.commit_queue else { return };
+        let last = queue.sequence();
         let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
-        self.duplicates.discard_after(committed);
+        self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
         for unfinished in unfinished {
             match unfinished {
                 Unfinished::Send(outbound) => outbound.send(publisher),

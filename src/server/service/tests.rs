@@ -148,6 +148,7 @@ pub(super) fn peer(connection: u64) -> Peer {
         connection: ConnectionId(connection),
         client_id: "client".into(),
         principal: broker::Principal::default(),
+        owner: "test".into(),
         permissions: None,
         message_number: 1,
         confirmed: 0,
@@ -453,12 +454,35 @@ async fn no_client_sees_a_change_before_it_is_committed() {
 }
 
 #[test]
+fn what_waits_for_a_large_commit_is_sent_in_steps_and_in_order() {
+    const WRITES: u64 = 600;
+    let home = TempDir::new().unwrap();
+    let test = TestService::on_disk(&home);
+    (0..WRITES).for_each(|number| test.request(&set(&format!("k{number}"), "v")));
+    let commit = || {
+        let mut state = test.service.shared.lock();
+        state.handle_commit(WRITES, Version::default(), &test.sent_messages)
+    };
+    assert!(commit());
+    let first = test.sent_messages.replies();
+    assert!((1..WRITES as usize / 2).contains(&first.len()), "{}", first.len());
+    // The key of a response that has been sent can be read at once; the other read waits behind its response.
+    assert_eq!(test.reply(&get("k0")), value("v"));
+    test.request(&get("k599"));
+    while commit() {}
+    let rest = test.sent_messages.replies();
+    assert_eq!(first.len() + rest.len(), WRITES as usize + 1);
+    assert_eq!(rest.last(), Some(&value("v")));
+    assert!(first.iter().chain(&rest[..rest.len() - 1]).all(|reply| *reply == Reply::Done));
+}
+
+#[test]
 fn a_change_that_is_not_committed_is_rolled_back() {
     let home = TempDir::new().unwrap();
     let test = TestService::on_disk(&home);
     let saved = message(&set("k", "saved"));
     test.send(saved.clone());
-    test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages);
+    assert!(!test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages));
     test.request(&watch("k"));
     test.request(&watch("new"));
     test.sent_messages.take();
@@ -496,7 +520,7 @@ fn expiry_pauses_while_the_commit_queue_is_half_full() {
     let sequence = state.commit_queue.as_ref().unwrap().sequence();
     assert_eq!(state.expire(&test.sent_messages, later), u64::MAX);
     assert!(state.store.read(&key("short")).is_some(), "no expiry is added to a queue that is half full");
-    state.handle_commit(sequence, Version::default(), &test.sent_messages);
+    assert!(!state.handle_commit(sequence, Version::default(), &test.sent_messages));
     test.service.shared.wake_expiry_task(&mut state);
     assert!(state.expiry_wakes_ms < u64::MAX, "the task wakes again");
     state.expire(&test.sent_messages, later);
@@ -509,7 +533,7 @@ fn a_full_commit_queue_accepts_requests_that_need_not_wait() {
     let test = TestService::on_disk(&home);
     test.request(&set("settled", "v"));
     test.request(&set_with("due", "v", None, 1));
-    test.service.shared.lock().handle_commit(2, Version::default(), &test.sent_messages);
+    assert!(!test.service.shared.lock().handle_commit(2, Version::default(), &test.sent_messages));
     let since = test.service.shared.now().monotonic_ms;
     while test.service.shared.now().monotonic_ms <= since + 1 {
         thread::yield_now();
@@ -580,7 +604,7 @@ fn a_key_with_two_uncommitted_changes_is_not_read_after_the_first_commit() {
         test.request(&set("k", text));
     }
     let commit = |sequence| {
-        test.service.shared.lock().handle_commit(sequence, Version::default(), &test.sent_messages);
+        assert!(!test.service.shared.lock().handle_commit(sequence, Version::default(), &test.sent_messages));
         test.sent_messages.replies()
     };
     assert_eq!(commit(1), [Reply::Done]);
@@ -596,7 +620,7 @@ fn a_rollback_does_not_revive_a_key_that_had_expired_before_the_change() {
     let test = TestService::on_disk(&home);
     test.request(&watch("short"));
     test.request(&set_with("short", "v", None, 1));
-    test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages);
+    assert!(!test.service.shared.lock().handle_commit(1, Version::default(), &test.sent_messages));
     test.wait_for_expiry();
     test.sent_messages.take();
     test.request(&set("short", "lost"));
