@@ -375,7 +375,7 @@ mod tests {
             costs.sort_unstable();
             costs
         };
-        let expected = costs("nobody");
+        let expected = costs("unknown");
         assert_eq!(expected.len(), 3);
         for name in ["ann", "eve", "bob", "joe", "sue"] {
             assert_eq!(costs(name), expected, "{name}");
