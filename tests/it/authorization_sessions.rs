@@ -128,7 +128,7 @@ fn a_subscription_that_is_no_longer_allowed_is_logged() {
 fn a_session_that_resumes_after_a_change_of_rules_gets_only_what_they_allow() {
     let place = place();
     let server = with_rules(&place);
-    let (mut chief, mut keeper) = chief_and_keeper(&server);
+    let (mut chief, keeper) = chief_and_keeper(&server);
     drop_connection(keeper, &server, "keeper");
     assert!(publish(&mut chief, "talk/before") && publish(&mut chief, "ping"));
     reload(&place, &server, &RULES.replace("\"talk/+\", ", ""));
