@@ -130,6 +130,8 @@ impl Line {
         match candidates {
             Candidates::Words(candidates) => self.words(&before, candidates),
             Candidates::Contexts => listed(Listed::Contexts),
+            // The keys of a verb without a connection are in files.
+            Candidates::Keys if place.verb.option(b"--broker").is_none() => self.words(&before, Vec::new()),
             Candidates::Keys => listed(Listed::Keys(prefix)),
             Candidates::Files => format!("files {characters}\n"),
             Candidates::Directories => format!("directories {characters}\n"),
@@ -190,6 +192,7 @@ mod tests {
         assert_eq!(bash("mqkv get --output=j"), "words\njson\njsonl\n");
         assert_eq!(bash("mqkv get -x p"), "words\nprod\n");
         assert_eq!(bash("mqkv get a"), "words\na\\ b\n");
+        assert_eq!(bash("mqkv data clear-fence ./state a"), "words\n", "the key is in the files");
         assert_eq!(bash("mqkv get 'a"), "words\na b\n");
         assert_eq!(bash("mqkv get k > "), "files 0\n");
         assert_eq!(bash("mqkv get k --file=o"), "files 7\n");

@@ -5,7 +5,7 @@ use super::topics::TOPICS;
 
 /// The verbs in groups that fit on one screen.
 const GROUPS: &[(&str, &str)] = &[
-    ("get, set, del, vdel", "Read, write and delete keys"),
+    ("get, set, edit, del, vdel", "Read, write and delete keys"),
     ("keys, watch", "List keys, print their changes"),
     ("lock, unlock, holder", "Hold a lock while a command runs"),
     ("export, import, batch", "Read and write many keys"),

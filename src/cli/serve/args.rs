@@ -19,8 +19,8 @@ Examples:
   mqkv serve --listen 0.0.0.0:1883      for clients on other machines
   mqkv serve --listen 127.0.0.1:0 --port-file port
   mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem
-  mqkv serve --users users              of mqkv serve user add users NAME
-  mqkv serve --sat-tokens tokens        lines NAME TOKEN
+  mqkv serve --users users              users added by mqkv serve user
+  mqkv serve --sat-tokens tokens        a file with lines NAME TOKEN
   mqkv serve --listen 127.0.0.1:1883 --listen ws://127.0.0.1:8080/mqtt
   mqkv serve --users users --listen mqtt://0.0.0.0:1884 \\
     --listen 'mqtt://127.0.0.1:1883?anonymous=yes'

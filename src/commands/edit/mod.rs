@@ -53,7 +53,7 @@ the editor failed.";
 pub struct EditArgs {
     #[command(flatten)]
     key: KeyArgs,
-    /// Expire the key after DURATION, for example 30s, 5m
+    /// Expire the key after DURATION: 30s, 5m
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_ttl, allow_hyphen_values = true)]
     ttl: Option<NonZeroU64>,
     #[command(flatten)]

@@ -72,7 +72,7 @@ const CLIENTS: &str = "clients/#";
 
 /// Show requests, replies and notifications live
 ///
-/// One line each, as far as the broker allows the subscriptions, until a signal or until -c or -w is reached. A lost
+/// Each record is one line, as far as the broker allows the subscriptions, until a signal or until -c or -w is reached. A lost
 /// connection is restored.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]

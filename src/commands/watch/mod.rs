@@ -41,7 +41,7 @@ const HELP: &str = "\
 Examples:
   mqkv watch line1/temp
   mqkv watch a b c -j | jq .            JSON lines, with versions
-  mqkv watch --prefix line1/            all keys that begin with line1/, also new ones
+  mqkv watch --prefix line1/            all keys with this prefix
   mqkv watch job/7 -c 1 --no-initial    wait for the next change
   mqkv watch job/7 --until del -w 1m    wait for the DEL, at most 1 minute
   mqkv watch mode --until value=auto    at once, if it has the value
@@ -83,7 +83,9 @@ Exit status:
 pub struct WatchArgs {
     #[command(flatten)]
     keys: KeyListArgs,
-    /// Watch all keys that begin with P, listed every 3 seconds
+    /// Watch all keys that begin with P
+    ///
+    /// They are listed every 3 seconds; see Prefixes.
     #[arg(long, value_name = "P", conflicts_with_all = ["key_words", "key_options", "key_hex", "key_base64"])]
     prefix: Option<OsString>,
     /// Exit after N changes (SET, DELETE and RESYNC)
