@@ -8,7 +8,7 @@ use super::options::{self, ConnectionArgs, Options};
 use crate::shell::definition::{Definition, Operand, ValueKind, Verb, VerbOption};
 
 /// Verbs that the prompt refuses.
-const NOT_AT_THE_PROMPT: &[&str] = &["shell", "serve", "data", "completions", "man", "context", "config"];
+pub const NOT_AT_THE_PROMPT: &[&str] = &["shell", "serve", "data", "completions", "man", "context", "config"];
 
 /// Returns the definition of the whole command line, as the system's shells complete it.
 #[must_use]
@@ -30,19 +30,35 @@ struct Scope {
     left_out: Vec<String>,
 }
 
+impl Scope {
+    fn leaves_out(&self, arg: &Arg) -> bool {
+        self.left_out.iter().any(|id| id == arg.get_id().as_str())
+    }
+}
+
 fn define(scope: &Scope, left_out: &[&str]) -> Definition {
     let mut root = Cli::command();
     // Adds the options that verbs share.
     root.build();
+    let unavailable_options =
+        root.get_arguments().filter(|arg| scope.leaves_out(arg)).flat_map(names_of).collect();
     let mut root = verb(&root, scope);
     root.verbs.retain(|verb| !left_out.contains(&verb.name.as_str()));
     let topics = TOPICS.iter().map(|topic| (topic.name.to_owned(), topic.about.to_owned())).collect();
-    Definition { root, topics, ignores_case: false }
+    Definition { root, topics, ignores_case: false, unavailable_options }
+}
+
+/// Returns the names of an option, with their dashes.
+fn names_of(arg: &Arg) -> Vec<String> {
+    let longs =
+        arg.get_long_and_visible_aliases().unwrap_or_default().into_iter().map(|long| format!("--{long}"));
+    let shorts =
+        arg.get_short_and_visible_aliases().unwrap_or_default().into_iter().map(|short| format!("-{short}"));
+    longs.chain(shorts).collect()
 }
 
 fn verb(command: &Command, scope: &Scope) -> Verb {
-    let is_left_out =
-        |arg: &&Arg| arg.is_hide_set() || scope.left_out.iter().any(|id| id == arg.get_id().as_str());
+    let is_left_out = |arg: &&Arg| arg.is_hide_set() || scope.leaves_out(arg);
     let arguments = || command.get_arguments().filter(|arg| !is_left_out(arg));
     let verbs = command.get_subcommands().filter(|below| !below.is_hide_set());
     Verb {
@@ -129,6 +145,10 @@ mod tests {
         assert!(!output.is_hinted);
         assert!(definition.verb(b"rm").is_some_and(|del| del.operands[0].is_many));
         assert!(definition.verb(b"serve").is_none());
+        for option in ["-b", "--broker", "--timeout", "-u", "--password-file"] {
+            assert!(definition.unavailable_options.iter().any(|name| name == option), "{option}");
+        }
+        assert!(!definition.unavailable_options.iter().any(|name| name == "--force-write" || name == "-o"));
         assert!(!definition.verb(b"decode").unwrap().verbs.is_empty());
     }
 

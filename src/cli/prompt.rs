@@ -11,7 +11,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use super::args::{Cli, Verb};
 use super::config::variables::Variables;
 use super::config::{self, Configuration};
-use super::connection::{Connection, Endpoint};
+use super::connection::{Connection, Endpoint, Login};
 use super::definition;
 use super::exit::Exit;
 use super::help::request::HelpRequest;
@@ -23,7 +23,7 @@ use super::session::{guarded, session};
 use super::trace::Tracing;
 use crate::cli::resolve;
 use crate::cli::signals::EndSignals;
-use crate::client::Tracer;
+use crate::client::{Authentication, Tracer};
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::lines::words::Word;
 use crate::commands::{Command, CommandError, usage};
@@ -67,7 +67,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let connection_tracer = tracer.clone();
     let is_auto = Configuration::resolve(&options.connection, &options.display, variables)
         .is_ok_and(|configuration| resolve::is_auto(&configuration.settings));
-    let named = (options.connection.clone(), variables.clone());
+    let (named, named_with) = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let setup = Setup {
         definition: definition::of_prompt(),
@@ -75,13 +75,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         open: Box::new(move |destination| {
             open(&options, &opened_with, &connection_tracer, style, destination)
         }),
-        contexts: Arc::new(move || {
-            let file = config::whole_file(&named.0, &named.1);
-            file.map_or_else(
-                |_| Vec::new(),
-                |file| file.contexts.iter().map(|known| known.name.to_string()).collect(),
-            )
-        }),
+        contexts: Arc::new(move || contexts(&named, &named_with)),
         streams: Streams { data: report::put_data, words: report::put_words },
         style,
         is_auto,
@@ -109,13 +103,26 @@ fn open(
     style: Style,
     destination: Option<&str>,
 ) -> Result<OpenedSession, CommandError> {
+    let contexts = || contexts(&options.connection, variables);
+    let is_url = |word: &str| {
+        word.contains("://") || (word.contains(':') && !contexts().iter().any(|name| name == word))
+    };
     let args = match destination {
         None => options.connection.clone(),
-        Some(url) if url.contains("://") => to_url(&options.connection, url),
+        Some(url) if is_url(url) => to_url(&options.connection, url)?,
         Some(context) => to_context(&options.connection, context),
     };
-    let configuration = Configuration::resolve(&args, &options.display, variables)?;
-    let connection = Connection::of(&configuration.settings, resolve::process())?;
+    let configuration = Configuration::resolve(&args, &options.display, variables);
+    let configuration = configuration.map_err(|error| of_destination(error, &contexts()))?;
+    let mut connection = Connection::of(&configuration.settings, resolve::process())?;
+    if destination.is_some_and(is_url) {
+        let configured = contexts().into_iter().map(|name| to_context(&options.connection, &name));
+        let configured = std::iter::once(options.connection.clone()).chain(configured).filter_map(|args| {
+            let configuration = Configuration::resolve(&args, &options.display, variables).ok()?;
+            Connection::of(&configuration.settings, resolve::process()).ok()
+        });
+        connection.login = login_at(&connection, configured);
+    }
     let url = connection.endpoint.url();
     let (broker, about) = match &connection.endpoint {
         Endpoint::Network { .. } => {
@@ -146,10 +153,50 @@ fn open(
     Ok(OpenedSession { session, broker, context, about, url, is_transient, close })
 }
 
+/// Returns the names of the contexts in the configuration file; none if it cannot be read.
+fn contexts(args: &ConnectionArgs, variables: &Variables) -> Vec<String> {
+    let file = config::whole_file(args, variables);
+    file.map_or_else(
+        |_| Vec::new(),
+        |file| file.contexts.iter().map(|known| known.name.to_string()).collect(),
+    )
+}
+
+/// Adapts the hints of an error about the argument of `\c`.
+fn of_destination(error: CommandError, contexts: &[String]) -> CommandError {
+    let here = |hint: String| if contexts.contains(&hint) { format!("\\c {hint}") } else { hint };
+    CommandError { hints: error.hints.into_iter().map(here).collect(), ..error }
+}
+
+/// Returns the credentials for a URL. If it has a user but no password, those of a configured connection to the same broker
+/// with the same user are used; without one, the password is asked for.
+fn login_at(connection: &Connection, mut configured: impl Iterator<Item = Connection>) -> Login {
+    let Login::Known(Authentication::Password { username, password: None }) = &connection.login else {
+        return connection.login.clone();
+    };
+    let has_password = |login: &Login| match login {
+        Login::Known(Authentication::Password { username: user, password: Some(_) }) => user == username,
+        _ => false,
+    };
+    let same = configured
+        .find(|other| other.endpoint.url() == connection.endpoint.url() && has_password(&other.login));
+    same.map_or_else(|| Login::Ask { username: username.clone() }, |same| same.login)
+}
+
 /// Returns the options with another broker, without the context and credentials of the old one.
-fn to_url(args: &ConnectionArgs, url: &str) -> ConnectionArgs {
-    ConnectionArgs {
-        broker: Some(url.to_owned()),
+///
+/// # Errors
+/// The URL contains a password.
+fn to_url(args: &ConnectionArgs, url: &str) -> Result<ConnectionArgs, CommandError> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("mqtt", url));
+    if rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
+        let message = "a password in the URL is not accepted: it stays on the screen";
+        return Err(
+            CommandError::usage(message).hint(format!("\\c {scheme}://USER@HOST asks for the password"))
+        );
+    }
+    Ok(ConnectionArgs {
+        broker: Some(format!("{scheme}://{rest}")),
         hostname: None,
         port: None,
         embedded: None,
@@ -161,7 +208,7 @@ fn to_url(args: &ConnectionArgs, url: &str) -> ConnectionArgs {
         context: None,
         no_context: true,
         ..args.clone()
-    }
+    })
 }
 
 /// Returns the options for a context: those of the command line that do not depend on the broker.
@@ -213,13 +260,13 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Err(error) => {
             let known = definer.find_subcommand(&verb).is_some();
-            let help = if known { format!("help {verb}") } else { "\\?".to_owned() };
+            let help = if known { format!("help {verb}") } else { "\\? lists the commands".to_owned() };
             let context = usage::Context { program: "", is_first_level: !known, is_available, words: &words };
             let mut failure = usage::explain(&error, &context);
             if let Some(habit) = habit(&verb) {
                 failure.hints = vec![habit.to_owned()];
             }
-            return Err(failure.hint(help));
+            return Err(if known || failure.hints.is_empty() { failure.hint(help) } else { failure });
         }
     };
     refuse_connection(&matches)?;
@@ -286,20 +333,26 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The verbs that the prompt rejects.
-const UNAVAILABLE: [&str; 7] = ["serve", "data", "completions", "man", "context", "config", "shell"];
-
 fn is_available(verb: &str) -> bool {
-    !UNAVAILABLE.contains(&verb)
+    !definition::NOT_AT_THE_PROMPT.contains(&verb)
 }
 
-/// Returns the backslash command for a word that other prompts use.
+/// Returns the hint for a word that is no verb here: a habit from other prompts, or from the command line.
 fn habit(verb: &str) -> Option<&'static str> {
-    match verb {
-        "quit" | "exit" | "bye" | "logout" | "q" => Some("\\q"),
-        "connect" | "use" => Some("\\c"),
-        _ => None,
-    }
+    Some(match verb {
+        "quit" | "exit" | "bye" | "logout" | "q" => "\\q",
+        "connect" | "use" => "\\c",
+        "auth" | "login" => "\\c mqtt://USER@HOST asks for the password",
+        "clear" => "Ctrl-L clears the screen",
+        "mqkv" => "omit mqkv: a line begins with the verb",
+        "unwatch" => "\\unwatch",
+        "watches" => "\\watches",
+        "locks" => "\\locks",
+        "timing" => "\\timing",
+        "trace" => "\\trace",
+        "conninfo" => "\\conninfo",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -345,9 +398,12 @@ mod tests {
 
     #[test]
     fn lines_that_the_prompt_rejects_get_a_hint() {
-        assert_eq!(error("gte k").hints, ["did you mean 'get'?", "\\?"]);
-        assert_eq!(error("QUIT").hints, ["\\q", "\\?"]);
-        assert_eq!(error("exit").hints, ["\\q", "\\?"]);
+        assert_eq!(error("gte k").hints, ["did you mean 'get'?"]);
+        assert_eq!(error("QUIT").hints, ["\\q"]);
+        assert_eq!(error("exit").hints, ["\\q"]);
+        assert_eq!(error("nonsense k").hints, ["\\? lists the commands"]);
+        assert_eq!(error("auth secret").hints, ["\\c mqtt://USER@HOST asks for the password"]);
+        assert_eq!(error("mqkv get k").hints, ["omit mqkv: a line begins with the verb"]);
         assert_eq!(error("set k v --tll 5s").hints, ["did you mean --ttl?", "help set"]);
         assert_eq!(error("get k -b mqtt://h").hints, ["\\c URL"]);
         assert_eq!(error("get k --timeout 1s").hints, ["\\c URL"]);

@@ -27,7 +27,8 @@ Examples:
 Lines:
 Each line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. Verbs are case-insensitive, and \
 SET accepts the options of the wire: SET k v NX PX 5000. Blanks separate words. 'Single quotes' keep every character; \
-\"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. In a line without options, a quoted key or value is literal, also \
+\"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. Outside quotes a backslash escapes a blank, a quote, #, |, > \
+and a backslash. Before any other character a backslash is literal: C:\\temp. In a line without options, a quoted key or value is literal, also \
 \"-\" and \"--nx\". Lines that begin with # are comments.
 
 JSON lines:

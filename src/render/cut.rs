@@ -65,7 +65,8 @@ pub fn width_of(text: &str) -> usize {
 }
 
 /// Returns the width of a character in columns: 2 for East Asian wide characters and emoji, 0 for combining marks.
-fn columns_of(c: char) -> usize {
+#[must_use]
+pub fn columns_of(c: char) -> usize {
     match u32::from(c) {
         0..0x300 => 1,
         0x300..=0x36F | 0x483..=0x489 | 0x591..=0x5BD | 0x610..=0x61A | 0x64B..=0x65F | 0x200B..=0x200D => 0,

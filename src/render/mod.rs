@@ -2,7 +2,7 @@
 
 mod bulk;
 mod configured;
-mod cut;
+pub mod cut;
 mod doctor;
 pub mod error;
 pub mod escape;

@@ -58,18 +58,18 @@ pub const FORMATS: &[&str] = &["auto", "text", "raw", "hex", "base64", "json", "
 
 /// Name, argument and description of each command.
 pub const NAMES: &[(&str, &str, &str)] = &[
-    ("\\?", "", "show this help"),
+    ("\\?", "", "print this help"),
     ("\\q", "", "exit, like Ctrl-D"),
-    ("\\c", "[CONTEXT|URL]", "connect to another broker, or reconnect"),
-    ("\\conninfo", "", "show the connection"),
+    ("\\c", "[CONTEXT|URL]", "connect to another broker, or again to this one"),
+    ("\\conninfo", "", "print broker, context and state of the connection"),
     ("\\watches", "", "list the running watches"),
-    ("\\unwatch", "[N|all]", "stop a watch"),
-    ("\\locks", "", "list the held locks and their tokens"),
-    ("\\timing", "[on|off]", "show how long each line took"),
-    ("\\trace", "[on|off]", "show every MQTT packet above the line"),
-    ("\\o", "[FORMAT]", "set the output format: auto, text, raw, hex, base64, json"),
-    ("\\i", "FILE", "run the lines of a file"),
-    ("\\!", "[COMMAND]", "run a system command, or a shell"),
+    ("\\unwatch", "[N|all]", "stop a watch, or all watches"),
+    ("\\locks", "", "list the held locks and their fencing tokens"),
+    ("\\timing", "[on|off]", "print the duration of each command"),
+    ("\\trace", "[on|off]", "print every MQTT packet above the line"),
+    ("\\o", "[FORMAT]", "print or set the output format: auto, raw, json, ..."),
+    ("\\i", "FILE", "run the lines of a file, up to the first error"),
+    ("\\!", "[COMMAND]", "run a command of the system, or a shell"),
 ];
 
 /// Parses a backslash command.

@@ -31,6 +31,7 @@ pub async fn report(mut status: Receiver<ConnectionStatus>, watches: Watches, pr
                 if lost_at.replace(since).is_none() {
                     let cause = escape(cause.as_bytes());
                     printer.background_alert(&format!("connection lost: {cause}; reconnecting"));
+                    printer.repaint();
                 }
             }
             ConnectionStatus::Connected => {

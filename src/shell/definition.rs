@@ -9,6 +9,8 @@ pub struct Definition {
     pub topics: Vec<(String, String)>,
     /// Whether a verb may be typed in any case, as at the prompt.
     pub ignores_case: bool,
+    /// The options of the program that a line cannot have, with their dashes.
+    pub unavailable_options: Vec<String>,
 }
 
 /// A verb.
@@ -362,6 +364,11 @@ pub mod sample {
             verb("help", &["VERB|TOPIC"], vec![]),
         ];
         let root = Verb { options: every().to_vec(), verbs, ..Verb::default() };
-        Definition { root, topics: vec![("locks".to_owned(), "Leases".to_owned())], ignores_case: true }
+        Definition {
+            root,
+            topics: vec![("locks".to_owned(), "Leases".to_owned())],
+            ignores_case: true,
+            unavailable_options: vec!["--timeout".to_owned(), "-u".to_owned()],
+        }
     }
 }

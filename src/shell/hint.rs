@@ -37,20 +37,6 @@ pub fn hint<'a>(
     Some(Hint { shown, is_text: true })
 }
 
-/// Cuts a hint to the columns that are left in the row.
-#[must_use]
-pub fn cut(shown: &str, room: usize) -> String {
-    let count = shown.chars().count();
-    if count <= room {
-        return shown.to_owned();
-    }
-    let mut cut: String = shown.chars().take(room.saturating_sub(1)).collect();
-    if room > 1 {
-        cut.push('…');
-    }
-    cut
-}
-
 fn usage(text: &str, definition: &Definition) -> Option<String> {
     if let Some((_, prefix, _)) = backslash::expectation(text) {
         let name = text.trim();
@@ -148,14 +134,7 @@ mod tests {
 
     #[test]
     fn backslash_commands_show_their_description() {
-        assert_eq!(formatted("\\i"), " FILE  (run the lines of a file)");
+        assert_eq!(formatted("\\i"), " FILE  (run the lines of a file, up to the first error)");
         assert_eq!(formatted("\\q"), " (exit, like Ctrl-D)");
-    }
-
-    #[test]
-    fn a_hint_is_cut_to_the_row() {
-        assert_eq!(cut("KEY VALUE", 20), "KEY VALUE");
-        assert_eq!(cut("KEY VALUE", 5), "KEY …");
-        assert_eq!(cut("KEY VALUE", 0), "");
     }
 }

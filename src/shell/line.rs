@@ -5,7 +5,7 @@
 
 use crate::commands::CommandError;
 use crate::commands::lines::words::{Word, split};
-use crate::render::escape::is_safe;
+use crate::render::escape::{self, is_safe};
 
 /// A parsed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,27 +130,8 @@ pub fn quote(word: &[u8]) -> String {
             text.to_owned()
         }
         Some(text) if !text.contains('\'') => format!("'{text}'"),
-        _ => {
-            let escaped: Vec<String> = word.utf8_chunks().map(escape_chunk).collect();
-            format!("\"{}\"", escaped.concat())
-        }
+        _ => escape::quote(word),
     }
-}
-
-fn escape_chunk(chunk: std::str::Utf8Chunk<'_>) -> String {
-    let mut out = String::new();
-    for c in chunk.valid().chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if !is_safe(c) => {
-                let mut bytes = [0; 4];
-                out.extend(c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\x{byte:02X}")));
-            }
-            c => out.push(c),
-        }
-    }
-    out.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02X}")));
-    out
 }
 
 fn words(text: &[u8]) -> Result<Vec<Word>, CommandError> {
@@ -246,7 +227,9 @@ impl Iterator for Scan<'_> {
             self.begins_word = byte.is_ascii_whitespace();
             match byte {
                 b'\'' | b'"' => self.skip_quoted(byte),
-                b'\\' => drop(self.step()),
+                // A line feed ends the statement all the same.
+                b'\\' if self.text.get(self.at) != Some(&b'\n') => drop(self.step()),
+                b'\\' => {}
                 _ => return Some(Unquoted { byte, at, begins_word }),
             }
         }
@@ -293,6 +276,8 @@ mod tests {
         assert_eq!(to_screen("set k a|b"), ["set", "k", "a|b"]);
         assert_eq!(to_screen("set k a>b"), ["set", "k", "a>b"]);
         assert_eq!(to_screen("set k '|'"), ["set", "k", "|"]);
+        assert_eq!(to_screen(r"set k \| \>"), ["set", "k", "|", ">"]);
+        assert_eq!(to_screen(r"set k C:\temp\"), ["set", "k", r"C:\temp\"]);
     }
 
     #[test]
@@ -317,6 +302,7 @@ mod tests {
     fn a_pasted_text_has_a_statement_per_line_unless_quotes_span_lines() {
         assert_eq!(statements(b"get a\nget b\n"), [b"get a".as_slice(), b"get b", b""]);
         assert_eq!(statements(b"set k 'one\ntwo'\nget k"), [b"set k 'one\ntwo'".as_slice(), b"get k"]);
+        assert_eq!(statements(b"set k C:\\\nget k"), [b"set k C:\\".as_slice(), b"get k"]);
         assert_eq!(statements(b""), [b"".as_slice()]);
     }
 

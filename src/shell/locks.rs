@@ -54,7 +54,7 @@ impl Locks {
         let key = escape(holding.key().as_bytes());
         let token = escape(held.token.to_string().as_bytes());
         printer.message(&format!("locked {key} as {}, token {token}", held.holder));
-        printer.dim_message(&format!("held and renewed in the background; unlock {key} releases it"));
+        printer.dim_message(&format!("renewed in the background; `unlock {key}` releases it"));
         self.held.borrow_mut().insert(holding.key().as_bytes().to_vec(), held);
         self.update(session, printer);
         spawn_local(self.clone().renew(holding, requests, session.clone(), printer.clone()));

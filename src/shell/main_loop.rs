@@ -108,8 +108,8 @@ impl Shell {
         let color = setup.style.color_stdout;
         let no_terminal = |error| CommandError::new(Kind::File, format!("cannot use the terminal: {error}"));
         let editor = LineEditor::start(Arc::clone(&state), lines, setup.streams, color);
-        let (editor, above) = editor.map_err(no_terminal)?;
-        let screen = Screen::start(above, setup.streams.words, Arc::clone(&state)).map_err(no_terminal)?;
+        let (editor, line) = editor.map_err(no_terminal)?;
+        let screen = Screen::start(line, setup.streams.words, Arc::clone(&state)).map_err(no_terminal)?;
         setup.trace_output.attach(screen.clone());
         let printer = Printer::new(setup.streams, state, screen, color);
         let watches = Watches::default();
@@ -144,6 +144,7 @@ impl Shell {
                     biased;
                     input = self.editor.next() => break input,
                     signal = self.signals.next() => match signal {
+                        Signal::Interrupt if self.editor.is_late_signal() => {}
                         // While a line is edited Ctrl-C is a key, so this signal is for the line just entered.
                         Signal::Interrupt if self.editor.is_entered() => is_canceled = true,
                         Signal::Interrupt => self.editor.clear(),
@@ -155,8 +156,11 @@ impl Shell {
                 }
             };
             match input {
-                Input::Line(_) if is_canceled => self.printer.message("\ncanceled before it started"),
+                Input::Line(_) if is_canceled => self.printer.message("\ncanceled before it was run"),
                 Input::Line(line) => {
+                    if self.editor.is_late_signal() {
+                        self.discard_interrupts().await;
+                    }
                     let state = Arc::clone(&self.printer.state);
                     let is_valid = |words| (self.setup.parse)(words, self.style).is_ok();
                     if let Err(error) = self.history.add(&line, state.definition(), &is_valid) {

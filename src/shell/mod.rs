@@ -8,6 +8,8 @@ mod contexts;
 pub mod definition;
 mod dumb_terminal;
 mod editor;
+mod editor_control;
+mod error_hints;
 mod hint;
 mod history;
 mod input;

@@ -8,15 +8,20 @@ use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until};
 
-use super::rate_limit::RateLimit;
+use super::error_hints::at_prompt;
+use super::rate_limit::{RateLimit, Summary};
 use super::screen::Screen;
 use super::shared_state::SharedState;
 use super::streams::Streams;
 use crate::clock;
 use crate::commands::CommandError;
 use crate::commands::output::{Output, WatchEvent};
+use crate::protocol::Key;
 use crate::render::style::{Paint, paint};
 use crate::render::{self, Format, Rendered, Style, Widths};
+
+/// The time between two attempts to print to a terminal that does not keep up.
+const SLOW_TERMINAL_DELAY: Duration = Duration::from_millis(200);
 
 /// Prints at the cursor while no line is edited, or, with `background_*`, above the line at any time. Clones share the
 /// screen and the rate limit.
@@ -67,7 +72,7 @@ impl Printer {
     }
 
     pub fn error(&self, error: &CommandError, style: &Style) {
-        (self.streams.words)(&rendered_error(error, style), style.color_stderr);
+        (self.streams.words)(&self.rendered_error(error, style), style.color_stderr);
     }
 
     /// Prints a record.
@@ -103,27 +108,30 @@ impl Printer {
 
     /// Prints an error with a text in front of it.
     pub fn background_error(&self, before: &str, error: &CommandError, style: &Style) {
-        self.screen.print(format!("{before}{}", rendered_error(error, style)));
+        self.screen.print(format!("{before}{}", self.rendered_error(error, style)));
     }
 
     /// Prints a record of a watch, within the rate limit.
     pub fn background_record(&self, output: &Output, style: &Style) {
         self.remember_key(output);
-        let is_limited = match output {
-            // The connection status reports a loss, once for all watches.
-            Output::Watched { event: WatchEvent::Lost { .. }, .. } => return,
-            Output::Watched { event: WatchEvent::Gap { .. } | WatchEvent::Skipped { .. }, .. } => false,
-            Output::Watched { .. } => true,
-            _ => false,
-        };
-        if is_limited && !self.allows_event() {
+        // The connection status reports a loss, once for all watches.
+        if matches!(output, Output::Watched { event: WatchEvent::Lost { .. }, .. }) {
             return;
         }
         // Raw bytes would disturb the line that is being edited.
         let format = if style.format == Format::Raw { Format::Text } else { style.format };
-        let rendered = formatted(output, &Style { format, ..*style }, &self.background_widths);
-        self.screen.print(rendered.stderr);
-        self.screen.print(String::from_utf8_lossy(&rendered.stdout).into_owned());
+        let Rendered { stdout, stderr } =
+            formatted(output, &Style { format, ..*style }, &self.background_widths);
+        let text = [stderr, String::from_utf8_lossy(&stdout).into_owned()].concat();
+        match output {
+            Output::Watched { event, .. } if let Some(key) = key_of(event) => {
+                self.background_event(key.as_bytes(), text);
+            }
+            _ => {
+                self.flush();
+                self.screen.print(text);
+            }
+        }
     }
 
     /// Repaints the prompt with the current state.
@@ -141,23 +149,53 @@ impl Printer {
         });
     }
 
-    fn allows_event(&self) -> bool {
-        let was_due = self.rate_limit.borrow().due();
-        let is_allowed = self.rate_limit.borrow_mut().allows(clock::monotonic());
-        if was_due.is_none() && self.rate_limit.borrow().due().is_some() {
-            tokio::task::spawn_local(self.clone().print_summary());
-        }
-        is_allowed
+    /// Prints what is withheld of a burst of events.
+    pub fn flush(&self) {
+        let summary = self.rate_limit.borrow_mut().take_summary(clock::monotonic());
+        summary.into_iter().for_each(|summary| self.print_summary(summary));
     }
 
-    async fn print_summary(self) {
-        let Some(due) = self.rate_limit.borrow().due() else { return };
-        sleep_until(due.into()).await;
-        let withheld = self.rate_limit.borrow_mut().poll_summary(clock::monotonic().max(due));
-        if let Some(withheld) = withheld {
-            let summary = format!("and {withheld} more changes in this second");
-            self.background_message(&paint(&summary, Paint::Dim, self.color));
+    fn background_event(&self, key: &[u8], text: String) {
+        let was_due = self.rate_limit.borrow().due();
+        let now = clock::monotonic();
+        let shown = self.rate_limit.borrow_mut().offer(now, key, text, self.screen.has_room());
+        shown.into_iter().for_each(|text| self.screen.print(text));
+        if was_due.is_none() && self.rate_limit.borrow().due().is_some() {
+            tokio::task::spawn_local(self.clone().print_summary_when_due());
         }
+    }
+
+    async fn print_summary_when_due(self) {
+        loop {
+            let Some(due) = self.rate_limit.borrow().due() else { return };
+            sleep_until(due.into()).await;
+            if !self.screen.has_room() {
+                // The terminal is stopped or slow: the stored events stay bounded, the queue of the screen would not.
+                sleep(SLOW_TERMINAL_DELAY).await;
+                continue;
+            }
+            let summary = self.rate_limit.borrow_mut().poll_summary(clock::monotonic());
+            summary.into_iter().for_each(|summary| self.print_summary(summary));
+        }
+    }
+
+    fn print_summary(&self, Summary { omitted, last, is_incomplete }: Summary) {
+        let changes = if omitted == 1 { "1 more change" } else { &format!("{omitted} more changes") };
+        let note = match (omitted, last.is_empty()) {
+            (0, _) => None,
+            (_, true) => Some(format!("and {changes}")),
+            _ if is_incomplete => {
+                Some(format!("and {changes}, not all keys are shown; the last of each key:"))
+            }
+            _ => Some(format!("and {changes}; the last of each key:")),
+        };
+        note.into_iter().for_each(|note| self.background_message(&paint(&note, Paint::Dim, self.color)));
+        self.screen.print(last.concat());
+    }
+
+    fn rendered_error(&self, error: &CommandError, style: &Style) -> String {
+        let hints = error.hints.iter().map(|hint| at_prompt(hint, self.state.definition())).collect();
+        render::error::error(&CommandError { hints, ..error.clone() }, error.kind.code(), style)
     }
 
     /// Remembers the key of a record for completion.
@@ -171,14 +209,7 @@ impl Printer {
             | Output::Unlocked { key, .. }
             | Output::Listed { key, .. }
             | Output::Holder { key, .. } => key,
-            Output::Watched {
-                event:
-                    WatchEvent::Current { key, .. }
-                    | WatchEvent::Set { key, .. }
-                    | WatchEvent::Delete { key, .. }
-                    | WatchEvent::Resync { key, .. },
-                ..
-            } => key,
+            Output::Watched { event, .. } if let Some(key) = key_of(event) => key,
             _ => return,
         };
         self.state.remember_key(key.as_bytes());
@@ -192,9 +223,12 @@ fn formatted(output: &Output, style: &Style, widths: &Cell<Widths>) -> Rendered 
     rendered
 }
 
-/// Renders an error; its hints are lines of the prompt, so they lose the program's name.
-fn rendered_error(error: &CommandError, style: &Style) -> String {
-    let here = |hint: &String| hint.strip_prefix("mqkv ").unwrap_or(hint).to_owned();
-    let error = CommandError { hints: error.hints.iter().map(here).collect(), ..error.clone() };
-    render::error::error(&error, error.kind.code(), style)
+fn key_of(event: &WatchEvent) -> Option<&Key> {
+    match event {
+        WatchEvent::Current { key, .. }
+        | WatchEvent::Set { key, .. }
+        | WatchEvent::Delete { key, .. }
+        | WatchEvent::Resync { key, .. } => Some(key),
+        WatchEvent::Lost { .. } | WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => None,
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::render::cut::{columns_of, width_of};
 use crate::render::escape::is_safe;
 
 /// The state that the prompt shows.
@@ -28,7 +29,7 @@ impl PromptState {
     pub fn text(&self, columns: usize) -> String {
         let forms = self.forms();
         let room = if columns < WIDE { columns.div_euclid(2) } else { columns };
-        let fitting = forms.iter().skip(usize::from(columns < WIDE)).find(|form| width(form) <= room);
+        let fitting = forms.iter().skip(usize::from(columns < WIDE)).find(|form| width_of(form) <= room);
         fitting.or(forms.last()).cloned().unwrap_or_default()
     }
 
@@ -36,9 +37,9 @@ impl PromptState {
     #[must_use]
     pub fn within(&self, columns: usize) -> String {
         let forms = self.forms();
-        let form = forms.iter().find(|form| width(form) <= columns).map_or("> ", String::as_str);
+        let form = forms.iter().find(|form| width_of(form) <= columns).map_or("> ", String::as_str);
         let form: String = form.chars().take(columns).collect();
-        let blanks = " ".repeat(columns.saturating_sub(width(&form)));
+        let blanks = " ".repeat(columns.saturating_sub(width_of(&form)));
         form + &blanks
     }
 
@@ -93,10 +94,27 @@ impl PromptState {
     }
 }
 
-/// Returns the columns of a text. Names of hosts have no wide characters, nor has anything else in a prompt.
+/// Returns the row and the column behind a text that begins in the first column, on a terminal with this number of columns.
 #[must_use]
-pub fn width(text: &str) -> usize {
-    text.chars().count()
+pub fn end_of(text: &str, columns: usize) -> (usize, usize) {
+    const TAB_STOP: usize = 8;
+    let (mut row, mut column) = (0_usize, 0_usize);
+    for c in text.chars() {
+        let width = match c {
+            '\n' => {
+                (row, column) = (row.saturating_add(1), 0);
+                continue;
+            }
+            '\t' => TAB_STOP.saturating_sub(column.rem_euclid(TAB_STOP)),
+            c => columns_of(c),
+        };
+        column = column.saturating_add(width);
+        if column > columns {
+            // A wide character is not split.
+            (row, column) = (row.saturating_add(1), width);
+        }
+    }
+    if column == columns { (row.saturating_add(1), 0) } else { (row, column) }
 }
 
 /// Formats a time in its largest whole unit.
@@ -170,6 +188,16 @@ mod tests {
         assert_eq!(state(0, 0, Some(12)).within(5), ">    ");
     }
 
+    #[test]
+    fn a_line_wraps_at_the_last_column() {
+        assert_eq!(end_of("", 10), (0, 0));
+        assert_eq!(end_of("k> get", 10), (0, 6));
+        assert_eq!(end_of("0123456789", 10), (1, 0));
+        assert_eq!(end_of("0123456789ab", 10), (1, 2));
+        assert_eq!(end_of("012345678温", 10), (1, 2));
+        assert_eq!(end_of("k> a\nbc\td", 10), (1, 9));
+    }
+
     proptest! {
         #[test]
         fn a_replaced_prompt_keeps_its_width(
@@ -178,8 +206,8 @@ mod tests {
         ) {
             let offline = offline.map(|seconds| Duration::from_secs(seconds.into()));
             let state = PromptState { context, broker, watches, locks, offline };
-            prop_assert_eq!(width(&state.within(columns)), columns);
-            prop_assert!(width(&state.text(80)) <= 80);
+            prop_assert_eq!(width_of(&state.within(columns)), columns);
+            prop_assert!(width_of(&state.text(80)) <= 80);
         }
     }
 }

@@ -12,58 +12,68 @@ use super::shared_state::SharedState;
 /// Moves the cursor up a line and down again. It changes nothing, but the editor paints its prompt anew after it.
 const NOTHING: &str = "\x1b[A\n";
 
-/// How many droppable lines may wait for the terminal.
+/// How many texts may wait for the terminal before droppable ones are dropped.
 const WAITING_MAX: usize = 1024;
 
-/// Prints a text above the line that is being edited.
-pub type PrintAbove = Box<dyn FnMut(String) -> io::Result<()> + Send>;
+/// Access to the line that is being edited.
+pub struct LineOnScreen {
+    /// Prints a text above the line, or at the cursor while there is no line.
+    pub print: Box<dyn FnMut(String) -> io::Result<()> + Send>,
+    /// Returns whether a line is being edited.
+    pub is_edited: Box<dyn Fn() -> bool + Send>,
+    /// Paints prompt and line anew, with a prompt of another width.
+    pub restart: Box<dyn Fn() + Send>,
+}
 
 /// The queue of the printing thread. Clones share it.
 #[derive(Clone)]
 pub struct Screen {
     messages: Sender<Message>,
-    /// The number of droppable lines in the queue.
+    /// The number of texts in the queue.
     waiting: Arc<AtomicUsize>,
 }
 
 enum Message {
     Text(String),
-    /// A droppable line; counted in `waiting`.
-    Droppable(String),
     Repaint,
 }
 
 impl Screen {
     /// Starts the printing thread. It is a thread because the editor blocks it while the line cannot be disturbed.
-    /// Without `above`, texts are written by `words`.
+    /// Without `line`, texts are written by `words`.
     ///
     /// # Errors
     /// The system cannot create a thread.
     pub fn start(
-        above: Option<PrintAbove>,
+        line: Option<LineOnScreen>,
         words: fn(&str, bool),
         state: Arc<SharedState>,
     ) -> io::Result<Self> {
         let (messages, receiver) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&waiting);
-        let run = move || run(&receiver, &counter, above, words, &state);
+        let run = move || run(&receiver, &counter, line, words, &state);
         thread::Builder::new().name("screen".to_owned()).spawn(run)?;
         Ok(Self { messages, waiting })
     }
 
-    /// Prints lines, unless too many droppable ones wait already.
+    /// Returns whether the terminal keeps up with the output.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) < WAITING_MAX
+    }
+
+    /// Prints lines, unless the terminal does not keep up.
     pub fn print_if_room(&self, text: String) {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX {
-            let _ = self.messages.send(Message::Droppable(text));
-        } else {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.has_room() {
+            self.print(text);
         }
     }
 
     /// Prints lines; each ends with a line feed.
     pub fn print(&self, text: String) {
         if !text.is_empty() {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             // The thread runs until the process exits.
             let _ = self.messages.send(Message::Text(text));
         }
@@ -78,29 +88,28 @@ impl Screen {
 fn run(
     messages: &Receiver<Message>,
     waiting: &AtomicUsize,
-    mut above: Option<PrintAbove>,
+    mut line: Option<LineOnScreen>,
     words: fn(&str, bool),
     state: &SharedState,
 ) {
     while let Ok(message) = messages.recv() {
+        let is_edited = line.as_ref().is_some_and(|line| (line.is_edited)());
         let text = match message {
-            Message::Text(text) => text,
-            Message::Droppable(text) => {
+            Message::Text(text) => {
                 waiting.fetch_sub(1, Ordering::Relaxed);
                 text
             }
-            Message::Repaint if state.is_editing() => NOTHING.to_owned(),
+            Message::Repaint if is_edited => NOTHING.to_owned(),
             Message::Repaint => continue,
         };
-        let is_printed = match &mut above {
-            Some(print) => print(text).is_ok(),
-            None => {
-                words(&text, true);
-                true
-            }
+        let Some(on_screen) = &mut line else {
+            words(&text, true);
+            continue;
         };
-        if !is_printed {
-            above = None;
+        if (on_screen.print)(text).is_err() {
+            line = None;
+        } else if is_edited && state.is_prompt_outdated() {
+            (on_screen.restart)();
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -10,8 +9,9 @@ use super::contexts::{ActiveContext, ListContexts};
 use super::definition::Definition;
 use super::line_completion::{Known, Replacements, complete_line};
 use super::paths;
-use super::prompt::{PromptState, width};
+use super::prompt::{PromptState, end_of};
 use crate::clock;
+use crate::render::cut::width_of;
 use crate::render::style::{CustomColor, Paint, paint, shade};
 
 /// How many keys completion remembers; beyond that the first ones in key order are forgotten.
@@ -21,7 +21,6 @@ const KEYS_MAX: usize = 10_000;
 pub struct SharedState {
     definition: Definition,
     contexts: ListContexts,
-    is_editing: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -49,22 +48,12 @@ impl fmt::Debug for SharedState {
 impl SharedState {
     #[must_use]
     pub fn new(definition: Definition, contexts: ListContexts) -> Self {
-        Self { definition, contexts, is_editing: AtomicBool::new(false), inner: Mutex::default() }
+        Self { definition, contexts, inner: Mutex::default() }
     }
 
     #[must_use]
     pub fn definition(&self) -> &Definition {
         &self.definition
-    }
-
-    /// Returns whether the editor has the terminal.
-    #[must_use]
-    pub fn is_editing(&self) -> bool {
-        self.is_editing.load(Ordering::SeqCst)
-    }
-
-    pub fn set_editing(&self, is_editing: bool) {
-        self.is_editing.store(is_editing, Ordering::SeqCst);
     }
 
     /// Sets the broker and context of a new connection; completion remembers `url`.
@@ -116,8 +105,16 @@ impl SharedState {
         let mut inner = self.inner();
         let text = prompt_state(&inner).text(columns);
         inner.columns = columns;
-        inner.prompt_columns = width(&text);
+        inner.prompt_columns = width_of(&text);
         text
+    }
+
+    /// Returns whether the current prompt has another width than the one on the screen, which [`Self::current_prompt`]
+    /// can replace only by one of the same width.
+    #[must_use]
+    pub fn is_prompt_outdated(&self) -> bool {
+        let inner = self.inner();
+        width_of(&prompt_state(&inner).text(inner.columns)) != inner.prompt_columns
     }
 
     /// Returns the current prompt, as wide as the one on the screen, which it replaces.
@@ -145,15 +142,19 @@ impl SharedState {
         self.inner().columns
     }
 
-    /// Returns the columns that are left behind a text in the row of the cursor.
+    /// Returns the row and the column behind the prompt on the screen and a line.
+    #[must_use]
+    pub fn end_of_line(&self, line: &str) -> (usize, usize) {
+        let inner = self.inner();
+        let prompt = " ".repeat(inner.prompt_columns);
+        end_of(&(prompt + line), inner.columns)
+    }
+
+    /// Returns the columns that are left behind a line in the row of the cursor.
     #[must_use]
     pub fn room_behind(&self, line: &str) -> usize {
-        let inner = self.inner();
-        let last = line.rsplit('\n').next().unwrap_or_default();
-        let before = if line.contains('\n') { 0 } else { inner.prompt_columns };
-        let used = before.saturating_add(width(last));
-        let used = used.checked_rem(inner.columns).unwrap_or(0);
-        inner.columns.saturating_sub(used).saturating_sub(1)
+        let (_, column) = self.end_of_line(line);
+        self.columns().saturating_sub(column).saturating_sub(1)
     }
 
     /// Completes a text that ends at the cursor.

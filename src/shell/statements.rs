@@ -11,12 +11,14 @@ use super::setup::ParsedLine;
 use super::text;
 use crate::client::{Access, Outcome};
 use crate::clock;
+use crate::commands::lines::words::has_escape_in_path;
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
     Acquisition, Command, CommandError, Kind, LockArgs, Output, Session, Verdict, acquire_in_background,
     duration,
 };
+use crate::protocol::Key;
 use crate::render::escape::escape;
 use crate::render::{Format, Style};
 
@@ -47,7 +49,8 @@ impl Shell {
 
     async fn run_statement(&mut self, statement: &[u8], depth: usize) -> End {
         let begun = clock::monotonic();
-        let result = if backslash::is_backslash_command(statement) {
+        let is_backslash_command = backslash::is_backslash_command(statement);
+        let result = if is_backslash_command {
             self.run_backslash_command(&String::from_utf8_lossy(statement), depth).await
         } else {
             self.run_verb(statement).await
@@ -60,7 +63,7 @@ impl Shell {
         if end == End::Canceled {
             self.printer.repaint_soon();
         }
-        if self.shows_timing && !statement.trim_ascii().is_empty() {
+        if self.shows_timing && !is_backslash_command && !statement.trim_ascii().is_empty() {
             let took = clock::monotonic().saturating_duration_since(begun);
             self.printer.dim_message(&format!("took {:.1} ms", took.as_secs_f64() * 1000.0));
         }
@@ -76,7 +79,7 @@ impl Shell {
     }
 
     /// Discards a SIGINT that a system command received too, or that arrived too late: it is not for the next statement.
-    async fn discard_interrupts(&mut self) {
+    pub(super) async fn discard_interrupts(&mut self) {
         self.signals.sync().await;
         loop {
             let pending = tokio::select! {
@@ -104,6 +107,13 @@ impl Shell {
             ParsedLine::Help => return self.show(&text::help(&self.setup.definition), target).await,
             ParsedLine::Show(text) => return self.show(&text, target).await,
         };
+        if has_escape_in_path(statement) && !style.quiet {
+            self.printer
+                .dim_message("note: double quotes interpret \\t and \\n; single quotes keep a backslash");
+        }
+        if !command.is_offline() && !style.quiet {
+            self.report_offline(&command);
+        }
         let is_auto = self.is_auto && !is_formatted;
         let session = &self.opened.session;
         let session = if is_forced { session.writable() } else { session.clone() };
@@ -119,8 +129,7 @@ impl Shell {
                 if args.key_without_holder().is_some_and(|key| self.locks.has(&key)) =>
             {
                 let Some(key) = args.key_without_holder() else { return Ok(End::Done) };
-                self.locks.release(key.as_bytes(), false, &session, &self.printer).await?;
-                Ok(End::Done)
+                self.release_lock(&key, &session).await
             }
             (command, OutputTarget::Screen) if command.is_watch_of_records() => {
                 let line = escape(statement.trim_ascii());
@@ -136,6 +145,33 @@ impl Shell {
                     redirection_to(target)?,
                 )
                 .await
+            }
+        }
+    }
+
+    /// Reports that a command waits for the connection.
+    fn report_offline(&self, command: &Command) {
+        if !self.printer.state.is_offline() || self.opened.session.has_ended() {
+            return;
+        }
+        let broker = escape(self.opened.broker.as_bytes());
+        let waiting = format!("offline: waiting for the connection to {broker}");
+        let note = if command.is_watch_of_records() { "" } else { "; Ctrl-C cancels" };
+        self.printer.dim_message(&format!("{waiting}{note}"));
+    }
+
+    async fn release_lock(&mut self, key: &Key, session: &Session) -> Result<End, CommandError> {
+        tokio::select! {
+            result = self.locks.release(key.as_bytes(), false, session, &self.printer) => result.map(|()| End::Done),
+            signal = self.signals.next() => {
+                match signal {
+                    Signal::Interrupt => {
+                        let key = escape(key.as_bytes());
+                        self.printer.message(&format!("\ncanceled; the release of {key} is not confirmed"));
+                    }
+                    signal => self.exit = Some(signal.verdict()),
+                }
+                Ok(End::Canceled)
             }
         }
     }

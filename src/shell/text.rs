@@ -19,14 +19,21 @@ pub fn help(definition: &Definition) -> String {
 Lines:
   get k | jq .           pipe the output to a command, run by /bin/sh
   get k > file           write the output to a file
-  watch k                runs in the background; events appear above the line
-  lock k                 holds the lock in the background until `unlock k`;
-                         --fence-env attaches its token
+  watch k                run in the background; events appear above the line
+  lock k                 hold the lock in the background until `unlock k`;
+                         --fence-env attaches its fencing token to a write
   # ...                  comment
 
-Ctrl-C clears the line or cancels the running command. Ctrl-D exits.
-Ctrl-R searches the history, Tab completes, Right accepts the grey hint.
-The history omits the values of set and vdel, and lines that are invalid or begin with a blank.
+Quotes:
+  'a b'                  every character is literal
+  \"a\\tb\\xFF\"             interprets \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN
+  a\\ b  C:\\temp          \\ escapes a blank, a quote and \\ # | >; before other
+                         characters it is literal, also in double quotes
+
+Ctrl-C clears the line or cancels the running command. Ctrl-D exits and
+releases locks. Ctrl-R searches the history, Tab completes, Right accepts the
+grey hint. The history omits the values of set and vdel, and lines that are
+invalid, begin with a blank or contain a password.
 ",
     );
     out
@@ -36,6 +43,6 @@ The history omits the values of set and vdel, and lines that are invalid or begi
 #[must_use]
 pub fn greeting(connection: &str) -> String {
     format!(
-        "{connection}\n\\? lists the commands, `help VERB` describes one, Tab completes\nCtrl-D or \\q exits, Ctrl-C does not\n"
+        "{connection}\n\\? lists the commands, `help VERB` describes one, Tab completes\nCtrl-D or \\q exits, Ctrl-C clears the line\n"
     )
 }

@@ -84,6 +84,7 @@ impl Watches {
         };
         for number in selected {
             self.abort(number);
+            printer.flush();
             printer.message(&format!("watch {number} stopped"));
         }
         self.update_prompt(printer);
@@ -97,6 +98,7 @@ impl Watches {
             self.abort(*number);
         }
         self.update_prompt(printer);
+        printer.flush();
         numbers.len()
     }
 
@@ -136,6 +138,7 @@ impl Watches {
     ) {
         self.inner.borrow_mut().running.remove(&number);
         self.update_prompt(printer);
+        printer.flush();
         match result {
             Ok(_) => printer.background_message(&format!("watch {number} finished")),
             Err(error) => printer.background_error(&format!("watch {number} failed\n"), &error, style),

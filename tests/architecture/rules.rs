@@ -77,6 +77,7 @@ pub const PURE: &[&str] = &[
     "src/shell/definition.rs",
     "src/shell/rate_limit.rs",
     "src/shell/hint.rs",
+    "src/shell/error_hints.rs",
     "src/shell/line.rs",
     "src/shell/backslash.rs",
     "src/shell/prompt.rs",

@@ -46,6 +46,7 @@ mod serve_identity;
 mod serve_listeners;
 mod shell;
 mod shell_contexts;
+mod shell_jobs;
 mod shell_lost;
 mod streams;
 mod tls;

@@ -96,6 +96,7 @@ fn history_is_private_and_has_no_values() {
     terminal.shows("hint: \\c! URL");
     terminal.line("\\c! mqtt://user:SECRET8@h");
     terminal.shows("a password in the URL is not accepted");
+    terminal.shows("hint: \\c mqtt://USER@HOST asks for the password");
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
     assert_eq!(history(&place), "set k --ttl 5m\nget k\n");
@@ -192,19 +193,22 @@ fn a_watch_that_reached_its_condition_reports_it() {
 }
 
 #[test]
-fn a_burst_of_changes_is_summarized() {
+fn a_burst_of_changes_ends_with_the_last_value_of_each_key() {
     let place = Place::new();
     let terminal = embedded(&place);
-    terminal.line("watch k -q");
+    terminal.line("watch k other -q");
     terminal.shows("watch 1 runs");
-    terminal.shows("CURRENT");
+    terminal.shows("CURRENT  other");
     // Separate commands would be too slow to exceed the limit on a loaded machine.
-    let entries: String = (0..400).map(|at| format!("{{\"key\":\"k\",\"value\":\"{at}\"}}\n")).collect();
-    place.write("entries", entries);
+    let entry = |at: u32| {
+        let key = if at == 300 { "other" } else { "k" };
+        format!("{{\"key\":\"{key}\",\"value\":\"{at}\"}}\n")
+    };
+    place.write("entries", (0..400).map(entry).collect::<String>());
     terminal.line("import entries");
-    terminal.has_shown("more changes in this second");
-    terminal.line("get k");
-    terminal.shows("get k\n399\n");
+    terminal.has_shown("more changes; the last of each key:");
+    let screen = terminal.shows("SET      k      399\n");
+    assert!(screen.contains("SET      other  300\n"), "{screen}");
 }
 
 #[test]
@@ -245,8 +249,6 @@ fn invalid_input_is_reported_and_the_prompt_continues() {
     terminal.shows("--broker is not available at the prompt");
     terminal.line("\\tim");
     terminal.shows("unknown command: \\tim\nhint: \\timing\n");
-    terminal.line(r"get C:\temp");
-    terminal.shows("unknown escape at column 7");
     terminal.keys("set k 'v");
     terminal.shows("open quote");
     terminal.clear("embedded>");
@@ -255,6 +257,38 @@ fn invalid_input_is_reported_and_the_prompt_continues() {
     terminal.line("set k -");
     terminal.shows("standard input");
     terminal.ends_with("embedded>");
+}
+
+#[test]
+fn a_backslash_that_escapes_nothing_is_kept() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    for line in [r"set k C:\temp", r#"set k "C:\Windows""#, r"set k 'C:\temp'"] {
+        terminal.line(line);
+        terminal.shows("stored k");
+        let value = line.trim_start_matches("set k ").trim_matches(['"', '\'']);
+        terminal.line("get k");
+        let screen = terminal.shows(&format!("get k\n{value}\nembedded>"));
+        assert!(!screen.contains("note: "), "{screen}");
+        terminal.keys("\x0c");
+        terminal.wait_for("a clear screen", |screen| screen == "embedded>");
+    }
+    terminal.line(r#"set k "C:\temp""#);
+    terminal.shows(
+        "note: double quotes interpret \\t and \\n; single quotes keep a backslash\nstored k (6 bytes)",
+    );
+    terminal.line(r#"set k "\x4""#);
+    terminal.shows("invalid escape at column 8: \\x in double quotes requires two hexadecimal");
+}
+
+#[test]
+fn the_help_fits_in_eighty_columns() {
+    let place = Place::new();
+    let terminal = Terminal::of_size(place.command(&["--embedded"]), 70, 160);
+    terminal.ends_with("embedded>");
+    terminal.line("\\?");
+    let screen = terminal.shows("contain a password.");
+    assert!(screen.lines().all(|row| row.chars().count() <= 80), "{screen}");
 }
 
 #[test]

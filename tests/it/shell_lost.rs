@@ -34,10 +34,12 @@ fn the_prompt_survives_a_restart_of_the_broker() {
     terminal.shows("> get nothi");
     server.kill();
     terminal.shows("connection lost");
-    // The status replaces part of the prompt without a change of its width, and counts the seconds.
+    // The prompt keeps the name of the broker, the line being edited stays, and the seconds are counted.
+    let row = format!("127.0.0.1:{} [1 watch] (offline ", server.port());
     terminal.wait_for("the offline status", |screen| {
-        screen.lines().last().is_some_and(|row| row.starts_with("(offline ") || row.contains(" (offline "))
+        screen.lines().last().is_some_and(|last| last.starts_with(&row) && last.ends_with("s)> get nothi"))
     });
+    assert_eq!(terminal.screen().matches("get nothi").count(), 1, "{}", terminal.screen());
     let since = offline(&terminal.screen());
     terminal.wait_for("the seconds to pass", |screen| offline(screen) > since);
     server.start_again(&place, &["--data", "state"]);
@@ -48,6 +50,29 @@ fn the_prompt_survives_a_restart_of_the_broker() {
     terminal.shows("SET      k  after");
     terminal.keys("ng\r");
     terminal.shows("key not found: nothing");
+}
+
+#[test]
+fn a_line_that_waits_for_the_connection_reports_it_and_can_be_cancelled() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &[]);
+    let terminal = at(&place, &server);
+    let broker = format!("127.0.0.1:{}", server.port());
+    terminal.line("lock deploy");
+    terminal.shows("[1 lock]>");
+    server.kill();
+    terminal.shows("(offline ");
+    for line in ["get k", "unlock deploy"] {
+        terminal.keys("\x0c");
+        terminal.wait_for("a clear screen", |screen| screen.starts_with(&broker));
+        terminal.start_command(line);
+        terminal.shows(&format!("offline: waiting for the connection to {broker}; Ctrl-C cancels"));
+        terminal.keys(CTRL_C);
+        terminal.shows("\ncanceled");
+    }
+    terminal.line("decode hlc 001696374425000:00001:StateStore");
+    let screen = terminal.shows("2023-10-03");
+    assert_eq!(screen.matches("offline: waiting").count(), 1, "{screen}");
 }
 
 #[test]
@@ -68,14 +93,16 @@ fn after_a_takeover_each_line_reports_how_to_reconnect() {
 }
 
 #[test]
-fn a_prompt_that_starts_offline_reserves_room_for_its_status() {
+fn ctrl_d_ends_a_prompt_that_is_offline() {
     let place = Place::new();
     let mut server = Server::start(&place, &[]);
     let mut terminal = at(&place, &server);
     server.kill();
     terminal.shows("connection lost");
+    let offline = format!("127.0.0.1:{} (offline ", server.port());
+    terminal.shows(&offline);
     terminal.keys(CTRL_C);
-    terminal.shows(&format!("127.0.0.1:{} (offline ", server.port()));
+    terminal.wait_for("a new prompt", |screen| screen.matches(&offline).count() == 2);
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
 }

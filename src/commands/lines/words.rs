@@ -7,12 +7,10 @@ use std::fmt;
 pub enum LineError {
     /// A quote is not closed.
     Unclosed { quote: char, column: usize },
-    /// An escape sequence is unknown.
-    Escape {
-        column: usize,
-        /// The escape sequences that are allowed there.
-        allowed: &'static str,
-    },
+    /// `\x` in double quotes without two hexadecimal digits.
+    Hex { column: usize },
+    /// A backslash in a list of keys that begins neither `\\` nor `\xNN`.
+    Escape { column: usize },
     /// A NUL byte outside quotes: the file is no text.
     Nul { column: usize },
 }
@@ -26,25 +24,28 @@ pub struct Word {
     pub is_quoted: bool,
 }
 
-/// The escape sequences in double quotes.
-const QUOTED: &str = r#"n r t 0 e \ " xNN (two digits)"#;
-/// The escape sequences outside quotes.
-const BARE: &str = r"a blank, a quote, # or another backslash (outside quotes)";
-/// The escape sequences in a list of keys.
-const LISTED: &str = r"another backslash, or xNN (two digits)";
-
 /// Splits a line into words.
 ///
 /// Blanks separate words. Single quotes keep every character; double quotes interpret `\n`, `\r`, `\t`, `\0`, `\e`, `\\`,
-/// `\"` and `\xNN`. Outside quotes a backslash escapes a blank, a quote, `#` or a backslash; other escapes are errors,
-/// because `C:\temp` could mean two things. A line that begins with `#` has no words; elsewhere `#` is an ordinary
-/// character.
+/// `\"` and `\xNN`. Outside quotes a backslash escapes a blank, a quote, `#`, `|`, `>` or a backslash. Before any other
+/// character a backslash is literal, so that `C:\temp` keeps it. A line that begins with `#` has no words; elsewhere `#` is
+/// an ordinary character.
 ///
 /// # Errors
 /// The line is malformed.
 pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
+    words_of(&mut Cursor::new(line))
+}
+
+/// Returns whether double quotes of the line interpret an escape in what begins like a Windows path: `"C:\temp"` has a tab.
+#[must_use]
+pub fn has_escape_in_path(line: &[u8]) -> bool {
+    let mut rest = Cursor::new(line);
+    words_of(&mut rest).is_ok() && rest.has_escape_in_path
+}
+
+fn words_of(rest: &mut Cursor<'_>) -> Result<Vec<Word>, LineError> {
     let mut words = Vec::new();
-    let mut rest = Cursor { line, at: 0 };
     loop {
         rest.skip_blanks();
         match rest.peek() {
@@ -52,7 +53,7 @@ pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
             Some(b'#') if words.is_empty() => return Ok(words),
             Some(first) => {
                 let is_quoted = matches!(first, b'"' | b'\'');
-                words.push(Word { bytes: word(&mut rest)?, is_quoted });
+                words.push(Word { bytes: word(rest)?, is_quoted });
             }
         }
     }
@@ -63,13 +64,16 @@ pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
 /// # Errors
 /// Another escape sequence.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, LineError> {
-    let mut rest = Cursor { line: text, at: 0 };
+    let mut rest = Cursor::new(text);
     let mut out = Vec::with_capacity(text.len());
     while let Some(byte) = rest.next() {
         let column = rest.at;
         out.push(match byte {
-            b'\\' if matches!(rest.peek(), Some(b'\\' | b'x')) => escaped(&mut rest, LISTED)?,
-            b'\\' => return Err(LineError::Escape { column, allowed: LISTED }),
+            b'\\' => match rest.next() {
+                Some(b'\\') => b'\\',
+                Some(b'x') => rest.hex().ok_or(LineError::Escape { column })?,
+                _ => return Err(LineError::Escape { column }),
+            },
             byte => byte,
         });
     }
@@ -79,9 +83,14 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, LineError> {
 struct Cursor<'a> {
     line: &'a [u8],
     at: usize,
+    has_escape_in_path: bool,
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    fn new(line: &'a [u8]) -> Self {
+        Self { line, at: 0, has_escape_in_path: false }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.line.get(self.at).copied()
     }
@@ -90,6 +99,13 @@ impl Cursor<'_> {
         let byte = self.peek()?;
         self.at = self.at.saturating_add(1);
         Some(byte)
+    }
+
+    /// Returns the byte that the next two hexadecimal digits spell.
+    fn hex(&mut self) -> Option<u8> {
+        let mut digit = || char::from(self.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let (high, low) = (digit()?, digit()?);
+        Some(high.wrapping_shl(4) | low)
     }
 
     fn skip_blanks(&mut self) {
@@ -119,14 +135,17 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
             b'"' => loop {
                 match rest.next() {
                     Some(b'"') => break,
-                    Some(b'\\') if rest.peek().is_some() => out.push(escaped(rest, QUOTED)?),
+                    Some(b'\\') => put_escaped(&mut out, rest)?,
                     Some(byte) => out.push(byte),
                     None => return Err(LineError::Unclosed { quote: '"', column }),
                 }
             },
-            b'\\' => match rest.next() {
-                Some(byte @ (b' ' | b'\t' | b'\'' | b'"' | b'\\' | b'#')) => out.push(byte),
-                _ => return Err(LineError::Escape { column, allowed: BARE }),
+            b'\\' => match rest.peek() {
+                Some(byte @ (b' ' | b'\t' | b'\'' | b'"' | b'\\' | b'#' | b'|' | b'>')) => {
+                    rest.next();
+                    out.push(byte);
+                }
+                _ => out.push(b'\\'),
             },
             0 => return Err(LineError::Nul { column }),
             byte => out.push(byte),
@@ -135,24 +154,34 @@ fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
     Ok(out)
 }
 
-/// Returns the byte of an escape sequence, after its backslash.
-fn escaped(rest: &mut Cursor<'_>, allowed: &'static str) -> Result<u8, LineError> {
-    let error = LineError::Escape { column: rest.at, allowed };
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    match rest.next() {
-        Some(b'n') => Ok(b'\n'),
-        Some(b'r') => Ok(b'\r'),
-        Some(b't') => Ok(b'\t'),
-        Some(b'0') => Ok(0),
-        Some(b'e') => Ok(0x1b),
-        Some(byte @ (b'\\' | b'"')) => Ok(byte),
+/// Appends what an escape sequence in double quotes stands for; the cursor is behind its backslash.
+fn put_escaped(out: &mut Vec<u8>, rest: &mut Cursor<'_>) -> Result<(), LineError> {
+    let column = rest.at;
+    let begins_path =
+        matches!(out.as_slice(), [drive, b':'] | [drive, b':', b'\\', ..] if drive.is_ascii_alphabetic());
+    rest.has_escape_in_path |=
+        begins_path && matches!(rest.peek(), Some(b'n' | b'r' | b't' | b'0' | b'e' | b'x'));
+    let byte = match rest.peek() {
+        Some(b'n') => b'\n',
+        Some(b'r') => b'\r',
+        Some(b't') => b'\t',
+        Some(b'0') => 0,
+        Some(b'e') => 0x1b,
+        Some(byte @ (b'\\' | b'"')) => byte,
         Some(b'x') => {
-            let high = rest.next().and_then(digit).ok_or(error)?;
-            let low = rest.next().and_then(digit).ok_or(error)?;
-            Ok(high.wrapping_shl(4) | low)
+            rest.next();
+            out.push(rest.hex().ok_or(LineError::Hex { column })?);
+            return Ok(());
         }
-        _ => Err(error),
-    }
+        // The character itself is next, or the missing quote.
+        _ => {
+            out.push(b'\\');
+            return Ok(());
+        }
+    };
+    rest.next();
+    out.push(byte);
+    Ok(())
 }
 
 impl fmt::Display for LineError {
@@ -161,8 +190,14 @@ impl fmt::Display for LineError {
             Self::Unclosed { quote, column } => {
                 write!(out, "unclosed quote {quote} at column {column}")
             }
-            Self::Escape { column, allowed } => {
-                write!(out, "unknown escape at column {column}: a backslash may precede {allowed}")
+            Self::Hex { column } => {
+                let cause =
+                    "\\x in double quotes requires two hexadecimal digits; single quotes keep a backslash";
+                write!(out, "invalid escape at column {column}: {cause}")
+            }
+            Self::Escape { column } => {
+                let cause = "a backslash is written \\\\, a byte \\xNN";
+                write!(out, "unknown escape at column {column}: {cause}")
             }
             Self::Nul { column } => write!(out, "NUL byte at column {column}"),
         }
@@ -188,7 +223,7 @@ mod tests {
         assert_eq!(words(" set\tk  v \r"), ["set", "k", "v"]);
         assert_eq!(words(r#"set 'a b' "c d" e"f g"'h'"#), ["set", "a b", "c d", "ef gh"]);
         assert_eq!(words(r#"set k '' """#), ["set", "k", "", ""]);
-        assert_eq!(words(r"set a\ b \'q\' \\ \#x"), ["set", "a b", "'q'", "\\", "#x"]);
+        assert_eq!(words(r"set a\ b \'q\' \\ \#x \| \>f"), ["set", "a b", "'q'", "\\", "#x", "|", ">f"]);
     }
 
     #[test]
@@ -205,6 +240,32 @@ mod tests {
     }
 
     #[test]
+    fn a_backslash_that_escapes_nothing_is_literal() {
+        assert_eq!(words(r"set k C:\temp"), ["set", "k", r"C:\temp"]);
+        assert_eq!(words(r"set k C:\new\ folder\"), ["set", "k", r"C:\new folder\"]);
+        assert_eq!(words(r#"set k "C:\Windows\q" '\d+'"#), ["set", "k", r"C:\Windows\q", r"\d+"]);
+        assert_eq!(words("set k a\\\n"), ["set", "k", "a\\"]);
+    }
+
+    #[test]
+    fn an_escape_in_a_quoted_windows_path_is_noticed() {
+        for line in [r#"set k "C:\temp""#, r#"set k "C:\Windows\new""#, r#"set k "d:\x41""#] {
+            assert!(has_escape_in_path(line.as_bytes()), "{line}");
+        }
+        for line in [
+            r"set k C:\temp",
+            r"set k 'C:\temp'",
+            r#"set k "C:\\temp""#,
+            r#"set k "C:\Windows""#,
+            r#"set k '{"a":"C:\temp"}'"#,
+            r#"set k "a b:\n""#,
+            r#"set k "C:\temp"#,
+        ] {
+            assert!(!has_escape_in_path(line.as_bytes()), "{line}");
+        }
+    }
+
+    #[test]
     fn a_list_of_keys_accepts_known_escapes_only() {
         assert_eq!(unescape(br"a b\\\x41\x0a'").unwrap(), b"a b\\A\n'");
         for text in [r"C:\temp", r"a\", r"\x4", r"\q"] {
@@ -218,11 +279,10 @@ mod tests {
         assert_eq!(error("set k 'v"), LineError::Unclosed { quote: '\'', column: 7 });
         assert_eq!(error("set k \"v"), LineError::Unclosed { quote: '"', column: 7 });
         assert_eq!(error("set k \"v\\"), LineError::Unclosed { quote: '"', column: 7 });
-        assert_eq!(error(r"set k C:\temp"), LineError::Escape { column: 9, allowed: BARE });
-        assert_eq!(error(r"set k v\"), LineError::Escape { column: 8, allowed: BARE });
-        for line in [r#"set k "\q""#, r#"set k "\x4""#, r#"set k "\xg0""#] {
-            assert_eq!(error(line), LineError::Escape { column: 8, allowed: QUOTED }, "{line}");
+        for line in [r#"set k "\x4""#, r#"set k "\xg0""#] {
+            assert_eq!(error(line), LineError::Hex { column: 8 }, "{line}");
         }
+        assert_eq!(unescape(br"ab\q").unwrap_err(), LineError::Escape { column: 3 });
         assert_eq!(error("set k \0"), LineError::Nul { column: 7 });
     }
 

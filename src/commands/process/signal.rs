@@ -146,8 +146,7 @@ impl Signals {
     }
 
     fn of(signals: &[Signal]) -> io::Result<Self> {
-        let ignored = ignored_mask();
-        let received = signals.iter().copied().filter(|signal| !is_in(ignored, signal.kind()));
+        let received = signals.iter().copied().filter(|signal| !is_ignored(signal.kind()));
         let streams = received.map(|signal| Ok((signal, unix::signal(signal.kind())?)));
         Ok(Self { streams: streams.collect::<io::Result<_>>()? })
     }
@@ -179,6 +178,11 @@ impl Signals {
         })
         .await
     }
+}
+
+/// Returns whether this process ignores a signal, as its parent has set.
+pub(super) fn is_ignored(kind: SignalKind) -> bool {
+    is_in(ignored_mask(), kind)
 }
 
 /// Returns the signals that this process ignores, one bit each; 0 on a system without `/proc`.

@@ -1,0 +1,111 @@
+//! Job control of the shell that runs this process (Ctrl-Z and `fg`), and the modes of its terminal.
+
+use std::io;
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
+use nix::sys::termios::{
+    ControlFlags, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
+};
+use tokio::signal::unix::{self, SignalKind};
+
+use super::signal::is_ignored;
+
+/// A request of the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobSignal {
+    /// SIGTSTP: Ctrl-Z.
+    Stop,
+    /// SIGCONT: `fg` or `bg`.
+    Continue,
+}
+
+/// A stream of job signals; SIGTSTP no longer stops the process by itself.
+#[derive(Debug)]
+pub struct JobSignals {
+    stops: unix::Signal,
+    continues: unix::Signal,
+}
+
+impl JobSignals {
+    /// Receives the signals. Returns None if the parent process ignores SIGTSTP: then it has no job control.
+    ///
+    /// # Errors
+    /// The system installs no handler.
+    pub fn new() -> io::Result<Option<Self>> {
+        let stop = SignalKind::from_raw(Signal::SIGTSTP as i32);
+        if is_ignored(stop) {
+            return Ok(None);
+        }
+        let continues = unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?;
+        Ok(Some(Self { stops: unix::signal(stop)?, continues }))
+    }
+
+    /// Returns the next signal. Cancel-safe.
+    pub async fn next(&mut self) -> JobSignal {
+        tokio::select! {
+            _ = self.stops.recv() => JobSignal::Stop,
+            _ = self.continues.recv() => JobSignal::Continue,
+        }
+    }
+}
+
+/// Stops this process as SIGTSTP does by default, and returns when it continues. Without a shell that could continue it, the
+/// system does not stop it.
+#[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
+pub fn stop_this_process() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed, one is removed.
+    let Ok(handler) = (unsafe { sigaction(Signal::SIGTSTP, &default) }) else { return };
+    // A signal to this thread takes effect before the call returns; one to the process might do so later.
+    let _ = raise(Signal::SIGTSTP);
+    // SAFETY: the handler is the one that was installed before.
+    let _ = unsafe { sigaction(Signal::SIGTSTP, &handler) };
+}
+
+/// Returns whether the terminal of standard input delivers lines, as a shell leaves it, and not single keys.
+#[must_use]
+pub fn is_terminal_in_line_mode() -> bool {
+    tcgetattr(io::stdin()).is_ok_and(|modes| modes.local_flags.contains(LocalFlags::ICANON))
+}
+
+/// Makes the terminal of standard input deliver single keys until this is dropped. A line editor that sets the same modes
+/// for each read leaves none in which a key between two reads would be echoed, or be a signal.
+#[derive(Debug)]
+pub struct KeyMode {
+    /// The modes before; `None` if there is no terminal.
+    saved: Option<Termios>,
+}
+
+impl KeyMode {
+    /// Sets the modes.
+    #[must_use]
+    pub fn set() -> Self {
+        let saved = tcgetattr(io::stdin()).ok();
+        if let Some(mut modes) = saved.clone() {
+            modes.input_flags &= !(InputFlags::BRKINT
+                | InputFlags::ICRNL
+                | InputFlags::INPCK
+                | InputFlags::ISTRIP
+                | InputFlags::IXON);
+            modes.control_flags |= ControlFlags::CS8;
+            modes.local_flags &=
+                !(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::IEXTEN | LocalFlags::ISIG);
+            for (index, value) in [(SpecialCharacterIndices::VMIN, 1), (SpecialCharacterIndices::VTIME, 0)] {
+                if let Some(character) = modes.control_chars.get_mut(index as usize) {
+                    *character = value;
+                }
+            }
+            // If the terminal is gone, the editor reports it.
+            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &modes);
+        }
+        Self { saved }
+    }
+}
+
+impl Drop for KeyMode {
+    fn drop(&mut self) {
+        if let Some(saved) = &self.saved {
+            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, saved);
+        }
+    }
+}
