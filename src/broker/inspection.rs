@@ -30,7 +30,8 @@ impl Broker {
 
     /// Calls `visit` for each session, and returns how much the broker holds.
     pub async fn each_client(&self, mut visit: impl FnMut(ClientStatistics) + Send) -> Statistics {
-        let mut statistics = self.read().totals();
+        let connections_max = usize::try_from(self.settings().connections_max).unwrap_or(usize::MAX);
+        let mut statistics = Statistics { connections_max, ..self.read().totals() };
         for sessions in self.sessions() {
             for entry in &sessions {
                 let client = ClientStatistics::of(entry);

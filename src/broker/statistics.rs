@@ -12,8 +12,11 @@ use crate::protocol::ConnectionId;
 pub struct Statistics {
     /// Connected clients.
     pub connected: usize,
+    /// Limit of the number of connections.
+    pub connections_max: usize,
     /// Sessions, also those without a connection.
     pub sessions: usize,
+    pub sessions_max: usize,
     /// Subscriptions of all sessions.
     pub subscriptions: usize,
     /// Retained messages.

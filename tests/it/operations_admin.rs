@@ -332,6 +332,8 @@ fn metrics_are_in_prometheus_format_and_count_the_requests() {
         ("mqkv_keys", 1.0),
         ("mqkv_stored_bytes", 6.0),
         ("mqkv_keys_max", 1e7),
+        ("mqkv_connections_max", 10_000.0),
+        ("mqkv_sessions_max", 20_000.0),
         ("mqkv_watches", 0.0),
         ("mqkv_recorded_reply_max_bytes", 64.0 * 1024.0 * 1024.0),
         ("mqkv_disk_short_of_room", 0.0),

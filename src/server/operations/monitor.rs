@@ -18,7 +18,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) const TRENDS_SPAN: Duration = Duration::from_secs(600);
 /// The most samples: one more than intervals.
 const SAMPLES_MAX: usize = 301;
-/// Number of samples that a present rate is computed over.
+/// Number of samples that a rate is computed over: ten seconds.
 const RATE_SAMPLES: usize = 6;
 
 /// Phase of a server's life.
@@ -61,16 +61,15 @@ pub struct Memory {
     pub broker: u64,
 }
 
-/// One interval between samples.
+/// The rates over the samples before one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trend {
-    /// Time since the end of the interval.
+    /// Time since then.
     pub age: Duration,
     /// Answered requests per second.
     pub requests: f64,
     /// Latency of the requests in microseconds; `None` if there were none.
     pub latency_us: Option<Quantiles>,
-    /// At the end of the interval.
     pub memory: Memory,
 }
 
@@ -209,7 +208,7 @@ impl ServerMonitor {
         }
     }
 
-    /// Returns the intervals between the samples, the oldest first.
+    /// Returns the rates at each sample but the first one, the oldest first.
     #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
     pub(super) fn trends(&self, now: Instant) -> Vec<Trend> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +223,10 @@ impl ServerMonitor {
                 memory: last.memory,
             })
         };
-        samples.iter().zip(samples.iter().skip(1)).filter_map(trend).collect()
+        // A window that begins with the first sample grows until it has its length.
+        let missing = RATE_SAMPLES.saturating_sub(2);
+        let firsts = samples.iter().take(1).cycle().take(missing).chain(samples.iter());
+        firsts.zip(samples.iter().skip(1)).filter_map(trend).collect()
     }
 }
 
@@ -298,8 +300,9 @@ mod tests {
         assert_eq!(trends.len(), 300);
         let (first, last) = (trends[0], trends[299]);
         assert_eq!((first.age, last.age), (TRENDS_SPAN - SAMPLE_INTERVAL, Duration::ZERO));
-        assert_eq!((first.requests, last.requests), (0.5, 0.0), "the last round but one had no request");
-        assert_eq!((first.latency_us.map(|us| us.p50), last.latency_us), (Some(7.5), None));
+        assert_eq!((first.requests, last.requests), (0.5, 0.2), "one request in 2 s; 2 requests in 10 s");
+        assert_eq!(last.requests, monitor.rates().requests);
+        assert_eq!([first, last].map(|trend| trend.latency_us.map(|us| us.p50)), [Some(7.5); 2]);
         assert_eq!(monitor.trends(now + TRENDS_SPAN).len(), 1, "older samples than that are left out");
     }
 }

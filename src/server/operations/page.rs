@@ -181,6 +181,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
     let (memory, rates) = (monitor.broker.memory(), monitor.rates());
     let logins = monitor.identities.login_queue();
     let count = |number: usize| text::count(number_of(number));
+    let of = |number: usize, max: usize| format!("{} of {}", count(number), count(max));
     let with_bytes =
         |number: usize, bytes: usize| format!("{}, {}", count(number), text::bytes(number_of(bytes)));
     let bytes_per_s = |rate: f64| format!("{}/s", bytes_of(rate));
@@ -189,21 +190,21 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
         (
             "Store",
             vec![
-                ("Keys", format!("{} of {}", count(store.keys), count(store.keys_max))),
+                ("Keys", of(store.keys, store.keys_max)),
                 ("Keys and values", text::bytes(store.bytes)),
                 ("Memory", share(store.memory_bytes, store.memory_bytes_max)),
                 (
                     "Recorded replies",
                     share(number_of(service.recorded_bytes), number_of(service.recorded_bytes_max)),
                 ),
-                ("Watches", format!("{} of {}", count(store.watches), count(store.watches_max))),
+                ("Watches", of(store.watches, store.watches_max)),
             ],
         ),
         (
             "Broker",
             vec![
-                ("Connected clients", count(statistics.connected)),
-                ("Sessions", count(statistics.sessions)),
+                ("Connections", of(statistics.connected, statistics.connections_max)),
+                ("Sessions", of(statistics.sessions, statistics.sessions_max)),
                 ("Subscriptions", count(statistics.subscriptions)),
                 ("Waiting messages", with_bytes(statistics.queued, statistics.queued_bytes)),
                 ("Retained", with_bytes(statistics.retained, statistics.retained_bytes)),

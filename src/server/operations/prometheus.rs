@@ -104,11 +104,18 @@ pub async fn text(monitor: &ServerMonitor) -> String {
     }
     text.one("mqkv_connections", "gauge", "Connected clients.", statistics.connected);
     text.one(
+        "mqkv_connections_max",
+        "gauge",
+        "Limit of the number of connections.",
+        statistics.connections_max,
+    );
+    text.one(
         "mqkv_sessions",
         "gauge",
         "MQTT sessions, including those of disconnected clients.",
         statistics.sessions,
     );
+    text.one("mqkv_sessions_max", "gauge", "Limit of the number of sessions.", statistics.sessions_max);
     text.one("mqkv_subscriptions", "gauge", "MQTT subscriptions.", statistics.subscriptions);
     text.one("mqkv_retained_messages", "gauge", "Retained messages.", statistics.retained);
     text.one(

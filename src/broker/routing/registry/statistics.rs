@@ -16,6 +16,7 @@ impl Registry {
         Statistics {
             connected: self.connections.len(),
             sessions: self.sessions.len(),
+            sessions_max: self.sessions_max,
             retained,
             retained_bytes,
             ..Statistics::default()
