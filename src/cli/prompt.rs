@@ -253,7 +253,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
             let request = HelpRequest::of(&error);
-            return Ok(ParsedLine::Show(show::requested(&request, Cli::command(), resolve::screen(false))));
+            return Ok(ParsedLine::Show(show::requested(&request, Cli::command(), resolve::prompt_screen())));
         }
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
             return Ok(ParsedLine::Show(error.render().to_string()));
@@ -295,7 +295,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
         Some(Verb::Help(args)) => {
-            show::text(&args.names, Cli::command(), resolve::screen(false), "").map(ParsedLine::Show)
+            show::text(&args.names, Cli::command(), resolve::prompt_screen()).map(ParsedLine::Show)
         }
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(
@@ -381,6 +381,9 @@ mod tests {
         assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "a quoted word is data");
         assert!(matches!(meaning("help"), Ok(ParsedLine::Help)));
         assert!(matches!(meaning("help set"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
+        let is_of_prompt = |text: &str| text.contains("\nOutput options: help options");
+        assert!(matches!(meaning("set -h"), Ok(ParsedLine::Show(text)) if is_of_prompt(&text)));
+        assert_eq!(error("help lokcs").hints, ["did you mean 'help locks'?", "help"]);
         assert!(matches!(meaning("HELP SET"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
         assert!(matches!(meaning("get --help"), Ok(ParsedLine::Show(_))));
     }

@@ -132,7 +132,13 @@ pub fn screen(has_color: bool) -> Screen {
     const WIDTH_MAX: usize = 100;
     let named = || env::var("COLUMNS").ok()?.parse().ok();
     let width = stdout::columns().or_else(named).unwrap_or(WIDTH_MAX);
-    Screen { width: width.min(WIDTH_MAX), has_color }
+    Screen { width: width.min(WIDTH_MAX), has_color, is_prompt: false }
+}
+
+/// Returns the screen of the prompt.
+#[must_use]
+pub fn prompt_screen() -> Screen {
+    Screen { is_prompt: true, ..screen(false) }
 }
 
 /// Returns whether standard input and standard output are terminals.

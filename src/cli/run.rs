@@ -158,8 +158,7 @@ fn run_verb(
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
         Verb::Help(args) => {
-            let text =
-                show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()), "mqkv ")?;
+            let text = show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()))?;
             reporter.data(text.as_bytes())?;
         }
     }

@@ -405,7 +405,7 @@ fn the_n_of_flock_is_not_taken_for_a_host_silently() {
     let meaning = "; -n names the host of the broker\n";
     assert_usage(
         "lock -n deploy",
-        &format!("error: KEY is missing\n{once}{meaning}hint: mqkv lock KEY [OPTIONS] [CMD ARG...]\n"),
+        &format!("error: KEY is missing\n{once}{meaning}hint: mqkv lock KEY [options] [-- CMD ARG...]\n"),
     );
     assert_usage(
         "lock --nonblock deploy ./x",

@@ -11,16 +11,11 @@ use super::topics::{TOPICS, Topic};
 use crate::commands::CommandError;
 use crate::commands::suggestions::closest;
 
-/// Returns the help of a topic, or of the verb with these names in the definition; `program` precedes the verb of a hint.
+/// Returns the help of a topic, or of the verb with these names in the definition.
 ///
 /// # Errors
 /// There is no such verb or topic.
-pub fn text(
-    names: &[String],
-    mut definition: Command,
-    screen: Screen,
-    program: &str,
-) -> Result<String, CommandError> {
+pub fn text(names: &[String], mut definition: Command, screen: Screen) -> Result<String, CommandError> {
     if let [name] = names
         && let Some(topic) = TOPICS.iter().find(|topic| topic.name == name)
     {
@@ -30,7 +25,8 @@ pub fn text(
     let mut command = &definition;
     for (index, name) in names.iter().enumerate() {
         let above = names.get(..index).unwrap_or_default();
-        command = command.find_subcommand(name).ok_or_else(|| unknown(name, command, above, program))?;
+        command =
+            command.find_subcommand(name).ok_or_else(|| unknown(name, command, above, screen.program()))?;
     }
     Ok(page(command, true, names.is_empty(), screen))
 }
@@ -94,11 +90,11 @@ mod tests {
     use crate::cli::help::terminal::NARROW;
     use crate::cli::help::text::Content;
 
-    const PLAIN: Screen = Screen { width: NARROW, has_color: false };
+    const PLAIN: Screen = Screen { width: NARROW, has_color: false, is_prompt: false };
 
     fn shown(names: &[&str]) -> Result<String, CommandError> {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-        text(&names, Cli::command(), PLAIN, "mqkv ")
+        text(&names, Cli::command(), PLAIN)
     }
 
     /// Returns the display names of all verbs, at every level.
@@ -144,7 +140,11 @@ mod tests {
         for name in names {
             let request = HelpRequest { name: name.clone(), is_long: false };
             // On a wide terminal nothing is wrapped, so that a row that is too long is found.
-            let summary = requested(&request, Cli::command(), Screen { width: 200, has_color: false });
+            let summary = requested(
+                &request,
+                Cli::command(),
+                Screen { width: 200, has_color: false, is_prompt: false },
+            );
             let lines: Vec<_> = summary.lines().collect();
             assert!(lines.len() <= 24, "{name} has {} lines:\n{summary}", lines.len());
             assert!(lines.iter().all(|line| line.len() <= 80), "{name}:\n{summary}");

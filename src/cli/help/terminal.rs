@@ -9,7 +9,7 @@ use super::text::{Block, Content, Section};
 pub const NARROW: usize = 80;
 
 /// The topic of the options that verbs share.
-const SHARED: &str = "mqkv help options";
+const SHARED: &str = "help options";
 
 /// The screen that help is written for.
 #[derive(Clone, Copy, Debug)]
@@ -17,21 +17,30 @@ pub struct Screen {
     /// In columns.
     pub width: usize,
     pub has_color: bool,
+    /// Whether it shows the prompt, where a verb has no program before it, and the connection is open.
+    pub is_prompt: bool,
+}
+
+impl Screen {
+    /// Returns what stands before a verb.
+    #[must_use]
+    pub fn program(self) -> &'static str {
+        if self.is_prompt { "" } else { "mqkv " }
+    }
 }
 
 /// Writes help.
 #[derive(Debug)]
 pub struct Writer {
     text: String,
-    width: usize,
-    has_color: bool,
+    screen: Screen,
 }
 
 impl Writer {
     /// Creates a writer.
     #[must_use]
     pub fn new(screen: Screen) -> Self {
-        Self { text: String::new(), width: screen.width, has_color: screen.has_color }
+        Self { text: String::new(), screen }
     }
 
     /// Returns what was written.
@@ -100,12 +109,14 @@ impl Writer {
 
     /// Writes where the options of every verb are described, and, with a word, where the rest of this help is.
     fn reference(&mut self, page: &Page, rest: &str) {
-        let which = if page.has_connection { "Connection and output options" } else { "Output options" };
-        let shared = format!("{which}: {SHARED}");
-        let own = format!("{rest}: {} --help", page.path);
+        let has_connection = page.has_connection && !self.screen.is_prompt;
+        let which = if has_connection { "Connection and output options" } else { "Output options" };
+        let shared = format!("{which}: {}{SHARED}", self.screen.program());
+        let path = if self.screen.is_prompt { page.path.trim_start_matches("mqkv ") } else { &page.path };
+        let own = format!("{rest}: {path} --help");
         if rest.is_empty() {
             self.line(&shared);
-        } else if shared.len().saturating_add(own.len()).saturating_add(2) <= self.width.min(NARROW) {
+        } else if shared.len().saturating_add(own.len()).saturating_add(2) <= self.screen.width.min(NARROW) {
             self.line(&format!("{shared}. {own}"));
         } else {
             self.line(&shared);
@@ -175,7 +186,7 @@ impl Writer {
         for word in text.split_whitespace() {
             let length = word.chars().count();
             let end = at.saturating_add(length).saturating_add(usize::from(!is_first));
-            if end > self.width && !is_first {
+            if end > self.screen.width && !is_first {
                 self.line(line.trim_end());
                 line = " ".repeat(indent);
                 at = indent;
@@ -196,7 +207,7 @@ impl Writer {
     }
 
     fn bold(&self, text: &str) -> String {
-        if self.has_color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+        if self.screen.has_color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     fn line(&mut self, line: &str) {
@@ -233,7 +244,7 @@ mod tests {
     use crate::cli::help::text::sections;
 
     fn written(width: usize, write: impl Fn(&mut Writer)) -> String {
-        let mut writer = Writer::new(Screen { width, has_color: false });
+        let mut writer = Writer::new(Screen { width, has_color: false, is_prompt: false });
         write(&mut writer);
         writer.finish()
     }

@@ -37,7 +37,7 @@ use lease::{Claim, Lease, LeaseEvent};
 use request::{LockRequest, LockUsage, StopOptions};
 use timing::TimingOptions;
 
-const USAGE: &str = "mqkv lock KEY [OPTIONS] [CMD ARG...]";
+const USAGE: &str = "mqkv lock KEY [options] [-- CMD ARG...]";
 
 const HELP: &str = "\
 Examples:
