@@ -76,6 +76,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         None => None,
     };
     let pattern = scan::pattern(args.pattern)?;
+    let hint = scan::literal_hint(&pattern, "export");
     let adjust = |settings: &mut Settings| {
         // One more for the SCAN request of the next page.
         settings.inflight_max = usize::from(args.inflight).saturating_add(1);
@@ -129,6 +130,9 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         }
     }
     emit(Output::Exported(summary))?;
+    if let Some(hint) = hint.filter(|_| summary == Exported { keys: 0, missing: 0 }) {
+        emit(Output::Hint(hint))?;
+    }
     Ok(Verdict::Yes)
 }
 

@@ -57,8 +57,7 @@ pub struct KeysArgs {
 /// Runs the verb.
 pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
-    let is_literal = !pattern.iter().any(|byte| b"*?[".contains(byte));
-    let hint = is_literal.then(|| prefix_hint(&pattern));
+    let hint = scan::literal_hint(&pattern, "keys");
     let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
     let mut pages = Pages::request(client, pattern);
     let mut listed = 0_u64;
@@ -91,10 +90,4 @@ pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         emit(Output::Hint(hint))?;
     }
     Ok(Verdict::Yes)
-}
-
-/// Returns the hint for a pattern without a wildcard that matches no key.
-fn prefix_hint(pattern: &[u8]) -> String {
-    let prefix = String::from_utf8_lossy(pattern);
-    format!("a pattern matches the whole key; for all keys that begin with {prefix}: mqkv keys '{prefix}*'")
 }

@@ -88,6 +88,13 @@ pub fn pattern(word: Option<OsString>) -> Result<Bytes, CommandError> {
     if pattern.is_empty() { Err(Error::EmptyPattern.into()) } else { Ok(pattern) }
 }
 
+/// Returns the hint for a pattern that matches no key, if it has no wildcard.
+pub fn literal_hint(pattern: &[u8], verb: &str) -> Option<String> {
+    let is_literal = !pattern.iter().any(|byte| b"*?[".contains(byte));
+    let prefix = String::from_utf8_lossy(pattern);
+    is_literal.then(|| format!("a pattern matches the whole key; for a prefix: mqkv {verb} '{prefix}*'"))
+}
+
 /// Returns the pattern that matches the keys with this prefix.
 #[must_use]
 pub fn prefix_pattern(prefix: &[u8]) -> Bytes {

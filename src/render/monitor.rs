@@ -56,16 +56,21 @@ pub fn text(
     let dim = Some(Paint::Dim);
     let wrong = row.is_wrong.then_some(Paint::Error);
     // Long names would leave no space for the rest. The end of a client id is kept, because generated ids differ there.
-    let client_max = columns_max.map_or(usize::MAX, |max| (max / 5).max(8));
+    let is_narrow = columns_max.is_some_and(|max| max < NARROW);
+    let client_max = columns_max.map_or(usize::MAX, |max| if is_narrow { max / 8 } else { max / 5 }.max(8));
     let key_max = columns_max.map_or(usize::MAX, |max| (max / 4).max(8));
     let mut client = cut_front(&row.client, client_max);
     let mut verb = row.verb;
     let mut key = cut(&[(row.key, None)], key_max, false);
-    // A gap has none of these columns.
-    if !(client.is_empty() && verb.is_empty() && key.is_empty()) {
-        let is_narrow = columns_max.is_some_and(|max| max < NARROW);
+    // A column is padded only for another one behind it: an error needs the space.
+    let (has_verb, has_key) = (!verb.is_empty() || !key.is_empty(), !key.is_empty());
+    if has_verb || !client.is_empty() {
         client = widths.client.pad(client, client_max.min(CLIENT_WIDTH_MAX));
+    }
+    if has_verb {
         verb = widths.verb.pad(verb, if is_narrow { "DELETE".len() } else { "KEYNOTIFY".len() });
+    }
+    if has_key {
         key = widths.key.pad(key, key_max.min(KEY_WIDTH_MAX));
     }
     let size = row.size.map(|size| if size == 1 { "1 byte".to_owned() } else { format!("{size} bytes") });

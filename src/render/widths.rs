@@ -15,9 +15,9 @@ pub struct Widths {
 pub(super) struct Column(usize);
 
 impl Column {
-    /// Widens the column for a text, to at most `max` columns: one long text must not push all others aside.
+    /// Widens the column for a text of at most `max` columns: a longer one must not push all others aside.
     pub(super) fn fit(&mut self, text: &str, max: usize) {
-        self.0 = self.0.max(width_of(text).min(max));
+        self.0 = self.0.max(Some(width_of(text)).filter(|width| *width <= max).unwrap_or(0));
     }
 
     /// Returns a text with blanks up to the width of the column, which grows as in [`Column::fit`].
@@ -37,6 +37,6 @@ mod tests {
     fn a_column_grows_up_to_its_maximum() {
         let mut column = Column::default();
         let mut pad = |text: &str| column.pad(text.to_owned(), 4);
-        assert_eq!([pad("ab"), pad("a"), pad("abcdef"), pad("温")], ["ab", "a ", "abcdef", "温  "]);
+        assert_eq!([pad("abc"), pad("a"), pad("abcdef"), pad("温")], ["abc", "a  ", "abcdef", "温 "]);
     }
 }

@@ -218,7 +218,11 @@ impl Printer {
 
 fn formatted(output: &Output, style: &Style, widths: &Cell<Widths>) -> Rendered {
     let mut grown = widths.get();
-    let rendered = render::output(output, style, &mut grown);
+    let rendered = match output {
+        // Lines of the prompt have no program name.
+        Output::Hint(hint) => render::output(&Output::Hint(hint.replace(": mqkv ", ": ")), style, &mut grown),
+        output => render::output(output, style, &mut grown),
+    };
     widths.set(grown);
     rendered
 }

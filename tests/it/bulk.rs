@@ -485,9 +485,13 @@ fn keys_are_sorted_and_counted_on_request() {
         run(&["keys", "--count", "-j"]),
         "--- stdout\n{\"v\":1,\"op\":\"keys\",\"count\":3}\n--- exit 0\n"
     );
-    let hint = "hint: a pattern matches the whole key; for all keys that begin with a/: mqkv keys 'a/*'\n";
+    let hint = "hint: a pattern matches the whole key; for a prefix: mqkv keys 'a/*'\n";
     assert_eq!(run(&["keys", "a/"]), format!("--- stderr\n{hint}--- exit 0\n"));
     assert_eq!(run(&["keys", "b"]), "--- stdout\nb\n--- exit 0\n");
+    let exported = "exported 0 keys (without times to live)\n";
+    let hint = hint.replace("keys 'a", "export 'a");
+    assert_eq!(run(&["export", "a/"]), format!("--- stderr\n{exported}{hint}--- exit 0\n"));
+    assert_eq!(run(&["export", "a/?/?"]), format!("--- stderr\n{exported}--- exit 0\n"));
 }
 
 #[test]

@@ -469,6 +469,16 @@ fn an_ended_monitor_unsubscribes() {
 }
 
 #[test]
+fn a_hint_about_a_pattern_is_a_line_of_the_prompt() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("keys line1/");
+    terminal.shows("for a prefix: keys 'line1/*'\n");
+    terminal.line("watch 'k/*'");
+    terminal.shows("for a prefix: watch --prefix 'k/'\n");
+}
+
+#[test]
 fn a_verb_that_reads_standard_input_is_refused_with_a_hint() {
     let place = Place::new();
     let terminal = embedded(&place);

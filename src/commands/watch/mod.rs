@@ -345,9 +345,7 @@ impl Follower {
 fn pattern_hint(key: &Key) -> Option<String> {
     let star = key.as_bytes().iter().position(|byte| *byte == b'*')?;
     let prefix = String::from_utf8_lossy(key.as_bytes().get(..star)?).into_owned();
-    Some(format!(
-        "watch takes keys, not patterns; to watch all keys with a prefix: mqkv watch --prefix '{prefix}'"
-    ))
+    Some(format!("a key is no pattern; for a prefix: mqkv watch --prefix '{prefix}'"))
 }
 
 /// Waits until the keys cannot be listed any more. Never returns if they are not listed.

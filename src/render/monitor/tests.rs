@@ -219,7 +219,14 @@ fn the_columns_of_a_terminal_align() {
         line(request("w", "KEYNOTIFY", "a")),
         "REPLY     w      KEYNOTIFY  a           OK  0.412 ms\n"
     );
-    assert_eq!(line(request("w", "GET", "a")), "REPLY     w      GET     a           OK  0.412 ms\n");
+    assert_eq!(line(request("w", "GET", "a")), "REPLY     w      GET  a           OK  0.412 ms\n");
+    // What follows a column that is empty needs the space.
+    let refused = TrafficEvent::Reply(DecodedReply {
+        summary: RequestSummary { client: Some("w".into()), verb: None, key: None },
+        version: None,
+        ..reply("SET", Reply::Error(ErrorReply::UnknownCommand))
+    });
+    assert_eq!(line(refused), "REPLY     w      refused: unknown command  0.412 ms\n");
     let gap = TrafficEvent::Gap { since_ms: NOW, until_ms: NOW };
     assert_eq!(line(gap), "GAP       0s, from 20:13:59.958 to 20:13:59.958\n");
 }
@@ -234,7 +241,7 @@ fn a_long_name_leaves_room_for_the_outcome() {
     let seen = TrafficEvent::Reply(DecodedReply { summary: long, ..reply("SET", Reply::Done) });
     assert_eq!(
         on_terminal(&seen, 80),
-        "20:13:59.958  REPLY     …ccccccccccccccc  SET  kkkkkkkkkkkkkkkkkkk…  OK\n"
+        "20:13:59.958  REPLY     …ccccccccc  SET  kkkkkkkkkkkkkkkkkkk…  OK  0.412 ms\n"
     );
 }
 
