@@ -225,8 +225,8 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             "Logins",
             vec![
                 ("Waiting", count(logins.waiting())),
-                ("Limit per address", format!("{}/min failed", logins.failures_max())),
-                ("Refused by the limit", text::count(logins.limited())),
+                ("Failures allowed", format!("{}/min", logins.failures_max())),
+                ("Refused above that", text::count(logins.limited())),
                 ("Connections refused", text::count(monitor.metrics().refused.get())),
                 ("Not authorized", text::count(monitor.metrics().not_authorized.get())),
             ],
@@ -310,7 +310,8 @@ mod tests {
 
     use super::*;
     use crate::broker::{Broker, Hooks, Settings};
-    use crate::server::service::{Service, StoreSettings};
+    use crate::server::service::{Service, StoreSettings, recorded_bytes_max};
+    use crate::store::Limits;
 
     fn monitor() -> ServerMonitor {
         let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
@@ -339,8 +340,11 @@ mod tests {
             3,
             "a line in each chart: {html}"
         );
-        assert!(html.contains("0 B of 512 MiB") && html.contains("0 of 10,000,000"), "the limits: {html}");
-        assert!(html.contains("0 B of 64 MiB"), "of recorded replies: {html}");
+        let limits = Limits::default();
+        for limit in [limits.memory_bytes_max, recorded_bytes_max(&limits)] {
+            assert!(html.contains(&format!("0 B of {}", text::bytes(limit))), "{limit}: {html}");
+        }
+        assert!(html.contains("0 of 10,000,000"), "keys: {html}");
     }
 
     #[tokio::test]
