@@ -2,8 +2,11 @@
 //! that it cannot know as unknown.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 
 use crate::wire::{self, ConnectOptions, Packet, Publish};
 
@@ -118,6 +121,16 @@ pub struct Connection {
 impl Connection {
     pub fn open(port: u16) -> io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, input: Vec::new() })
+    }
+
+    /// Opens a connection from one of the addresses of this machine, such as 127.0.0.2.
+    pub fn open_from(address: Ipv4Addr, port: u16) -> io::Result<Self> {
+        let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        bind(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(address, 0)))?;
+        connect(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)))?;
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         Ok(Self { stream, input: Vec::new() })
     }

@@ -26,6 +26,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("power-cuts", scenarios::power_cuts::run),
     ("bit-flips", scenarios::bit_flips::run),
     ("hostile-clients", scenarios::hostile_clients::run),
+    ("logins", scenarios::logins::run),
 ];
 
 fn main() -> ExitCode {

@@ -11,6 +11,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+/// Lines of a file of users for these names, whose password is `right`. Its hash has the default cost.
+pub fn users(names: impl IntoIterator<Item = String>) -> String {
+    const HASH: &str =
+        "$argon2id$v=19$m=19456,t=2,p=1$UE5eG5k27CQFTr4ce9agIw$cQcfOkyV22Klaf9ZOQ9+YfIXC1lLJq4bnJFK8wSRlQk";
+    names.into_iter().map(|name| format!("{name}:{HASH}\n")).collect()
+}
+
+/// Makes the calling thread, and those that it starts, give way to all others: on a network, hostile clients have
+/// processors of their own.
+pub fn give_way() {
+    rustix::process::nice(19).unwrap();
+}
+
 /// Far longer than any start takes.
 const START_TRIES_MAX: u32 = 3_000;
 

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 
 use crate::client::{Client, Connection, Reply, Verb, encode, request_packet};
 use crate::effort::Effort;
-use crate::server::Server;
+use crate::server::{Server, give_way, users};
 use crate::wire::{self, ConnectOptions, Publish, packet, text};
 
 const MIB: u64 = 1024 * 1024;
@@ -32,8 +32,6 @@ const P99_BLOCKED: Duration = Duration::from_secs(1);
 const P99_NOISE: Duration = Duration::from_millis(10);
 const QUIET_FACTOR: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A password hash of the lowest cost that is accepted; no client has the password.
-const USERS: &str = "ann:$argon2id$v=19$m=16,t=2,p=1$c2FsdHNhbHQ$NdgbF781BvForgQq/MBkGA\n";
 
 /// An attack: prepares, then returns what is done while the other client is measured.
 struct Attack {
@@ -87,9 +85,13 @@ struct Measured {
 pub fn run(effort: Effort) -> Result<String, String> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| error.to_string())?;
-    detects()?;
+    // For work on one attack: the part of its name.
+    let only = std::env::var("MQKV_ATTACK").unwrap_or_default();
+    if only.is_empty() {
+        detects()?;
+    }
     let mut failures = 0;
-    for Attack { name, prepare } in ATTACKS {
+    for Attack { name, prepare } in ATTACKS.iter().filter(|attack| attack.name.contains(&only)) {
         let measured = measure(*prepare, MEMORY_MAX, effort.pick(3, 20));
         let found = verdict(&measured, effort);
         failures += usize::from(!found.is_empty());
@@ -135,7 +137,7 @@ fn measure(prepare: fn(&Target) -> Run, memory_max: &str, seconds: u64) -> Measu
     let web_socket_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let listen = format!("ws://127.0.0.1:{web_socket_port}?anonymous=yes");
     let options = ["--users", "users", "--memory-max", memory_max, "--listen", &listen];
-    let server = Server::start_with_file("users", USERS, &options);
+    let server = Server::start_with_file("users", &users(["ann".to_owned()]), &options);
     let target = Target { port: server.port(), web_socket_port, is_over: Arc::default() };
     let run = prepare(&target);
     let good = GoodClient::start(target.port);
@@ -143,7 +145,10 @@ fn measure(prepare: fn(&Target) -> Run, memory_max: &str, seconds: u64) -> Measu
     let quiet = good.take_p99().0;
     let attacker = {
         let target = target.clone();
-        thread::spawn(move || run(&target))
+        thread::spawn(move || {
+            give_way();
+            run(&target);
+        })
     };
     thread::sleep(Duration::from_secs(seconds));
     target.is_over.store(true, Ordering::SeqCst);
@@ -312,10 +317,12 @@ fn connect_with_will(client_id: &str, properties: usize, credentials: &[&str]) -
 
 fn strangers(_: &Target) -> Run {
     Box::new(|target| {
-        let connect = connect_with_will("stranger", 400_000, &["ann", "wrong"]);
+        // The first have more properties than a packet may have. The passwords of the others are checked.
+        let connects = [400_000, 8_000]
+            .map(|properties| Arc::new(connect_with_will("stranger", properties, &["ann", "wrong"])));
         let strangers: Vec<_> = (0..120)
-            .map(|_| {
-                let (port, connect) = (target.port, connect.clone());
+            .map(|number| {
+                let (port, connect) = (target.port, Arc::clone(&connects[number % 2]));
                 thread::spawn(move || {
                     let Ok(mut connection) = Connection::open(port) else { return };
                     let _ = connection.send(&connect);

@@ -4,4 +4,5 @@ pub mod bit_flips;
 pub mod hostile_clients;
 pub mod kills;
 pub mod linearizability;
+pub mod logins;
 pub mod power_cuts;
