@@ -233,6 +233,8 @@ impl Shell {
             Ok(connection) => connection,
             Err(error) => {
                 close(opened).await;
+                // Connecting writes nothing, so there is no outcome to report.
+                let error = CommandError { outcome: None, ..error };
                 return Err(error.cause(format!("still using {}", self.opened.broker)));
             }
         };

@@ -20,7 +20,7 @@ pub struct PromptState {
 
 /// The end of every prompt.
 const END: &str = "> ";
-/// A terminal with fewer columns gets the short forms, and half of it remains for the line.
+/// A terminal with fewer columns gets the short forms, and half of it remains for the line; of a wider one two fifths.
 const WIDE: usize = 72;
 
 impl PromptState {
@@ -28,7 +28,8 @@ impl PromptState {
     #[must_use]
     pub fn text(&self, columns: usize) -> String {
         let forms = self.forms();
-        let room = if columns < WIDE { columns.div_euclid(2) } else { columns };
+        let room =
+            if columns < WIDE { columns } else { columns.saturating_mul(6).div_euclid(5) }.div_euclid(2);
         let fitting = forms.iter().skip(usize::from(columns < WIDE)).find(|form| width_of(form) <= room);
         fitting.or(forms.last()).cloned().unwrap_or_default()
     }
@@ -179,6 +180,15 @@ mod tests {
         };
         assert_eq!(long.text(80), "aio-broker.azure-io…ions:18883> ");
         assert_eq!(long.text(40), "aio-broker…18883> ");
+    }
+
+    #[test]
+    fn long_names_leave_room_for_the_line_on_a_wide_terminal_too() {
+        let context = Some("production-line-7-berlin".to_owned());
+        let of = |watches, offline| PromptState { context: context.clone(), ..state(watches, 1, offline) };
+        assert_eq!(of(2, None).text(120), "production-li…berlin localhost:1883 [2 watches, 1 lock]> ");
+        assert_eq!(of(2, None).text(80), "production-li…berlin localhost:1883 2w 1l> ");
+        assert_eq!(of(2, Some(12)).text(80), "production-li…berlin 2w 1l (offline 12s)> ");
     }
 
     #[test]
