@@ -56,7 +56,7 @@ pub const TABLE: [(Exit, &str); 16] = [
     (Exit::Configuration, "invalid configuration, or a write through a read-only context"),
     (
         Exit::Timeout,
-        "no answer in time, or no change; for a write the outcome is unknown, and the message says so",
+        "no answer in time, or no change; for a write the outcome is unknown, and the message reports it",
     ),
     (Exit::LockLost, "the lock was lost while the command ran, and the command was stopped"),
     (Exit::NotExecutable, "the command is not executable"),

@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use super::args::Cli;
 use super::habits;
 use super::help::request::HelpRequest;
+use super::help::topics::TOPICS;
 use crate::commands::{CommandError, usage};
 
 /// What to do instead of running a verb.
@@ -49,6 +50,14 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
             {
                 failure.causes.clear();
                 failure.hints.push(hint);
+            }
+            if kind == ErrorKind::InvalidSubcommand
+                && verbs.len() == 1
+                && let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand)
+                && TOPICS.iter().any(|topic| topic.name == typed)
+                && !failure.hints.iter().any(|hint| hint.contains("mqkv help"))
+            {
+                failure.hints.push(format!("mqkv help {typed}"));
             }
             if kind == ErrorKind::MissingSubcommand {
                 failure = missing_verb(&error, &verbs);

@@ -380,6 +380,10 @@ fn hints_are_about_what_was_typed() {
         "error: a verb is missing\nhint: mqkv context ls|add|set|rename|use|show|edit|rm|test\nhint: mqkv context --help\n",
     );
     assert_usage(
+        "exit-codes",
+        "error: unknown command 'exit-codes'\nhint: mqkv help exit-codes\nhint: mqkv help\n",
+    );
+    assert_usage(
         "help lokcs",
         "error: unknown verb or topic: lokcs\nhint: did you mean 'mqkv help locks'?\nhint: mqkv help\n",
     );
