@@ -102,3 +102,15 @@ fn a_prefix_and_keys_exclude_each_other() {
         assert!(shown.ends_with("--- exit 2\n"), "{shown}");
     }
 }
+
+#[test]
+fn more_keys_than_the_maximum_are_not_watched() {
+    let place = Place::new();
+    let line = |number| format!("{{\"v\":1,\"key\":\"k/{number}\",\"value\":\"v\"}}\n");
+    place.write("seed", (0..10_001).map(line).collect::<String>());
+    let server = Server::start(&place, &["-q", "--seed", "seed"]);
+    assert_eq!(
+        place.run(&["watch", "--prefix", "k", "-b", &server.url()]),
+        "--- stderr\nerror: cannot watch k: more than 10000 keys begin with it\nhint: use a longer prefix\n--- exit 76\n"
+    );
+}
