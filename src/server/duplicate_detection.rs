@@ -1,11 +1,12 @@
 //! Duplicate detection: QoS 1 may deliver a write twice, and it must be applied once (protocol §1).
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::hash_table::Entry;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::delivery::{ReplyTo, Response};
 use crate::protocol::message::TIMESTAMP;
@@ -21,6 +22,8 @@ const GRACE_MS: u64 = 60_000;
 /// The most responses of one client to requests whose acknowledgement it may not have received. A connection of a client
 /// that observes the Receive Maximum leaves at most a quarter of these.
 const UNCONFIRMED_MAX: u32 = 4_096;
+/// The responses of one client above which confirmed ones are discarded, so that its memory stays in the processor's cache.
+const RESPONSES_ENOUGH: usize = 32_768;
 /// Memory per response besides its payload, in bytes: the record, its place in the index, the allocation of the payload.
 const RESPONSE_COST_BYTES: usize = 192;
 /// Memory per client besides its id and its responses, in bytes.
@@ -38,8 +41,8 @@ const EARLIER_MAX: usize = 16;
 /// The most bytes of a payload that are hashed. More would cost time and hardly tell more requests apart.
 const HASHED_BYTES_MAX: usize = 1024;
 
-/// Identifies a request. Two different requests have the same fingerprint with a probability of 2⁻⁶⁴; a client cannot
-/// raise it, because the hash is keyed.
+/// Identifies a request of a client. Two different requests have the same fingerprint with a probability of about 2⁻⁶⁴. A
+/// client that could find two would harm its own writes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
@@ -57,6 +60,17 @@ pub struct Delivery<'a> {
     pub number: u64,
 }
 
+/// What a request is to duplicate detection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recognition {
+    /// It was handled before, with this response.
+    Duplicate(Response),
+    /// It was not handled before, and there is room for its response.
+    New,
+    /// There is no room for its response: it must be refused, because it could be applied twice.
+    Refused,
+}
+
 /// The responses to writes, each until its request can no longer be delivered again.
 ///
 /// Every client has its own, so that no client makes another one's be forgotten. While there is room, a response is
@@ -67,17 +81,24 @@ pub struct Delivery<'a> {
 /// number of client ids takes at most half, and there is always room for another one.
 #[derive(Debug)]
 pub struct DuplicateDetection {
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     clients: HashMap<Arc<str>, Client>,
     /// The clients in the order in which they are looked at for responses that can be discarded.
     rotation: VecDeque<Arc<str>>,
-    /// Memory of the clients of each owner that has any.
-    bytes_by_owner: HashMap<Arc<str>, usize>,
+    /// The owners that have clients.
+    owners: HashMap<Arc<str>, Arc<Owner>>,
     /// Memory of all clients.
     bytes: usize,
     bytes_max: usize,
     /// Changes that were rolled back, in their order: each after the first number, up to the second one.
     rolled_back: VecDeque<RolledBack>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    name: Arc<str>,
+    /// Memory of its clients. Only changed under the lock of the service.
+    bytes: AtomicUsize,
 }
 
 /// Changes that were rolled back by one failure.
@@ -98,7 +119,7 @@ struct RolledBack {
 #[derive(Debug)]
 struct Client {
     /// The owner of the last connection.
-    owner: Arc<str>,
+    owner: Arc<Owner>,
     /// Memory of the client.
     bytes: usize,
     /// Its last connection.
@@ -132,10 +153,10 @@ impl DuplicateDetection {
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self {
-            hasher: RandomState::default(),
+            hasher: DefaultHashBuilder::default(),
             clients: HashMap::new(),
             rotation: VecDeque::new(),
-            bytes_by_owner: HashMap::new(),
+            owners: HashMap::new(),
             bytes: 0,
             bytes_max,
             rolled_back: VecDeque::new(),
@@ -149,70 +170,78 @@ impl DuplicateDetection {
 
     /// Returns the fingerprint of a request.
     ///
-    /// Client id, response topic and correlation data identify a request. Payload and timestamp are hashed too, for
-    /// scripts that send the same correlation data with every request.
-    pub fn fingerprint(&self, client_id: &str, reply_to: &ReplyTo, message: &Message) -> Fingerprint {
+    /// Response topic and correlation data identify a request. Payload and timestamp are hashed too, for scripts that send
+    /// the same correlation data with every request.
+    pub fn fingerprint(&self, reply_to: &ReplyTo, message: &Message) -> Fingerprint {
         let ReplyTo { response_topic, correlation, .. } = reply_to;
         let payload = &message.payload[..];
         let start = payload.get(..HASHED_BYTES_MAX).unwrap_or(payload);
         let timestamp = message.user_property(TIMESTAMP);
         // The lengths separate the parts, so that no two requests hash the same bytes. They come first and together:
         // the hasher is faster with few long pieces than with many short ones.
-        let lengths = [client_id.len(), response_topic.len(), correlation.len(), payload.len()];
+        let lengths = [response_topic.len(), correlation.len(), payload.len()];
         let mut hasher = self.hasher.build_hasher();
         (lengths, timestamp.map(str::len)).hash(&mut hasher);
-        for part in [client_id.as_bytes(), response_topic.as_bytes(), correlation, start] {
+        for part in [response_topic.as_bytes(), correlation, start] {
             hasher.write(part);
         }
         hasher.write(timestamp.unwrap_or_default().as_bytes());
         Fingerprint(hasher.finish())
     }
 
-    /// Returns the response to an earlier delivery of the same request, if it is still recorded.
-    pub fn find(&self, client_id: &str, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Response> {
-        let Client { index, responses, first, .. } = self.clients.get(client_id)?;
-        let get = |number: u32| numbered(responses, *first, number);
-        let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
-        let known = index.find(fingerprint.0, is_same).and_then(|number| get(*number))?;
-        let is_valid = monotonic_ms < known.until_ms && !self.is_rolled_back(known.sequence);
-        is_valid.then(|| known.response.clone())
+    /// Recognizes a request that was handled before, or makes room for the response to a new one.
+    pub fn recognize(
+        &mut self,
+        delivery: Delivery<'_>,
+        fingerprint: Fingerprint,
+        monotonic_ms: u64,
+    ) -> Recognition {
+        let Delivery { client_id, owner, connection, confirmed, .. } = delivery;
+        let mut free = self.bytes_max.saturating_sub(self.bytes);
+        let mut held = 0;
+        if let Some(client) = self.clients.get_mut(&**client_id) {
+            let known = client.find(fingerprint, monotonic_ms);
+            if let Some(known) = known.filter(|known| !is_rolled_back(&self.rolled_back, known.sequence)) {
+                return Recognition::Duplicate(known.response.clone());
+            }
+            if client.connection != connection && client.owner.name != *owner {
+                // A client that connects from another address takes its responses with it.
+                let earlier = std::mem::replace(&mut client.owner, owner_named(&mut self.owners, owner));
+                client.owner.charge(client.bytes);
+                release(&mut self.owners, &earlier, client.bytes);
+            }
+            client.handle_delivery(connection, confirmed);
+            let needs_room = client.owner.bytes() >= free || client.responses.len() >= RESPONSES_ENOUGH;
+            let freed = client.discard(monotonic_ms, EXAMINED_MAX, needs_room);
+            client.owner.release(freed);
+            self.bytes = self.bytes.saturating_sub(freed);
+            if client.unconfirmed() >= UNCONFIRMED_MAX {
+                return Recognition::Refused;
+            }
+            (held, free) = (client.owner.bytes(), free.saturating_add(freed));
+        } else if let Some(owner) = self.owners.get(owner) {
+            held = owner.bytes();
+        }
+        if held < free || self.make_room(owner, monotonic_ms) {
+            Recognition::New
+        } else {
+            Recognition::Refused
+        }
     }
 
-    /// Makes room for the response to a request. Returns false if there is none: then the request must be refused, because
-    /// it could be applied twice.
-    pub fn make_room(&mut self, delivery: Delivery<'_>, monotonic_ms: u64) -> bool {
-        let Delivery { client_id, owner, connection, confirmed, .. } = delivery;
-        let mut has_room = self.has_room(owner);
-        if let Some(client) = self.clients.get_mut(&**client_id) {
-            client.handle_delivery(connection, confirmed);
-            let freed = client.discard(monotonic_ms, EXAMINED_MAX, !has_room);
-            let is_full = client.unconfirmed() >= UNCONFIRMED_MAX;
-            // A client that connects from another address takes its responses with it.
-            let is_moved =
-                (client.owner != *owner).then(|| std::mem::replace(&mut client.owner, Arc::clone(owner)));
-            let bytes = client.bytes;
-            if let Some(earlier) = is_moved {
-                self.release(&earlier, bytes.saturating_add(freed));
-                self.charge(owner, bytes);
-            } else {
-                self.release(owner, freed);
-            }
-            if is_full {
-                return false;
-            }
-            has_room = self.has_room(owner);
-        }
+    /// Discards what any clients can be without. Returns whether an owner may take more now.
+    fn make_room(&mut self, owner: &str, monotonic_ms: u64) -> bool {
         for _ in 0..CLIENTS_EXAMINED_MAX {
-            if has_room {
+            self.sweep_next(monotonic_ms, EXAMINED_MAX, true);
+            let held = self.owners.get(owner).map_or(0, |owner| owner.bytes());
+            if held < self.bytes_max.saturating_sub(self.bytes) {
                 return true;
             }
-            self.sweep_next(monotonic_ms, EXAMINED_MAX, true);
-            has_room = self.has_room(owner);
         }
-        has_room
+        false
     }
 
-    /// Records a response, after [`DuplicateDetection::make_room`]. `sequence` is the change whose commit it depends on,
+    /// Records the response to a request that is new to [`DuplicateDetection::recognize`]. `sequence` is the change whose commit it depends on,
     /// 0 if none.
     pub fn record(
         &mut self,
@@ -233,14 +262,18 @@ impl DuplicateDetection {
         if let Some(client) = self.clients.get_mut(&**client_id) {
             client.last = number;
             client.bytes = client.bytes.saturating_add(bytes);
+            client.owner.charge(bytes);
             client.push(known);
-            return self.charge(owner, bytes);
+            self.bytes = self.bytes.saturating_add(bytes);
+            return;
         }
         let bytes = bytes.saturating_add(client_cost(client_id));
-        self.charge(owner, bytes);
+        let owner = owner_named(&mut self.owners, owner);
+        owner.charge(bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
         self.rotation.push_back(Arc::clone(client_id));
         let mut client = Client {
-            owner: Arc::clone(owner),
+            owner,
             bytes,
             connection,
             confirmed,
@@ -285,13 +318,6 @@ impl DuplicateDetection {
         }
     }
 
-    /// Whether a change was rolled back.
-    fn is_rolled_back(&self, sequence: u64) -> bool {
-        // A response that depends on no change has 0, which is committed.
-        let at = self.rolled_back.partition_point(|failure| failure.last < sequence);
-        self.rolled_back.get(at).is_some_and(|failure| failure.committed < sequence)
-    }
-
     /// Returns the memory of all recorded responses, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -310,31 +336,53 @@ impl DuplicateDetection {
         } else {
             self.rotation.push_back(client_id);
         }
-        self.release(&owner, freed);
+        self.bytes = self.bytes.saturating_sub(freed);
+        release(&mut self.owners, &owner, freed);
     }
 
-    /// Whether an owner may take more.
-    fn has_room(&self, owner: &str) -> bool {
-        let held = self.bytes_by_owner.get(owner).copied().unwrap_or(0);
-        held < self.bytes_max.saturating_sub(self.bytes)
+    /// Returns the response to an earlier delivery of the same request, if it is still recorded.
+    #[cfg(test)]
+    fn find(&self, client_id: &str, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Response> {
+        let known = self.clients.get(client_id)?.find(fingerprint, monotonic_ms)?;
+        (!is_rolled_back(&self.rolled_back, known.sequence)).then(|| known.response.clone())
+    }
+}
+
+impl Owner {
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
-    fn charge(&mut self, owner: &Arc<str>, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes);
-        match self.bytes_by_owner.get_mut(owner) {
-            Some(held) => *held = held.saturating_add(bytes),
-            None => _ = self.bytes_by_owner.insert(Arc::clone(owner), bytes),
-        }
+    fn charge(&self, bytes: usize) {
+        self.bytes.store(self.bytes().saturating_add(bytes), Ordering::Relaxed);
     }
 
-    fn release(&mut self, owner: &str, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
-        let Some(held) = self.bytes_by_owner.get_mut(owner) else { return };
-        *held = held.saturating_sub(bytes);
-        if *held == 0 {
-            self.bytes_by_owner.remove(owner);
-        }
+    fn release(&self, bytes: usize) {
+        self.bytes.store(self.bytes().saturating_sub(bytes), Ordering::Relaxed);
     }
+}
+
+fn owner_named(owners: &mut HashMap<Arc<str>, Arc<Owner>>, name: &Arc<str>) -> Arc<Owner> {
+    if let Some(owner) = owners.get(name) {
+        return Arc::clone(owner);
+    }
+    let owner = Arc::new(Owner { name: Arc::clone(name), bytes: AtomicUsize::new(0) });
+    owners.insert(Arc::clone(name), Arc::clone(&owner));
+    owner
+}
+
+/// Releases memory of an owner, and the owner if it has no more.
+fn release(owners: &mut HashMap<Arc<str>, Arc<Owner>>, owner: &Owner, bytes: usize) {
+    owner.release(bytes);
+    if owner.bytes() == 0 {
+        owners.remove(&owner.name);
+    }
+}
+
+/// Whether a change was rolled back. A response that depends on no change has the number 0, which is committed.
+fn is_rolled_back(rolled_back: &VecDeque<RolledBack>, sequence: u64) -> bool {
+    let at = rolled_back.partition_point(|failure| failure.last < sequence);
+    rolled_back.get(at).is_some_and(|failure| failure.committed < sequence)
 }
 
 fn client_cost(client_id: &str) -> usize {
@@ -375,6 +423,14 @@ impl Client {
             .any(|(connection, confirmed)| known.connection == *connection && known.number <= *confirmed)
     }
 
+    /// Returns a response that has not expired.
+    fn find(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<&RecordedResponse> {
+        let get = |number: u32| numbered(&self.responses, self.first, number);
+        let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
+        let known = self.index.find(fingerprint.0, is_same).and_then(|number| get(*number));
+        known.filter(|known| monotonic_ms < known.until_ms)
+    }
+
     /// Discards expired responses from the oldest on and, if that makes no room, confirmed ones. Returns the memory that
     /// they took.
     fn discard(&mut self, monotonic_ms: u64, examined_max: usize, needs_room: bool) -> usize {
@@ -382,10 +438,10 @@ impl Client {
         for _ in 0..examined_max.min(self.responses.len()) {
             let Some(oldest) = self.responses.front() else { break };
             let is_expired = oldest.until_ms <= monotonic_ms;
-            if !is_expired && !needs_room {
+            if !is_expired && (!needs_room || freed > 0) {
                 break;
             }
-            let is_discarded = is_expired || (freed == 0 && self.is_confirmed(oldest));
+            let is_discarded = is_expired || self.is_confirmed(oldest);
             let Some(oldest) = self.pop_oldest() else { break };
             if is_discarded {
                 freed = freed.saturating_add(oldest.cost());
@@ -476,14 +532,14 @@ mod tests {
         now_ms: u64,
     ) -> Outcome {
         let fingerprint = Fingerprint(fingerprint);
-        if duplicates.find(delivery.client_id, fingerprint, now_ms).is_some() {
-            return Outcome::Duplicate;
+        match duplicates.recognize(delivery, fingerprint, now_ms) {
+            Recognition::Duplicate(_) => Outcome::Duplicate,
+            Recognition::Refused => Outcome::Refused,
+            Recognition::New => {
+                duplicates.record(delivery, fingerprint, response(), expiry_s, now_ms, 0);
+                Outcome::Recorded
+            }
         }
-        if !duplicates.make_room(delivery, now_ms) {
-            return Outcome::Refused;
-        }
-        duplicates.record(delivery, fingerprint, response(), expiry_s, now_ms, 0);
-        Outcome::Recorded
     }
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -494,19 +550,12 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_identified_by_client_correlation_timestamp_and_payload() {
+    fn a_request_is_identified_by_correlation_timestamp_and_payload() {
         let duplicates = DuplicateDetection::new(UNLIMITED);
-        let print = duplicates.fingerprint("client", &reply_to("1"), &message("p", "t"));
-        assert_eq!(print, duplicates.fingerprint("client", &reply_to("1"), &message("p", "t")));
-        for (client_id, correlation, payload, timestamp) in [
-            ("other", "1", "p", "t"),
-            ("client", "2", "p", "t"),
-            ("client", "1", "q", "t"),
-            ("client", "1", "p", "u"),
-        ] {
-            let other =
-                duplicates.fingerprint(client_id, &reply_to(correlation), &message(payload, timestamp));
-            assert_ne!(print, other);
+        let print = duplicates.fingerprint(&reply_to("1"), &message("p", "t"));
+        assert_eq!(print, duplicates.fingerprint(&reply_to("1"), &message("p", "t")));
+        for (correlation, payload, timestamp) in [("2", "p", "t"), ("1", "q", "t"), ("1", "p", "u")] {
+            assert_ne!(print, duplicates.fingerprint(&reply_to(correlation), &message(payload, timestamp)));
         }
     }
 
@@ -515,7 +564,7 @@ mod tests {
         let duplicates = DuplicateDetection::new(UNLIMITED);
         let print = |payload: Vec<u8>| {
             let message = Message { payload: payload.into(), ..Message::default() };
-            duplicates.fingerprint("c", &reply_to("1"), &message)
+            duplicates.fingerprint(&reply_to("1"), &message)
         };
         let whole = vec![b'x'; 2_000];
         for at in [0, 15, 16, 17, 500, 1_023] {
@@ -543,7 +592,7 @@ mod tests {
         assert!(duplicates.bytes() > 0);
         duplicates.discard_expired(3_600_100);
         assert_eq!((duplicates.bytes(), duplicates.clients.len(), duplicates.rotation.len()), (0, 0, 0));
-        assert!(duplicates.bytes_by_owner.is_empty());
+        assert!(duplicates.owners.is_empty());
     }
 
     #[test]
@@ -624,6 +673,18 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_receives_its_acknowledgements_has_a_bounded_number_of_responses() {
+        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        for number in 1..=40_000 {
+            let delivery = delivery(&client, 1, number, number.saturating_sub(100));
+            assert_eq!(handle(&mut duplicates, delivery, number, None, 0), Outcome::Recorded);
+        }
+        assert_eq!(duplicates.clients[&client].responses.len(), RESPONSES_ENOUGH);
+        let is_known = |number| duplicates.find(&client, Fingerprint(number), 0).is_some();
+        assert!(is_known(40_000) && is_known(40_001 - RESPONSES_ENOUGH as u64) && !is_known(1));
+    }
+
+    #[test]
     fn any_number_of_clients_that_write_once_and_receive_the_acknowledgement_are_accepted() {
         let mut duplicates = DuplicateDetection::new(50_000);
         for number in 0..1_000_u64 {
@@ -669,7 +730,7 @@ mod tests {
         assert_eq!(handle(&mut duplicates, from(&first, 1), 1, None, 0), Outcome::Recorded);
         assert_eq!(handle(&mut duplicates, from(&second, 2), 1, None, 0), Outcome::Duplicate);
         assert_eq!(handle(&mut duplicates, from(&second, 2), 2, None, 0), Outcome::Recorded);
-        let held = |owner: &Arc<str>| duplicates.bytes_by_owner.get(owner).copied();
+        let held = |owner: &Arc<str>| duplicates.owners.get(owner).map(|owner| owner.bytes());
         assert_eq!((held(&first), held(&second)), (None, Some(duplicates.bytes())));
     }
 
@@ -770,20 +831,24 @@ mod tests {
                             received.get(&known.connection).is_some_and(|count| known.number <= *count)
                         });
                         received.insert(*connection, *acknowledged);
-                        let found = duplicates.find(delivery.client_id, Fingerprint(fingerprint), now_ms);
-                        match (&found, known) {
+                        let recognized = duplicates.recognize(delivery, Fingerprint(fingerprint), now_ms);
+                        let found = match &recognized {
+                            Recognition::Duplicate(response) => Some(response),
+                            Recognition::New | Recognition::Refused => None,
+                        };
+                        match (found, known) {
                             (Some(found), known) => prop_assert_eq!(Some(found), known.map(|known| &known.response)),
                             (None, None) => {}
                             (None, Some(_)) => prop_assert!(bytes_max < UNLIMITED && is_confirmed),
                         }
-                        if found.is_none() && duplicates.make_room(delivery, now_ms) {
+                        if recognized == Recognition::New {
                             sequence += 1;
                             let response = Response::new(&Reply::Count(sequence), None);
                             duplicates.record(delivery, Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
                             let lifetime_s = expiry_s.map_or(3_600, |expiry_s| u64::from(expiry_s) + 60);
                             let (until_ms, connection, number) = (now_ms + lifetime_s * 1000, *connection, *number);
                             model.push(Known { client, fingerprint, until_ms, sequence, response, connection, number });
-                        } else if found.is_none() {
+                        } else if recognized == Recognition::Refused {
                             prop_assert!(bytes_max < UNLIMITED);
                         }
                     }
@@ -798,7 +863,7 @@ mod tests {
                     Ok(client_cost(client_id) + client.responses.iter().map(RecordedResponse::cost).sum::<usize>())
                 });
                 prop_assert_eq!(bytes.sum::<Result<usize, TestCaseError>>()?, duplicates.bytes());
-                prop_assert_eq!(duplicates.bytes_by_owner.values().sum::<usize>(), duplicates.bytes());
+                prop_assert_eq!(duplicates.owners.values().map(|owner| owner.bytes()).sum::<usize>(), duplicates.bytes());
                 prop_assert!(duplicates.bytes() < bytes_max.saturating_add(1_000));
             }
         }

@@ -288,6 +288,10 @@ impl SessionState {
 
     /// Charges what the session holds now.
     pub fn update_charge(&mut self) {
+        let is_needed = || self.handle.is_some() && !self.charge.budget().is_scarce();
+        if self.session.has_spare_memory() && !is_needed() {
+            self.session.release_spare_memory();
+        }
         let bytes = self.held_bytes();
         self.charge.set(bytes);
     }
@@ -351,6 +355,29 @@ mod tests {
         let publication =
             Arc::new(Publication::new(Message { qos, expiry_s, ..Message::default() }, published));
         Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None }
+    }
+
+    #[test]
+    fn an_empty_queue_keeps_its_places_and_is_charged_for_them_while_memory_is_not_scarce() {
+        let budget = Arc::new(MemoryBudget::new(1_000_000));
+        let limits = Limits { messages_max: 200, bytes_max: 1_000_000 };
+        let entry = SessionEntry::new(SessionId(1), "a".into(), Session::new(limits), &budget);
+        let now = clock::monotonic();
+        entry.lock().handle = Some(Arc::new(ConnectionHandle::new(ID)));
+        entry.lock().session.handle_connect(200);
+        for _ in 0..200 {
+            assert!(entry.enqueue(delivery(Qos::AtLeastOnce, None, now), now, &mut Vec::new()));
+        }
+        while entry.poll_outgoing(ID, now, false).is_some() {}
+        (1..=200).for_each(|packet_id| {
+            entry.with_session(ID, |session| session.handle_puback(packet_id)).unwrap()
+        });
+        assert_eq!(entry.lock().session.size(), (0, 0));
+        assert!(budget.used() > 200 * size_of::<Delivery>(), "{}", budget.used());
+        let _others = Charge::new(&budget, MemoryKind::Retained, 250_000);
+        entry.with_session(ID, |_| ()).unwrap();
+        assert!(budget.used_by(MemoryKind::Sessions) < 8_192, "{}", budget.used_by(MemoryKind::Sessions));
+        assert!(!entry.lock().session.has_spare_memory());
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::protocol::message::Qos;
 /// The minimum time between two searches of a whole queue for expired messages.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The capacity that an empty queue keeps.
-const KEPT_CAPACITY: usize = 64;
+/// The capacity of a queue that is not charged: see [`Session::held_bytes`].
+const FREE_CAPACITY: usize = 64;
 
 /// The limits of one session's messages, queued and in flight.
 #[derive(Clone, Copy, Debug)]
@@ -198,7 +198,35 @@ impl Session {
     /// Returns the bytes of all messages as charged in the memory budget.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.held_bytes.saturating_add(self.resend.capacity().saturating_mul(size_of::<u16>()))
+        // Messages are charged with their places. An empty queue that was long keeps its places, because a client with
+        // many requests in flight fills and empties it all the time.
+        let beyond =
+            |capacity: usize, size: usize| capacity.saturating_sub(FREE_CAPACITY).saturating_mul(size);
+        [
+            self.held_bytes,
+            self.resend.capacity().saturating_mul(size_of::<u16>()),
+            beyond(self.queue.capacity(), size_of::<Delivery>()),
+            beyond(self.in_flight.capacity(), size_of::<(u16, InFlight)>()),
+        ]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+    }
+
+    /// Whether there is an empty queue that was long.
+    #[must_use]
+    pub fn has_spare_memory(&self) -> bool {
+        (self.queue.is_empty() && self.queue.capacity() > FREE_CAPACITY)
+            || (self.in_flight.is_empty() && self.in_flight.capacity() > FREE_CAPACITY)
+    }
+
+    /// Releases the memory of empty queues.
+    pub fn release_spare_memory(&mut self) {
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
+        if self.in_flight.is_empty() {
+            self.in_flight = HashMap::new();
+        }
     }
 
     /// Returns the number of messages, queued and in flight, and their bytes.
@@ -235,7 +263,6 @@ impl Session {
                 return None;
             }
             let delivery = self.queue.pop_front()?;
-            self.queue_shrunk();
             if is_expired || !is_tracked {
                 self.discharge(&delivery);
             }
@@ -278,7 +305,6 @@ impl Session {
         }
         self.bytes = self.bytes.saturating_sub(bytes);
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
-        self.queue_shrunk();
     }
 
     /// Removes the queued messages for which `is_taken` returns true, and returns them.
@@ -485,16 +511,6 @@ impl Session {
         }
         if let Stage::Published(delivery) = message.stage {
             self.discharge(&delivery);
-        }
-        if self.in_flight.is_empty() && self.in_flight.capacity() > KEPT_CAPACITY {
-            self.in_flight = HashMap::new();
-        }
-    }
-
-    /// Releases the memory of an empty queue that was long.
-    fn queue_shrunk(&mut self) {
-        if self.queue.is_empty() && self.queue.capacity() > KEPT_CAPACITY {
-            self.queue = VecDeque::new();
         }
     }
 }

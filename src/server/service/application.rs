@@ -206,20 +206,18 @@ impl Service {
         self.shared.wake_commit_thread(&state);
         self.shared.wake_expiry_task(&mut state);
         drop(state);
-        let client_id = Arc::clone(&from.client_id);
         match handled {
             Handled::Answered => Verdict::Consumed,
             Handled::NotAuthorized(key) => {
                 let what = if is_write { "write" } else { "read" };
                 let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+                let client_id = Arc::clone(&from.client_id);
                 (self.shared.events)(Event::KeyNotAuthorized { client_id, what, key });
                 Verdict::Consumed
             }
             Handled::Refused => {
-                let (topic, reason) = (
-                    topic::REQUEST.to_owned(),
-                    "too many writes have not been acknowledged by their clients",
-                );
+                let (client_id, topic) = (Arc::clone(&from.client_id), topic::REQUEST.to_owned());
+                let reason = "too many writes have not been acknowledged by their clients";
                 (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
                 Verdict::Refused(ReasonCode::QuotaExceeded)
             }

@@ -98,8 +98,15 @@ impl Shared {
 
     /// Returns the present time, given the monotonic time that was read just now.
     pub(super) fn at(&self, monotonic: Instant) -> Now {
-        let wall_ms = trusted_ms(self.wall_offset_ms.load(Ordering::Relaxed), self.observation());
-        Now { wall_ms, monotonic_ms: ms_since(self.origin, monotonic) }
+        let (offset_ms, monotonic_ms) =
+            (self.wall_offset_ms.load(Ordering::Relaxed), ms_since(self.origin, monotonic));
+        // The monotonic clock is never ahead of the one that advances during sleep, which is a clock reading more. Only a
+        // wall clock that is ahead by this one too may be ahead by the other.
+        let observation = Observation { wall_ms: clock::wall_ms(), boot_ms: monotonic_ms };
+        let is_trusted = trusted_ms(offset_ms, observation) == observation.wall_ms;
+        let wall_ms =
+            if is_trusted { observation.wall_ms } else { trusted_ms(offset_ms, self.observation()) };
+        Now { wall_ms, monotonic_ms }
     }
 
     /// Returns the present time with the wall clock as it is, also if versions do not follow it: the storage follows each

@@ -5,7 +5,7 @@ use crate::protocol::timestamp::{COUNTER_MAX, SKEW_MAX_MS};
 use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
 use crate::server::commit_queue::{BeforeImage, CommitQueue, IfFailed, Unfinished};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
-use crate::server::duplicate_detection::{Delivery, DuplicateDetection};
+use crate::server::duplicate_detection::{Delivery, DuplicateDetection, Recognition};
 use crate::server::service::settings::recorded_bytes_max;
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics, Version};
 
@@ -131,17 +131,18 @@ impl State {
         message: &Message,
         now: Now,
     ) -> Handled {
-        let fingerprint = self.duplicates.fingerprint(&from.client_id, &reply_to, message);
-        if let Some(response) = self.duplicates.find(&from.client_id, fingerprint, now.monotonic_ms) {
-            // The first delivery may not be committed yet, and its response may still fail.
-            self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
-            return Handled::Answered;
-        }
+        let fingerprint = self.duplicates.fingerprint(&reply_to, message);
         let Peer { connection, client_id, owner, confirmed, message_number, .. } = from;
         let (connection, confirmed, number) = (*connection, *confirmed, *message_number);
         let delivery = Delivery { client_id, owner, connection, confirmed, number };
-        if !self.duplicates.make_room(delivery, now.monotonic_ms) {
-            return Handled::Refused;
+        match self.duplicates.recognize(delivery, fingerprint, now.monotonic_ms) {
+            Recognition::New => {}
+            Recognition::Refused => return Handled::Refused,
+            Recognition::Duplicate(response) => {
+                // The first delivery may not be committed yet, and its response may still fail.
+                self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
+                return Handled::Answered;
+            }
         }
         let is_persistent = request.persist || self.store.is_persistent(&key);
         let deletes = !matches!(request.request, Request::Set { .. });
