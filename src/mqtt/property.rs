@@ -58,6 +58,9 @@ pub(super) fn set<T>(place: &mut Option<T>, id: u8, value: T) -> Result<(), Caus
     Ok(())
 }
 
+/// Room for the user properties of a request of the SDKs, so that their list is allocated once.
+const USER_PROPERTIES_USUAL: usize = 8;
+
 /// Reads a property that a PUBLISH and a will have in common (MQTT 5, 3.3.2.3 and 3.1.3.2).
 #[inline]
 pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Message) -> Result<(), Cause> {
@@ -77,6 +80,9 @@ pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Mess
             Err(Cause::TooManyUserProperties)
         }
         USER_PROPERTY => {
+            if message.user_properties.is_empty() {
+                message.user_properties.reserve(USER_PROPERTIES_USUAL);
+            }
             message.user_properties.push((value.text(known_name)?, value.text(known_value)?));
             Ok(())
         }
