@@ -425,10 +425,15 @@ impl Client {
 
     /// Returns a response that has not expired.
     fn find(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<&RecordedResponse> {
+        let known = self.number(fingerprint).and_then(|number| numbered(&self.responses, self.first, number));
+        known.filter(|known| monotonic_ms < known.until_ms)
+    }
+
+    /// Returns the number of the last response to a request.
+    fn number(&self, fingerprint: Fingerprint) -> Option<u32> {
         let get = |number: u32| numbered(&self.responses, self.first, number);
         let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
-        let known = self.index.find(fingerprint.0, is_same).and_then(|number| get(*number));
-        known.filter(|known| monotonic_ms < known.until_ms)
+        self.index.find(fingerprint.0, is_same).copied()
     }
 
     /// Discards expired responses from the oldest on and, if that makes no room, confirmed ones. Returns the memory that
@@ -441,9 +446,11 @@ impl Client {
             if !is_expired && (!needs_room || freed > 0) {
                 break;
             }
-            let is_discarded = is_expired || self.is_confirmed(oldest);
+            let is_confirmed = self.is_confirmed(oldest);
             let Some(oldest) = self.pop_oldest() else { break };
-            if is_discarded {
+            // After a rollback the request may have been handled once more: then the later response counts.
+            let is_superseded = self.number(oldest.fingerprint).is_some();
+            if is_expired || is_confirmed || is_superseded {
                 freed = freed.saturating_add(oldest.cost());
                 self.note_discarded(&oldest);
             } else {
@@ -670,6 +677,20 @@ mod tests {
         assert_eq!(write(49, 1, 69_999), Outcome::Refused);
         assert_eq!(write(1, 1, 69_999), Outcome::Duplicate);
         assert_eq!(write(49, 1, 70_000), Outcome::Recorded);
+    }
+
+    #[test]
+    fn a_response_is_found_although_an_earlier_one_to_the_same_request_was_rolled_back() {
+        // Room for two responses.
+        let (mut duplicates, client) = (DuplicateDetection::new(1_600), Arc::from("a"));
+        let at = |number| delivery(&client, 1, number, 0);
+        duplicates.record(at(1), Fingerprint(4), response(), None, 0, 1);
+        duplicates.handle_rollback(0, 1, 0);
+        assert_eq!(duplicates.recognize(at(2), Fingerprint(4), 0), Recognition::New);
+        duplicates.record(at(2), Fingerprint(4), response(), None, 0, 2);
+        // There is no room, so responses are examined whether they can be discarded.
+        assert_eq!(duplicates.recognize(at(3), Fingerprint(5), 0), Recognition::New);
+        assert_eq!(duplicates.recognize(at(4), Fingerprint(4), 0), Recognition::Duplicate(response()));
     }
 
     #[test]
