@@ -10,7 +10,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::error_hints::at_prompt;
 use super::rate_limit::{RateLimit, Summary};
-use super::screen::Screen;
+use super::screen::{HeldScreen, Screen};
 use super::shared_state::SharedState;
 use super::streams::Streams;
 use crate::clock;
@@ -95,6 +95,11 @@ impl Printer {
             (self.streams.words)(&rendered.stderr, style.color_stderr);
         }
         rendered
+    }
+
+    /// Keeps what is printed in the background until the result is dropped.
+    pub fn hold_background(&self) -> HeldScreen {
+        self.screen.hold()
     }
 
     pub fn background_message(&self, line: &str) {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use super::shared_state::SharedState;
@@ -14,6 +14,9 @@ const NOTHING: &str = "\x1b[A\n";
 
 /// How many texts may wait for the terminal before droppable ones are dropped.
 const WAITING_MAX: usize = 1024;
+
+/// The same while another program has the terminal.
+const HELD_WAITING_MAX: usize = 50;
 
 /// Access to the line that is being edited.
 pub struct LineOnScreen {
@@ -31,6 +34,40 @@ pub struct Screen {
     messages: Sender<Message>,
     /// The number of texts in the queue.
     waiting: Arc<AtomicUsize>,
+    hold: Arc<Hold>,
+}
+
+/// Whether another program has the terminal.
+#[derive(Debug, Default)]
+struct Hold {
+    is_held: Mutex<bool>,
+    released: Condvar,
+}
+
+impl Hold {
+    fn set(&self, is_held: bool) {
+        *self.is_held.lock().unwrap_or_else(PoisonError::into_inner) = is_held;
+        self.released.notify_all();
+    }
+
+    fn is_held(&self) -> bool {
+        *self.is_held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self) {
+        let is_held = self.is_held.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.released.wait_while(is_held, |is_held| *is_held));
+    }
+}
+
+/// Keeps the output in the queue until it is dropped.
+#[derive(Debug)]
+pub struct HeldScreen(Arc<Hold>);
+
+impl Drop for HeldScreen {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 enum Message {
@@ -51,16 +88,25 @@ impl Screen {
     ) -> io::Result<Self> {
         let (messages, receiver) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&waiting);
-        let run = move || run(&receiver, &counter, line, words, &state);
+        let hold = Arc::new(Hold::default());
+        let (counter, holder) = (Arc::clone(&waiting), Arc::clone(&hold));
+        let run = move || run(&receiver, &counter, &holder, line, words, &state);
         thread::Builder::new().name("screen".to_owned()).spawn(run)?;
-        Ok(Self { messages, waiting })
+        Ok(Self { messages, waiting, hold })
     }
 
     /// Returns whether the terminal keeps up with the output.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) < WAITING_MAX
+        let max = if self.hold.is_held() { HELD_WAITING_MAX } else { WAITING_MAX };
+        self.waiting.load(Ordering::Relaxed) < max
+    }
+
+    /// Keeps the output in the queue while another program has the whole terminal.
+    #[must_use]
+    pub fn hold(&self) -> HeldScreen {
+        self.hold.set(true);
+        HeldScreen(Arc::clone(&self.hold))
     }
 
     /// Prints lines, unless the terminal does not keep up.
@@ -88,11 +134,13 @@ impl Screen {
 fn run(
     messages: &Receiver<Message>,
     waiting: &AtomicUsize,
+    hold: &Hold,
     mut line: Option<LineOnScreen>,
     words: fn(&str, bool),
     state: &SharedState,
 ) {
     while let Ok(message) = messages.recv() {
+        hold.wait();
         let is_edited = line.as_ref().is_some_and(|line| (line.is_edited)());
         let text = match message {
             Message::Text(text) => {

@@ -237,6 +237,8 @@ impl Shell {
         let access = command.access();
         // Such a verb listens to signals itself and ends in order, so the first one is left to it.
         let mut ends_itself = command.handles_signals();
+        // An editor has the whole screen.
+        let _held = matches!(command, Command::Edit(_)).then(|| self.printer.hold_background());
         let run = command.run(session, emit);
         tokio::pin!(run);
         loop {

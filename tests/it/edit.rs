@@ -1,6 +1,7 @@
 //! `edit`: the value of a key in an editor.
 
 use std::fs;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 
@@ -177,6 +178,66 @@ fn a_signal_ends_the_editor_and_changed_text_is_kept() {
         wait_until("the file is removed", || (drafts(&place).len() == usize::from(is_kept)).then_some(()));
         assert_eq!(place.run_at(&server.url(), &["get", "k", "-q"]), "--- exit 1\n");
     }
+}
+
+#[test]
+fn ctrl_z_in_the_editor_stops_the_verb_and_fg_continues_both() {
+    let place = place("echo begun; kill -TSTP 0; echo continued; read text; printf \"$text\" > $file");
+    let server = Server::start(&place, &["-q"]);
+    let url = server.url();
+    for is_prompt in [false, true] {
+        let verb = ["edit", "k", "-b", &url];
+        let prompt = ["shell", "-b", &url];
+        let terminal = in_bash(&place, if is_prompt { &prompt } else { &verb });
+        if is_prompt {
+            terminal.shows("127.0.0.1:");
+            terminal.line("edit k");
+        }
+        terminal.shows("begun");
+        terminal.ends_with("$");
+        // In the background the editor must not continue: it would be stopped by its next access to the terminal.
+        terminal.line("bg; sleep 0.5");
+        terminal.ends_with("$");
+        assert!(!terminal.screen().contains("continued"));
+        terminal.line("fg");
+        terminal.shows("continued");
+        terminal.line(if is_prompt { "second" } else { "first" });
+        terminal.shows("stored k");
+        assert_eq!(
+            place.bytes_at(&url, &["get", "k"]),
+            if is_prompt { &b"second"[..] } else { &b"first"[..] }
+        );
+    }
+}
+
+/// Starts an interactive shell in a terminal, and the program in it.
+fn in_bash(place: &Place, words: &[&str]) -> Terminal {
+    let program = place.command(&[]);
+    let mut command = Command::new("bash");
+    command.args(["--norc", "--noprofile", "-i"]).env_clear().current_dir(place.folder());
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.env("PS1", "$ ").env("PATH", "/usr/bin:/bin");
+    let terminal = Terminal::start(command);
+    terminal.ends_with("$");
+    terminal.line(&format!("{} {}", program.get_program().to_str().unwrap(), words.join(" ")));
+    terminal
+}
+
+#[test]
+fn a_watch_of_the_prompt_prints_after_the_editor_has_ended() {
+    let place = place("$mqkv -b $url set w 1; sleep 0.5; echo the editor ends; printf mine > $file");
+    let server = Server::start(&place, &["-q"]);
+    let place = place.with_variable("url", &server.url());
+    let mut terminal = Terminal::start(place.command(&["shell", "-b", &server.url()]));
+    terminal.shows("127.0.0.1:");
+    terminal.line("watch w");
+    terminal.shows("CURRENT  w");
+    terminal.line("edit k");
+    terminal.shows("SET      w  1");
+    let screen = terminal.screen();
+    assert!(screen.find("the editor ends") < screen.find("SET      w  1"), "{screen}");
+    terminal.line("\\q");
+    assert_eq!(terminal.end(), Some(0));
 }
 
 #[test]

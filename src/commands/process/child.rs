@@ -13,7 +13,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::signal::Signal;
+use super::job_control::stop_this_process;
+use super::signal::{Signal, is_ignored};
 use crate::commands::error::{CommandError, Kind};
 
 /// A running command, the leader of its process group. Dropping it kills what is left of the group.
@@ -22,7 +23,7 @@ pub struct Group {
     leader: Child,
     id: Pid,
     child_signals: unix::Signal,
-    /// The command was stopped because it used a terminal while in the background.
+    /// The command is stopped until it can have the terminal: it used it while in the background, or was suspended.
     wants_terminal: bool,
     status: Option<u8>,
     gone: bool,
@@ -125,6 +126,19 @@ impl Group {
         self.send(Number::SIGCONT);
     }
 
+    /// Stops this process too, so that its shell takes the terminal. When the shell has continued this process in the
+    /// foreground, the command gets the terminal and continues. Without job control it continues at once.
+    pub fn suspend(&mut self) {
+        if self.terminal.is_some() && !is_ignored(SignalKind::from_raw(Number::SIGTSTP as i32)) {
+            stop_this_process();
+        }
+        if self.terminal.is_some() && tcgetpgrp(io::stdin()) != Ok(self.id) {
+            self.wants_terminal = true;
+        } else {
+            self.resume();
+        }
+    }
+
     /// Kills the whole group.
     pub fn kill(&self) {
         self.send(Number::SIGKILL);
@@ -148,7 +162,8 @@ impl Group {
             && let Some(terminal) = LentTerminal::in_foreground()
         {
             let _ = set_foreground(self.id);
-            self.terminal = Some(terminal);
+            // The modes of a suspended command are not the ones to restore.
+            self.terminal.get_or_insert(terminal);
             self.wants_terminal = false;
             self.resume();
         }

@@ -24,8 +24,7 @@ pub async fn run(editor: &OsStr, file: &Path, signals: &mut Signals) -> Result<O
             biased;
             change = group.next() => match change.map_err(|error| failed(&error.to_string()))? {
                 Change::Ended(code) => break code,
-                // Without a shell's job control nothing would continue it.
-                Change::Suspended => group.resume(),
+                Change::Suspended => group.suspend(),
                 Change::Gone => {}
             },
             signal = signals.next() => {
