@@ -8,6 +8,7 @@
 //! | [`mqtt`] | MQTT packets for a broker: decoder, encoder, reason codes, topic filters | protocol |
 //! | [`clock`], [`random`] | the only readers of time and of randomness | – |
 //! | [`store`] | the key-value state machine | protocol |
+//! | [`exchange`] | replication between a root store and its leaves | protocol, store |
 //! | [`net`] | TLS, certificates, secrets, WebSockets, detached threads | clock |
 //! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, net, clock, random |
 //! | [`broker`] | an MQTT broker for one application | protocol, mqtt, net, clock, random |
@@ -21,6 +22,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod clock;
+pub mod exchange;
 pub mod mqtt;
 pub mod protocol;
 pub mod random;

@@ -6,7 +6,7 @@
 /// one. Each segment is taken at its first place: whatever an earlier star could take, the next one can take too. A
 /// segment without `?` and brackets is found in time that is linear in the text, whatever it has in common with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub struct Pattern {
     head: Segment,
     stars: Vec<(Star, Segment)>,
 }
@@ -45,7 +45,10 @@ enum Token {
 
 impl Pattern {
     /// Parses a pattern. `**` must be a whole path component. Three stars and an unclosed `[` are errors.
-    pub(super) fn parse(text: &str) -> Result<Self, InvalidPattern> {
+    ///
+    /// # Errors
+    /// [`InvalidPattern`] for any other text.
+    pub fn parse(text: &str) -> Result<Self, InvalidPattern> {
         let chars: Vec<char> = text.chars().collect();
         let mut rest = chars.as_slice();
         let mut before = '/';
@@ -105,7 +108,7 @@ impl Pattern {
     ///
     /// Without `?` and brackets, the number of steps is at most the length of the text and the pattern together.
     /// Otherwise it is at most their product, which is too much for two long ones.
-    pub(super) fn matches_within(&self, text: &str, steps: &mut usize) -> Option<bool> {
+    pub fn matches_within(&self, text: &str, steps: &mut usize) -> Option<bool> {
         let Some(mut rest) = self.head.strip(text, steps)? else { return Some(false) };
         let Some(((last_star, last), others)) = self.stars.split_last() else { return Some(rest.is_empty()) };
         // A component begins where the previous segment ended: the parser requires that there is a slash before `**`.

@@ -17,7 +17,7 @@ mod versions;
 mod watchers;
 
 pub use entry::{StoredValue, Version};
-pub use glob::InvalidPattern;
+pub use glob::{InvalidPattern, Pattern};
 pub use key_view::KeyView;
 pub use key_walk::KeyWalk;
 pub use limits::{KEY_COST_BYTES, Limits};

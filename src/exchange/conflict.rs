@@ -1,0 +1,136 @@
+//! Log of the changes that lost, bounded in number and bytes (I5, I9).
+
+use std::collections::BTreeMap;
+
+use super::effects::{Effects, Event};
+use super::row::{Conflict, Row, RowId};
+
+/// The most conflicts that a node keeps.
+pub const CONFLICTS_MAX: usize = 10_000;
+/// The most bytes of keys and values of the conflicts that a node keeps.
+pub const CONFLICT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The conflicts of a node. The oldest ones make room for others and are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ConflictLog {
+    conflicts: BTreeMap<u64, Conflict>,
+    bytes: usize,
+    last_id: u64,
+    dropped: u64,
+}
+
+impl ConflictLog {
+    /// Appends a conflict and drops the oldest ones beyond the bounds. A value above [`CONFLICT_BYTES_MAX`] alone is
+    /// kept until the next conflict.
+    pub(super) fn append(&mut self, conflict: Conflict, effects: &mut Effects) {
+        self.last_id = self.last_id.saturating_add(1);
+        let id = self.last_id;
+        self.bytes = self.bytes.saturating_add(size(&conflict));
+        effects.row(RowId::Conflict(id), None, Some(Row::Conflict(conflict.clone())));
+        self.conflicts.insert(id, conflict.clone());
+        effects.events.push(Event::Conflict { id, conflict });
+        while self.conflicts.len() > CONFLICTS_MAX
+            || (self.bytes > CONFLICT_BYTES_MAX && self.conflicts.len() > 1)
+        {
+            let Some(oldest) = self.conflicts.keys().next().copied() else { return };
+            self.remove(oldest, effects);
+            self.dropped = self.dropped.saturating_add(1);
+        }
+    }
+
+    /// Removes a conflict that an operator has dealt with. Returns whether it was there.
+    pub(super) fn remove(&mut self, id: u64, effects: &mut Effects) -> bool {
+        let removed = self.conflicts.get(&id).cloned();
+        self.restore(id, None);
+        let found = removed.is_some();
+        effects.row(RowId::Conflict(id), removed.map(Row::Conflict), None);
+        found
+    }
+
+    pub(super) fn restore(&mut self, id: u64, conflict: Option<Conflict>) {
+        let added = conflict.as_ref().map_or(0, size);
+        let before = match conflict {
+            Some(conflict) => self.conflicts.insert(id, conflict),
+            None => self.conflicts.remove(&id),
+        };
+        self.bytes = self.bytes.saturating_add(added).saturating_sub(before.as_ref().map_or(0, size));
+        self.last_id = self.last_id.max(id);
+    }
+
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<&Conflict> {
+        self.conflicts.get(&id)
+    }
+
+    /// Returns the conflicts after an id, in the order in which they were found.
+    pub fn since(&self, id: u64) -> impl Iterator<Item = (u64, &Conflict)> {
+        self.conflicts.range(id.saturating_add(1)..).map(|(id, conflict)| (*id, conflict))
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.conflicts.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.conflicts.is_empty()
+    }
+
+    /// Returns the number of conflicts that made room for others since the process started.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+fn size(conflict: &Conflict) -> usize {
+    /// The rest of a conflict, and its place in the table.
+    const OVERHEAD_BYTES: usize = 256;
+    let value = conflict.value.as_ref().map_or(0, bytes::Bytes::len);
+    value.saturating_add(conflict.key.as_bytes().len()).saturating_add(OVERHEAD_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Reason;
+    use super::super::names::{Mutex, Name};
+    use super::*;
+    use crate::protocol::Key;
+
+    fn conflict(value: usize) -> Conflict {
+        Conflict {
+            key: Key::new("k").unwrap(),
+            leaf: Name::new("press").unwrap(),
+            mutex: Mutex::NIL,
+            reason: Reason::RootWins,
+            value: Some(vec![0; value].into()),
+            winner: 1,
+            owner: None,
+            at_ms: 0,
+        }
+    }
+
+    #[test]
+    fn the_oldest_conflicts_make_room_and_are_counted() {
+        let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
+        for _ in 0..=CONFLICTS_MAX {
+            log.append(conflict(1), &mut effects);
+        }
+        assert_eq!((log.len(), log.dropped(), log.since(0).next().unwrap().0), (CONFLICTS_MAX, 1, 2));
+        let removed = effects.rows.last().unwrap();
+        assert!(removed.id == RowId::Conflict(1) && removed.after.is_none() && removed.before.is_some());
+        log.append(conflict(CONFLICT_BYTES_MAX), &mut effects);
+        assert_eq!(log.len(), 1);
+    }
+
+    #[test]
+    fn a_conflict_can_be_removed_once() {
+        let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
+        log.append(conflict(5), &mut effects);
+        assert!(log.get(1).is_some() && log.remove(1, &mut effects) && !log.remove(1, &mut effects));
+        assert!(log.is_empty() && log.bytes == 0);
+        log.append(conflict(5), &mut effects);
+        assert_eq!(log.since(1).count(), 1, "an id is not used again");
+    }
+}

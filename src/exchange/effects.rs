@@ -1,0 +1,141 @@
+//! What a step of a node asks of the service.
+
+use crate::protocol::Key;
+
+use super::frame::Content;
+use super::names::Name;
+use super::row::{Conflict, Row, RowChange, RowId};
+
+/// The results of one step. Rows and values belong to one commit group, in their order (S4, S5).
+///
+/// The service reports the step to `handle_saved` once the group is committed: no frame that depends on it leaves
+/// before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Effects {
+    /// The number of the step; 0 if there is nothing to commit.
+    pub step: u64,
+    pub rows: Vec<RowChange>,
+    /// Values to write to the store, without conditions.
+    pub values: Vec<ValueChange>,
+    pub events: Vec<Event>,
+}
+
+/// A value that another node decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueChange {
+    pub key: Key,
+    /// `None`: the key is deleted.
+    pub content: Option<Content>,
+}
+
+/// Something to report, or to do with a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A leaf joined for the first time.
+    Joined { leaf: Name },
+    /// The link is established.
+    Linked { leaf: Name, link: u64 },
+    /// The connection of the link is to be closed.
+    Ended { leaf: Name, link: u64, cause: Cause },
+    /// A HELLO was refused; the frame follows with `poll_outgoing`.
+    Refused { leaf: Name, cause: Cause },
+    /// A change lost.
+    Conflict { id: u64, conflict: Conflict },
+}
+
+/// The reason why a link is refused or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// No common version of the frames.
+    Version,
+    /// The other node takes part in another exchange.
+    OtherExchange,
+    /// The name of the leaf is not the one of its topic.
+    OtherLeaf,
+    /// The leaf is neither known nor admitted.
+    UnknownLeaf,
+    /// Another data folder uses the name of this leaf.
+    OtherStore,
+    /// Another identity uses the name of this leaf.
+    OtherPrincipal,
+    /// Another process uses the data folder of this leaf now.
+    SecondRun,
+    /// The root is not the one that the leaf has joined.
+    OtherRoot,
+    /// There is no room for another leaf.
+    TooManyLeaves,
+    /// The bytes are no frame.
+    Malformed,
+    /// The frame is not expected now.
+    Unexpected,
+    /// Frames are missing, repeated or out of order.
+    Gap,
+    /// More is unacknowledged than allowed.
+    Window,
+    /// The store has no room for the change.
+    Blocked,
+    /// No progress within [`STALL_MS`](super::frame::STALL_MS).
+    Stalled,
+    /// A commit failed.
+    NotCommitted,
+    /// The rules have changed.
+    RulesChanged,
+    /// A newer link replaces this one.
+    Replaced,
+    /// The leaf was dropped.
+    Dropped,
+    /// The root refused the link.
+    ByRoot,
+}
+
+/// The values of the store.
+pub trait Values {
+    /// Returns the value of a key with the time that it has left.
+    fn content(&self, key: &Key) -> Option<Content>;
+
+    /// Whether the limits of the store let another node's value in.
+    fn has_room(&self, key: &Key, content: &Content) -> bool;
+}
+
+impl Effects {
+    /// Notes that a row changes, unless it does not.
+    pub(super) fn row(&mut self, id: RowId, before: Option<Row>, after: Option<Row>) {
+        if before != after {
+            self.rows.push(RowChange { id, before, after });
+        }
+    }
+
+    pub(super) fn value(&mut self, key: Key, content: Option<Content>) {
+        self.values.push(ValueChange { key, content });
+    }
+}
+
+impl Cause {
+    /// Returns the code of REFUSED, of events and of metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::OtherExchange => "other-exchange",
+            Self::OtherLeaf => "other-leaf",
+            Self::UnknownLeaf => "unknown-leaf",
+            Self::OtherStore => "other-store",
+            Self::OtherPrincipal => "other-principal",
+            Self::SecondRun => "second-run",
+            Self::OtherRoot => "other-root",
+            Self::TooManyLeaves => "too-many-leaves",
+            Self::Malformed => "malformed",
+            Self::Unexpected => "unexpected",
+            Self::Gap => "gap",
+            Self::Window => "window",
+            Self::Blocked => "blocked",
+            Self::Stalled => "stalled",
+            Self::NotCommitted => "not-committed",
+            Self::RulesChanged => "rules-changed",
+            Self::Replaced => "replaced",
+            Self::Dropped => "dropped",
+            Self::ByRoot => "by-root",
+        }
+    }
+}

@@ -1,0 +1,707 @@
+//! A root, its leaves, and the channels between them, with a disk for each.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::super::effects::{Effects, Event, Values};
+use super::super::frame::{Content, LinkFrame, STALL_MS};
+use super::super::leaf::{Leaf, OnJoin};
+use super::super::names::{Mutex, Name};
+use super::super::root::Root;
+use super::super::row::{Identity, Row, RowId};
+use super::super::rules::tests::all_keys;
+use super::super::rules::{Patterns, Position, Rules, Text};
+use super::Model;
+use super::controls::Control;
+use crate::protocol::Key;
+
+/// What may happen, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    pub leaves: usize,
+    pub root_sets: u8,
+    pub root_deletes: u8,
+    /// For each leaf.
+    pub leaf_sets: u8,
+    pub leaf_deletes: u8,
+    pub losses: u8,
+    pub drops: u8,
+    pub duplicates: u8,
+    pub reorders: u8,
+    /// Frames that arrive after their link has ended.
+    pub late: u8,
+    pub leaf_crashes: u8,
+    pub root_crashes: u8,
+    pub failed_commits: u8,
+    pub leaf_restores: u8,
+    pub root_restores: u8,
+    /// Whether commits are actions of their own.
+    pub is_lazy: bool,
+    pub control: Option<Control>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            leaves: 1,
+            root_sets: 0,
+            root_deletes: 0,
+            leaf_sets: 0,
+            leaf_deletes: 0,
+            losses: 0,
+            drops: 0,
+            duplicates: 0,
+            reorders: 0,
+            late: 0,
+            leaf_crashes: 0,
+            root_crashes: 0,
+            failed_commits: 0,
+            leaf_restores: 0,
+            root_restores: 0,
+            is_lazy: false,
+            control: None,
+        }
+    }
+}
+
+/// A leaf that connects more often makes no progress.
+const CONNECTIONS_MAX: u64 = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    RootSet,
+    RootDelete,
+    LeafSet(usize),
+    LeafDelete(usize),
+    Up(usize),
+    Down(usize),
+    Connect(usize),
+    Lose(usize),
+    LoseButOne(usize),
+    Drop(usize, bool),
+    Duplicate(usize, bool),
+    Reorder(usize, bool),
+    Commit(Option<usize>),
+    FailCommit(Option<usize>),
+    Crash(Option<usize>),
+    Backup(Option<usize>),
+    Restore(Option<usize>),
+    Timeout,
+    EarlyPurge,
+}
+
+/// A key, and its value before and after.
+type ValueWrite = (Key, Option<Bytes>, Option<Bytes>);
+type Disk = (BTreeMap<RowId, Row>, BTreeMap<Key, Bytes>);
+
+/// A node's store and disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Site {
+    pub values: BTreeMap<Key, Bytes>,
+    disk: Disk,
+    /// Uncommitted steps: the rows, and the values before and after.
+    pending: Vec<(UncommittedStep, Vec<ValueWrite>)>,
+    backup: Option<Box<Disk>>,
+}
+
+/// The part of [`Effects`] that waits for the commit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct UncommittedStep {
+    step: u64,
+    rows: Vec<super::super::row::RowChange>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub left: Bounds,
+    /// The changes that each leaf has left: sets and deletions.
+    changes: Vec<(u8, u8)>,
+    pub root: Root,
+    pub root_site: Site,
+    pub leaves: Vec<(Leaf, Site)>,
+    pub up: Vec<VecDeque<LinkFrame>>,
+    pub down: Vec<VecDeque<LinkFrame>>,
+    connected: Vec<bool>,
+    links: Vec<u64>,
+    runs: Vec<u64>,
+    made: u8,
+    /// The mutexes that the root's record has had, in the order of commits.
+    history: Vec<Mutex>,
+    /// The bases of the changes of leaves, as their clients saw them.
+    bases: BTreeMap<Mutex, Mutex>,
+    /// Whether the counters of a leaf hold: not after its backup was restored.
+    is_restored: bool,
+}
+
+impl Values for Site {
+    fn content(&self, key: &Key) -> Option<Content> {
+        self.values.get(key).map(|value| Content { value: value.clone(), ttl_ms: None })
+    }
+
+    fn has_room(&self, _: &Key, _: &Content) -> bool {
+        true
+    }
+}
+
+fn key() -> Key {
+    Key::new("k").unwrap()
+}
+
+pub fn name(at: usize) -> Name {
+    Name::new(["a", "b", "c"][at]).unwrap()
+}
+
+fn identity(node: Name, store: u64) -> Identity {
+    Identity { exchange: Name::new("plant").unwrap(), node, store }
+}
+
+fn new_root(run: u64) -> Root {
+    let admit = vec![Text { text: "*".to_owned(), at: Position::default() }];
+    let admit = Patterns::parse(&admit, Position::default(), "admit").unwrap();
+    Root::new(identity(Name::new("root").unwrap(), 1), rules(), admit, run)
+}
+
+fn rules() -> Rules {
+    all_keys()
+}
+
+fn new_leaf(at: usize, run: u64) -> Leaf {
+    Leaf::new(identity(name(at), 10 + at as u64), OnJoin::Offer, run, 1_000 * (at as u64 + 1))
+}
+
+impl Site {
+    fn new(rows: Vec<(RowId, Row)>) -> Self {
+        Self { disk: (rows.into_iter().collect(), BTreeMap::new()), ..Self::default() }
+    }
+
+    fn apply(&mut self, effects: &Effects, own: Option<(Key, Option<Bytes>)>) {
+        let others = effects
+            .values
+            .iter()
+            .map(|change| (change.key.clone(), change.content.as_ref().map(|content| content.value.clone())));
+        let mut values = Vec::new();
+        for (key, after) in own.into_iter().chain(others) {
+            let before = match after.clone() {
+                Some(value) => self.values.insert(key.clone(), value),
+                None => self.values.remove(&key),
+            };
+            values.push((key, before, after));
+        }
+        if effects.step > 0 {
+            self.pending.push((UncommittedStep { step: effects.step, rows: effects.rows.clone() }, values));
+        } else {
+            assert!(values.is_empty(), "a value without a row");
+        }
+    }
+
+    /// Commits all steps as one group. Returns the last one, and the mutexes of records.
+    fn commit(&mut self) -> (u64, Vec<Mutex>) {
+        let (mut last, mut mutexes) = (0, Vec::new());
+        for (effects, values) in std::mem::take(&mut self.pending) {
+            last = effects.step;
+            for change in effects.rows {
+                if let (Some(Row::Record(record)), before) = (&change.after, &change.before)
+                    && !matches!(before, Some(Row::Record(before)) if before.mutex == record.mutex)
+                {
+                    mutexes.push(record.mutex);
+                }
+                // What is on disk is what the codec makes of it.
+                match change.after {
+                    Some(row) => {
+                        let row = Row::decode(&row.encode()).unwrap();
+                        self.disk.0.insert(RowId::decode(&change.id.encode()).unwrap(), row)
+                    }
+                    None => self.disk.0.remove(&change.id),
+                };
+            }
+            for (key, _, after) in values {
+                match after {
+                    Some(value) => self.disk.1.insert(key, value),
+                    None => self.disk.1.remove(&key),
+                };
+            }
+        }
+        (last, mutexes)
+    }
+
+    /// Undoes all uncommitted steps.
+    fn undo(&mut self, mut restore: impl FnMut(RowId, Option<Row>)) {
+        for (effects, values) in std::mem::take(&mut self.pending).into_iter().rev() {
+            for change in effects.rows.into_iter().rev() {
+                restore(change.id, change.before);
+            }
+            for (key, before, _) in values.into_iter().rev() {
+                match before {
+                    Some(value) => self.values.insert(key, value),
+                    None => self.values.remove(&key),
+                };
+            }
+        }
+    }
+
+    /// Starts again from the disk.
+    fn load(&mut self, mut restore: impl FnMut(RowId, Option<Row>)) {
+        self.pending.clear();
+        self.values = self.disk.1.clone();
+        for (id, row) in self.disk.0.clone() {
+            restore(id, Some(row));
+        }
+    }
+}
+
+impl World {
+    pub fn new(bounds: Bounds) -> Self {
+        let root = new_root(100);
+        let leaves = (0..bounds.leaves).map(|at| new_leaf(at, 200 + 10 * at as u64));
+        let leaves: Vec<_> = leaves.map(|leaf| (leaf.clone(), Site::new(leaf.first_rows()))).collect();
+        let none = || vec![VecDeque::new(); bounds.leaves];
+        let mut world = Self {
+            left: bounds,
+            changes: vec![(bounds.leaf_sets, bounds.leaf_deletes); bounds.leaves],
+            root_site: Site::new(root.first_rows()),
+            root,
+            leaves,
+            up: none(),
+            down: none(),
+            connected: vec![false; bounds.leaves],
+            links: (0..bounds.leaves).map(|at| 10_000 * (at as u64 + 1)).collect(),
+            runs: (0..=bounds.leaves).map(|at| 1_000 * (at as u64 + 1)).collect(),
+            made: 0,
+            history: Vec::new(),
+            bases: BTreeMap::new(),
+            is_restored: false,
+        };
+        // All have joined before the exploration begins.
+        for at in 0..bounds.leaves {
+            world.connect(at);
+            while let Some(action) = world.progress().first().copied() {
+                world.perform(&action).unwrap();
+            }
+        }
+        world
+    }
+
+    fn connect(&mut self, at: usize) {
+        self.links[at] += 100;
+        self.connected[at] = true;
+        self.leaves[at].0.handle_connected(self.links[at], 0);
+        self.pump();
+    }
+
+    /// Ends the connection on both sides.
+    fn disconnect(&mut self, at: usize) {
+        self.connected[at] = false;
+        self.leaves[at].0.handle_lost();
+        for link in [self.links[at], self.links[at] + 1] {
+            self.root.handle_lost(&name(at), link);
+        }
+        self.up[at].clear();
+        self.down[at].clear();
+    }
+
+    fn take_root(&mut self, effects: &Effects, own: Option<(Key, Option<Bytes>)>) {
+        self.root_site.apply(effects, own);
+        for event in &effects.events {
+            if let Event::Ended { leaf, link, .. } = event {
+                let at = (0..self.leaves.len()).find(|at| name(*at) == *leaf).unwrap();
+                if self.connected[at] && (*link == self.links[at] || *link == self.links[at] + 1) {
+                    let is_replaced =
+                        effects.events.iter().any(|event| matches!(event, Event::Linked { .. }));
+                    if !is_replaced {
+                        self.disconnect(at);
+                    }
+                }
+            }
+        }
+        self.commit_at_once(None);
+    }
+
+    pub fn take_leaf(&mut self, at: usize, effects: &Effects, own: Option<(Key, Option<Bytes>)>) {
+        self.leaves[at].1.apply(effects, own);
+        if effects.events.iter().any(|event| matches!(event, Event::Ended { .. })) && self.connected[at] {
+            self.disconnect(at);
+        }
+        self.commit_at_once(Some(at));
+    }
+
+    fn commit_at_once(&mut self, site: Option<usize>) {
+        if !self.left.is_lazy || self.left.control == Some(Control::EarlyAck) {
+            if self.left.is_lazy {
+                // The control: frames leave although nothing is on disk.
+                match site {
+                    None => self.root.handle_saved(u64::MAX / 2),
+                    Some(at) => self.leaves[at].0.handle_saved(u64::MAX / 2),
+                }
+            } else {
+                self.commit(site);
+            }
+        }
+        self.pump();
+    }
+
+    fn commit(&mut self, site: Option<usize>) {
+        match site {
+            None => {
+                let (step, mutexes) = self.root_site.commit();
+                self.root.handle_saved(step);
+                self.history.extend(mutexes);
+            }
+            Some(at) => {
+                let (leaf, site) = &mut self.leaves[at];
+                let (step, _) = site.commit();
+                leaf.handle_saved(step);
+            }
+        }
+    }
+
+    /// Moves the frames that the nodes have to the channels, and runs the walks that are due.
+    fn pump(&mut self) {
+        while let Some((leaf, frame)) = self.root.poll_outgoing(0, &self.root_site) {
+            let at = (0..self.leaves.len()).find(|at| name(*at) == leaf).unwrap();
+            if self.connected[at] {
+                self.down[at].push_back(frame);
+            }
+        }
+        for at in 0..self.leaves.len() {
+            let (leaf, site) = &mut self.leaves[at];
+            if leaf.is_walk_due() {
+                let found = site.content(&key());
+                if let Some(content) = found {
+                    let effects = leaf.handle_found(&key(), &content, 0, site);
+                    site.apply(&effects, None);
+                }
+                let effects = leaf.handle_walked();
+                site.apply(&effects, None);
+                if !self.left.is_lazy {
+                    self.commit(Some(at));
+                }
+            }
+            while let Some(frame) = self.leaves[at].0.poll_outgoing("", 0) {
+                if self.connected[at] {
+                    Control::sent(self, at, &frame);
+                    self.up[at].push_back(frame);
+                }
+            }
+        }
+    }
+
+    fn site(&self, site: Option<usize>) -> &Site {
+        site.map_or(&self.root_site, |at| &self.leaves[at].1)
+    }
+
+    fn sites(&self) -> impl Iterator<Item = Option<usize>> + use<> {
+        std::iter::once(None).chain((0..self.leaves.len()).map(Some))
+    }
+
+    /// Actions that bring the world on without a fault.
+    pub fn progress(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for at in 0..self.leaves.len() {
+            if !self.connected[at] {
+                actions.push(Action::Connect(at));
+            }
+            if !self.up[at].is_empty() {
+                actions.push(Action::Up(at));
+            }
+            if !self.down[at].is_empty() {
+                actions.push(Action::Down(at));
+            }
+        }
+        let uncommitted = self.sites().filter(|site| !self.site(*site).pending.is_empty());
+        actions.extend(uncommitted.map(Action::Commit));
+        let is_waiting = self.root.poll_timeout().is_some()
+            || self.leaves.iter().any(|(leaf, _)| leaf.poll_timeout().is_some());
+        if actions.is_empty() && is_waiting {
+            actions.push(Action::Timeout);
+        }
+        actions
+    }
+
+    fn restart(&mut self, site: Option<usize>) {
+        match site {
+            None => {
+                (0..self.leaves.len()).for_each(|at| self.disconnect(at));
+                self.runs[0] += 1;
+                self.root = new_root(self.runs[0]);
+                self.root_site.load(|id, row| self.root.restore(id, row));
+            }
+            Some(at) => {
+                self.disconnect(at);
+                self.runs[at + 1] += 1;
+                let (leaf, site) = &mut self.leaves[at];
+                *leaf = new_leaf(at, self.runs[at + 1]);
+                site.load(|id, row| leaf.restore(id, row));
+            }
+        }
+    }
+
+    fn change(&mut self, leaf: Option<usize>, value: Option<Bytes>) {
+        let content = value.clone().map(|value| Content { value, ttl_ms: None });
+        match leaf {
+            None => {
+                let effects = self.root.handle_change(&key(), value.is_none());
+                self.take_root(&effects, Some((key(), value)));
+            }
+            Some(at) => {
+                let leaf = &mut self.leaves[at].0;
+                let before = leaf.pending(&key()).map(|(_, entry)| entry.mutex);
+                let before = before.or(leaf.note(&key()).map(|note| note.mutex)).unwrap_or_default();
+                let effects = leaf.handle_change(&key(), content.as_ref(), 0);
+                let made = leaf.pending(&key()).unwrap().1.mutex;
+                self.bases.insert(made, before);
+                self.take_leaf(at, &effects, Some((key(), value)));
+            }
+        }
+    }
+
+    fn value(&mut self) -> Option<Bytes> {
+        self.made += 1;
+        Some(Bytes::from(vec![self.made]))
+    }
+
+    fn channel(&mut self, at: usize, is_up: bool) -> &mut VecDeque<LinkFrame> {
+        if is_up { &mut self.up[at] } else { &mut self.down[at] }
+    }
+
+    fn faults(&self, actions: &mut Vec<Action>) {
+        let left = &self.left;
+        for at in 0..self.leaves.len() {
+            if left.losses > 0 && self.connected[at] {
+                actions.push(Action::Lose(at));
+                if left.late > 0 && !(self.up[at].is_empty() && self.down[at].is_empty()) {
+                    actions.push(Action::LoseButOne(at));
+                }
+            }
+            for is_up in [true, false] {
+                let len = if is_up { self.up[at].len() } else { self.down[at].len() };
+                if left.drops > 0 && len > 0 {
+                    actions.push(Action::Drop(at, is_up));
+                }
+                if left.duplicates > 0 && len > 0 {
+                    actions.push(Action::Duplicate(at, is_up));
+                }
+                if left.reorders > 0 && len > 1 {
+                    actions.push(Action::Reorder(at, is_up));
+                }
+            }
+        }
+        for site in self.sites() {
+            let (crashes, restores) = match site {
+                None => (left.root_crashes, left.root_restores),
+                Some(_) => (left.leaf_crashes, left.leaf_restores),
+            };
+            if crashes > 0 {
+                actions.push(Action::Crash(site));
+            }
+            if left.failed_commits > 0 && !self.site(site).pending.is_empty() {
+                actions.push(Action::FailCommit(site));
+            }
+            match self.site(site).backup {
+                None if restores > 0 => actions.push(Action::Backup(site)),
+                Some(_) if restores > 0 => actions.push(Action::Restore(site)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Model for World {
+    type Action = Action;
+
+    fn actions(&self) -> Vec<Action> {
+        let mut actions = self.progress();
+        if self.left.root_sets > 0 {
+            actions.push(Action::RootSet);
+        }
+        if self.left.root_deletes > 0 && self.root_site.values.contains_key(&key()) {
+            actions.push(Action::RootDelete);
+        }
+        for (at, (sets, deletes)) in self.changes.iter().enumerate() {
+            if *sets > 0 {
+                actions.push(Action::LeafSet(at));
+            }
+            if *deletes > 0 && self.leaves[at].1.values.contains_key(&key()) {
+                actions.push(Action::LeafDelete(at));
+            }
+        }
+        if self.left.control == Some(Control::EarlyPurge) && self.root.key_is_tombstone(&key()) {
+            actions.push(Action::EarlyPurge);
+        }
+        self.faults(&mut actions);
+        actions
+    }
+
+    fn perform(&mut self, action: &Action) -> Result<(), String> {
+        match *action {
+            Action::RootSet => {
+                self.left.root_sets -= 1;
+                let value = self.value();
+                self.change(None, value);
+            }
+            Action::RootDelete => {
+                self.left.root_deletes -= 1;
+                self.change(None, None);
+            }
+            Action::LeafSet(at) => {
+                self.changes[at].0 -= 1;
+                let value = self.value();
+                self.change(Some(at), value);
+            }
+            Action::LeafDelete(at) => {
+                self.changes[at].1 -= 1;
+                self.change(Some(at), None);
+            }
+            Action::Up(at) => {
+                let frame = self.up[at].pop_front().unwrap();
+                let frame = Control::up(self, at, frame);
+                let frame = LinkFrame::decode(&frame.encode()).unwrap();
+                let effects = self.root.handle_frame(&name(at), &Bytes::new(), frame, 0, &self.root_site);
+                self.take_root(&effects, None);
+            }
+            Action::Down(at) => {
+                let frame = self.down[at].pop_front().unwrap();
+                let frame = Control::down(self, at, frame);
+                let frame = LinkFrame::decode(&frame.encode()).unwrap();
+                let (leaf, site) = &mut self.leaves[at];
+                let effects = leaf.handle_frame(frame, 0, site);
+                self.take_leaf(at, &effects, None);
+            }
+            Action::Connect(at) => {
+                if self.links[at] > 10_000 * (at as u64 + 1) + 100 * CONNECTIONS_MAX {
+                    return Err("links end again and again".to_owned());
+                }
+                self.connect(at);
+            }
+            Action::Lose(at) => {
+                self.left.losses -= 1;
+                self.disconnect(at);
+            }
+            Action::LoseButOne(at) => {
+                self.left.losses -= 1;
+                self.left.late -= 1;
+                let kept = (self.up[at].pop_front(), self.down[at].pop_front());
+                self.disconnect(at);
+                self.up[at].extend(kept.0);
+                self.down[at].extend(kept.1);
+            }
+            Action::Drop(at, is_up) => {
+                self.left.drops -= 1;
+                self.channel(at, is_up).pop_front();
+            }
+            Action::Duplicate(at, is_up) => {
+                self.left.duplicates -= 1;
+                let channel = self.channel(at, is_up);
+                let frame = channel.front().unwrap().clone();
+                channel.push_back(frame);
+            }
+            Action::Reorder(at, is_up) => {
+                self.left.reorders -= 1;
+                self.channel(at, is_up).swap(0, 1);
+            }
+            Action::Commit(site) => {
+                self.commit(site);
+                self.pump();
+            }
+            Action::FailCommit(site) => {
+                self.left.failed_commits -= 1;
+                match site {
+                    None => {
+                        self.root_site.undo(|id, row| self.root.restore(id, row));
+                        let effects = self.root.handle_commit_failed();
+                        self.take_root(&effects, None);
+                    }
+                    Some(at) => {
+                        let (leaf, site) = &mut self.leaves[at];
+                        site.undo(|id, row| leaf.restore(id, row));
+                        let effects = leaf.handle_commit_failed();
+                        self.take_leaf(at, &effects, None);
+                    }
+                }
+            }
+            Action::Crash(site) => {
+                match site {
+                    None => self.left.root_crashes -= 1,
+                    Some(_) => self.left.leaf_crashes -= 1,
+                }
+                self.restart(site);
+            }
+            Action::Backup(site) => {
+                let disk = Some(Box::new(self.site(site).disk.clone()));
+                match site {
+                    None => self.root_site.backup = disk,
+                    Some(at) => self.leaves[at].1.backup = disk,
+                }
+            }
+            Action::Restore(site) => {
+                match site {
+                    None => self.left.root_restores -= 1,
+                    Some(_) => self.left.leaf_restores -= 1,
+                }
+                self.is_restored = true;
+                if site.is_none() {
+                    self.history.clear();
+                }
+                let target = match site {
+                    None => &mut self.root_site,
+                    Some(at) => &mut self.leaves[at].1,
+                };
+                target.disk = *target.backup.take().unwrap();
+                self.restart(site);
+            }
+            Action::Timeout => {
+                let effects = self.root.handle_timeout(STALL_MS);
+                self.take_root(&effects, None);
+                for at in 0..self.leaves.len() {
+                    let (leaf, site) = &mut self.leaves[at];
+                    let effects = leaf.handle_timeout(STALL_MS, site);
+                    self.take_leaf(at, &effects, None);
+                }
+            }
+            Action::EarlyPurge => {
+                let effects = self.root.purge_early();
+                self.take_root(&effects, None);
+            }
+        }
+        for (at, mutex) in self.history.iter().enumerate() {
+            if self.history[..at].contains(mutex) {
+                return Err("a change was accepted twice".to_owned());
+            }
+            // I2, I3: what is accepted was made on what the root holds.
+            let base = self.bases.get(mutex).copied().unwrap_or_default();
+            let before = at.checked_sub(1).map_or(Mutex::NIL, |before| self.history[before]);
+            if base != Mutex::NIL && base != before && !self.is_restored {
+                return Err("a change on an obsolete base was accepted".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !self.progress().is_empty() {
+            return Ok(());
+        }
+        for (leaf, site) in &self.leaves {
+            if leaf.outbox().0 > 0 {
+                return Err("a change has no verdict".to_owned());
+            }
+            if site.values != self.root_site.values {
+                return Err("the values differ".to_owned());
+            }
+            let counts = leaf.row().counts;
+            let is_crashed = self.left.is_lazy;
+            if counts.made != counts.accepted + counts.refused + counts.merged && !self.is_restored {
+                return Err("the counters differ".to_owned());
+            }
+            let accepted = self.history.iter().filter(|mutex| self.bases.contains_key(mutex)).count() as u64;
+            if counts.accepted > accepted && !self.is_restored {
+                return Err("the root does not have a change that it accepted".to_owned());
+            }
+            // I5: each refused change is a conflict at the leaf.
+            if (leaf.conflicts().len() as u64) < counts.refused && !self.is_restored && !is_crashed {
+                return Err("a change was refused silently".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! Tests of frames of a link.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::super::rules::tests::plant;
+use super::*;
+
+fn counter() -> impl Strategy<Value = u64> {
+    prop_oneof![0..5_u64, 0..=i64::MAX as u64]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    vec(any::<u8>(), 1..20).prop_map(|bytes| Key::new(bytes).unwrap())
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    "[a-z0-9._-]{1,64}".prop_map(|text| Name::new(&text).unwrap())
+}
+
+fn any_mutex() -> impl Strategy<Value = Mutex> {
+    (any::<u64>(), any::<u64>()).prop_map(|(run, counter)| Mutex { run, counter })
+}
+
+fn content() -> impl Strategy<Value = Option<Content>> {
+    let value = vec(any::<u8>(), 0..20).prop_map(Bytes::from);
+    option::of((value, option::of(counter())).prop_map(|(value, ttl_ms)| Content { value, ttl_ms }))
+}
+
+fn record() -> impl Strategy<Value = RecordItem> {
+    (key(), counter(), any_mutex(), option::of(name()), content())
+        .prop_map(|(key, ver, mutex, owner, content)| RecordItem { key, ver, mutex, owner, content })
+}
+
+fn any_item() -> impl Strategy<Value = Item> {
+    let reason = prop::sample::select(Reason::ALL.to_vec());
+    prop_oneof![
+        record().prop_map(Item::Record),
+        (counter(), counter()).prop_map(|(seq, ver)| Item::Accepted { seq, ver }),
+        (counter(), reason, option::of(record())).prop_map(|(seq, reason, record)| Item::Refused {
+            seq,
+            reason,
+            record
+        }),
+    ]
+}
+
+fn any_proposal() -> impl Strategy<Value = Proposal> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags =
+        flags.prop_map(|(is_lost, is_again, is_base_absent)| Flags { is_lost, is_again, is_base_absent });
+    let mutex = any_mutex().prop_filter("NIL is no change", |mutex| *mutex != Mutex::NIL);
+    (1..=i64::MAX as u64, key(), mutex, any_mutex(), flags, content()).prop_map(
+        |(seq, key, mutex, base, flags, content)| Proposal { seq, key, mutex, base, flags, content },
+    )
+}
+
+fn any_frame() -> impl Strategy<Value = LinkFrame> {
+    let start = prop::sample::select(vec![Start::Resume, Start::Resync, Start::Restored]);
+    let ids = || (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+    prop_oneof![
+        ((name(), name(), ".{0,40}"), ids(), (any::<u64>(), any::<u64>()), counter(), counter()).prop_map(
+            |((exchange, leaf, software), (store, run, link, stream), (term, rules), acked, cursor)| {
+                let version = VERSION;
+                LinkFrame::Hello(Hello {
+                    version,
+                    exchange,
+                    leaf,
+                    store,
+                    run,
+                    link,
+                    stream,
+                    acked,
+                    cursor,
+                    term,
+                    rules,
+                    software,
+                })
+            }
+        ),
+        (ids(), any_mutex(), start, counter(), any::<bool>()).prop_map(
+            |((link, root, ..), mutex, start, counter, has_rules)| {
+                let rules = has_rules.then(plant);
+                let (applied, pruned, from, horizon) = (counter, counter / 2, counter / 3, counter);
+                LinkFrame::Welcome(Welcome {
+                    link,
+                    root,
+                    applied,
+                    mutex,
+                    pruned,
+                    start,
+                    from,
+                    horizon,
+                    rules,
+                })
+            }
+        ),
+        (any::<u64>(), "[a-z-]{1,20}", ".{0,40}")
+            .prop_map(|(link, code, text)| LinkFrame::Refused(Refused { link, code, text })),
+        (any::<u64>(), counter(), vec(any_proposal(), 0..4))
+            .prop_map(|(link, n, items)| LinkFrame::Changes(Changes { link, n, items })),
+        (ids(), option::of(any::<u64>()), counter(), counter(), vec(any_item(), 0..4)).prop_map(
+            |((link, term, ..), digest, n, to, items)| {
+                LinkFrame::Records(Records { link, n, to, term, digest, items, purged: to / 2 })
+            }
+        ),
+        (any::<u64>(), counter(), counter(), counter())
+            .prop_map(|(link, n, cursor, acked)| LinkFrame::Ack(Ack { link, n, cursor, acked })),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_frame_survives_the_wire(frame in any_frame()) {
+        prop_assert_eq!(LinkFrame::decode(&frame.encode()), Ok(frame));
+    }
+
+    #[test]
+    fn elements_of_a_later_version_are_ignored(frame in any_frame()) {
+        let Frame::Array(mut elements) = frame.to_frame() else { panic!() };
+        elements.push(text("later"));
+        let mut payload = BytesMut::new();
+        Frame::Array(elements).encode(&mut payload);
+        prop_assert_eq!(LinkFrame::decode(&payload.freeze()), Ok(frame));
+    }
+
+    #[test]
+    fn a_frame_without_an_element_or_with_another_type_is_rejected(frame in any_frame(), at in any::<prop::sample::Index>()) {
+        let Frame::Array(mut elements) = frame.to_frame() else { panic!() };
+        let at = at.index(elements.len());
+        let mut others = elements.clone();
+        others[at] = Frame::Error("no".into());
+        elements.truncate(at);
+        for elements in [elements, others] {
+            let mut payload = BytesMut::new();
+            Frame::Array(elements).encode(&mut payload);
+            prop_assert!(LinkFrame::decode(&payload.freeze()).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_rejected(frame in any_frame(), cut in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut payload = frame.encode().to_vec();
+        let at = cut.index(payload.len());
+        payload[at] = byte;
+        let payload = Bytes::from(payload);
+        let _ = LinkFrame::decode(&payload);
+        let truncated = payload.slice(..at);
+        prop_assert!(LinkFrame::decode(&truncated).is_err());
+    }
+}
+
+#[test]
+fn a_frame_with_too_many_items_is_rejected() {
+    let item = Item::Accepted { seq: 1, ver: 1 };
+    let records = |count| Records {
+        link: 1,
+        n: 1,
+        to: 1,
+        term: 1,
+        digest: None,
+        items: vec![item.clone(); count],
+        purged: 0,
+    };
+    assert!(LinkFrame::decode(&LinkFrame::Records(records(ITEMS_MAX)).encode()).is_ok());
+    let rejected = LinkFrame::decode(&LinkFrame::Records(records(ITEMS_MAX + 1)).encode());
+    assert_eq!(rejected, Err(LinkFrameError::Malformed(RECORDS)));
+}
+
+#[test]
+fn garbage_is_rejected_with_its_cause() {
+    let rejected = |payload: &'static str| LinkFrame::decode(&Bytes::from(payload)).unwrap_err().to_string();
+    assert_eq!(rejected("x"), "malformed frame: no frame begins with 'x' (byte 0)");
+    assert_eq!(rejected("*1\r\n+NEW\r\n"), "unknown frame");
+    assert_eq!(rejected("*1\r\n$3\r\nACK\r\n"), "unknown frame");
+    assert_eq!(rejected("*1\r\n+ACK\r\n"), "malformed ACK");
+}
+
+#[test]
+fn unknown_flags_are_ignored() {
+    let flags = Flags { is_again: true, ..Flags::default() };
+    assert_eq!(Flags::parse(b"again,later"), flags);
+    assert_eq!(Flags::parse(b""), Flags::default());
+}

@@ -1,0 +1,392 @@
+//! A leaf: shows its own changes at once, proposes them, and takes what the root decides.
+
+mod link;
+mod records;
+mod resync;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+
+use crate::protocol::Key;
+
+use super::conflict::ConflictLog;
+use super::effects::{Cause, Effects, Event, Values};
+use super::frame::{Content, LinkFrame, Reason};
+use super::names::{Mutex, MutexSource};
+use super::row::{
+    Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, Row, RowId,
+};
+use super::rules::{Change, Rules};
+use window::Link;
+
+/// The most bytes of keys and values in the outbox.
+pub const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The most changes in the outbox.
+pub const OUTBOX_ENTRIES_MAX: usize = 262_144;
+/// What an entry of the outbox takes beside its key and value, with its places in the tables.
+const ENTRY_OVERHEAD_BYTES: usize = 192;
+
+/// A leaf of an exchange.
+///
+/// It has the same contract as [`Root`](super::root::Root): one step, one commit group; no frame before the commit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Leaf {
+    row: LeafNodeRow,
+    /// `None` before the first WELCOME: which keys take part is not known yet.
+    rules: Option<Rules>,
+    on_join: OnJoin,
+    notes: BTreeMap<Key, Note>,
+    /// Keys by the version of their notes, for tombstones.
+    tombstones: BTreeMap<u64, Key>,
+    /// Changes without a verdict, by their sequence numbers.
+    outbox: BTreeMap<u64, Entry>,
+    outbox_bytes: usize,
+    /// Live entries by key.
+    live: BTreeMap<Key, BTreeSet<u64>>,
+    by_mutex: BTreeMap<Mutex, u64>,
+    /// The last change that may have been sent. After a start that is the last one: an older process, or the one
+    /// before a restored backup, may have sent it.
+    offered: u64,
+    conflicts: ConflictLog,
+    link: Option<Link>,
+    /// HELLO waits until this step is committed.
+    hello_after: u64,
+    /// Where the sweep at the end of a resync goes on.
+    sweep: Option<Bound<Key>>,
+    source: MutexSource,
+    step: u64,
+    saved_step: u64,
+    unsaved: VecDeque<(u64, Progress)>,
+    saved: Progress,
+}
+
+/// What happens to a leaf's own keys when it joins and the root does not have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnJoin {
+    /// They are proposed.
+    #[default]
+    Offer,
+    /// They are deleted, and recorded as conflicts.
+    Discard,
+}
+
+/// How far a leaf is, in memory or on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+struct Progress {
+    last_seq: u64,
+    cursor: u64,
+    term: u64,
+    acked: u64,
+    /// The last RECORDS of the link `link`.
+    n: u64,
+    link: u64,
+}
+
+/// The reason why a leaf refuses a request to change a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeError {
+    /// Only the root of the exchange changes this key.
+    RootOnly,
+    /// The outbox is full.
+    OutboxFull,
+}
+
+impl Leaf {
+    /// Returns a leaf that has not joined. `run` and `stream` are random; a stored row replaces the stream.
+    #[must_use]
+    pub fn new(identity: Identity, on_join: OnJoin, run: u64, stream: u64) -> Self {
+        let row = LeafNodeRow {
+            identity,
+            root: None,
+            cursor: 0,
+            term: 0,
+            acked: 0,
+            acked_mutex: Mutex::NIL,
+            stream,
+            last_seq: 0,
+            again_to: 0,
+            epoch: 0,
+            resync: None,
+            is_walk_due: false,
+            counts: Counts::default(),
+        };
+        Self {
+            row,
+            rules: None,
+            on_join,
+            notes: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
+            outbox: BTreeMap::new(),
+            outbox_bytes: 0,
+            live: BTreeMap::new(),
+            by_mutex: BTreeMap::new(),
+            offered: 0,
+            conflicts: ConflictLog::default(),
+            link: None,
+            hello_after: 0,
+            sweep: None,
+            source: MutexSource::new(run),
+            step: 0,
+            saved_step: 0,
+            unsaved: VecDeque::new(),
+            saved: Progress::default(),
+        }
+    }
+
+    /// Returns the rows that a new leaf begins with.
+    #[must_use]
+    pub fn first_rows(&self) -> Vec<(RowId, Row)> {
+        vec![(RowId::Node, Row::LeafNode(self.row.clone()))]
+    }
+
+    /// Puts a row back: while loading, or after a failed commit. Rows of a root are ignored.
+    pub fn restore(&mut self, id: RowId, row: Option<Row>) {
+        match (id, row) {
+            (RowId::Node, Some(Row::LeafNode(row))) => {
+                if self.step == 0 {
+                    self.offered = row.last_seq;
+                }
+                self.row = row;
+                self.sweep = self.row.resync.and(self.sweep.take());
+                if self.step == 0 {
+                    self.saved = self.progress();
+                }
+                self.begin_sweep();
+            }
+            (RowId::Rules, Some(Row::Rules(rules))) => self.rules = Some(rules),
+            (RowId::Rules, None) => self.rules = None,
+            (RowId::Key(key), Some(Row::Note(note))) => self.set_note(key, Some(note)),
+            (RowId::Key(key), None) => self.set_note(key, None),
+            (RowId::Entry(seq), Some(Row::Entry(entry))) => self.set_entry(seq, Some(entry)),
+            (RowId::Entry(seq), None) => self.set_entry(seq, None),
+            (RowId::Conflict(id), Some(Row::Conflict(conflict))) => {
+                self.conflicts.restore(id, Some(conflict))
+            }
+            (RowId::Conflict(id), None) => self.conflicts.restore(id, None),
+            _ => {}
+        }
+    }
+
+    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
+    pub fn handle_commit_failed(&mut self) -> Effects {
+        self.unsaved.clear();
+        self.saved_step = self.step;
+        self.saved = Progress { link: 0, n: 0, ..self.progress() };
+        let mut effects = Effects::default();
+        self.end(Cause::NotCommitted, &mut effects);
+        effects
+    }
+
+    /// Reports that all steps up to this one are committed.
+    pub fn handle_saved(&mut self, step: u64) {
+        self.saved_step = self.saved_step.max(step);
+        while let Some((_, progress)) = self.unsaved.pop_front_if(|(made, _)| *made <= step) {
+            self.saved = progress;
+        }
+    }
+
+    /// Returns whether a client may change a key. `bytes`: the length of the value, 0 for a deletion.
+    ///
+    /// # Errors
+    /// [`ChangeError`]: the request is refused before it changes the store.
+    pub fn check_change(&self, key: &Key, bytes: usize) -> Result<(), ChangeError> {
+        let name = &self.row.identity.node;
+        let rule = self.rules.as_ref().and_then(|rules| rules.find(key)).filter(|rule| rule.concerns(name));
+        let Some(rule) = rule else { return Ok(()) };
+        if rule.change() == Change::Root {
+            return Err(ChangeError::RootOnly);
+        }
+        let size = bytes.saturating_add(key.as_bytes().len()).saturating_add(ENTRY_OVERHEAD_BYTES);
+        let is_full = self.outbox.len() >= OUTBOX_ENTRIES_MAX
+            || self.outbox_bytes.saturating_add(size) > OUTBOX_BYTES_MAX;
+        if is_full { Err(ChangeError::OutboxFull) } else { Ok(()) }
+    }
+
+    /// Records a change that a client has made at this leaf; `None` deletes the key. The value and the entry of the
+    /// outbox are one commit group (S4). The service has asked `check_change` before.
+    pub fn handle_change(&mut self, key: &Key, content: Option<&Content>, now_ms: u64) -> Effects {
+        let mut effects = Effects::default();
+        if self.concerns(key) {
+            self.append(key, content, now_ms, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Records that a value has expired. That is no change: the mutex and the version stay.
+    pub fn handle_expired(&mut self, key: &Key, now_ms: u64) -> Effects {
+        let mut effects = Effects::default();
+        if let Some(note) = self.notes.get(key).copied().filter(|note| note.until > 0 && note.until <= now_ms)
+        {
+            self.put_note(key.clone(), Some(Note { until: 0, ..note }), &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Removes a conflict that an operator has dealt with.
+    pub fn clear_conflict(&mut self, id: u64) -> Effects {
+        let mut effects = Effects::default();
+        self.conflicts.remove(id, &mut effects);
+        self.finish(effects)
+    }
+
+    fn append(&mut self, key: &Key, content: Option<&Content>, now_ms: u64, effects: &mut Effects) {
+        let before = self.node();
+        let last = self.live.get(key).and_then(BTreeSet::last).copied();
+        let entry = last.and_then(|seq| self.outbox.get(&seq));
+        let shared = self.notes.get(key).map_or(Mutex::NIL, |note| note.mutex);
+        let mut base = entry.map_or(shared, |entry| entry.mutex);
+        self.row.counts.made = self.row.counts.made.saturating_add(1);
+        if let (Some(seq), Some(merged)) = (last, entry)
+            && self.outbox_bytes > OUTBOX_BYTES_MAX / 2
+            && seq > self.offered
+        {
+            // No other node can have seen it.
+            base = merged.base;
+            self.put_entry(seq, None, effects);
+            self.row.counts.merged = self.row.counts.merged.saturating_add(1);
+        }
+        let seq = self.row.last_seq.saturating_add(1);
+        self.row.last_seq = seq;
+        let entry = Entry {
+            key: key.clone(),
+            mutex: self.source.next(),
+            base,
+            state: EntryState::Live,
+            value: content.map(|content| content.value.clone()),
+            until: content.map_or(FOREVER, |content| content.until(now_ms)),
+        };
+        self.put_entry(seq, Some(entry), effects);
+        self.put_node(before, effects);
+    }
+
+    /// Whether the key takes part, and concerns this leaf.
+    #[must_use]
+    pub fn concerns(&self, key: &Key) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.concerns(key, &self.row.identity.node))
+    }
+
+    fn node(&self) -> Row {
+        Row::LeafNode(self.row.clone())
+    }
+
+    fn put_node(&self, before: Row, effects: &mut Effects) {
+        effects.row(RowId::Node, Some(before), Some(self.node()));
+    }
+
+    fn put_note(&mut self, key: Key, note: Option<Note>, effects: &mut Effects) {
+        let before = self.notes.get(&key).copied().map(Row::Note);
+        effects.row(RowId::Key(key.clone()), before, note.map(Row::Note));
+        self.set_note(key, note);
+    }
+
+    fn set_note(&mut self, key: Key, note: Option<Note>) {
+        if let Some(before) = self.notes.remove(&key)
+            && self.tombstones.get(&before.ver) == Some(&key)
+        {
+            self.tombstones.remove(&before.ver);
+        }
+        let Some(note) = note else { return };
+        if note.until == 0 {
+            self.tombstones.insert(note.ver, key.clone());
+        }
+        self.notes.insert(key, note);
+    }
+
+    fn put_entry(&mut self, seq: u64, entry: Option<Entry>, effects: &mut Effects) {
+        let before = self.outbox.get(&seq).cloned().map(Row::Entry);
+        effects.row(RowId::Entry(seq), before, entry.clone().map(Row::Entry));
+        self.set_entry(seq, entry);
+    }
+
+    fn set_entry(&mut self, seq: u64, entry: Option<Entry>) {
+        if let Some(before) = self.outbox.remove(&seq) {
+            self.outbox_bytes = self.outbox_bytes.saturating_sub(size(&before));
+            self.by_mutex.remove(&before.mutex);
+            if let Some(live) = self.live.get_mut(&before.key) {
+                live.remove(&seq);
+                if live.is_empty() {
+                    self.live.remove(&before.key);
+                }
+            }
+        }
+        let Some(entry) = entry else { return };
+        self.outbox_bytes = self.outbox_bytes.saturating_add(size(&entry));
+        self.by_mutex.insert(entry.mutex, seq);
+        if entry.state == EntryState::Live {
+            self.live.entry(entry.key.clone()).or_default().insert(seq);
+        }
+        self.outbox.insert(seq, entry);
+    }
+
+    fn conflict(&mut self, conflict: Conflict, effects: &mut Effects) {
+        self.conflicts.append(conflict, effects);
+    }
+
+    fn progress(&self) -> Progress {
+        let LeafNodeRow { last_seq, cursor, term, acked, .. } = self.row;
+        let (link, n) = self.link.as_ref().map_or((0, 0), Link::received);
+        Progress { last_seq, cursor, term, acked, n, link }
+    }
+
+    /// Gives the step its number, if there is something to commit.
+    fn finish(&mut self, mut effects: Effects) -> Effects {
+        if effects.rows.is_empty() {
+            return effects;
+        }
+        self.step = self.step.saturating_add(1);
+        effects.step = self.step;
+        self.unsaved.push_back((self.step, self.progress()));
+        effects
+    }
+
+    #[must_use]
+    pub fn row(&self) -> &LeafNodeRow {
+        &self.row
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> Option<&Rules> {
+        self.rules.as_ref()
+    }
+
+    #[must_use]
+    pub fn note(&self, key: &Key) -> Option<&Note> {
+        self.notes.get(key)
+    }
+
+    /// Returns the changes without a verdict: their number, and the bytes that they take.
+    #[must_use]
+    pub fn outbox(&self) -> (usize, usize) {
+        (self.outbox.len(), self.outbox_bytes)
+    }
+
+    /// Returns the last live change of a key.
+    #[must_use]
+    pub fn pending(&self, key: &Key) -> Option<(u64, &Entry)> {
+        let seq = *self.live.get(key)?.last()?;
+        self.outbox.get(&seq).map(|entry| (seq, entry))
+    }
+
+    /// Whether WELCOME has been received on the current link.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_welcome)
+    }
+
+    /// Returns the number that the next RECORDS must have.
+    #[cfg(test)]
+    pub(super) fn next_n(&self) -> u64 {
+        self.link.as_ref().map_or(0, |link| link.received_n + 1)
+    }
+
+    #[must_use]
+    pub fn conflicts(&self) -> &ConflictLog {
+        &self.conflicts
+    }
+}
+
+fn size(entry: &Entry) -> usize {
+    let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
+    value.saturating_add(entry.key.as_bytes().len()).saturating_add(ENTRY_OVERHEAD_BYTES)
+}

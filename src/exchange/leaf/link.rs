@@ -1,0 +1,256 @@
+//! The leaf's side of a link: HELLO, the check of both histories, the window.
+
+use super::super::frame::{
+    self, Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Proposal, Records, STALL_MS, Start, Welcome,
+};
+use super::window::{Link, Phase};
+use super::{Cause, Effects, Entry, EntryState, Event, Leaf, LinkFrame, Mutex, Resync, Row, RowId, Values};
+
+/// The most CHANGES without all their verdicts.
+const FRAMES_IN_FLIGHT_MAX: usize = 8;
+
+impl Leaf {
+    /// Begins a link: the connection with the root is established. `link` is random.
+    pub fn handle_connected(&mut self, link: u64, now_ms: u64) {
+        self.link = Some(Link::new(link, now_ms));
+    }
+
+    /// Reports that the connection with the root is lost.
+    pub fn handle_lost(&mut self) {
+        self.link = None;
+    }
+
+    /// Ends the link because its frame cannot be decoded.
+    pub fn handle_malformed(&mut self) -> Effects {
+        let mut effects = Effects::default();
+        self.end(Cause::Malformed, &mut effects);
+        effects
+    }
+
+    /// Handles a frame of the root.
+    pub fn handle_frame(&mut self, frame: LinkFrame, now_ms: u64, values: &dyn Values) -> Effects {
+        let mut effects = Effects::default();
+        let result = match frame {
+            LinkFrame::Welcome(welcome) => self.welcome(welcome, now_ms, values, &mut effects),
+            LinkFrame::Records(records) => self.receive(records, now_ms, values, &mut effects),
+            LinkFrame::Refused(refused) => {
+                let is_current = self.link.as_ref().is_some_and(|link| link.id == refused.link);
+                if is_current { Err(Cause::ByRoot) } else { Ok(()) }
+            }
+            LinkFrame::Hello(_) | LinkFrame::Changes(_) | LinkFrame::Ack(_) => Err(Cause::Unexpected),
+        };
+        if let Err(cause) = result {
+            self.end(cause, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Ends a link without progress, and goes on with the sweep at the end of a resync.
+    pub fn handle_timeout(&mut self, now_ms: u64, values: &dyn Values) -> Effects {
+        let mut effects = Effects::default();
+        let is_stalled =
+            |link: &Link| link.is_waiting() && now_ms.saturating_sub(link.progress_ms) >= STALL_MS;
+        if self.link.as_ref().is_some_and(is_stalled) {
+            self.end(Cause::Stalled, &mut effects);
+        }
+        self.sweep(now_ms, values, &mut effects);
+        self.finish(effects)
+    }
+
+    /// Returns the time at which `handle_timeout` is due; 0: at once.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        if self.sweep.is_some() {
+            return Some(0);
+        }
+        let link = self.link.as_ref().filter(|link| link.is_waiting())?;
+        Some(link.progress_ms.saturating_add(STALL_MS))
+    }
+
+    /// Returns the next frame for the root. Everything that it depends on is committed.
+    pub fn poll_outgoing(&mut self, software: &str, now_ms: u64) -> Option<LinkFrame> {
+        match self.link.as_ref()?.phase {
+            Phase::Hello => self.poll_hello(software, now_ms),
+            Phase::Waiting => None,
+            Phase::Welcome => self.poll_ack().or_else(|| self.poll_changes(now_ms)),
+        }
+    }
+
+    pub(super) fn end(&mut self, cause: Cause, effects: &mut Effects) {
+        if let Some(link) = self.link.take() {
+            let leaf = self.row.identity.node.clone();
+            effects.events.push(Event::Ended { leaf, link: link.id, cause });
+        }
+    }
+
+    fn poll_hello(&mut self, software: &str, now_ms: u64) -> Option<LinkFrame> {
+        if self.saved_step < self.hello_after {
+            return None;
+        }
+        let link = self.link.as_mut()?;
+        (link.phase, link.progress_ms) = (Phase::Waiting, now_ms);
+        Some(LinkFrame::Hello(Hello {
+            version: frame::VERSION,
+            exchange: self.row.identity.exchange.clone(),
+            leaf: self.row.identity.node.clone(),
+            store: self.row.identity.store,
+            run: self.source.run(),
+            link: link.id,
+            stream: self.row.stream,
+            acked: self.saved.acked,
+            cursor: self.saved.cursor,
+            term: self.saved.term,
+            rules: self.rules.as_ref().map_or(0, super::Rules::digest),
+            software: software.to_owned(),
+        }))
+    }
+
+    fn welcome(
+        &mut self,
+        welcome: Welcome,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        let Some(link) = self.link.as_mut().filter(|link| link.id == welcome.link) else { return Ok(()) };
+        if link.phase != Phase::Waiting {
+            return Err(Cause::Unexpected);
+        }
+        if self.row.root.is_some_and(|root| root != welcome.root) {
+            return Err(Cause::OtherRoot);
+        }
+        let before = self.node();
+        if !self.continues(welcome.applied, welcome.mutex, welcome.pruned) {
+            self.begin_stream(now_ms);
+            self.put_node(before, effects);
+            return Ok(());
+        }
+        let link = self.link.as_mut().ok_or(Cause::Unexpected)?;
+        (link.phase, link.progress_ms, link.sent_seq) = (Phase::Welcome, now_ms, welcome.applied);
+        let id = link.id;
+        self.row.root = Some(welcome.root);
+        if let Some(rules) = welcome.rules {
+            let known = self.rules.replace(rules.clone()).map(Row::Rules);
+            effects.row(RowId::Rules, known, Some(Row::Rules(rules)));
+        }
+        if welcome.start != Start::Resume {
+            self.begin_resync(Resync { horizon: welcome.horizon, start: welcome.start });
+        }
+        self.put_node(before, effects);
+        effects.events.push(Event::Linked { leaf: self.row.identity.node.clone(), link: id });
+        self.begin_sweep();
+        self.sweep(now_ms, values, effects);
+        Ok(())
+    }
+
+    /// Whether the root has judged the stream of this very store: neither was restored or cloned since.
+    fn continues(&self, applied: u64, mutex: Mutex, pruned: u64) -> bool {
+        let own = if applied == self.row.acked {
+            Some(self.row.acked_mutex)
+        } else {
+            self.outbox.get(&applied).map(|entry| entry.mutex)
+        };
+        pruned <= self.row.acked
+            && self.row.acked <= applied
+            && applied <= self.row.last_seq
+            && own == Some(mutex)
+    }
+
+    /// Begins another stream: all entries are offered anew, those that were offered before with the flag `again`.
+    fn begin_stream(&mut self, now_ms: u64) {
+        let Some(link) = self.link.take() else { return };
+        // The id of a link is random; so is the one after it, and frames of the old one are ignored.
+        let id = link.id.wrapping_add(1);
+        (self.row.stream, self.row.acked, self.row.acked_mutex) = (id, 0, Mutex::NIL);
+        self.row.again_to = self.offered;
+        self.link = Some(Link::new(id, now_ms));
+        self.hello_after = self.step.saturating_add(1);
+    }
+
+    fn poll_ack(&mut self) -> Option<LinkFrame> {
+        let saved = self.saved;
+        let link = self.link.as_mut().filter(|link| link.id == saved.link && saved.n > link.acked_n)?;
+        link.acked_n = saved.n;
+        Some(LinkFrame::Ack(Ack { link: link.id, n: saved.n, cursor: saved.cursor, acked: saved.acked }))
+    }
+
+    fn poll_changes(&mut self, now_ms: u64) -> Option<LinkFrame> {
+        let link = self.link.as_ref()?;
+        if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX || link.sent_seq >= self.saved.last_seq {
+            return None;
+        }
+        // The root keeps no more verdicts than this.
+        let window = frame::VERDICTS_MAX;
+        let judged = self.outbox.range(..=link.sent_seq).take(window).count();
+        let room = window.saturating_sub(judged).min(ITEMS_MAX);
+        let next = link.sent_seq.saturating_add(1);
+        let (mut items, mut bytes) = (Vec::new(), 0_usize);
+        for (seq, entry) in
+            self.outbox.range(next..).take_while(|(seq, _)| **seq <= self.saved.last_seq).take(room)
+        {
+            if bytes >= FRAME_BYTES_MAX {
+                break;
+            }
+            let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
+            bytes = bytes.saturating_add(value).saturating_add(entry.key.as_bytes().len());
+            items.push(self.proposal(*seq, entry, now_ms));
+        }
+        let last = items.last()?.seq;
+        self.offered = self.offered.max(last);
+        let link = self.link.as_mut()?;
+        if !link.is_waiting() {
+            link.progress_ms = now_ms;
+        }
+        link.sent_n = link.sent_n.saturating_add(1);
+        link.sent_seq = last;
+        link.in_flight.push_back(last);
+        Some(LinkFrame::Changes(Changes { link: link.id, n: link.sent_n, items }))
+    }
+
+    fn proposal(&self, seq: u64, entry: &Entry, now_ms: u64) -> Proposal {
+        // Decided when it is sent: the base may have been accepted, deleted and purged since the change was made.
+        let is_tombstone = |note: &super::Note| note.mutex == entry.base && note.until <= now_ms;
+        let is_base_absent = entry.base == Mutex::NIL || self.notes.get(&entry.key).is_some_and(is_tombstone);
+        let flags = Flags {
+            is_lost: entry.state == EntryState::Lost,
+            is_again: seq <= self.row.again_to,
+            is_base_absent,
+        };
+        let (key, mutex, base) = (entry.key.clone(), entry.mutex, entry.base);
+        Proposal { seq, key, mutex, base, flags, content: entry.content(now_ms) }
+    }
+
+    fn receive(
+        &mut self,
+        records: Records,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        let Some(link) = self.link.as_mut().filter(|link| link.id == records.link) else { return Ok(()) };
+        if link.phase != Phase::Welcome {
+            return Err(Cause::Unexpected);
+        }
+        if records.n <= link.received_n {
+            return Ok(());
+        }
+        if records.n != link.received_n.saturating_add(1) {
+            return Err(Cause::Gap);
+        }
+        (link.received_n, link.progress_ms) = (records.n, now_ms);
+        let before = self.node();
+        let result = self.take_items(records.items, now_ms, values, effects);
+        (self.row.cursor, self.row.term) = (records.to, records.term);
+        if result.is_ok() {
+            let acked = self.row.acked;
+            if let Some(link) = self.link.as_mut() {
+                while link.in_flight.pop_front_if(|last| *last <= acked).is_some() {}
+            }
+            self.drop_tombstones(records.purged, effects);
+        }
+        self.put_node(before, effects);
+        self.begin_sweep();
+        self.sweep(now_ms, values, effects);
+        result
+    }
+}

@@ -1,0 +1,182 @@
+//! Applies what the root has decided (S10): records and verdicts.
+
+use super::super::frame::{Item, RecordItem, Start};
+use super::{BTreeSet, Cause, Conflict, Effects, Entry, EntryState, Key, Leaf, Mutex, Note, Reason, Values};
+
+/// The most notes of tombstones that one step drops, because requests wait meanwhile.
+const DROPPED_PER_STEP_MAX: usize = 256;
+
+impl Leaf {
+    pub(super) fn take_items(
+        &mut self,
+        items: Vec<Item>,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        for item in items {
+            match item {
+                Item::Record(record) => self.take_record(record, false, now_ms, values, effects),
+                Item::Accepted { seq, ver } => self.accepted(seq, ver, now_ms, effects)?,
+                Item::Refused { seq, reason, record } => {
+                    self.refused(seq, reason, record, now_ms, values, effects)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest entry out; `None` if its verdict was applied before.
+    fn pop(&mut self, seq: u64, effects: &mut Effects) -> Result<Option<Entry>, Cause> {
+        if seq <= self.row.acked {
+            return Ok(None);
+        }
+        let oldest = self.outbox.first_key_value().filter(|(oldest, _)| **oldest == seq);
+        let entry = oldest.map(|(_, entry)| entry.clone()).ok_or(Cause::Gap)?;
+        self.put_entry(seq, None, effects);
+        (self.row.acked, self.row.acked_mutex) = (seq, entry.mutex);
+        Ok(Some(entry))
+    }
+
+    fn accepted(&mut self, seq: u64, ver: u64, now_ms: u64, effects: &mut Effects) -> Result<(), Cause> {
+        let Some(entry) = self.pop(seq, effects)? else { return Ok(()) };
+        self.row.counts.accepted = self.row.counts.accepted.saturating_add(1);
+        if !self.is_news(&entry.key, ver) {
+            return Ok(());
+        }
+        // A record that is older than this change had replaced it.
+        if entry.state == EntryState::Lost && !self.live.contains_key(&entry.key) {
+            effects.value(entry.key.clone(), entry.content(now_ms));
+        }
+        let note = Note { ver, mutex: entry.mutex, until: entry.value_until(), epoch: self.row.epoch };
+        self.put_note(entry.key, Some(note), effects);
+        Ok(())
+    }
+
+    fn refused(
+        &mut self,
+        seq: u64,
+        reason: Reason,
+        record: Option<RecordItem>,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        let Some(entry) = self.pop(seq, effects)? else { return Ok(()) };
+        self.row.counts.refused = self.row.counts.refused.saturating_add(1);
+        let conflict = Conflict {
+            key: entry.key.clone(),
+            leaf: self.row.identity.node.clone(),
+            mutex: entry.mutex,
+            reason,
+            value: entry.value,
+            winner: record.as_ref().map_or(0, |record| record.ver),
+            owner: record.as_ref().and_then(|record| record.owner.clone()),
+            at_ms: now_ms,
+        };
+        self.conflict(conflict, effects);
+        if entry.state != EntryState::Live {
+            return Ok(());
+        }
+        match record.filter(|record| record.key == entry.key) {
+            Some(record) => self.take_record(record, true, now_ms, values, effects),
+            None => {
+                self.lose(&entry.key, u64::MAX, EntryState::Lost, effects);
+                self.put_note(entry.key.clone(), None, effects);
+                // A key that left the rules stays, as a local one.
+                if self.concerns(&entry.key) {
+                    effects.value(entry.key, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a record. `is_forced`: it replaces a live change that is refused.
+    fn take_record(
+        &mut self,
+        record: RecordItem,
+        is_forced: bool,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) {
+        let RecordItem { key, ver, mutex, owner, content } = record;
+        if !is_forced && !self.is_news(&key, ver) {
+            return;
+        }
+        let note = self.notes.get(&key).copied();
+        let had_live = self.live.contains_key(&key) || is_forced;
+        let own = self.by_mutex.get(&mutex).copied();
+        match own {
+            // The change and those before it are accepted; later ones are based on it.
+            Some(own) => self.lose(&key, own, EntryState::Settled, effects),
+            None => self.lose(&key, u64::MAX, EntryState::Lost, effects),
+        }
+        let is_shown = !had_live && note.is_some_and(|note| note.mutex == mutex);
+        if !self.live.contains_key(&key) && !is_shown {
+            if !had_live && own.is_none() {
+                self.report_replaced(&key, note, &content, (ver, owner), now_ms, values, effects);
+            }
+            effects.value(key.clone(), content.clone());
+        }
+        let until = content.map_or(0, |content| content.until(now_ms));
+        self.put_note(key, Some(Note { ver, mutex, until, epoch: self.row.epoch }), effects);
+    }
+
+    /// Reports a local value that a record replaces although no change of it is pending: when the leaf joins, or when
+    /// the root was restored.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one record")]
+    fn report_replaced(
+        &mut self,
+        key: &Key,
+        note: Option<Note>,
+        content: &Option<super::Content>,
+        (winner, owner): (u64, Option<super::super::names::Name>),
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) {
+        let is_restored = self.row.resync.is_some_and(|resync| resync.start == Start::Restored);
+        let reason = match note {
+            None => Reason::Joined,
+            Some(note) if is_restored && note.ver >= winner => Reason::Restored,
+            Some(_) => return,
+        };
+        let Some(local) = values.content(key) else { return };
+        if content.as_ref().is_some_and(|content| content.value == local.value) {
+            return;
+        }
+        let leaf = self.row.identity.node.clone();
+        let mutex = note.map_or(Mutex::NIL, |note| note.mutex);
+        let (key, value) = (key.clone(), Some(local.value));
+        self.conflict(Conflict { key, leaf, mutex, reason, value, winner, owner, at_ms: now_ms }, effects);
+    }
+
+    /// Whether a version of a key is newer than the leaf's, or the first one in a resync.
+    fn is_news(&self, key: &Key, ver: u64) -> bool {
+        self.notes
+            .get(key)
+            .is_none_or(|note| ver > note.ver || (self.row.resync.is_some() && note.epoch != self.row.epoch))
+    }
+
+    /// Ends the life of a key's changes up to `last`.
+    fn lose(&mut self, key: &Key, last: u64, state: EntryState, effects: &mut Effects) {
+        let live = self.live.get(key).into_iter().flat_map(BTreeSet::iter);
+        let seqs: Vec<_> = live.copied().take_while(|seq| *seq <= last).collect();
+        for seq in seqs {
+            let Some(entry) = self.outbox.get(&seq).cloned() else { continue };
+            self.put_entry(seq, Some(Entry { state, ..entry }), effects);
+        }
+    }
+
+    /// Drops notes of tombstones that the root has purged: "no record" means the same. A note that is the base of a
+    /// pending change stays.
+    pub(super) fn drop_tombstones(&mut self, purged: u64, effects: &mut Effects) {
+        let old = self.tombstones.range(..=purged).filter(|(_, key)| !self.live.contains_key(*key));
+        let old: Vec<_> = old.take(DROPPED_PER_STEP_MAX).map(|(_, key)| key.clone()).collect();
+        for key in old {
+            self.put_note(key, None, effects);
+        }
+    }
+}

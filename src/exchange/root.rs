@@ -1,0 +1,396 @@
+//! The root: judges the changes of leaves in the order of its commits, and sends its records to them.
+
+mod judge;
+mod link;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::protocol::Key;
+
+use super::conflict::ConflictLog;
+use super::effects::{Cause, Effects, Event, Values};
+use super::frame::{LinkFrame, Refused, VERDICTS_MAX};
+use super::names::{Mutex, MutexSource, Name};
+use super::row::{Identity, LeafRow, Record, RootRow, Row, RowId, Term, Verdict};
+use super::rules::{Patterns, Rules};
+use window::Link;
+
+/// The most leaves of a root.
+pub const LEAVES_MAX: usize = 1_000;
+/// The most tombstones. The oldest ones go then, even if a leaf has not received them: it does a resync.
+pub const TOMBSTONES_MAX: usize = 100_000;
+/// The most tombstones that one step purges, because requests wait meanwhile.
+const PURGED_PER_STEP_MAX: usize = 256;
+/// The most terms. A leaf whose cursor is in an older one does a resync.
+const TERMS_MAX: usize = 1_024;
+/// The most refusals that wait to be sent.
+const REFUSALS_MAX: usize = 64;
+
+/// The root of an exchange.
+///
+/// Each `handle_*` is one step: what it returns belongs to one commit group. `handle_saved` reports that a step is
+/// committed; `poll_outgoing` returns only frames whose causes are. After a failed commit, the rows of
+/// [`Effects`] are put back with `restore`, in reverse order, and `handle_commit_failed` ends the links.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Root {
+    row: RootRow,
+    rules_digest: u64,
+    rules: Rules,
+    /// Leaves that may join unasked.
+    admit: Patterns,
+    terms: Vec<Term>,
+    records: BTreeMap<Key, Record>,
+    /// Keys by the version of their records.
+    index: BTreeMap<u64, Key>,
+    /// Versions of the records that are tombstones.
+    tombstones: BTreeSet<u64>,
+    leaves: BTreeMap<Name, Leaf>,
+    /// At most one per leaf.
+    links: BTreeMap<Name, Link>,
+    refusals: VecDeque<(Name, Refused)>,
+    conflicts: ConflictLog,
+    source: MutexSource,
+    /// The last step.
+    step: u64,
+    saved_step: u64,
+    /// Versions by the uncommitted steps that made them.
+    unsaved: VecDeque<(u64, u64)>,
+    /// The last version that is committed.
+    saved_ver: u64,
+}
+
+/// What the root keeps of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Leaf {
+    row: LeafRow,
+    verdicts: BTreeMap<u64, Verdict>,
+    /// Judged changes by the uncommitted steps that judged them.
+    unsaved: VecDeque<(u64, u64)>,
+    /// The last change of which the verdict is committed.
+    saved: u64,
+}
+
+impl Root {
+    /// Returns a root without records. `run` is random, different for each start.
+    #[must_use]
+    pub fn new(identity: Identity, rules: Rules, admit: Patterns, run: u64) -> Self {
+        Self {
+            row: RootRow { identity, ver: 0, purged: 0 },
+            rules_digest: rules.digest(),
+            rules,
+            admit,
+            terms: Vec::new(),
+            records: BTreeMap::new(),
+            index: BTreeMap::new(),
+            tombstones: BTreeSet::new(),
+            leaves: BTreeMap::new(),
+            links: BTreeMap::new(),
+            refusals: VecDeque::new(),
+            conflicts: ConflictLog::default(),
+            source: MutexSource::new(run),
+            step: 0,
+            saved_step: 0,
+            unsaved: VecDeque::new(),
+            saved_ver: 0,
+        }
+    }
+
+    /// Puts a row back: while loading, or after a failed commit. Rows of a leaf are ignored.
+    pub fn restore(&mut self, id: RowId, row: Option<Row>) {
+        match (id, row) {
+            (RowId::Node, Some(Row::Root(row))) => {
+                if self.step == 0 {
+                    self.saved_ver = row.ver;
+                }
+                self.row = row;
+            }
+            (RowId::Terms, Some(Row::Terms(terms))) => self.terms = terms,
+            (RowId::Terms, None) => self.terms.clear(),
+            (RowId::Key(key), Some(Row::Record(record))) => self.set_record(key, Some(record)),
+            (RowId::Key(key), None) => self.set_record(key, None),
+            (RowId::Leaf(name), Some(Row::Leaf(row))) => {
+                let is_loading = self.step == 0;
+                let leaf = self.leaves.entry(name).or_insert_with(|| Leaf::new(row.clone()));
+                leaf.saved = if is_loading { row.applied } else { leaf.saved };
+                leaf.row = row;
+            }
+            (RowId::Leaf(name), None) => {
+                self.leaves.remove(&name);
+            }
+            (RowId::Verdict(name, seq), row) => {
+                let Some(leaf) = self.leaves.get_mut(&name) else { return };
+                match row {
+                    Some(Row::Verdict(verdict)) => leaf.verdicts.insert(seq, verdict),
+                    _ => leaf.verdicts.remove(&seq),
+                };
+            }
+            (RowId::Conflict(id), Some(Row::Conflict(conflict))) => {
+                self.conflicts.restore(id, Some(conflict))
+            }
+            (RowId::Conflict(id), None) => self.conflicts.restore(id, None),
+            _ => {}
+        }
+    }
+
+    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
+    pub fn handle_commit_failed(&mut self) -> Effects {
+        self.unsaved.clear();
+        self.saved_ver = self.row.ver;
+        self.saved_step = self.step;
+        for leaf in self.leaves.values_mut() {
+            leaf.unsaved.clear();
+            leaf.saved = leaf.row.applied;
+        }
+        self.end_all(Cause::NotCommitted)
+    }
+
+    /// Reports that all steps up to this one are committed.
+    pub fn handle_saved(&mut self, step: u64) {
+        self.saved_step = self.saved_step.max(step);
+        while let Some((_, ver)) = self.unsaved.pop_front_if(|(made, _)| *made <= step) {
+            self.saved_ver = ver;
+        }
+        for leaf in self.leaves.values_mut() {
+            while let Some((_, applied)) = leaf.unsaved.pop_front_if(|(made, _)| *made <= step) {
+                leaf.saved = applied;
+            }
+        }
+    }
+
+    /// Records a change that the root's own store has made (S6). `is_deleted`: the key is gone.
+    pub fn handle_change(&mut self, key: &Key, is_deleted: bool) -> Effects {
+        let mut effects = Effects::default();
+        if self.rules.find(key).is_some() {
+            let mutex = self.source.next();
+            self.write(key.clone(), mutex, None, is_deleted, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Records that a value has expired. That is no change: the mutex and the version stay.
+    pub fn handle_expired(&mut self, key: &Key) -> Effects {
+        let mut effects = Effects::default();
+        if let Some(record) = self.records.get(key).filter(|record| !record.is_tombstone).cloned() {
+            self.put_record(key.clone(), Some(Record { is_tombstone: true, ..record }), &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Takes a key of the store that has no record yet: it was there before the exchange, or its rule is new.
+    pub fn handle_found(&mut self, key: &Key) -> Effects {
+        if self.records.contains_key(key) { Effects::default() } else { self.handle_change(key, false) }
+    }
+
+    /// Replaces the rules. Every link ends, and its leaf does a resync with the new rules.
+    pub fn set_rules(&mut self, rules: Rules) -> Effects {
+        if rules == self.rules {
+            return Effects::default();
+        }
+        self.rules_digest = rules.digest();
+        self.rules = rules;
+        self.end_all(Cause::RulesChanged)
+    }
+
+    /// Lets a leaf join. With `is_replaced`, another store and another identity take the name over.
+    pub fn add_leaf(&mut self, name: &Name, is_replaced: bool) -> Effects {
+        let mut effects = Effects::default();
+        if is_replaced {
+            self.forget(name, &mut effects);
+        }
+        if !self.leaves.contains_key(name) && self.leaves.len() < LEAVES_MAX {
+            self.put_leaf(name, LeafRow::default(), &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Forgets a leaf: no tombstone waits for it any more.
+    pub fn drop_leaf(&mut self, name: &Name) -> Effects {
+        let mut effects = Effects::default();
+        self.forget(name, &mut effects);
+        self.finish(effects)
+    }
+
+    /// Removes a conflict that an operator has dealt with.
+    pub fn clear_conflict(&mut self, id: u64) -> Effects {
+        let mut effects = Effects::default();
+        self.conflicts.remove(id, &mut effects);
+        self.finish(effects)
+    }
+
+    fn forget(&mut self, name: &Name, effects: &mut Effects) {
+        self.end(name, Cause::Dropped, effects);
+        let Some(leaf) = self.leaves.remove(name) else { return };
+        for (seq, verdict) in leaf.verdicts {
+            effects.row(RowId::Verdict(name.clone(), seq), Some(Row::Verdict(verdict)), None);
+        }
+        effects.row(RowId::Leaf(name.clone()), Some(Row::Leaf(leaf.row)), None);
+    }
+
+    /// Makes a version of a key.
+    fn write(
+        &mut self,
+        key: Key,
+        mutex: Mutex,
+        owner: Option<Name>,
+        is_tombstone: bool,
+        effects: &mut Effects,
+    ) -> u64 {
+        let before = Row::Root(self.row.clone());
+        let ver = self.row.ver.saturating_add(1);
+        self.row.ver = ver;
+        if self.terms.last().is_none_or(|term| term.run != self.source.run()) {
+            let before = (!self.terms.is_empty()).then(|| Row::Terms(self.terms.clone()));
+            self.terms.push(Term { first: ver, run: self.source.run() });
+            let excess = self.terms.len().saturating_sub(TERMS_MAX);
+            self.terms.drain(..excess);
+            effects.row(RowId::Terms, before, Some(Row::Terms(self.terms.clone())));
+        }
+        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.put_record(key, Some(Record { ver, mutex, owner, is_tombstone }), effects);
+        ver
+    }
+
+    fn put_record(&mut self, key: Key, record: Option<Record>, effects: &mut Effects) {
+        let before = self.records.get(&key).cloned().map(Row::Record);
+        effects.row(RowId::Key(key.clone()), before, record.clone().map(Row::Record));
+        self.set_record(key, record);
+    }
+
+    fn set_record(&mut self, key: Key, record: Option<Record>) {
+        if let Some(before) = self.records.remove(&key) {
+            self.index.remove(&before.ver);
+            self.tombstones.remove(&before.ver);
+        }
+        let Some(record) = record else { return };
+        self.index.insert(record.ver, key.clone());
+        if record.is_tombstone {
+            self.tombstones.insert(record.ver);
+        }
+        self.records.insert(key, record);
+    }
+
+    /// Returns the run that made a version, or 0 if that is not known.
+    fn term(&self, ver: u64) -> u64 {
+        let after = self.terms.partition_point(|term| term.first <= ver);
+        after.checked_sub(1).and_then(|at| self.terms.get(at)).map_or(0, |term| term.run)
+    }
+
+    /// Removes tombstones that every leaf has received, and the oldest ones beyond [`TOMBSTONES_MAX`].
+    fn purge(&mut self, effects: &mut Effects) {
+        let received = self.leaves.values().map(|leaf| leaf.row.cursor).min().unwrap_or(u64::MAX);
+        let before = self.row.clone();
+        for _ in 0..PURGED_PER_STEP_MAX {
+            let Some(oldest) = self.tombstones.first().copied() else { break };
+            if oldest > received && self.tombstones.len() <= TOMBSTONES_MAX {
+                break;
+            }
+            let Some(key) = self.index.get(&oldest).cloned() else { break };
+            self.put_record(key, None, effects);
+            self.row.purged = self.row.purged.max(oldest);
+        }
+        effects.row(RowId::Node, Some(Row::Root(before)), Some(Row::Root(self.row.clone())));
+    }
+
+    fn put_leaf(&mut self, name: &Name, row: LeafRow, effects: &mut Effects) {
+        let leaf = self.leaves.get_mut(name);
+        let before = leaf.as_ref().map(|leaf| Row::Leaf(leaf.row.clone()));
+        effects.row(RowId::Leaf(name.clone()), before, Some(Row::Leaf(row.clone())));
+        match leaf {
+            Some(leaf) => leaf.row = row,
+            None => drop(self.leaves.insert(name.clone(), Leaf::new(row))),
+        }
+    }
+
+    /// Gives the step its number, if there is something to commit.
+    fn finish(&mut self, mut effects: Effects) -> Effects {
+        if effects.rows.is_empty() {
+            return effects;
+        }
+        self.step = self.step.saturating_add(1);
+        effects.step = self.step;
+        if self.unsaved.back().map_or(self.saved_ver, |(_, ver)| *ver) != self.row.ver {
+            self.unsaved.push_back((self.step, self.row.ver));
+        }
+        for leaf in self.leaves.values_mut() {
+            let last = leaf.unsaved.back().map_or(leaf.saved, |(_, applied)| *applied);
+            if last != leaf.row.applied {
+                leaf.unsaved.push_back((self.step, leaf.row.applied));
+            }
+        }
+        effects
+    }
+
+    fn admits(&self, name: &Name) -> bool {
+        self.admit.matches(name.as_str())
+    }
+
+    /// Returns the version of the last change.
+    #[must_use]
+    pub fn ver(&self) -> u64 {
+        self.row.ver
+    }
+
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    #[must_use]
+    pub fn record(&self, key: &Key) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    #[must_use]
+    pub fn conflicts(&self) -> &ConflictLog {
+        &self.conflicts
+    }
+
+    /// Returns the rows that a new root begins with.
+    #[must_use]
+    pub fn first_rows(&self) -> Vec<(RowId, Row)> {
+        vec![(RowId::Node, Row::Root(self.row.clone()))]
+    }
+
+    /// Returns what `exchange status` shows of the root itself: its name, the number of records and of tombstones.
+    pub(super) fn summary(&self) -> (&Identity, usize, usize) {
+        (&self.row.identity, self.records.len(), self.tombstones.len())
+    }
+
+    /// Returns what the root knows of each leaf: its row, the number of verdicts that it has not acknowledged, and
+    /// the time at which it was last heard, if a link is established.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = (&Name, &LeafRow, usize, Option<u64>)> {
+        self.leaves.iter().map(|(name, leaf)| {
+            let heard = self.links.get(name).map(Link::heard_ms);
+            (name, &leaf.row, leaf.verdicts.len(), heard)
+        })
+    }
+
+    /// Returns the number that the next CHANGES of a leaf must have.
+    #[cfg(test)]
+    pub(super) fn next_n(&self, name: &Name) -> u64 {
+        self.links.get(name).map_or(0, |link| link.received_n + 1)
+    }
+
+    #[cfg(test)]
+    pub(super) fn key_is_tombstone(&self, key: &Key) -> bool {
+        self.records.get(key).is_some_and(|record| record.is_tombstone)
+    }
+
+    /// Removes all tombstones without keeping the horizon: a control of the explorer.
+    #[cfg(test)]
+    pub(super) fn purge_early(&mut self) -> Effects {
+        let mut effects = Effects::default();
+        while let Some(oldest) = self.tombstones.first().copied() {
+            let key = self.index[&oldest].clone();
+            self.put_record(key, None, &mut effects);
+        }
+        self.finish(effects)
+    }
+}
+
+impl Leaf {
+    fn new(row: LeafRow) -> Self {
+        Self { saved: row.applied, row, verdicts: BTreeMap::new(), unsaved: VecDeque::new() }
+    }
+}

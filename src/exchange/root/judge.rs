@@ -1,0 +1,106 @@
+//! Judges proposals (S7 to S9).
+
+use super::super::frame::{Proposal, Reason};
+use super::super::row::{Conflict, VerdictKind};
+use super::{Cause, Effects, LeafRow, Mutex, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict};
+
+impl Root {
+    /// Judges one change of a leaf's stream. A change that was judged before is ignored.
+    pub(super) fn propose(
+        &mut self,
+        name: &Name,
+        proposal: Proposal,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        let Some(leaf) = self.leaves.get(name) else { return Err(Cause::UnknownLeaf) };
+        if proposal.seq <= leaf.row.applied {
+            return Ok(());
+        }
+        if leaf.verdicts.len() >= VERDICTS_MAX {
+            return Err(Cause::Window);
+        }
+        let row = leaf.row.clone();
+        let kind = match self.judge(name, &proposal) {
+            Judgement::Accept => {
+                if proposal.content.as_ref().is_some_and(|content| !values.has_room(&proposal.key, content)) {
+                    return Err(Cause::Blocked);
+                }
+                let Proposal { key, mutex, content, .. } = proposal.clone();
+                let ver = self.write(key.clone(), mutex, Some(name.clone()), content.is_none(), effects);
+                effects.value(key, content);
+                VerdictKind::Accepted { ver }
+            }
+            Judgement::Known { ver } => VerdictKind::Accepted { ver },
+            Judgement::Refuse(reason) => {
+                let conflict = self.conflict(name, &proposal, reason, now_ms);
+                self.conflicts.append(conflict, effects);
+                VerdictKind::Refused(reason)
+            }
+        };
+        let is_accepted = matches!(kind, VerdictKind::Accepted { .. });
+        let row = LeafRow {
+            applied: proposal.seq,
+            mutex: proposal.mutex,
+            accepted: row.accepted.saturating_add(is_accepted.into()),
+            refused: row.refused.saturating_add((!is_accepted).into()),
+            ..row
+        };
+        self.put_leaf(name, row, effects);
+        let verdict = Verdict { key: proposal.key, at: self.row.ver, kind };
+        let id = RowId::Verdict(name.clone(), proposal.seq);
+        effects.row(id, None, Some(Row::Verdict(verdict.clone())));
+        if let Some(leaf) = self.leaves.get_mut(name) {
+            leaf.verdicts.insert(proposal.seq, verdict);
+        }
+        Ok(())
+    }
+
+    fn judge(&self, name: &Name, proposal: &Proposal) -> Judgement {
+        let Proposal { key, mutex, base, flags, .. } = proposal;
+        if !self.rules.may_change(key, name) {
+            return Judgement::Refuse(Reason::Forbidden);
+        }
+        match self.records.get(key) {
+            _ if flags.is_lost => Judgement::Refuse(self.winner(key)),
+            Some(record) if record.mutex == *mutex => Judgement::Known { ver: record.ver },
+            // The base is what the root holds: a compare-and-swap in the order of commits.
+            Some(record) if record.mutex == *base => Judgement::Accept,
+            // A change that may have been judged before may have been accepted, deleted and purged since.
+            None if (*base == Mutex::NIL || flags.is_base_absent) && !flags.is_again => Judgement::Accept,
+            _ => Judgement::Refuse(self.winner(key)),
+        }
+    }
+
+    fn winner(&self, key: &super::Key) -> Reason {
+        match self.records.get(key) {
+            Some(Record { owner: None, .. }) => Reason::RootWins,
+            Some(Record { owner: Some(_), .. }) => Reason::FirstLeafWins,
+            None => Reason::UnknownBase,
+        }
+    }
+
+    fn conflict(&self, name: &Name, proposal: &Proposal, reason: Reason, now_ms: u64) -> Conflict {
+        let record = self.records.get(&proposal.key);
+        Conflict {
+            key: proposal.key.clone(),
+            leaf: name.clone(),
+            mutex: proposal.mutex,
+            reason,
+            value: proposal.content.as_ref().map(|content| content.value.clone()),
+            winner: record.map_or(0, |record| record.ver),
+            owner: record.and_then(|record| record.owner.clone()),
+            at_ms: now_ms,
+        }
+    }
+}
+
+enum Judgement {
+    Accept,
+    /// It was accepted before, as this version.
+    Known {
+        ver: u64,
+    },
+    Refuse(Reason),
+}

@@ -1,0 +1,398 @@
+//! The root's side of a link: HELLO, the window, and the walk through the records.
+
+use std::collections::VecDeque;
+
+use super::super::frame::{
+    self, Ack, Changes, FRAME_BYTES_MAX, Hello, ITEMS_MAX, Item, RecordItem, Records, STALL_MS, Start,
+    Welcome,
+};
+use super::super::row::VerdictKind;
+use super::window::{Link, WelcomeStart};
+use super::{
+    Cause, Effects, Event, Key, LEAVES_MAX, LeafRow, LinkFrame, Mutex, Name, REFUSALS_MAX, Refused, Root,
+    Row, RowId, Values,
+};
+
+/// The most RECORDS that are not acknowledged.
+const FRAMES_IN_FLIGHT_MAX: usize = 8;
+/// The most records that one step looks at, because requests wait meanwhile.
+const RECORDS_PER_STEP_MAX: usize = 1_024;
+
+impl Root {
+    /// Handles a frame from the topic of a leaf. `principal` is the identity that the listener authenticated.
+    pub fn handle_frame(
+        &mut self,
+        name: &Name,
+        principal: &bytes::Bytes,
+        frame: LinkFrame,
+        now_ms: u64,
+        values: &dyn Values,
+    ) -> Effects {
+        let mut effects = Effects::default();
+        let result = match frame {
+            LinkFrame::Hello(hello) => {
+                if let Err(cause) = self.hello(name, principal, &hello, now_ms, &mut effects) {
+                    self.refuse(name, hello.link, cause, &mut effects);
+                }
+                Ok(())
+            }
+            LinkFrame::Changes(changes) => self.changes(name, changes, now_ms, values, &mut effects),
+            LinkFrame::Ack(ack) => self.ack(name, ack, now_ms, &mut effects),
+            LinkFrame::Welcome(_) | LinkFrame::Records(_) | LinkFrame::Refused(_) => Err(Cause::Unexpected),
+        };
+        if let Err(cause) = result {
+            self.end(name, cause, &mut effects);
+        }
+        self.finish(effects)
+    }
+
+    /// Ends a link because its frame cannot be decoded.
+    pub fn handle_malformed(&mut self, name: &Name) -> Effects {
+        let mut effects = Effects::default();
+        self.end(name, Cause::Malformed, &mut effects);
+        effects
+    }
+
+    /// Reports that the connection of a link is lost.
+    pub fn handle_lost(&mut self, name: &Name, link: u64) {
+        if self.links.get(name).is_some_and(|known| known.id == link) {
+            self.links.remove(name);
+        }
+    }
+
+    /// Ends links without progress, and purges tombstones.
+    pub fn handle_timeout(&mut self, now_ms: u64) -> Effects {
+        let mut effects = Effects::default();
+        let stalled = self.links.iter().filter(|(_, link)| {
+            !link.in_flight.is_empty() && now_ms.saturating_sub(link.progress_ms) >= STALL_MS
+        });
+        let stalled: Vec<_> = stalled.map(|(name, _)| name.clone()).collect();
+        for name in stalled {
+            self.end(&name, Cause::Stalled, &mut effects);
+        }
+        self.purge(&mut effects);
+        self.finish(effects)
+    }
+
+    /// Returns the time at which `handle_timeout` is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let waiting = self.links.values().filter(|link| !link.in_flight.is_empty());
+        waiting.map(|link| link.progress_ms.saturating_add(STALL_MS)).min()
+    }
+
+    /// Returns the next frame, and the leaf that it is for. Everything that it depends on is committed.
+    pub fn poll_outgoing(&mut self, now_ms: u64, values: &dyn Values) -> Option<(Name, LinkFrame)> {
+        if let Some((name, refused)) = self.refusals.pop_front() {
+            return Some((name, LinkFrame::Refused(refused)));
+        }
+        let names: Vec<_> = self.links.keys().cloned().collect();
+        names.into_iter().find_map(|name| {
+            let frame = self.poll_link(&name, now_ms, values)?;
+            Some((name, frame))
+        })
+    }
+
+    pub(super) fn end_all(&mut self, cause: Cause) -> Effects {
+        let mut effects = Effects::default();
+        let names: Vec<_> = self.links.keys().cloned().collect();
+        for name in names {
+            self.end(&name, cause, &mut effects);
+        }
+        effects
+    }
+
+    pub(super) fn end(&mut self, name: &Name, cause: Cause, effects: &mut Effects) {
+        let Some(link) = self.links.remove(name) else { return };
+        effects.events.push(Event::Ended { leaf: name.clone(), link: link.id, cause });
+        self.push_refusal(name, link.id, cause);
+    }
+
+    fn refuse(&mut self, name: &Name, link: u64, cause: Cause, effects: &mut Effects) {
+        effects.events.push(Event::Refused { leaf: name.clone(), cause });
+        self.push_refusal(name, link, cause);
+    }
+
+    fn push_refusal(&mut self, name: &Name, link: u64, cause: Cause) {
+        if self.refusals.len() < REFUSALS_MAX {
+            let code = cause.as_str().to_owned();
+            self.refusals.push_back((name.clone(), Refused { link, code, text: String::new() }));
+        }
+    }
+
+    fn hello(
+        &mut self,
+        name: &Name,
+        principal: &bytes::Bytes,
+        hello: &Hello,
+        now_ms: u64,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        self.check_hello(name, principal, hello, now_ms)?;
+        let known = self.leaves.get(name).map(|leaf| leaf.row.clone());
+        if known.as_ref().is_none_or(|row| row.store.is_none()) {
+            effects.events.push(Event::Joined { leaf: name.clone() });
+        }
+        let mut row = known.unwrap_or_default();
+        (row.store, row.principal) = (Some(hello.store), principal.clone());
+        if row.stream != hello.stream {
+            (row.stream, row.applied, row.pruned, row.mutex) = (hello.stream, 0, 0, Mutex::NIL);
+        }
+        // A leaf that is ahead is told so by WELCOME, and begins another stream.
+        if hello.acked <= row.applied {
+            row.pruned = row.pruned.max(hello.acked);
+        }
+        let start = self.start(hello);
+        let from = if start == Start::Resume { hello.cursor } else { 0 };
+        row.cursor = from;
+        let (applied, pruned) = (row.applied, row.pruned);
+        self.put_leaf(name, row, effects);
+        self.drop_verdicts(name, if applied == 0 { u64::MAX } else { pruned }, effects);
+        if let Some(leaf) = self.leaves.get_mut(name)
+            && applied == 0
+        {
+            // The sequence numbers of another stream are no longer of use.
+            leaf.unsaved.clear();
+            leaf.saved = 0;
+        }
+        self.end(name, Cause::Replaced, effects);
+        let has_rules = hello.rules == self.rules_digest;
+        // The step has not got its number yet.
+        let step = if effects.rows.is_empty() { self.step } else { self.step.saturating_add(1) };
+        let link = Link {
+            id: hello.link,
+            run: hello.run,
+            welcome: Some((step, WelcomeStart { start, from, has_rules })),
+            received_n: 0,
+            sent_n: 0,
+            in_flight: VecDeque::new(),
+            sent: from,
+            sent_seq: pruned,
+            heard_ms: now_ms,
+            progress_ms: now_ms,
+        };
+        self.links.insert(name.clone(), link);
+        effects.events.push(Event::Linked { leaf: name.clone(), link: hello.link });
+        Ok(())
+    }
+
+    fn check_hello(
+        &self,
+        name: &Name,
+        principal: &bytes::Bytes,
+        hello: &Hello,
+        now_ms: u64,
+    ) -> Result<(), Cause> {
+        if hello.version != frame::VERSION {
+            return Err(Cause::Version);
+        }
+        if hello.exchange != self.row.identity.exchange {
+            return Err(Cause::OtherExchange);
+        }
+        if hello.leaf != *name {
+            return Err(Cause::OtherLeaf);
+        }
+        let Some(leaf) = self.leaves.get(name) else {
+            let is_full = self.leaves.len() >= LEAVES_MAX;
+            let cause = if is_full { Cause::TooManyLeaves } else { Cause::UnknownLeaf };
+            return if is_full || !self.admits(name) { Err(cause) } else { Ok(()) };
+        };
+        if leaf.row.store.is_some_and(|store| store != hello.store) {
+            return Err(Cause::OtherStore);
+        }
+        if leaf.row.store.is_some() && leaf.row.principal != *principal {
+            return Err(Cause::OtherPrincipal);
+        }
+        // Of a cloned disk, the process that is heard keeps the link.
+        let is_second =
+            |link: &Link| link.run != hello.run && now_ms.saturating_sub(link.heard_ms) < STALL_MS;
+        if self.links.get(name).is_some_and(is_second) { Err(Cause::SecondRun) } else { Ok(()) }
+    }
+
+    fn start(&self, hello: &Hello) -> Start {
+        let is_of_this_history =
+            hello.cursor <= self.row.ver && (hello.cursor == 0 || self.term(hello.cursor) == hello.term);
+        if !is_of_this_history {
+            Start::Restored
+        } else if hello.cursor < self.row.purged || hello.rules != self.rules_digest {
+            Start::Resync
+        } else {
+            Start::Resume
+        }
+    }
+
+    /// Drops the verdicts up to a change.
+    fn drop_verdicts(&mut self, name: &Name, seq: u64, effects: &mut Effects) {
+        let Some(leaf) = self.leaves.get_mut(name) else { return };
+        while let Some(entry) = leaf.verdicts.first_entry()
+            && *entry.key() <= seq
+        {
+            let (seq, verdict) = entry.remove_entry();
+            effects.row(RowId::Verdict(name.clone(), seq), Some(Row::Verdict(verdict)), None);
+        }
+    }
+
+    fn changes(
+        &mut self,
+        name: &Name,
+        changes: Changes,
+        now_ms: u64,
+        values: &dyn Values,
+        effects: &mut Effects,
+    ) -> Result<(), Cause> {
+        let Some(link) = self.links.get_mut(name).filter(|link| link.id == changes.link) else {
+            return Ok(());
+        };
+        link.heard_ms = now_ms;
+        if changes.n <= link.received_n {
+            return Ok(());
+        }
+        if link.welcome.is_some() {
+            return Err(Cause::Unexpected);
+        }
+        if changes.n != link.received_n.saturating_add(1) {
+            return Err(Cause::Gap);
+        }
+        link.received_n = changes.n;
+        for proposal in changes.items {
+            self.propose(name, proposal, now_ms, values, effects)?;
+        }
+        Ok(())
+    }
+
+    fn ack(&mut self, name: &Name, ack: Ack, now_ms: u64, effects: &mut Effects) -> Result<(), Cause> {
+        let Some(link) = self.links.get_mut(name).filter(|link| link.id == ack.link) else { return Ok(()) };
+        (link.heard_ms, link.progress_ms) = (now_ms, now_ms);
+        if ack.n > link.sent_n || ack.cursor > link.sent || ack.acked > link.sent_seq {
+            return Err(Cause::Unexpected);
+        }
+        while link.in_flight.pop_front_if(|n| *n <= ack.n).is_some() {}
+        let Some(leaf) = self.leaves.get(name) else { return Ok(()) };
+        // An older acknowledgement may come late.
+        let row = LeafRow {
+            cursor: leaf.row.cursor.max(ack.cursor),
+            pruned: leaf.row.pruned.max(ack.acked),
+            ..leaf.row.clone()
+        };
+        let pruned = row.pruned;
+        self.put_leaf(name, row, effects);
+        self.drop_verdicts(name, pruned, effects);
+        self.purge(effects);
+        Ok(())
+    }
+
+    fn poll_link(&mut self, name: &Name, now_ms: u64, values: &dyn Values) -> Option<LinkFrame> {
+        let (link, leaf) = (self.links.get(name)?, self.leaves.get(name)?);
+        if let Some((step, welcome)) = link.welcome {
+            if step > self.saved_step {
+                return None;
+            }
+            let frame = LinkFrame::Welcome(Welcome {
+                link: link.id,
+                root: self.row.identity.store,
+                applied: leaf.row.applied,
+                mutex: leaf.row.mutex,
+                pruned: leaf.row.pruned,
+                start: welcome.start,
+                from: welcome.from,
+                horizon: self.saved_ver,
+                rules: (!welcome.has_rules).then(|| self.rules.clone()),
+            });
+            let link = self.links.get_mut(name)?;
+            (link.welcome, link.progress_ms) = (None, now_ms);
+            return Some(frame);
+        }
+        if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX {
+            return None;
+        }
+        let (items, to, seq) = self.collect(name, values)?;
+        let term = self.term(to);
+        let purged = self.row.purged;
+        let link = self.links.get_mut(name)?;
+        if link.in_flight.is_empty() {
+            link.progress_ms = now_ms;
+        }
+        link.sent_n = link.sent_n.saturating_add(1);
+        link.in_flight.push_back(link.sent_n);
+        (link.sent, link.sent_seq) = (to, seq);
+        let (link, n) = (link.id, link.sent_n);
+        Some(LinkFrame::Records(Records { link, n, to, term, digest: None, items, purged }))
+    }
+
+    /// Merges the records above what is sent with the verdicts, in the order of versions. Returns the items, and the
+    /// version and the change up to which everything is sent then; `None` if there is nothing to send.
+    fn collect(&self, name: &Name, values: &dyn Values) -> Option<(Vec<Item>, u64, u64)> {
+        let (link, leaf) = (self.links.get(name)?, self.leaves.get(name)?);
+        let (mut items, mut to, mut seq) = (Vec::new(), link.sent, link.sent_seq);
+        let mut bytes = 0_usize;
+        for _ in 0..RECORDS_PER_STEP_MAX {
+            if items.len() >= ITEMS_MAX || bytes >= FRAME_BYTES_MAX {
+                break;
+            }
+            let record =
+                self.index.range(to.saturating_add(1)..).next().filter(|(ver, _)| **ver <= self.saved_ver);
+            let next = record.map_or(u64::MAX, |(ver, _)| *ver);
+            let verdict = leaf.verdicts.range(seq.saturating_add(1)..).next();
+            let verdict =
+                verdict.filter(|(made, verdict)| **made <= leaf.saved && verdict.at <= self.saved_ver);
+            let (item, size) = match verdict {
+                // The own change comes back as its verdict, without the value.
+                Some((made, verdict)) if verdict.kind == (VerdictKind::Accepted { ver: next }) => {
+                    (seq, to) = (*made, next);
+                    (Item::Accepted { seq, ver: next }, 0)
+                }
+                Some((made, verdict)) if verdict.at < next => {
+                    let item = match verdict.kind {
+                        VerdictKind::Accepted { ver } => Item::Accepted { seq: *made, ver },
+                        VerdictKind::Refused(reason) => {
+                            let record = self.record_item(name, &verdict.key, values);
+                            // It must not be sent before it is committed.
+                            if record.as_ref().is_some_and(|record| record.ver > self.saved_ver) {
+                                break;
+                            }
+                            Item::Refused { seq: *made, reason, record }
+                        }
+                    };
+                    seq = *made;
+                    let size = size(&item);
+                    (item, size)
+                }
+                _ => {
+                    let Some((ver, key)) = record else {
+                        to = self.saved_ver.max(to);
+                        break;
+                    };
+                    to = *ver;
+                    let Some(record) = self.record_item(name, key, values) else { continue };
+                    let item = Item::Record(record);
+                    let size = size(&item);
+                    (item, size)
+                }
+            };
+            bytes = bytes.saturating_add(size);
+            items.push(item);
+        }
+        (!items.is_empty() || to != link.sent).then_some((items, to, seq))
+    }
+
+    /// Returns the record of a key, if it concerns the leaf.
+    fn record_item(&self, name: &Name, key: &Key, values: &dyn Values) -> Option<RecordItem> {
+        let record = self.records.get(key).filter(|_| self.rules.concerns(key, name))?;
+        let content = if record.is_tombstone { None } else { values.content(key) };
+        let (ver, mutex, owner) = (record.ver, record.mutex, record.owner.clone());
+        Some(RecordItem { key: key.clone(), ver, mutex, owner, content })
+    }
+}
+
+fn size(item: &Item) -> usize {
+    let record = match item {
+        Item::Record(record) => Some(record),
+        Item::Refused { record, .. } => record.as_ref(),
+        Item::Accepted { .. } => None,
+    };
+    let size = |record: &RecordItem| {
+        let value = record.content.as_ref().map_or(0, |content| content.value.len());
+        value.saturating_add(record.key.as_bytes().len())
+    };
+    record.map_or(0, size)
+}

@@ -1,0 +1,154 @@
+//! Tests of rows and their addresses.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::super::rules::tests::plant;
+use super::*;
+
+fn counter() -> impl Strategy<Value = u64> {
+    prop_oneof![0..5_u64, 0..=i64::MAX as u64]
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    vec(any::<u8>(), 1..20).prop_map(|bytes| Key::new(bytes).unwrap())
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    "[a-z0-9._-]{1,64}".prop_map(|text| Name::new(&text).unwrap())
+}
+
+fn any_mutex() -> impl Strategy<Value = Mutex> {
+    (any::<u64>(), any::<u64>()).prop_map(|(run, counter)| Mutex { run, counter })
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    (name(), name(), any::<u64>()).prop_map(|(exchange, node, store)| Identity { exchange, node, store })
+}
+
+fn reason() -> impl Strategy<Value = Reason> {
+    prop::sample::select(vec![Reason::RootWins, Reason::FirstLeafWins, Reason::UnknownBase])
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    let value = || option::of(vec(any::<u8>(), 0..20).prop_map(Bytes::from));
+    let state = prop::sample::select(vec![EntryState::Live, EntryState::Settled, EntryState::Lost]);
+    let start = prop::sample::select(vec![Start::Resume, Start::Resync, Start::Restored]);
+    let numbers = || (counter(), counter(), counter(), counter());
+    let resync = option::of((counter(), start).prop_map(|(horizon, start)| Resync { horizon, start }));
+    let kind = prop_oneof![
+        counter().prop_map(|ver| VerdictKind::Accepted { ver }),
+        reason().prop_map(VerdictKind::Refused)
+    ];
+    let (ids, terms) = ((any::<u64>(), any::<u64>()), vec((counter(), any::<u64>()), 0..5));
+    prop_oneof![
+        (identity(), counter(), counter()).prop_map(|(identity, ver, purged)| Row::Root(RootRow {
+            identity,
+            ver,
+            purged
+        })),
+        Just(Row::Rules(plant())),
+        terms.prop_map(|terms| Row::Terms(
+            terms.into_iter().map(|(first, run)| Term { first, run }).collect()
+        )),
+        (counter(), any_mutex(), option::of(name()), any::<bool>()).prop_map(
+            |(ver, mutex, owner, is_tombstone)| Row::Record(Record { ver, mutex, owner, is_tombstone })
+        ),
+        (counter(), any_mutex(), counter(), any::<u32>())
+            .prop_map(|(ver, mutex, until, epoch)| Row::Note(Note { ver, mutex, until, epoch })),
+        (key(), any_mutex(), any_mutex(), state, value(), counter()).prop_map(
+            |(key, mutex, base, state, value, until)| {
+                Row::Entry(Entry { key, mutex, base, state, value, until })
+            }
+        ),
+        (key(), counter(), kind).prop_map(|(key, at, kind)| Row::Verdict(Verdict { key, at, kind })),
+        (option::of(any::<u64>()), value(), any::<u64>(), any_mutex(), numbers(), counter()).prop_map(
+            |(store, principal, stream, mutex, (applied, pruned, cursor, accepted), refused)| {
+                let principal = principal.unwrap_or_default();
+                Row::Leaf(LeafRow {
+                    store,
+                    principal,
+                    stream,
+                    applied,
+                    mutex,
+                    pruned,
+                    cursor,
+                    accepted,
+                    refused,
+                })
+            }
+        ),
+        (key(), name(), any_mutex(), reason(), value(), counter(), option::of(name()), counter()).prop_map(
+            |(key, leaf, mutex, reason, value, winner, owner, at_ms)| {
+                Row::Conflict(Conflict { key, leaf, mutex, reason, value, winner, owner, at_ms })
+            }
+        ),
+        (identity(), option::of(any::<u64>()), numbers(), ids, any_mutex(), any::<u32>(), resync, numbers())
+            .prop_map(
+                |(identity, root, (cursor, acked, last_seq, again_to), ids, mutex, epoch, resync, counts)| {
+                    let (made, accepted, refused, merged) = counts;
+                    Row::LeafNode(LeafNodeRow {
+                        identity,
+                        root,
+                        cursor,
+                        term: ids.0,
+                        acked,
+                        acked_mutex: mutex,
+                        stream: ids.1,
+                        last_seq,
+                        again_to,
+                        epoch,
+                        resync,
+                        is_walk_due: cursor % 2 == 0,
+                        counts: Counts { made, accepted, refused, merged },
+                    })
+                }
+            ),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_row_is_decoded_as_it_was_encoded(row in row()) {
+        prop_assert_eq!(Row::decode(&row.encode()), Some(row));
+    }
+
+    #[test]
+    fn a_corrupt_row_is_decoded_to_another_or_rejected(row in row(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut bytes = row.encode().to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let _ = Row::decode(&Bytes::from(bytes.clone()));
+        bytes.truncate(at);
+        prop_assert_eq!(Row::decode(&Bytes::from(bytes)), None);
+    }
+
+    #[test]
+    fn an_address_is_decoded_as_it_was_encoded(key in key(), name in name(), number in any::<u64>()) {
+        let ids = [
+            RowId::Node, RowId::Rules, RowId::Terms, RowId::Key(key), RowId::Entry(number),
+            RowId::Leaf(name.clone()), RowId::Verdict(name, number), RowId::Conflict(number),
+        ];
+        for id in ids {
+            prop_assert_eq!(RowId::decode(&id.encode()), Some(id));
+        }
+    }
+}
+
+#[test]
+fn other_addresses_are_rejected() {
+    for bytes in ["", "x", "k/", "o/1", "l/A", "v/12345678", "c/"] {
+        assert_eq!(RowId::decode(&Bytes::from(bytes)), None, "{bytes}");
+    }
+}
+
+#[test]
+fn the_time_that_a_value_has_left_shrinks_to_nothing() {
+    let content = Content { value: "v".into(), ttl_ms: Some(10) };
+    let until = content.until(100);
+    assert_eq!(Content::at(&content.value, until, 104).unwrap().ttl_ms, Some(6));
+    assert_eq!(Content::at(&content.value, until, 110), None);
+    let lasting = Content { value: "v".into(), ttl_ms: None };
+    assert_eq!(Content::at(&lasting.value, lasting.until(100), u64::MAX), Some(lasting));
+}

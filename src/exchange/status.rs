@@ -1,0 +1,167 @@
+//! What a node shows of itself: `exchange status`, `exchange key`, metrics and the admin page.
+
+use crate::protocol::Key;
+
+use super::leaf::Leaf;
+use super::names::{Mutex, Name};
+use super::root::Root;
+use super::row::Counts;
+
+/// The state of a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootStatus {
+    pub exchange: Name,
+    pub ver: u64,
+    /// Records with a value.
+    pub records: usize,
+    pub tombstones: usize,
+    pub conflicts: usize,
+    pub leaves: Vec<LeafStatus>,
+}
+
+/// What a root knows of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafStatus {
+    pub name: Name,
+    /// The time at which the leaf was last heard, while a link is established.
+    pub heard_ms: Option<u64>,
+    /// Versions that the leaf has not committed.
+    pub behind: u64,
+    /// Verdicts that the leaf has not committed.
+    pub verdicts: usize,
+    pub accepted: u64,
+    pub refused: u64,
+}
+
+/// The state of a leaf itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnStatus {
+    pub exchange: Name,
+    pub name: Name,
+    pub is_linked: bool,
+    pub cursor: u64,
+    pub is_resync: bool,
+    /// Changes without a verdict.
+    pub outbox: usize,
+    pub outbox_bytes: usize,
+    pub counts: Counts,
+    pub conflicts: usize,
+}
+
+/// What a node knows of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyStatus {
+    pub state: KeyState,
+    /// The version of the root's record; 0 if there is none.
+    pub ver: u64,
+    pub mutex: Mutex,
+    /// At the root: the leaf that made the record, `None` for the root itself.
+    pub owner: Option<Name>,
+    /// At a leaf: the mutex of the last change without a verdict.
+    pub pending: Option<Mutex>,
+}
+
+/// The states of the data in an exchange (S13), as far as one node can know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// No rule has a pattern for the key.
+    Local,
+    /// The key takes part, and there is neither a record nor a change.
+    Absent,
+    /// The node has what the root holds.
+    Synchronised,
+    /// A change waits for the root.
+    Proposed,
+    /// The root has committed a change that a leaf has not received.
+    Captured,
+}
+
+impl Root {
+    #[must_use]
+    pub fn status(&self) -> RootStatus {
+        let (identity, records, tombstones) = self.summary();
+        let leaves = self.leaves().map(|(name, row, verdicts, heard_ms)| LeafStatus {
+            name: name.clone(),
+            heard_ms,
+            behind: self.ver().saturating_sub(row.cursor),
+            verdicts,
+            accepted: row.accepted,
+            refused: row.refused,
+        });
+        RootStatus {
+            exchange: identity.exchange.clone(),
+            ver: self.ver(),
+            records: records.saturating_sub(tombstones),
+            tombstones,
+            conflicts: self.conflicts().len(),
+            leaves: leaves.collect(),
+        }
+    }
+
+    #[must_use]
+    pub fn key_status(&self, key: &Key) -> KeyStatus {
+        let record = self.record(key);
+        let ver = record.map_or(0, |record| record.ver);
+        let is_behind = |(name, cursor): (&Name, u64)| cursor < ver && self.rules().concerns(key, name);
+        let state = match record {
+            _ if self.rules().find(key).is_none() => KeyState::Local,
+            None => KeyState::Absent,
+            Some(_) if self.leaves().any(|(name, row, ..)| is_behind((name, row.cursor))) => {
+                KeyState::Captured
+            }
+            Some(_) => KeyState::Synchronised,
+        };
+        KeyStatus {
+            state,
+            ver,
+            mutex: record.map_or(Mutex::NIL, |record| record.mutex),
+            owner: record.and_then(|record| record.owner.clone()),
+            pending: None,
+        }
+    }
+}
+
+impl LeafStatus {
+    /// Whether the leaf has all records, and the root knows that it has all verdicts.
+    #[must_use]
+    pub fn is_synchronised(&self) -> bool {
+        self.heard_ms.is_some() && self.behind == 0 && self.verdicts == 0
+    }
+}
+
+impl Leaf {
+    #[must_use]
+    pub fn status(&self) -> OwnStatus {
+        let row = self.row();
+        let (outbox, outbox_bytes) = self.outbox();
+        OwnStatus {
+            exchange: row.identity.exchange.clone(),
+            name: row.identity.node.clone(),
+            is_linked: self.is_linked(),
+            cursor: row.cursor,
+            is_resync: row.resync.is_some(),
+            outbox,
+            outbox_bytes,
+            counts: row.counts,
+            conflicts: self.conflicts().len(),
+        }
+    }
+
+    #[must_use]
+    pub fn key_status(&self, key: &Key) -> KeyStatus {
+        let (note, pending) = (self.note(key), self.pending(key));
+        let state = match (note, pending) {
+            _ if !self.concerns(key) => KeyState::Local,
+            (_, Some(_)) => KeyState::Proposed,
+            (Some(_), None) => KeyState::Synchronised,
+            (None, None) => KeyState::Absent,
+        };
+        KeyStatus {
+            state,
+            ver: note.map_or(0, |note| note.ver),
+            mutex: note.map_or(Mutex::NIL, |note| note.mutex),
+            owner: None,
+            pending: pending.map(|(_, entry)| entry.mutex),
+        }
+    }
+}
