@@ -16,7 +16,7 @@ const HELP: &str = "\
 Examples:
   mqkv keys                             all keys
   mqkv keys 'line1/*'                   quoted, because of the shell
-  mqkv keys 'job/*' -0 | xargs -0 mqkv del
+  mqkv keys 'job/*' -0 | xargs -0 -r mqkv del
   mqkv keys --count 'line1/*'           only their number
   mqkv keys --sort --limit 10 -j
 

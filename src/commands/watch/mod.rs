@@ -62,7 +62,10 @@ fourth column. Times are in UTC. Control bytes are escaped as \\xNN; -j has the 
 A lost connection is reported on standard error at once, and as GAP when it is restored.
 
 Prefixes:
-The protocol watches single keys. With --prefix, the keys with this prefix are listed and watched, and listed again every 3 seconds: a new key is reported as SET when it is found. A key that is created and deleted between two listings is not seen, and of several changes before a new key is found only the last. At most 10000 keys may have the prefix, and keys that are not UTF-8 are not listed. A deleted key is watched for another minute.
+The protocol watches single keys. With --prefix, the keys with this prefix are listed and watched, and listed again \
+every 3 seconds: a new key is reported as SET when it is found. A key that is created and deleted between two listings is \
+not seen, and of several changes before a new key is found only the last. At most 10000 keys may have the prefix, and keys \
+that are not UTF-8 are not listed. A deleted key is watched for another minute.
 
 Commands:
 The environment of CMD contains MQKV_EVENT (set, delete, initial, resync), MQKV_KEY, MQKV_FOUND (true, false), \

@@ -83,7 +83,7 @@ pub struct Line {
 pub struct Chart {
     pub id: &'static str,
     pub title: &'static str,
-    /// How the chart is described to a reader who does not see it.
+    /// Text alternative for screen readers.
     pub description: String,
     pub scale: Scale,
     pub format: fn(f64) -> String,

@@ -119,7 +119,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// Returns a time as HTML: `label`, with the date and time for those who want to read it.
+/// Returns a time as HTML: `label`, with the date and time in its attributes.
 #[must_use]
 pub fn time(wall_ms: u64, label: &str) -> String {
     let utc = clock::utc_text(wall_ms);

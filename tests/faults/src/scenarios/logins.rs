@@ -23,7 +23,7 @@ const QUIET_FACTOR: u32 = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const SERVER_BUSY: u8 = 0x89;
 
-/// Where the wrong passwords come from, and for whom.
+/// The source of wrong passwords.
 struct Attack {
     name: &'static str,
     from: Ipv4Addr,
