@@ -447,6 +447,7 @@ fn search_records(path: &Path, found: &mut BTreeMap<Key, Record>) -> Result<(), 
 mod tests {
     use tempfile::TempDir;
 
+    use super::super::files::LOCK_NAME;
     use super::*;
     use crate::store::{Change, StoredValue};
 
@@ -507,6 +508,18 @@ mod tests {
         assert_eq!(state("fenced"), (0, Some((NOW_MS, 0))));
         assert_eq!(report.greatest, version(NOW_MS + SKEW_MAX_MS));
         assert_eq!(lower_versions(home.path(), NOW_MS).unwrap(), LoweredVersions::default());
+    }
+
+    #[test]
+    fn tables_that_were_there_are_lost_and_others_are_missing() {
+        let home = fill(&[], NOW_MS);
+        fs::remove_file(home.path().join(TABLES_NAME)).unwrap();
+        let _ = fs::remove_file(home.path().join(WAL_NAME));
+        let kind = || verify(home.path(), NOW_MS).unwrap_err().kind;
+        assert!(matches!(kind(), StorageErrorKind::Lost(_)), "{:?}", kind());
+        // A start that was interrupted before it created the tables leaves an empty file.
+        fs::write(home.path().join(LOCK_NAME), "").unwrap();
+        assert!(matches!(kind(), StorageErrorKind::Missing), "{:?}", kind());
     }
 
     #[test]
