@@ -14,6 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
+use super::handshake_turns::run_in_turns;
 use super::keep_alive::KeepAlive;
 use super::packet_handler::PacketHandler;
 use crate::broker::authentication;
@@ -78,7 +79,7 @@ pub async fn serve<S>(
     let accepted = tokio::select! {
         biased;
         _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Unanswered("the server stops".to_owned())),
-        accepted = connection.accept(&broker, &info) => accepted,
+        accepted = run_in_turns(connection.accept(&broker, &info)) => accepted,
     };
     match accepted {
         Ok(mut handler) => {
@@ -93,7 +94,7 @@ pub async fn serve<S>(
         Err(rejection) => {
             let (event, output) = rejection.into_event(info.remote);
             broker.report([event]);
-            connection.close(output, closing).await;
+            run_in_turns(connection.close(output, closing)).await;
         }
     }
 }
@@ -103,7 +104,7 @@ pub async fn close_after_handshake<S>(stream: S, charge: Charge, closing: watch:
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    Connection::new(stream, false, charge).close(BytesMut::new(), closing).await;
+    run_in_turns(Connection::new(stream, false, charge).close(BytesMut::new(), closing)).await;
 }
 
 /// The result of a write or a read.

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::busy_poll_stream::{ActiveStream, BusyPollStream};
 use super::connection;
+use super::handshake_turns::run_in_turns;
 use super::workers::Workers;
 use crate::broker::authentication::ConnectionInfo;
 use crate::broker::event::Event;
@@ -155,7 +156,7 @@ impl Acceptor {
         let (reason, stream) = tokio::select! {
             biased;
             _ = closing.wait_for(|is_closing| *is_closing) => ("the server stops".to_owned(), None),
-            result = timeout(self.broker.settings().connect_timeout, handshake) => match result {
+            result = timeout(self.broker.settings().connect_timeout, run_in_turns(handshake)) => match result {
                 Ok(Ok(stream)) => return Some((stream, info, charge)),
                 Ok(Err((reason, stream))) => (reason, Some(stream)),
                 Err(_) => (timeout_reason.to_owned(), None),

@@ -58,7 +58,7 @@ impl Target {
 
 const ATTACKS: &[Attack] = &[
     Attack { name: "2,000 sessions without a client, small uploads", prepare: offline_queues },
-    Attack { name: "120 strangers with wrong passwords", prepare: strangers },
+    Attack { name: "120 strangers with wrong passwords, again and again", prepare: strangers },
     Attack { name: "many matching subscription identifiers", prepare: identifiers },
     Attack { name: "answers that are not read", prepare: unread_answers },
     Attack { name: "SUBSCRIBE over 10,000 retained messages", prepare: retained_walks },
@@ -322,11 +322,17 @@ fn strangers(_: &Target) -> Run {
             .map(|properties| Arc::new(connect_with_will("stranger", properties, &["ann", "wrong"])));
         let strangers: Vec<_> = (0..120)
             .map(|number| {
-                let (port, connect) = (target.port, Arc::clone(&connects[number % 2]));
+                let (target, connect) = (target.clone(), Arc::clone(&connects[number % 2]));
                 thread::spawn(move || {
-                    let Ok(mut connection) = Connection::open(port) else { return };
-                    let _ = connection.send(&connect);
-                    let _ = connection.receive(Instant::now() + Duration::from_secs(15));
+                    loop {
+                        if let Ok(mut connection) = Connection::open(target.port) {
+                            let _ = connection.send(&connect);
+                            let _ = connection.receive(Instant::now() + Duration::from_secs(15));
+                        }
+                        if target.is_over() {
+                            return;
+                        }
+                    }
                 })
             })
             .collect();
