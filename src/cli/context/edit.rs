@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use crate::cli::config::file::File;
 use crate::cli::config::layers::Resolved;
@@ -103,15 +103,11 @@ fn run_editor(copy: &Path) -> Result<(), CommandError> {
     let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(editor::failed(&ended(status))),
+        Ok(status) => Err(match status.code() {
+            Some(code) => editor::failed_with(code),
+            None => editor::failed("ended by a signal"),
+        }),
         Err(error) => Err(editor::failed(&error.to_string())),
-    }
-}
-
-fn ended(status: ExitStatus) -> String {
-    match status.code() {
-        Some(code) => format!("exit status {code}"),
-        None => "ended by a signal".to_owned(),
     }
 }
 

@@ -210,6 +210,9 @@ fn usage(command: &Command, path: &str) -> String {
         // A key or a value can also be an option, but it is always there.
         let is_required = arg.is_required_set() || name.starts_with("KEY") || name.starts_with("VALUE");
         usage.push_str(&if is_required { format!(" {name}") } else { format!(" [{name}]") });
+        if name.starts_with("KEY") && command.get_arguments().any(|arg| arg.get_long() == Some("prefix")) {
+            usage.push_str(" | --prefix P");
+        }
     }
     usage.push_str(" [options]");
     if positionals().any(|arg| is_command(&arg)) {

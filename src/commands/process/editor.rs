@@ -40,11 +40,22 @@ pub async fn run(editor: &OsStr, file: &Path, signals: &mut Signals) -> Result<O
     match (ended_by, code) {
         (Some(signal), _) => Ok(Some(signal)),
         (None, 0) => Ok(None),
-        (None, code) => Err(failed(&format!("exit status {code}"))),
+        (None, code) => Err(failed_with(code.into())),
     }
 }
 
-/// Returns the error of an editor that failed.
+/// Returns the error of an editor that ended with an exit status other than 0. Most do so because the user asked for it.
+#[must_use]
+pub fn failed_with(code: i32) -> CommandError {
+    let cause = format!("exit status {code}");
+    match code {
+        // The shell could not run the command.
+        126 | 127 => failed(&cause),
+        _ => CommandError::new(Kind::File, format!("the editor failed: {cause}")),
+    }
+}
+
+/// Returns the error of an editor that could not be run.
 #[must_use]
 pub fn failed(cause: &str) -> CommandError {
     CommandError::new(Kind::File, format!("the editor failed: {cause}"))

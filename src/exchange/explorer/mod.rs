@@ -76,10 +76,14 @@ fn states(name: &str, bounds: Bounds) {
 
 #[test]
 fn two_leaves_and_the_root_converge() {
-    states(
-        "two leaves",
-        Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, leaf_deletes: 1, ..Bounds::default() },
-    );
+    states("two leaves", Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, ..Bounds::default() });
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn two_leaves_and_the_root_converge_within_wider_bounds() {
+    let bounds = Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, leaf_deletes: 1, ..Bounds::default() };
+    states("two leaves, wider", bounds);
 }
 
 #[test]
