@@ -121,7 +121,11 @@ fn nothing_is_written_if_the_editor_fails() {
     for (script, error, is_kept) in [
         ("exit 3", "error: the editor failed: exit status 3\n--- exit 74\n", false),
         ("printf mine > $file; exit 3", "\n  the edited text is in /", true),
-        ("nosuch-editor $file", "error: the editor failed: exit status 127\nhint: VISUAL or EDITOR sets the editor\n", false),
+        (
+            "nosuch-editor $file",
+            "error: the editor failed: exit status 127\nhint: VISUAL or EDITOR sets the editor\n",
+            false,
+        ),
     ] {
         let place = place(script);
         let server = Server::start(&place, &["-q"]);
