@@ -142,7 +142,7 @@ pub async fn run(
         emit,
         parser,
         format: args.format,
-        state: ProcessorState::new(args.inflight, args.keep_going, &lines),
+        state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
         inflight: args.inflight,
         dry_run: args.dry_run,
         answered: 0,

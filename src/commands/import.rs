@@ -78,7 +78,7 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let mut import = Import {
         emit,
         condition: args.nx.then_some(Condition::Absent),
-        state: ProcessorState::new(args.inflight, args.keep_going, &lines),
+        state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
         summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run },
         session,
         inflight: args.inflight,

@@ -520,11 +520,12 @@ fn a_dry_run_of_a_batch_checks_all_lines_without_a_broker() {
     );
     let shown = run(&[], "set a 1\nset a\nget\n");
     assert!(shown.starts_with("--- stderr\nerror: line 2: ") && shown.ends_with("--- exit 2\n"), "{shown}");
-    let shown = run(&["--keep-going"], "set a\nget\nlock x\nset a 1\n");
+    let shown = run(&[], "set a\nget\nlock x\nset a 1\n");
     assert!(
         shown.contains("line 1: ") && shown.contains("line 2: ") && shown.contains("line 3: "),
         "{shown}"
     );
+    assert!(shown.contains("error: 3 of 4 lines failed\n") && !shown.contains("sent"), "{shown}");
     let json = "{\"v\":1,\"op\":\"batch\",\"lines\":1,\"dry_run\":true}\n";
     assert_eq!(run(&["-j"], "get a\n"), format!("--- stdout\n{json}--- exit 0\n"));
 }
