@@ -7,6 +7,7 @@ pub mod delivery;
 mod duplicate_detection;
 pub mod error;
 pub mod event;
+pub mod exchange;
 pub mod identity;
 pub mod operations;
 mod rate_limit;

@@ -47,6 +47,7 @@ fn an_import_against_the_table_is_reported() {
         ("src/broker/mod.rs", "use crate::store::Store;"),
         ("src/broker/mod.rs", "use crate::server::Server;"),
         ("src/server/service.rs", "use crate::client::Client;"),
+        ("src/server/exchange.rs", "use crate::client::Client;"),
         ("src/server/service.rs", "fn f() { g(format!(\"{}\", crate::client::name())); }"),
         ("src/server/service.rs", "#[arg(value_parser = crate::client::parse)]\nstruct Args;"),
         ("src/commands/get.rs", "use crate::net;"),
@@ -64,6 +65,7 @@ fn an_import_against_the_table_is_reported() {
 #[test]
 fn an_import_by_the_table_is_not_reported() {
     for (path, code) in [
+        ("src/server/exchange/uplink.rs", "use crate::client::Client;"),
         ("src/protocol/frame.rs", "use super::key::Key; use crate::protocol::message;"),
         ("src/protocol/frame.rs", "mod tests { use super::super::generators; use super::*; }"),
         (

@@ -21,7 +21,8 @@ use std::{env, fmt, fs};
 
 use cycles::{Modules, cycles};
 use rules::{
-    CLOCK_OWNER, ENVIRONMENT_OWNER, IMPORTS, KNOWN_CYCLES, KNOWN_IMPORTS, LINES_MAX, OWNERS, PLANNED, PURE,
+    CLOCK_OWNER, ENVIRONMENT_OWNER, FOLDER_IMPORTS, IMPORTS, KNOWN_CYCLES, KNOWN_IMPORTS, LINES_MAX, OWNERS,
+    PLANNED, PURE,
 };
 use source::{Kind, Reference, Source, module_of};
 
@@ -143,7 +144,8 @@ fn forbidden_import(path: &str, reference: &Reference, modules: &Modules<'_>) ->
         // `pub(crate)`
         None => return None,
     };
-    let fine = to == from || allowed.contains(&to);
+    let of_folder = FOLDER_IMPORTS.iter().any(|(folder, module)| path.starts_with(folder) && to == *module);
+    let fine = to == from || allowed.contains(&to) || of_folder;
     (!fine).then(|| format!("{from} may not import {to}"))
 }
 

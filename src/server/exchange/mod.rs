@@ -1,0 +1,3 @@
+//! The store's part in an exchange: topics, the uplink of a leaf, requests of operators.
+
+pub mod settings;
