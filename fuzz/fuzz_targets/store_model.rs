@@ -154,6 +154,7 @@ fn plain(connection: u64, request: Request) -> StoreRequest {
         timestamp: None,
         fence: None,
         encoded: None,
+        refusal: None,
         persist: false,
     }
 }
@@ -178,6 +179,7 @@ impl Step {
             timestamp: Some(Ok(Timestamp::of_store(self.timestamp, 0))),
             fence: self.fence.map(|ms| Ok(Timestamp::of_store(ms, 0))),
             encoded: None,
+            refusal: None,
             persist: self.persist,
             ..plain(self.connection, request)
         }

@@ -33,12 +33,16 @@ pub enum ErrorReply {
     KeyTooLongToWatch,
     /// The change could not be committed, and was rolled back. Of this program.
     NotPersisted,
+    /// Only the root of the exchange changes the key. Of this program.
+    RootOnly,
+    /// The key takes part in an exchange, which replicates neither leases nor fencing tokens. Of this program.
+    NotReplicated,
     /// A text that is not in the table, as received; at most one line of a frame.
     Unknown(String),
 }
 
 /// The exact texts, after `-ERR `.
-const TEXTS: [(ErrorReply, &str); 16] = [
+const TEXTS: [(ErrorReply, &str); 18] = [
     (
         ErrorReply::TimestampTooFarAhead,
         "the request timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
@@ -64,6 +68,8 @@ const TEXTS: [(ErrorReply, &str); 16] = [
     (ErrorReply::ValueTooLong, "the value is too long"),
     (ErrorReply::KeyTooLongToWatch, "the key is too long to be notified"),
     (ErrorReply::NotPersisted, "the change could not be persisted"),
+    (ErrorReply::RootOnly, "only the root of the exchange changes this key"),
+    (ErrorReply::NotReplicated, "a key of the exchange takes neither a lease nor a fencing token"),
 ];
 
 /// The text of [`ErrorReply::FenceTooOld`] in the published page (protocol §0 row 6).

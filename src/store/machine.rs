@@ -1,5 +1,7 @@
 //! The store: checks, conditions, leases, fencing tokens, watches and expiry of all keys.
 
+mod replicated;
+
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
@@ -49,6 +51,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 ///         fence: None,
 ///         persist: false,
 ///         encoded: None,
+///         refusal: None,
 ///     };
 ///     store.handle_request(request, now).reply
 /// };
@@ -90,15 +93,18 @@ impl Store {
     /// A SCAN takes long: see [`Scan`], which does the same in bounded calls.
     pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {
         let wall_ms = self.advance_clocks(now);
-        let StoreRequest { connection, client_id, permissions, request, timestamp, fence, encoded, persist } =
+        let StoreRequest { connection, client_id, permissions, timestamp, fence, encoded, persist, .. } =
             request;
         let readable = permissions.as_ref().map(|permissions| &permissions.read);
         let writable = permissions.as_ref().map(|permissions| &permissions.write);
-        let response = match request {
+        let check_write = |key: &Key| {
+            check_permission(writable, key).and_then(|()| request.refusal.clone().map_or(Ok(()), Err))
+        };
+        let response = match request.request {
             Request::Set { key, value, condition, ttl_ms } => self
                 .check_lengths(&key, &value)
                 .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
-                .and_then(|stamps| check_permission(writable, &key).map(|()| stamps))
+                .and_then(|stamps| check_write(&key).map(|()| stamps))
                 .map(|(timestamp, fence)| {
                     self.set(Set { key, value, condition, ttl_ms, encoded, persist }, &timestamp, fence)
                 }),
@@ -109,12 +115,12 @@ impl Store {
             Request::Del { key } => self
                 .check_key_length(&key)
                 .and_then(|()| check_fence(fence, wall_ms))
-                .and_then(|fence| check_permission(writable, &key).map(|()| fence))
+                .and_then(|fence| check_write(&key).map(|()| fence))
                 .map(|fence| self.delete(&key, Write::Del, fence.as_ref())),
             Request::VDel { key, value } => self
                 .check_lengths(&key, &value)
                 .and_then(|()| check_fence(fence, wall_ms))
-                .and_then(|fence| check_permission(writable, &key).map(|()| fence))
+                .and_then(|fence| check_write(&key).map(|()| fence))
                 .map(|fence| self.delete(&key, Write::VDel(&value), fence.as_ref())),
             Request::KeyNotify { key, stop: true } => {
                 let was_watched = self.watchers.remove(&key, connection);
@@ -284,11 +290,11 @@ impl Store {
 
     /// Whether a SET stays within the limits. One that takes no more memory than what it replaces always does, so that a
     /// lease can be renewed in a full store.
-    fn has_room(&self, current: Option<&Entry>, set: &Set, fence: Option<&Timestamp>) -> bool {
+    fn has_room(&self, current: Option<&Entry>, key: &Key, value: &[u8], fence: Option<&Timestamp>) -> bool {
         if current.is_none() && self.entries.len() >= self.limits.keys_max() {
             return false;
         }
-        let needed = cost(set.key.as_bytes(), &set.value, fence);
+        let needed = cost(key.as_bytes(), value, fence);
         let freed = current.map_or(0, Entry::cost);
         // A sum that saturates is over every limit.
         let used = self.entries.cost().saturating_sub(freed).saturating_add(self.versions.cost());
@@ -323,19 +329,32 @@ impl Store {
                 return StoreResponse { version, expired, ..Reply::NotApplied.into() };
             }
         }
-        let last = current.map(Entry::version);
         // A key that was once persisted stays persistent until it is deleted or expires. A SET that does not ask for
         // it would otherwise leave an older value on disk, which would return after a restart (protocol §12).
-        let persist = set.persist || current.is_some_and(Entry::is_persistent);
-        if !self.has_room(current, &set, fence.as_ref()) {
+        set.persist |= current.is_some_and(Entry::is_persistent);
+        if !self.has_room(current, &set.key, &set.value, fence.as_ref()) {
             // There may be room once an expired key is removed, and the versions that the clock has passed are forgotten.
             self.versions.forget_passed(EXPIRED_PER_POLL_MAX);
             expired = expired.or_else(|| self.first_expired().and_then(|slot| self.expire(slot)));
             let current = found.and_then(|slot| self.entries.get(slot));
-            if !self.has_room(current, &set, fence.as_ref()) {
+            if !self.has_room(current, &set.key, &set.value, fence.as_ref()) {
                 return StoreResponse { expired, ..StoreResponse::error(ErrorReply::QuotaExceeded) };
             }
         }
+        let (version, change) = self.put(found, set, timestamp, fence);
+        StoreResponse { version: Some(version), expired, change: Some(change), ..Reply::Done.into() }
+    }
+
+    /// Writes a value without any check.
+    fn put(
+        &mut self,
+        found: Option<Slot>,
+        mut set: Set,
+        timestamp: &Timestamp,
+        fence: Option<Timestamp>,
+    ) -> (Version, Change) {
+        let persist = set.persist;
+        let last = found.and_then(|slot| self.entries.get(slot)).map(Entry::version);
         let version = self.versions.next(set.key.as_bytes(), last, timestamp);
         // The clock counts whole milliseconds, so that up to one more has passed since it was read: without the extra
         // millisecond a lease could end before its time. A deadline that saturates lies 584 million years ahead: the key
@@ -361,7 +380,7 @@ impl Store {
             persist,
             key: set.key,
         };
-        StoreResponse { version: Some(version), expired, change: Some(change), ..Reply::Done.into() }
+        (version, change)
     }
 
     fn write(

@@ -37,6 +37,8 @@ pub struct StoreRequest {
     pub encoded: Option<EncodedValue>,
     /// Whether the key is to be persistent (property `aio-persistence`).
     pub persist: bool,
+    /// The error with which a SET, DEL or VDEL is refused if the client is authorized for it.
+    pub refusal: Option<ErrorReply>,
 }
 
 impl StoreRequest {

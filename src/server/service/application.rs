@@ -187,6 +187,7 @@ impl Service {
             timestamp: parse(TIMESTAMP),
             fence: parse(FENCE),
             encoded: None,
+            refusal: None,
             persist: self.persists_all || message.user_property(PERSIST) == Some("true"),
         };
         request.encode_long_value();

@@ -209,6 +209,7 @@ impl Scenario {
             timestamp: Some(Ok(Timestamp::of_store(process.now.wall_ms + self.random.below(ahead_ms), 0))),
             fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(process.now.wall_ms, 1))),
             encoded: None,
+            refusal: None,
             persist: self.persists_all || self.random.below(2) == 0,
         };
         let message = message(&request);

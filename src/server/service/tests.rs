@@ -405,6 +405,7 @@ impl TestService {
             timestamp: None,
             fence: None,
             encoded: None,
+            refusal: None,
             persist: false,
         };
         state.store.handle_request(call, self.service.shared.now()).reply

@@ -29,6 +29,7 @@ fn call(request: Request) -> StoreRequest {
         timestamp: Some(Ok(Timestamp::of_store(1, 0))),
         fence: None,
         encoded: None,
+        refusal: None,
         persist: false,
     }
 }
