@@ -1,9 +1,11 @@
 //! Log of the changes that lost, bounded in number and bytes (I5, I9).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use super::effects::{Effects, Event};
 use super::row::{Conflict, Row, RowId};
+use super::rows::{Kind, rest};
 
 /// The most conflicts that a node keeps.
 pub const CONFLICTS_MAX: usize = 10_000;
@@ -47,7 +49,9 @@ impl ConflictLog {
         found
     }
 
-    pub(super) fn restore(&mut self, id: u64, conflict: Option<Conflict>) {
+    /// Puts a row back. Anything but a conflict removes it.
+    pub(super) fn restore(&mut self, id: u64, row: Option<Row>) {
+        let conflict = if let Some(Row::Conflict(conflict)) = row { Some(conflict) } else { None };
         let added = conflict.as_ref().map_or(0, size);
         let before = match conflict {
             Some(conflict) => self.conflicts.insert(id, conflict),
@@ -65,6 +69,16 @@ impl ConflictLog {
     /// Returns the conflicts after an id, in the order in which they were found.
     pub fn since(&self, id: u64) -> impl Iterator<Item = (u64, &Conflict)> {
         self.conflicts.range(id.saturating_add(1)..).map(|(id, conflict)| (*id, conflict))
+    }
+
+    pub(super) fn rows_from<'a>(
+        &'a self,
+        last: Option<&'a RowId>,
+    ) -> impl Iterator<Item = (RowId, Row)> + 'a {
+        let id = |id: &RowId| if let RowId::Conflict(id) = id { Some(*id) } else { None };
+        let from = rest(last, Kind::Conflict, id).into_iter();
+        let conflicts = from.flat_map(|from| self.conflicts.range((from, Bound::Unbounded)));
+        conflicts.map(|(id, conflict)| (RowId::Conflict(*id), Row::Conflict(conflict.clone())))
     }
 
     #[must_use]

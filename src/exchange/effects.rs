@@ -39,7 +39,7 @@ pub enum Event {
     /// The connection of the link is to be closed.
     Ended { leaf: Name, link: u64, cause: Cause },
     /// A HELLO was refused; the frame follows with `poll_outgoing`.
-    Refused { leaf: Name, cause: Cause },
+    Refused { leaf: Name, link: u64, cause: Cause },
     /// A change lost.
     Conflict { id: u64, conflict: Conflict },
 }

@@ -229,6 +229,19 @@ const RECORDS: &str = "RECORDS";
 const ACK: &str = "ACK";
 
 impl LinkFrame {
+    /// Returns the link that the frame belongs to.
+    #[must_use]
+    pub fn link(&self) -> u64 {
+        match self {
+            Self::Hello(Hello { link, .. })
+            | Self::Welcome(Welcome { link, .. })
+            | Self::Refused(Refused { link, .. })
+            | Self::Changes(Changes { link, .. })
+            | Self::Records(Records { link, .. })
+            | Self::Ack(Ack { link, .. }) => *link,
+        }
+    }
+
     /// Decodes one frame. Keys and values share the memory of `payload`.
     ///
     /// # Errors

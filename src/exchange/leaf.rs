@@ -3,6 +3,7 @@
 mod link;
 mod records;
 mod resync;
+mod rows;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -131,40 +132,6 @@ impl Leaf {
             saved_step: 0,
             unsaved: VecDeque::new(),
             saved: Progress::default(),
-        }
-    }
-
-    /// Returns the rows that a new leaf begins with.
-    #[must_use]
-    pub fn first_rows(&self) -> Vec<(RowId, Row)> {
-        vec![(RowId::Node, Row::LeafNode(self.row.clone()))]
-    }
-
-    /// Puts a row back: while loading, or after a failed commit. Rows of a root are ignored.
-    pub fn restore(&mut self, id: RowId, row: Option<Row>) {
-        match (id, row) {
-            (RowId::Node, Some(Row::LeafNode(row))) => {
-                if self.step == 0 {
-                    self.offered = row.last_seq;
-                }
-                self.row = row;
-                self.sweep = self.row.resync.and(self.sweep.take());
-                if self.step == 0 {
-                    self.saved = self.progress();
-                }
-                self.begin_sweep();
-            }
-            (RowId::Rules, Some(Row::Rules(rules))) => self.rules = Some(rules),
-            (RowId::Rules, None) => self.rules = None,
-            (RowId::Key(key), Some(Row::Note(note))) => self.set_note(key, Some(note)),
-            (RowId::Key(key), None) => self.set_note(key, None),
-            (RowId::Entry(seq), Some(Row::Entry(entry))) => self.set_entry(seq, Some(entry)),
-            (RowId::Entry(seq), None) => self.set_entry(seq, None),
-            (RowId::Conflict(id), Some(Row::Conflict(conflict))) => {
-                self.conflicts.restore(id, Some(conflict))
-            }
-            (RowId::Conflict(id), None) => self.conflicts.restore(id, None),
-            _ => {}
         }
     }
 

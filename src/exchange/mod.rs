@@ -13,6 +13,7 @@ pub mod leaf;
 pub mod names;
 pub mod root;
 pub mod row;
+mod rows;
 pub mod rules;
 pub mod status;
 
@@ -20,12 +21,13 @@ use bytes::Bytes;
 
 use crate::protocol::Key;
 
+use conflict::ConflictLog;
 use effects::{Effects, Values};
 use frame::{Content, LinkFrame};
 use leaf::{ChangeError, Leaf};
 use names::Name;
 use root::Root;
-use row::{Row, RowId};
+use row::{Identity, Row, RowId};
 
 /// The version of this software, for the log of the other side.
 const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
@@ -54,6 +56,8 @@ pub enum Peer<'a> {
 pub struct Outgoing {
     /// The leaf at the other end, or this leaf.
     pub leaf: Name,
+    /// The connection that it is for: the link of [`effects::Event::Linked`] or [`effects::Event::Refused`].
+    pub link: u64,
     pub payload: Bytes,
 }
 
@@ -158,6 +162,108 @@ impl Exchange {
             Self::Root(root) => root.poll_outgoing(now_ms, values)?,
             Self::Leaf(leaf) => (leaf.row().identity.node.clone(), leaf.poll_outgoing(SOFTWARE, now_ms)?),
         };
-        Some(Outgoing { leaf, payload: frame.encode() })
+        Some(Outgoing { leaf, link: frame.link(), payload: frame.encode() })
+    }
+
+    /// Whether the service has to call `handle_found` for each key of its store, then `handle_walked`.
+    #[must_use]
+    pub fn is_walk_due(&self) -> bool {
+        match self {
+            Self::Root(root) => root.is_walk_due(),
+            Self::Leaf(leaf) => leaf.is_walk_due(),
+        }
+    }
+
+    /// Takes a key of the store over that the exchange does not have yet.
+    pub fn handle_found(
+        &mut self,
+        key: &Key,
+        content: &Content,
+        now_ms: u64,
+        values: &dyn Values,
+    ) -> Effects {
+        match self {
+            Self::Root(root) => root.handle_found(key),
+            Self::Leaf(leaf) => leaf.handle_found(key, content, now_ms, values),
+        }
+    }
+
+    /// Reports that `handle_found` was called for each key of the store.
+    pub fn handle_walked(&mut self) -> Effects {
+        match self {
+            Self::Root(root) => root.handle_walked(),
+            Self::Leaf(leaf) => leaf.handle_walked(),
+        }
+    }
+
+    /// Whether the key takes part at this node: at a leaf, the rule also concerns the leaf.
+    #[must_use]
+    pub fn concerns(&self, key: &Key) -> bool {
+        match self {
+            Self::Root(root) => root.concerns(key),
+            Self::Leaf(leaf) => leaf.concerns(key),
+        }
+    }
+
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        match self {
+            Self::Root(root) => root.identity(),
+            Self::Leaf(leaf) => &leaf.row().identity,
+        }
+    }
+
+    #[must_use]
+    pub fn conflicts(&self) -> &ConflictLog {
+        match self {
+            Self::Root(root) => root.conflicts(),
+            Self::Leaf(leaf) => leaf.conflicts(),
+        }
+    }
+
+    /// Removes a conflict that an operator has dealt with.
+    pub fn clear_conflict(&mut self, id: u64) -> Effects {
+        match self {
+            Self::Root(root) => root.clear_conflict(id),
+            Self::Leaf(leaf) => leaf.clear_conflict(id),
+        }
+    }
+
+    /// Returns the rows that a new node begins with.
+    #[must_use]
+    pub fn first_rows(&self) -> Vec<(RowId, Row)> {
+        match self {
+            Self::Root(root) => root.first_rows(),
+            Self::Leaf(leaf) => leaf.first_rows(),
+        }
+    }
+
+    /// Returns the current row of an address: the one that must be on disk once all steps are committed.
+    #[must_use]
+    pub fn row(&self, id: &RowId) -> Option<Row> {
+        match self {
+            Self::Root(root) => root.row_of(id),
+            Self::Leaf(leaf) => leaf.row_of(id),
+        }
+    }
+
+    /// Returns at most `max` of the current rows after an address, in the order of [`RowId`]. `restore` of all of them
+    /// makes the same node.
+    #[must_use]
+    pub fn rows_from(&self, last: Option<&RowId>, max: usize) -> Vec<(RowId, Row)> {
+        match self {
+            Self::Root(root) => root.rows_from(last, max),
+            Self::Leaf(leaf) => leaf.rows_from(last, max),
+        }
+    }
+
+    /// Whether both nodes are the same after a restart.
+    #[cfg(test)]
+    fn is_same_on_disk(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Root(root), Self::Root(other)) => root.on_disk() == other.on_disk(),
+            (Self::Leaf(leaf), Self::Leaf(other)) => leaf.on_disk() == other.on_disk(),
+            _ => false,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod judge;
 mod link;
+mod rows;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -76,7 +77,7 @@ impl Root {
     #[must_use]
     pub fn new(identity: Identity, rules: Rules, admit: Patterns, run: u64) -> Self {
         Self {
-            row: RootRow { identity, ver: 0, purged: 0 },
+            row: RootRow { identity, ver: 0, purged: 0, is_walk_due: true },
             rules_digest: rules.digest(),
             rules,
             admit,
@@ -93,43 +94,6 @@ impl Root {
             saved_step: 0,
             unsaved: VecDeque::new(),
             saved_ver: 0,
-        }
-    }
-
-    /// Puts a row back: while loading, or after a failed commit. Rows of a leaf are ignored.
-    pub fn restore(&mut self, id: RowId, row: Option<Row>) {
-        match (id, row) {
-            (RowId::Node, Some(Row::Root(row))) => {
-                if self.step == 0 {
-                    self.saved_ver = row.ver;
-                }
-                self.row = row;
-            }
-            (RowId::Terms, Some(Row::Terms(terms))) => self.terms = terms,
-            (RowId::Terms, None) => self.terms.clear(),
-            (RowId::Key(key), Some(Row::Record(record))) => self.set_record(key, Some(record)),
-            (RowId::Key(key), None) => self.set_record(key, None),
-            (RowId::Leaf(name), Some(Row::Leaf(row))) => {
-                let is_loading = self.step == 0;
-                let leaf = self.leaves.entry(name).or_insert_with(|| Leaf::new(row.clone()));
-                leaf.saved = if is_loading { row.applied } else { leaf.saved };
-                leaf.row = row;
-            }
-            (RowId::Leaf(name), None) => {
-                self.leaves.remove(&name);
-            }
-            (RowId::Verdict(name, seq), row) => {
-                let Some(leaf) = self.leaves.get_mut(&name) else { return };
-                match row {
-                    Some(Row::Verdict(verdict)) => leaf.verdicts.insert(seq, verdict),
-                    _ => leaf.verdicts.remove(&seq),
-                };
-            }
-            (RowId::Conflict(id), Some(Row::Conflict(conflict))) => {
-                self.conflicts.restore(id, Some(conflict))
-            }
-            (RowId::Conflict(id), None) => self.conflicts.restore(id, None),
-            _ => {}
         }
     }
 
@@ -177,9 +141,24 @@ impl Root {
         self.finish(effects)
     }
 
+    /// Whether the service has to call `handle_found` for each key of its store, then `handle_walked`.
+    #[must_use]
+    pub fn is_walk_due(&self) -> bool {
+        self.row.is_walk_due
+    }
+
     /// Takes a key of the store that has no record yet: it was there before the exchange, or its rule is new.
     pub fn handle_found(&mut self, key: &Key) -> Effects {
         if self.records.contains_key(key) { Effects::default() } else { self.handle_change(key, false) }
+    }
+
+    /// Reports that `handle_found` was called for each key of the store.
+    pub fn handle_walked(&mut self) -> Effects {
+        let mut effects = Effects::default();
+        let before = Row::Root(self.row.clone());
+        self.row.is_walk_due = false;
+        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.finish(effects)
     }
 
     /// Replaces the rules. Every link ends, and its leaf does a resync with the new rules.
@@ -336,6 +315,17 @@ impl Root {
         &self.rules
     }
 
+    /// Whether the key takes part.
+    #[must_use]
+    pub fn concerns(&self, key: &Key) -> bool {
+        self.rules.find(key).is_some()
+    }
+
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.row.identity
+    }
+
     #[must_use]
     pub fn record(&self, key: &Key) -> Option<&Record> {
         self.records.get(key)
@@ -344,12 +334,6 @@ impl Root {
     #[must_use]
     pub fn conflicts(&self) -> &ConflictLog {
         &self.conflicts
-    }
-
-    /// Returns the rows that a new root begins with.
-    #[must_use]
-    pub fn first_rows(&self) -> Vec<(RowId, Row)> {
-        vec![(RowId::Node, Row::Root(self.row.clone()))]
     }
 
     /// Returns what `exchange status` shows of the root itself: its name, the number of records and of tombstones.

@@ -65,6 +65,8 @@ pub struct RootRow {
     pub ver: u64,
     /// Tombstones up to this version are gone.
     pub purged: u64,
+    /// Whether keys of the store that have no record yet are still to be taken over.
+    pub is_walk_due: bool,
 }
 
 /// The run of the root that made the versions from `first` on.
@@ -305,7 +307,8 @@ impl Row {
         match self {
             Self::Root(root) => {
                 let [exchange, node, store] = root.identity.to_elements();
-                vec![simple("root"), exchange, node, store, number(root.ver), number(root.purged)]
+                let (ver, purged) = (number(root.ver), number(root.purged));
+                vec![simple("root"), exchange, node, store, ver, purged, number(root.is_walk_due.into())]
             }
             Self::LeafNode(leaf) => leaf.to_elements(),
             Self::Rules(rules) => vec![simple("rules"), rules.to_frame()],
@@ -342,7 +345,8 @@ impl Row {
         match rest.simple()? {
             b"root" => {
                 let identity = Identity::decode(&mut rest)?;
-                Some(Self::Root(RootRow { identity, ver: rest.number()?, purged: rest.number()? }))
+                let (ver, purged, walk) = (rest.number()?, rest.number()?, rest.number()?);
+                Some(Self::Root(RootRow { identity, ver, purged, is_walk_due: walk != 0 }))
             }
             b"leaf-node" => LeafNodeRow::decode(&mut rest).map(Self::LeafNode),
             b"rules" => Rules::from_frame(rest.next()?).map(Self::Rules),

@@ -84,33 +84,33 @@ fn fails(control: Control, bounds: Bounds) {
 
 #[test]
 fn without_numbers_of_frames_the_explorer_finds_an_error() {
-    fails(Control::NoNumbers, Bounds { leaf_sets: 2, reorders: 1, ..Bounds::default() });
+    fails(Control::NoNumbers, Bounds { leaf_sets: 2, reorders: 1, ..Bounds::NONE });
 }
 
 #[test]
 fn with_an_early_purge_the_explorer_finds_an_error() {
-    let bounds = Bounds { root_sets: 1, root_deletes: 1, losses: 1, ..Bounds::default() };
+    let bounds = Bounds { root_sets: 1, root_deletes: 1, losses: 1, ..Bounds::NONE };
     fails(Control::EarlyPurge, bounds);
 }
 
 #[test]
 fn without_the_check_of_streams_the_explorer_finds_an_error() {
-    fails(Control::NoStreamCheck, Bounds { leaf_sets: 2, leaf_restores: 1, ..Bounds::default() });
+    fails(Control::NoStreamCheck, Bounds { leaf_sets: 2, leaf_restores: 1, ..Bounds::NONE });
 }
 
 #[test]
 fn without_the_flag_again_a_deleted_key_comes_back() {
-    let bounds = Bounds { root_deletes: 1, leaf_sets: 1, leaf_restores: 1, ..Bounds::default() };
+    let bounds = Bounds { root_deletes: 1, leaf_sets: 1, leaf_restores: 1, ..Bounds::NONE };
     fails(Control::NoAgain, bounds);
 }
 
 #[test]
 fn with_frames_before_the_commit_the_explorer_finds_an_error() {
-    let bounds = Bounds { leaf_sets: 1, root_crashes: 1, is_lazy: true, ..Bounds::default() };
+    let bounds = Bounds { leaf_sets: 1, root_crashes: 1, is_lazy: true, ..Bounds::NONE };
     fails(Control::EarlyAck, bounds);
 }
 
 #[test]
 fn with_the_brokers_acknowledgement_for_a_verdict_the_explorer_finds_an_error() {
-    fails(Control::BrokerAck, Bounds { leaf_sets: 1, losses: 1, ..Bounds::default() });
+    fails(Control::BrokerAck, Bounds { leaf_sets: 1, losses: 1, ..Bounds::NONE });
 }

@@ -5,6 +5,7 @@
 //! be found.
 
 mod controls;
+mod rows;
 mod scenarios;
 mod seed;
 mod world;
@@ -76,33 +77,30 @@ fn states(name: &str, bounds: Bounds) {
 
 #[test]
 fn two_leaves_and_the_root_converge() {
-    states("two leaves", Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, ..Bounds::default() });
+    states("two leaves", Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, ..Bounds::NONE });
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn two_leaves_and_the_root_converge_within_wider_bounds() {
-    let bounds = Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, leaf_deletes: 1, ..Bounds::default() };
+    let bounds = Bounds { leaves: 2, root_sets: 1, leaf_sets: 1, leaf_deletes: 1, ..Bounds::NONE };
     states("two leaves, wider", bounds);
 }
 
 #[test]
 fn a_leaf_converges_whatever_the_root_deletes() {
-    let bounds = Bounds { root_sets: 1, root_deletes: 1, leaf_sets: 1, leaf_deletes: 1, ..Bounds::default() };
+    let bounds = Bounds { root_sets: 1, root_deletes: 1, leaf_sets: 1, leaf_deletes: 1, ..Bounds::NONE };
     states("one leaf, deletions", bounds);
 }
 
 #[test]
 fn a_lost_link_loses_nothing() {
-    states(
-        "lost link",
-        Bounds { root_sets: 1, root_deletes: 1, leaf_sets: 2, losses: 1, ..Bounds::default() },
-    );
+    states("lost link", Bounds { root_sets: 1, root_deletes: 1, leaf_sets: 2, losses: 1, ..Bounds::NONE });
 }
 
 #[test]
 fn frames_that_are_dropped_repeated_or_reordered_change_nothing() {
-    let one = Bounds { root_sets: 1, leaf_sets: 2, ..Bounds::default() };
+    let one = Bounds { root_sets: 1, leaf_sets: 2, ..Bounds::NONE };
     states("dropped frame", Bounds { drops: 1, ..one });
     states("repeated frame", Bounds { duplicates: 1, ..one });
     states("reordered frames", Bounds { reorders: 1, ..one });
@@ -111,7 +109,7 @@ fn frames_that_are_dropped_repeated_or_reordered_change_nothing() {
 
 #[test]
 fn a_crash_loses_nothing_that_was_sent() {
-    let lazy = Bounds { root_sets: 1, leaf_sets: 1, is_lazy: true, ..Bounds::default() };
+    let lazy = Bounds { root_sets: 1, leaf_sets: 1, is_lazy: true, ..Bounds::NONE };
     states("leaf crashes", Bounds { leaf_crashes: 1, ..lazy });
     states("root crashes", Bounds { root_crashes: 1, ..lazy });
     states("commit fails", Bounds { failed_commits: 1, ..lazy });
@@ -119,7 +117,7 @@ fn a_crash_loses_nothing_that_was_sent() {
 
 #[test]
 fn a_restored_backup_converges() {
-    let one = Bounds { root_deletes: 1, leaf_sets: 1, ..Bounds::default() };
+    let one = Bounds { root_deletes: 1, leaf_sets: 1, ..Bounds::NONE };
     states("leaf restored", Bounds { leaf_restores: 1, ..one });
     states("root restored", Bounds { root_restores: 1, ..one });
 }

@@ -13,26 +13,14 @@ use super::Model;
 use super::world::{Action, Bounds, World, name};
 use crate::protocol::Key;
 
-const BOUNDS: Bounds =
-    Bounds { root_sets: 2, root_deletes: 2, leaf_sets: 3, leaf_deletes: 2, losses: 2, ..NONE };
-const NONE: Bounds = Bounds {
+const BOUNDS: Bounds = Bounds {
     leaves: 2,
-    root_sets: 0,
-    root_deletes: 0,
-    leaf_sets: 0,
-    leaf_deletes: 0,
-    losses: 0,
-    drops: 0,
-    duplicates: 0,
-    reorders: 0,
-    late: 0,
-    leaf_crashes: 0,
-    root_crashes: 0,
-    failed_commits: 0,
-    leaf_restores: 0,
-    root_restores: 0,
-    is_lazy: false,
-    control: None,
+    root_sets: 2,
+    root_deletes: 2,
+    leaf_sets: 3,
+    leaf_deletes: 2,
+    losses: 2,
+    ..Bounds::NONE
 };
 
 /// Performs the actions, then brings the world to rest.

@@ -41,28 +41,27 @@ pub struct Bounds {
     pub control: Option<Control>,
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            leaves: 1,
-            root_sets: 0,
-            root_deletes: 0,
-            leaf_sets: 0,
-            leaf_deletes: 0,
-            losses: 0,
-            drops: 0,
-            duplicates: 0,
-            reorders: 0,
-            late: 0,
-            leaf_crashes: 0,
-            root_crashes: 0,
-            failed_commits: 0,
-            leaf_restores: 0,
-            root_restores: 0,
-            is_lazy: false,
-            control: None,
-        }
-    }
+impl Bounds {
+    /// One leaf, and no event at all.
+    pub const NONE: Self = Self {
+        leaves: 1,
+        root_sets: 0,
+        root_deletes: 0,
+        leaf_sets: 0,
+        leaf_deletes: 0,
+        losses: 0,
+        drops: 0,
+        duplicates: 0,
+        reorders: 0,
+        late: 0,
+        leaf_crashes: 0,
+        root_crashes: 0,
+        failed_commits: 0,
+        leaf_restores: 0,
+        root_restores: 0,
+        is_lazy: false,
+        control: None,
+    };
 }
 
 /// A leaf that connects more often makes no progress.
@@ -156,7 +155,7 @@ fn identity(node: Name, store: u64) -> Identity {
     Identity { exchange: Name::new("plant").unwrap(), node, store }
 }
 
-fn new_root(run: u64) -> Root {
+pub fn new_root(run: u64) -> Root {
     let admit = vec![Text { text: "*".to_owned(), at: Position::default() }];
     let admit = Patterns::parse(&admit, Position::default(), "admit").unwrap();
     Root::new(identity(Name::new("root").unwrap(), 1), rules(), admit, run)
@@ -166,7 +165,7 @@ fn rules() -> Rules {
     all_keys()
 }
 
-fn new_leaf(at: usize, run: u64) -> Leaf {
+pub fn new_leaf(at: usize, run: u64) -> Leaf {
     Leaf::new(identity(name(at), 10 + at as u64), OnJoin::Offer, run, 1_000 * (at as u64 + 1))
 }
 
@@ -240,13 +239,19 @@ impl Site {
         }
     }
 
-    /// Starts again from the disk.
+    /// Starts again from the disk, in the order of the table.
     fn load(&mut self, mut restore: impl FnMut(RowId, Option<Row>)) {
         self.pending.clear();
         self.values = self.disk.1.clone();
-        for (id, row) in self.disk.0.clone() {
+        let mut rows = self.rows();
+        rows.sort_by_key(|(id, _)| id.encode());
+        for (id, row) in rows {
             restore(id, Some(row));
         }
+    }
+
+    pub fn rows(&self) -> Vec<(RowId, Row)> {
+        self.disk.0.clone().into_iter().collect()
     }
 }
 
@@ -355,12 +360,27 @@ impl World {
         }
     }
 
+    pub fn commit_all(&mut self) {
+        self.sites().for_each(|site| self.commit(site));
+    }
+
     /// Moves the frames that the nodes have to the channels, and runs the walks that are due.
     fn pump(&mut self) {
         while let Some((leaf, frame)) = self.root.poll_outgoing(0, &self.root_site) {
             let at = (0..self.leaves.len()).find(|at| name(*at) == leaf).unwrap();
             if self.connected[at] {
                 self.down[at].push_back(frame);
+            }
+        }
+        if self.root.is_walk_due() {
+            if self.root_site.values.contains_key(&key()) {
+                let effects = self.root.handle_found(&key());
+                self.root_site.apply(&effects, None);
+            }
+            let effects = self.root.handle_walked();
+            self.root_site.apply(&effects, None);
+            if !self.left.is_lazy {
+                self.commit(None);
             }
         }
         for at in 0..self.leaves.len() {

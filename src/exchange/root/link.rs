@@ -109,7 +109,7 @@ impl Root {
     }
 
     fn refuse(&mut self, name: &Name, link: u64, cause: Cause, effects: &mut Effects) {
-        effects.events.push(Event::Refused { leaf: name.clone(), cause });
+        effects.events.push(Event::Refused { leaf: name.clone(), link, cause });
         self.push_refusal(name, link, cause);
     }
 

@@ -43,11 +43,9 @@ fn row() -> impl Strategy<Value = Row> {
     ];
     let (ids, terms) = ((any::<u64>(), any::<u64>()), vec((counter(), any::<u64>()), 0..5));
     prop_oneof![
-        (identity(), counter(), counter()).prop_map(|(identity, ver, purged)| Row::Root(RootRow {
-            identity,
-            ver,
-            purged
-        })),
+        (identity(), counter(), counter(), any::<bool>()).prop_map(|(identity, ver, purged, is_walk_due)| {
+            Row::Root(RootRow { identity, ver, purged, is_walk_due })
+        }),
         Just(Row::Rules(plant())),
         terms.prop_map(|terms| Row::Terms(
             terms.into_iter().map(|(first, run)| Term { first, run }).collect()
