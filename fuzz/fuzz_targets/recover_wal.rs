@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use mqkv::protocol::Key;
-use mqkv::server::storage::{Storage, offline};
+use mqkv::server::storage::{EncodedRows, Storage, offline};
 use mqkv::store::{Change, Now, StoredValue, Version};
 
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -63,7 +63,7 @@ fn create() -> Original {
             watchers: Vec::new(),
             notification: None,
         };
-        storage.commit(&[change], version, NOW).unwrap();
+        storage.commit(&[change], EncodedRows::new(), version, NOW).unwrap();
         if is_deleted {
             keys.remove(key.as_bytes());
         } else {

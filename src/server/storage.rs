@@ -2,6 +2,8 @@
 //!
 //! A commit appends one group to the write-ahead log and waits for one sync. When the log is full, a checkpoint writes
 //! its changes to the tables, and the log starts again. [`Storage::open`] recovers from whatever a crash leaves.
+//!
+//! A store that takes part in an exchange has rows too, in the same groups and tables.
 
 mod core;
 mod error;
@@ -9,6 +11,7 @@ mod files;
 pub mod offline;
 mod panic_guard;
 mod record;
+mod rows;
 #[cfg(test)]
 pub mod simulated;
 mod staged_backend;
@@ -18,5 +21,5 @@ mod wal;
 pub use self::core::{RESERVE_BYTES, Storage};
 pub use error::{StorageError, StorageErrorKind};
 pub use files::{FileSystem, TABLES_NAME};
-pub use record::CommitMetadata;
+pub use record::{CommitMetadata, EncodedRows};
 pub use wal::WalPolicy;

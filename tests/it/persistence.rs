@@ -310,7 +310,7 @@ fn a_file_of_another_format_is_refused_and_not_modified() {
     for line in [SERVE, "data verify kept", "data recover kept", "data clear-fence kept k10"] {
         assert_eq!(
             run(&place, line),
-            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes format 4\n\
+            "--- stderr\nerror: kept/store.redb has format 77; this version reads and writes formats 4 and 5\n\
              hint: use another directory, or the version of mqkv that wrote it\n--- exit 74\n",
             "{line}"
         );

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
-use crate::server::storage::{CommitMetadata, Storage, StorageError};
+use crate::server::storage::{CommitMetadata, EncodedRows, Storage, StorageError};
 use crate::store::{Now, Store};
 
 /// The longest time between two looks at whether the ceiling of versions must be raised, and whether the wall clock was set.
@@ -34,8 +34,8 @@ pub(super) fn load(storage: &Storage, store: &mut Store, now: Now) -> Result<Opt
 /// fails, these wait until a commit succeeds.
 pub(super) fn commit_first_ceiling(storage: &mut Storage, state: &mut State, now: Now) {
     let ceiling = state.next_ceiling(now);
-    let is_on_disk =
-        storage.metadata().greatest_version >= ceiling || storage.commit(&[], ceiling, now).is_ok();
+    let is_on_disk = storage.metadata().greatest_version >= ceiling
+        || storage.commit(&[], EncodedRows::new(), ceiling, now).is_ok();
     if let Some(queue) = state.commit_queue.as_mut().filter(|_| is_on_disk) {
         queue.set_ceiling(ceiling);
     }
@@ -58,7 +58,7 @@ pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publish
     if let Some(ceiling) = lowered {
         // The store starts with the versions of the clock again. If that fails, they are ahead of it for some seconds.
         storage.lower_greatest_version(ceiling);
-        let _ = storage.commit(&[], ceiling, shared.now_unchecked());
+        let _ = storage.commit(&[], EncodedRows::new(), ceiling, shared.now_unchecked());
     }
     // If the last checkpoint fails, the write-ahead log still has all changes.
     let _ = storage.close();
@@ -75,7 +75,7 @@ pub(super) fn commit(
     let begun = clock::monotonic();
     let was_short_of_room = storage.is_short_of_room();
     // The lock is not held: requests are handled during the sync, and form the next group.
-    let result = storage.commit(&group.changes, group.ceiling, now);
+    let result = storage.commit(&group.changes, EncodedRows::new(), group.ceiling, now);
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
     match &result {
@@ -175,14 +175,14 @@ pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> R
             next = then;
             Some(entries)
         };
-        storage.rewrite(portions, now)?;
+        storage.rewrite(portions, || None, now)?;
     }
     loop {
         let (changes, ceiling) = {
             let state = shared.lock();
             (state.stale_changes().unwrap_or_default(), state.next_ceiling(now))
         };
-        storage.commit(&changes, ceiling, now)?;
+        storage.commit(&changes, EncodedRows::new(), ceiling, now)?;
         let mut state = shared.lock();
         state.set_short_of_room(storage.is_short_of_room());
         if state.handle_recovery(&changes, ceiling) {

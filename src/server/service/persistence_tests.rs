@@ -7,7 +7,7 @@ use crate::protocol::message::{PERSIST, TIMESTAMP};
 use crate::protocol::{ErrorReply, Message, Reply, Request, Timestamp};
 use crate::server::event::Event;
 use crate::server::storage::simulated::SimulatedDisk;
-use crate::server::storage::{Storage, WalPolicy};
+use crate::server::storage::{EncodedRows, Storage, WalPolicy};
 use crate::store::{Now, Version};
 use tempfile::TempDir;
 
@@ -197,7 +197,7 @@ fn a_clock_that_has_gone_back_is_reported_and_versions_continue() {
     let mut storage = Storage::open(home.path()).unwrap();
     let ahead_ms = clock::wall_ms() + 3_600_000;
     let greatest = Version { ms: ahead_ms, counter: 4 };
-    storage.commit(&[], greatest, Now { wall_ms: ahead_ms, monotonic_ms: 0 }).unwrap();
+    storage.commit(&[], EncodedRows::new(), greatest, Now { wall_ms: ahead_ms, monotonic_ms: 0 }).unwrap();
     drop(storage);
     let test = custom(&home);
     let events = std::mem::take(&mut *test.events.lock().unwrap());
@@ -281,7 +281,7 @@ fn a_step_of_the_wall_clock_is_committed_without_any_change() {
     let now = shared.now();
     let hour_ago = Now { wall_ms: now.wall_ms - 3_600_000, ..now };
     for (committed_at, has_step) in [(now, false), (hour_ago, true)] {
-        storage.commit(&[], Version::default(), committed_at).unwrap();
+        storage.commit(&[], EncodedRows::new(), Version::default(), committed_at).unwrap();
         assert_eq!(commit_thread::next_group(shared, &storage).is_some(), has_step);
     }
 }

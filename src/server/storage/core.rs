@@ -1,12 +1,17 @@
 //! Tables and write-ahead log of one store, as one unit: open, load, commit, checkpoint, recover.
 
+mod open;
+
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+
+use self::open::Open;
 use super::error::{StorageError, StorageErrorKind};
 use super::files::{Directory, FileSystem, StorageFiles, TABLES_NAME, name_wal};
 use super::panic_guard::catch_panics;
-use super::record::{CommitMetadata, EncodedChanges, FORMAT_VERSION, Record};
+use super::record::{CommitMetadata, EncodedChanges, EncodedGroup, EncodedRows, OLD_FORMAT_VERSION, Record};
 use super::staged_backend::SyncFailure;
 use super::tables::{Checkpoint, NO_GENERATION, Tables};
 use super::wal::{WAL_BYTES, Wal, WalPolicy};
@@ -17,9 +22,6 @@ use crate::store::{Change, Now, PersistentEntry, StoredValue, Version};
 const RESERVE_LOGS: u64 = 4;
 /// Length of the reserve with the default length of the log.
 pub const RESERVE_BYTES: u64 = WAL_BYTES as u64 * RESERVE_LOGS;
-/// Keys and bytes of a portion. The storage crate writes about four pages for each key.
-const PORTION_KEYS: usize = 64;
-const PORTION_BYTES: usize = 256 * 1024;
 /// After which part of the file has been deleted a compaction is worth its time.
 const COMPACTION_SHARE: u64 = 64;
 
@@ -54,18 +56,6 @@ enum Reserve {
     Missing,
 }
 
-#[derive(Debug)]
-struct Open {
-    tables: Tables,
-    wal: Option<Wal>,
-    /// The changes that are in the write-ahead log and not in the tables.
-    pending: EncodedChanges,
-    /// Commits since the start while there is no write-ahead log.
-    commits_without_wal: u32,
-    /// See [`Checkpoint::obsolete_generation`].
-    obsolete_generation: Option<u64>,
-}
-
 impl Storage {
     /// Opens the store in a directory; creates both, readable by their owner only, if they are missing.
     ///
@@ -96,7 +86,7 @@ impl Storage {
             }
             let obsolete_generation = Some(NO_GENERATION);
             let checkpoint = Checkpoint { obsolete_generation, ..Checkpoint::default() };
-            let tables = create_tables(&mut files, &sync_failure, || None, checkpoint)?;
+            let tables = create_tables(&mut files, &sync_failure, || None, || None, checkpoint)?;
             Ok((Open::new(tables, obsolete_generation), checkpoint.metadata))
         });
         match opened {
@@ -154,11 +144,12 @@ impl Storage {
         let read = || {
             let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
             tables.read(|record| {
-                if !pending.contains_key(&record.key) {
+                if !pending.changes.contains_key(&record.key) {
                     each(record);
                 }
             })?;
-            pending.values().flatten().filter_map(|record| Record::decode(record)).for_each(each);
+            let changes = pending.changes.values().flatten();
+            changes.filter_map(|record| Record::decode(record)).for_each(each);
             Ok(())
         };
         catch_panics(read).map_err(|kind| self.error(kind))
@@ -168,7 +159,7 @@ impl Storage {
     pub(super) fn record(&self, key: &Key) -> Result<Option<Record>, StorageError> {
         let read = || {
             let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
-            match pending.get(key) {
+            match pending.changes.get(key) {
                 Some(record) => Ok(record.as_ref().and_then(|record| Record::decode(record))),
                 None => tables.record(key),
             }
@@ -176,7 +167,40 @@ impl Storage {
         catch_panics(read).map_err(|kind| self.error(kind))
     }
 
-    /// Commits changes in their order, all or none, and waits until they are on disk.
+    /// Whether rows have been committed, even if none is left: the store takes part in an exchange. False while the files
+    /// are closed after a failure.
+    #[must_use]
+    pub fn has_rows(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.tables.has_rows())
+    }
+
+    /// Calls `each` with the address and the bytes of every row, in the order of the addresses.
+    ///
+    /// # Errors
+    /// The files cannot be read, or hold a row that no store has written.
+    pub fn load_rows(&self, mut each: impl FnMut(Bytes, Bytes)) -> Result<(), StorageError> {
+        let read = || {
+            let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
+            let mut pending = pending.rows.iter().peekable();
+            let mut take = |(address, row): (&Bytes, &Option<Bytes>)| {
+                row.iter().for_each(|row| each(address.clone(), row.clone()));
+            };
+            tables.read_rows(|address, row| {
+                while let Some(changed) = pending.next_if(|(changed, _)| changed.as_ref() < address) {
+                    take(changed);
+                }
+                match pending.next_if(|(changed, _)| changed.as_ref() == address) {
+                    Some(changed) => take(changed),
+                    None => take((&Bytes::copy_from_slice(address), &Some(Bytes::copy_from_slice(row)))),
+                }
+            })?;
+            pending.for_each(take);
+            Ok(())
+        };
+        catch_panics(read).map_err(|kind| self.error(kind))
+    }
+
+    /// Commits changes in their order and rows, all or none, and waits until they are on disk.
     ///
     /// `greatest_version` is at least the greatest version that the store gives out before the next commit, also to keys
     /// that are not persistent: after a crash it continues above.
@@ -187,6 +211,7 @@ impl Storage {
     pub fn commit(
         &mut self,
         changes: &[Change],
+        rows: EncodedRows,
         greatest_version: Version,
         now: Now,
     ) -> Result<(), StorageError> {
@@ -202,10 +227,11 @@ impl Storage {
         };
         let committed = catch_panics(|| {
             let changes = changes.iter().map(encode).collect::<Result<_, StorageErrorKind>>()?;
+            let group = EncodedGroup { changes, rows };
             let open = self.open.as_mut().ok_or_else(closed)?;
             let is_short_of_room = self.reserve == Reserve::Missing;
             self.deleted_bytes = self.deleted_bytes.saturating_add(open.commit(
-                changes,
+                group,
                 metadata,
                 &mut self.files,
                 self.policy,
@@ -309,13 +335,14 @@ impl Storage {
         }
     }
 
-    /// Replaces all files by new tables with the entries of `portions`, which ends with `None`.
+    /// Replaces all files by new tables with the entries of `portions` and with `rows`, each of which ends with `None`.
     ///
     /// # Errors
     /// The old files are still in place, unless the failure came while they were replaced.
     pub fn rewrite(
         &mut self,
         mut portions: impl FnMut() -> Option<Vec<PersistentEntry>>,
+        rows: impl FnMut() -> Option<Vec<(Bytes, Bytes)>>,
         now: Now,
     ) -> Result<(), StorageError> {
         let clock_ms = self.clock_ms(now);
@@ -329,7 +356,7 @@ impl Storage {
         self.open = None;
         // A failed sync of the old files says nothing about the new one.
         let sync_failure = SyncFailure::default();
-        match catch_panics(|| create_tables(&mut self.files, &sync_failure, records, checkpoint)) {
+        match catch_panics(|| create_tables(&mut self.files, &sync_failure, records, rows, checkpoint)) {
             Ok(tables) => {
                 self.files.remove_wal();
                 (self.tables_len, self.metadata, self.sync_failure) = (tables.len(), metadata, sync_failure);
@@ -354,11 +381,20 @@ impl Storage {
             return Ok(());
         };
         let closed = catch_panics(|| {
-            open.pending.extend(changes);
-            let obsolete_generation = open.obsolete_generation();
-            let checkpoint =
-                Checkpoint { metadata: self.metadata, wal_generation: None, obsolete_generation };
-            open.tables.commit(&open.pending, checkpoint)
+            open.pending.changes.extend(changes);
+            open.tables.commit(&open.pending, open.last_checkpoint(self.metadata))
+        });
+        closed.map_err(|kind| self.error(kind))?;
+        self.files.remove_wal();
+        Ok(())
+    }
+
+    /// Closes the files after a last checkpoint that removes all rows: the store takes part in no exchange any more.
+    pub(super) fn close_without_rows(mut self) -> Result<(), StorageError> {
+        let closed = catch_panics(|| {
+            let open = self.open.as_mut().ok_or_else(closed)?;
+            let checkpoint = open.last_checkpoint(self.metadata);
+            open.tables.commit_without_rows(&open.pending.changes, checkpoint)
         });
         closed.map_err(|kind| self.error(kind))?;
         self.files.remove_wal();
@@ -392,103 +428,8 @@ impl Storage {
     }
 }
 
-impl Open {
-    fn new(tables: Tables, obsolete_generation: Option<u64>) -> Self {
-        Self {
-            tables,
-            wal: None,
-            pending: EncodedChanges::new(),
-            commits_without_wal: 0,
-            obsolete_generation,
-        }
-    }
-
-    /// Returns the generation with which the log begins, if a checkpoint makes all its groups obsolete.
-    fn obsolete_generation(&self) -> Option<u64> {
-        let wal = self.wal.as_ref().filter(|wal| wal.groups() > 0);
-        wal.map(Wal::generation).or(self.obsolete_generation)
-    }
-
-    /// Appends a group to the write-ahead log; if there is none or it is full, writes a checkpoint instead. Returns the
-    /// bytes of the records that were deleted from the tables.
-    fn commit(
-        &mut self,
-        changes: EncodedChanges,
-        metadata: CommitMetadata,
-        files: &mut StorageFiles,
-        policy: WalPolicy,
-        sync_failure: &SyncFailure,
-        is_short_of_room: bool,
-    ) -> Result<u64, StorageErrorKind> {
-        if let Some(wal) = &mut self.wal
-            && wal.append(&changes, metadata)?
-        {
-            self.pending.extend(changes);
-            return Ok(0);
-        }
-        let mut deleted_bytes = 0;
-        if is_short_of_room {
-            files.release_reserve();
-            deleted_bytes = self.apply_in_portions(metadata)?;
-        }
-        self.pending.extend(changes);
-        self.commits_without_wal = self.commits_without_wal.saturating_add(1);
-        if !is_short_of_room && self.wal.is_none() && self.commits_without_wal >= policy.commits_before {
-            self.commits_without_wal = 0;
-            self.wal = create_wal(files, policy, sync_failure);
-            if self.wal.is_some() {
-                self.obsolete_generation = Some(NO_GENERATION);
-            }
-        }
-        // One transaction puts the changes into the tables and names the generation of the log that follows. A crash
-        // before its end leaves the old generation with its groups, and a crash after it makes them obsolete at once:
-        // there is no moment at which a group could be lost or applied to newer tables.
-        let wal_generation = self.wal.is_some().then(|| files.draw_wal_generation());
-        let obsolete_generation = self.obsolete_generation();
-        let checkpoint = Checkpoint { metadata, wal_generation, obsolete_generation };
-        deleted_bytes = self.tables.commit(&self.pending, checkpoint)?.saturating_add(deleted_bytes);
-        self.obsolete_generation = obsolete_generation;
-        self.pending.clear();
-        if let (Some(wal), Some(generation)) = (&mut self.wal, wal_generation) {
-            wal.restart(generation);
-        }
-        Ok(deleted_bytes)
-    }
-
-    /// Writes what is in the write-ahead log to the tables in small transactions, each of which reuses the pages that the
-    /// ones before have freed. The log stays valid: after a crash, its groups are applied once more.
-    fn apply_in_portions(&mut self, metadata: CommitMetadata) -> Result<u64, StorageErrorKind> {
-        let wal_generation = self.wal.as_ref().map(Wal::generation);
-        let obsolete_generation = self.obsolete_generation;
-        let mut deleted_bytes = 0_u64;
-        while !self.pending.is_empty() {
-            let (mut portion, mut bytes) = (EncodedChanges::new(), 0);
-            while portion.len() < PORTION_KEYS
-                && bytes < PORTION_BYTES
-                && let Some((key, record)) = self.pending.pop_first()
-            {
-                bytes = bytes.saturating_add(record.as_ref().map_or(0, Vec::len));
-                portion.insert(key, record);
-            }
-            let checkpoint = Checkpoint { metadata, wal_generation, obsolete_generation };
-            deleted_bytes = deleted_bytes.saturating_add(self.tables.commit(&portion, checkpoint)?);
-        }
-        Ok(deleted_bytes)
-    }
-}
-
 fn reserve_bytes(policy: WalPolicy) -> u64 {
     (policy.bytes as u64).saturating_mul(RESERVE_LOGS)
-}
-
-/// Creates a write-ahead log if that is possible. It only saves time: without room for it, every commit goes to the
-/// tables.
-fn create_wal(files: &mut StorageFiles, policy: WalPolicy, sync_failure: &SyncFailure) -> Option<Wal> {
-    let created = files.create_wal().and_then(|inner| Ok(Wal::create(inner, policy, sync_failure)?));
-    if created.is_err() {
-        files.remove_wal();
-    }
-    created.ok()
 }
 
 /// Opens the tables, without the bytes beyond `len_max`, and the write-ahead log that they name. Returns `None` if
@@ -507,7 +448,7 @@ fn open_existing(
     let metadata = recovered.metadata.unwrap_or(checkpoint.metadata);
     (open.wal, open.pending) = (wal, recovered.changes);
     open.tables.release()?;
-    if format != FORMAT_VERSION {
+    if format == OLD_FORMAT_VERSION {
         // A log of the previous format cannot be continued.
         open.tables.commit(&open.pending, Checkpoint { metadata, ..Checkpoint::default() })?;
         open = Open::new(open.tables, None);
@@ -519,15 +460,17 @@ fn open_existing(
     Ok(Some((open, metadata)))
 }
 
-/// Creates tables that are in place with all their records, or not at all.
+/// Creates tables that are in place with all their records and rows, or not at all.
 pub(super) fn create_tables(
     files: &mut StorageFiles,
     sync_failure: &SyncFailure,
     portions: impl FnMut() -> Option<Vec<Record>>,
+    rows: impl FnMut() -> Option<Vec<(Bytes, Bytes)>>,
     checkpoint: Checkpoint,
 ) -> Result<Tables, StorageErrorKind> {
-    let created =
-        files.create_new_tables().and_then(|inner| Tables::create(inner, sync_failure, portions, checkpoint));
+    let created = files
+        .create_new_tables()
+        .and_then(|inner| Tables::create(inner, sync_failure, portions, rows, checkpoint));
     let installed = created.and_then(|tables| {
         files.install_new_tables()?;
         Ok(tables)
@@ -542,5 +485,7 @@ fn closed() -> StorageErrorKind {
     StorageErrorKind::Other("it is closed after a failure".to_owned())
 }
 
+#[cfg(test)]
+mod rows_tests;
 #[cfg(test)]
 mod tests;

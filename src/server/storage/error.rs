@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{error, fmt, io};
 
-use super::record::{FORMAT_VERSION, RecordTooLong};
+use super::record::{FORMAT_VERSION, ROWS_FORMAT_VERSION, RecordTooLong};
 
 /// Failure to open, read or write the files of a store.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl From<io::Error> for StorageErrorKind {
 
 impl From<RecordTooLong> for StorageErrorKind {
     fn from(_: RecordTooLong) -> Self {
-        Self::Other("a key or value is too long for the format".to_owned())
+        Self::Other("a key, a value or a row is too long for the format".to_owned())
     }
 }
 
@@ -119,7 +119,8 @@ impl fmt::Display for StorageError {
             StorageErrorKind::UnsupportedFormat(format) => {
                 write!(
                     out,
-                    "{path} has format {format}; this version reads and writes format {FORMAT_VERSION}"
+                    "{path} has format {format}; this version reads and writes formats {FORMAT_VERSION} and \
+                     {ROWS_FORMAT_VERSION}"
                 )
             }
             StorageErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),

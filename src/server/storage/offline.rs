@@ -12,7 +12,7 @@ use super::core::{Storage, create_tables};
 use super::error::{StorageError, StorageErrorKind};
 use super::files::{Directory, StorageFiles, TABLES_NAME, WAL_NAME, check_presence, is_marked, open_regular};
 use super::panic_guard::catch_panics;
-use super::record::{CommitMetadata, EncodedChanges, ParsedRecord, Record, find_magic};
+use super::record::{CommitMetadata, EncodedChanges, EncodedRows, ParsedRecord, Record, find_magic};
 use super::staged_backend::{StagedBackend, SyncFailure};
 use super::tables::{self, Checkpoint, RECORDS, check, open_unchecked, read_checkpoint};
 use super::wal::{self, WalPolicy};
@@ -122,8 +122,10 @@ pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<P
     let mut files = StorageFiles::new(Box::new(Directory::lock(&to).map_err(error)?));
     let mut records = Some(records.into_values().collect());
     let checkpoint = Checkpoint { metadata, ..Checkpoint::default() };
-    catch_panics(|| create_tables(&mut files, &SyncFailure::default(), || records.take(), checkpoint))
-        .map_err(error)?;
+    catch_panics(|| {
+        create_tables(&mut files, &SyncFailure::default(), || records.take(), || None, checkpoint)
+    })
+    .map_err(error)?;
     Ok((report, Some(to)))
 }
 
@@ -144,6 +146,25 @@ pub fn clear_fence(directory: &Path, key: &Key) -> Result<ClearFenceOutcome, Sto
     let encoded = record.encode().map_err(|error| StorageError { path, kind: error.into() })?;
     storage.close_with(EncodedChanges::from([(record.key, Some(encoded))]))?;
     Ok(ClearFenceOutcome::Cleared(fence))
+}
+
+/// Removes all rows of an exchange and returns their number: the store is one of its own again, with all its keys.
+///
+/// # Errors
+/// Those of [`verify`], corruption, and failure to write the files.
+pub fn leave_exchange(directory: &Path) -> Result<usize, StorageError> {
+    let path = directory.join(TABLES_NAME);
+    if !path.exists() {
+        return Err(StorageError { path, kind: StorageErrorKind::Missing });
+    }
+    let storage = Storage::open(directory)?;
+    if !storage.has_rows() {
+        return Ok(0);
+    }
+    let mut count = 0_usize;
+    storage.load_rows(|_, _| count = count.saturating_add(1))?;
+    storage.close_without_rows()?;
+    Ok(count)
 }
 
 /// Result of [`lower_versions`]: what was more than 60 s ahead of the clock.
@@ -194,7 +215,7 @@ pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions,
     if is_ahead(storage.metadata().greatest_version.ms) {
         lowered.floor = true;
         storage.lower_greatest_version(greatest);
-        storage.commit(&[], greatest, Now { wall_ms, monotonic_ms: 0 })?;
+        storage.commit(&[], EncodedRows::new(), greatest, Now { wall_ms, monotonic_ms: 0 })?;
     }
     storage.close_with(changes)?;
     Ok(lowered)
@@ -299,7 +320,7 @@ fn apply_wal(
         unreadable = unreadable.or(searched.err().map(|kind| wal_error(kind, path)));
         recovered.changes.clear();
     }
-    for (key, record) in recovered.changes {
+    for (key, record) in recovered.changes.changes {
         match record.and_then(|record| Record::decode(&record)) {
             Some(record) => drop(records.insert(key, record)),
             None => drop(records.remove(&key)),
@@ -479,7 +500,7 @@ mod tests {
         let home = TempDir::new().unwrap();
         let mut storage = Storage::open(home.path()).unwrap();
         let now = Now { wall_ms: greatest_ms, monotonic_ms: 0 };
-        storage.commit(changes, version(greatest_ms), now).unwrap();
+        storage.commit(changes, EncodedRows::new(), version(greatest_ms), now).unwrap();
         storage.close().unwrap();
         home
     }

@@ -7,9 +7,12 @@ use bytes::{Buf, BufMut, Bytes};
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, StoredValue, Version};
 
-/// Version of the layout of the tables and of the write-ahead log. Files of another version are rejected, except for
-/// [`OLD_FORMAT_VERSION`].
+/// Version of the layout of the tables and of the write-ahead log, for a store without rows. Files of another version are
+/// rejected, except for [`ROWS_FORMAT_VERSION`] and [`OLD_FORMAT_VERSION`].
 pub const FORMAT_VERSION: u64 = 4;
+/// The layout of a store with rows: [`FORMAT_VERSION`], a table of rows, and rows in the groups of the write-ahead log.
+/// Programs without an exchange reject it: they would change values and leave their rows.
+pub const ROWS_FORMAT_VERSION: u64 = 5;
 /// The previous layout, which is read and replaced. Its checkpoints have no [`CommitMetadata::clock_ms`] and do not name
 /// the log that they made obsolete.
 pub const OLD_FORMAT_VERSION: u64 = 3;
@@ -70,7 +73,57 @@ pub struct Record {
 /// Changed keys: the encoded [`Record`], or `None` if the key was deleted.
 pub type EncodedChanges = BTreeMap<Key, Option<Vec<u8>>>;
 
-/// The key or the value of a record is too long for the format.
+/// Changed rows of an exchange by their addresses; `None` if the row was deleted. The storage does not interpret them.
+pub type EncodedRows = BTreeMap<Bytes, Option<Bytes>>;
+
+/// The changes of a commit, or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EncodedGroup {
+    pub changes: EncodedChanges,
+    pub rows: EncodedRows,
+}
+
+impl EncodedGroup {
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.rows.is_empty()
+    }
+
+    /// Adds later changes.
+    pub fn extend(&mut self, later: Self) {
+        self.changes.extend(later.changes);
+        self.rows.extend(later.rows);
+    }
+
+    /// Takes the first changes: at most `entries_max`, and no further one after `bytes_max` bytes.
+    pub fn take_portion(&mut self, entries_max: usize, bytes_max: usize) -> Self {
+        let (mut portion, mut bytes) = (Self::default(), 0_usize);
+        for _ in 0..entries_max {
+            if bytes >= bytes_max {
+                break;
+            }
+            let len = if let Some((key, record)) = self.changes.pop_first() {
+                let len = record.as_ref().map_or(0, Vec::len);
+                portion.changes.insert(key, record);
+                len
+            } else if let Some((address, row)) = self.rows.pop_first() {
+                let len = row.as_ref().map_or(0, Bytes::len);
+                portion.rows.insert(address, row);
+                len
+            } else {
+                break;
+            };
+            bytes = bytes.saturating_add(len);
+        }
+        portion
+    }
+
+    pub fn clear(&mut self) {
+        self.changes.clear();
+        self.rows.clear();
+    }
+}
+
+/// A key, a value or a row is too long for the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordTooLong;
 

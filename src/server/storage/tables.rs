@@ -1,10 +1,14 @@
-//! Tables of all keys in a file of the storage crate: opened only after a full check, written in transactions.
+//! Tables of all keys, and of the rows of an exchange, in a file of the storage crate: opened only after a full check, written in transactions.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, WriteTransaction};
 
 use super::error::StorageErrorKind;
-use super::record::{CommitMetadata, EncodedChanges, FORMAT_VERSION, OLD_FORMAT_VERSION, Record};
+use super::record::{
+    CommitMetadata, EncodedChanges, EncodedGroup, FORMAT_VERSION, OLD_FORMAT_VERSION, ROWS_FORMAT_VERSION,
+    Record,
+};
+use super::rows;
 use super::staged_backend::{StagedBackend, SyncFailure};
 use crate::protocol::Key;
 use crate::store::Version;
@@ -27,6 +31,7 @@ const OLD_CHECKPOINTS: TableDefinition<(), (u64, u32, u64, Option<u64>)> = Table
 pub struct Tables {
     database: Database,
     backend: StagedBackend,
+    has_rows: bool,
 }
 
 /// How far the tables go.
@@ -60,7 +65,8 @@ impl Tables {
         }
         let database = check(&backend)?;
         let (checkpoint, format) = read_checkpoint(&database)?;
-        Ok((Self { database, backend }, checkpoint, format))
+        let has_rows = format == ROWS_FORMAT_VERSION;
+        Ok((Self { database, backend, has_rows }, checkpoint, format))
     }
 
     /// Writes the repairs that the storage crate made while it opened the file.
@@ -68,11 +74,12 @@ impl Tables {
         Ok(self.backend.release()?)
     }
 
-    /// Creates tables with `portions` of records in one transaction: all of them are there afterwards, or none.
+    /// Creates tables with portions of records and of rows in one transaction: all of them are there afterwards, or none.
     pub fn create(
         inner: Box<dyn StorageBackend>,
         sync_failure: &SyncFailure,
         mut portions: impl FnMut() -> Option<Vec<Record>>,
+        rows: impl FnMut() -> Option<Vec<(Bytes, Bytes)>>,
         checkpoint: Checkpoint,
     ) -> Result<Self, StorageErrorKind> {
         let backend = StagedBackend::direct(inner, sync_failure);
@@ -87,33 +94,50 @@ impl Tables {
                 }
             }
         }
-        write_checkpoint(&write, checkpoint)?;
+        let has_rows = rows::create(&write, rows)?;
+        write_checkpoint(&write, checkpoint, has_rows)?;
         write.commit()?;
-        Ok(Self { database, backend })
+        Ok(Self { database, backend, has_rows })
     }
 
-    /// Commits changes, all or none, and waits until they are on disk. Returns the bytes of the deleted records.
+    /// Whether rows have been committed, even if none is left: the format.
+    pub fn has_rows(&self) -> bool {
+        self.has_rows
+    }
+
+    /// Commits changes, all or none, and waits until they are on disk. Returns the bytes of the deleted records and rows.
     ///
     /// # Errors
     /// The tables must not be used afterwards: the storage crate rejects every further transaction.
-    pub fn commit(&self, changes: &EncodedChanges, checkpoint: Checkpoint) -> Result<u64, StorageErrorKind> {
+    pub fn commit(&mut self, group: &EncodedGroup, checkpoint: Checkpoint) -> Result<u64, StorageErrorKind> {
         let write = begin_write(&self.database)?;
-        let mut deleted_bytes = 0_u64;
-        {
-            let mut records = write.open_table(RECORDS)?;
-            for (key, record) in changes {
-                match record {
-                    Some(record) => drop(records.insert(key.as_bytes(), record.as_slice())?),
-                    None => {
-                        let bytes = records.remove(key.as_bytes())?.map_or(0, |record| record.value().len());
-                        deleted_bytes = deleted_bytes.saturating_add(bytes as u64);
-                    }
-                }
-            }
+        let mut deleted_bytes = write_records(&write, &group.changes)?;
+        if !group.rows.is_empty() {
+            deleted_bytes = deleted_bytes.saturating_add(rows::write(&write, &group.rows)?);
         }
-        write_checkpoint(&write, checkpoint)?;
+        let has_rows = self.has_rows || !group.rows.is_empty();
+        write_checkpoint(&write, checkpoint, has_rows)?;
         write.commit()?;
+        self.has_rows = has_rows;
         Ok(deleted_bytes)
+    }
+
+    /// Commits changes and removes all rows, in one transaction.
+    ///
+    /// # Errors
+    /// As for [`Tables::commit`].
+    pub fn commit_without_rows(
+        &mut self,
+        changes: &EncodedChanges,
+        checkpoint: Checkpoint,
+    ) -> Result<(), StorageErrorKind> {
+        let write = begin_write(&self.database)?;
+        write_records(&write, changes)?;
+        rows::remove(&write)?;
+        write_checkpoint(&write, checkpoint, false)?;
+        write.commit()?;
+        self.has_rows = false;
+        Ok(())
     }
 
     /// Moves pages to the beginning of the file and cuts off the rest.
@@ -128,6 +152,11 @@ impl Tables {
     /// Calls `each` with every record.
     pub fn read(&self, each: impl FnMut(Record)) -> Result<(), StorageErrorKind> {
         read(&self.database, each)
+    }
+
+    /// Calls `each` with the address and the bytes of every row, in the order of the addresses.
+    pub fn read_rows(&self, each: impl FnMut(&[u8], &[u8])) -> Result<(), StorageErrorKind> {
+        if self.has_rows { rows::read(&self.database, each) } else { Ok(()) }
     }
 
     pub fn record(&self, key: &Key) -> Result<Option<Record>, StorageErrorKind> {
@@ -211,7 +240,9 @@ pub fn read_checkpoint(database: &Database) -> Result<(Checkpoint, u64), Storage
     let format = read.open_table(FORMATS)?.get(())?.map(|format| format.value());
     let format = format.ok_or_else(|| StorageErrorKind::Corrupt("it has no format".to_owned()))?;
     let (ms, counter, wall_ms, clock_ms, wal_generation, obsolete_generation) = match format {
-        FORMAT_VERSION => read.open_table(CHECKPOINTS)?.get(())?.ok_or_else(missing)?.value(),
+        FORMAT_VERSION | ROWS_FORMAT_VERSION => {
+            read.open_table(CHECKPOINTS)?.get(())?.ok_or_else(missing)?.value()
+        }
         OLD_FORMAT_VERSION => {
             let checkpoint = read.open_table(OLD_CHECKPOINTS)?.get(())?.ok_or_else(missing)?.value();
             let (ms, counter, wall_ms, wal_generation) = checkpoint;
@@ -223,13 +254,34 @@ pub fn read_checkpoint(database: &Database) -> Result<(Checkpoint, u64), Storage
     Ok((Checkpoint { metadata, wal_generation, obsolete_generation }, format))
 }
 
-fn write_checkpoint(write: &WriteTransaction, checkpoint: Checkpoint) -> Result<(), StorageErrorKind> {
+/// Returns the bytes of the deleted records.
+fn write_records(write: &WriteTransaction, changes: &EncodedChanges) -> Result<u64, StorageErrorKind> {
+    let mut records = write.open_table(RECORDS)?;
+    let mut deleted_bytes = 0_u64;
+    for (key, record) in changes {
+        match record {
+            Some(record) => drop(records.insert(key.as_bytes(), record.as_slice())?),
+            None => {
+                let bytes = records.remove(key.as_bytes())?.map_or(0, |record| record.value().len());
+                deleted_bytes = deleted_bytes.saturating_add(bytes as u64);
+            }
+        }
+    }
+    Ok(deleted_bytes)
+}
+
+fn write_checkpoint(
+    write: &WriteTransaction,
+    checkpoint: Checkpoint,
+    has_rows: bool,
+) -> Result<(), StorageErrorKind> {
     let Checkpoint { metadata, wal_generation, obsolete_generation } = checkpoint;
     let CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms } = metadata;
     let row = (ms, counter, wall_ms, clock_ms, wal_generation, obsolete_generation);
     write.open_table(CHECKPOINTS)?.insert((), row)?;
     // Replaces the previous format too.
-    write.open_table(FORMATS)?.insert((), FORMAT_VERSION)?;
+    let format = if has_rows { ROWS_FORMAT_VERSION } else { FORMAT_VERSION };
+    write.open_table(FORMATS)?.insert((), format)?;
     Ok(())
 }
 

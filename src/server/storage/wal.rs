@@ -10,15 +10,16 @@
 
 use std::io;
 
-use bytes::{Buf, BufMut};
+use bytes::{Buf, BufMut, Bytes};
 use redb::StorageBackend;
 
 use super::error::StorageErrorKind;
 use super::files::{TABLES_NAME, WAL_NAME};
 use super::record::{
-    CHECKSUM_SEED, CommitMetadata, EncodedChanges, FORMAT_VERSION, ParsedRecord, Record, RecordTooLong,
-    extend_checksum, put_bytes, take_bytes,
+    CHECKSUM_SEED, CommitMetadata, EncodedGroup, OLD_FORMAT_VERSION, ParsedRecord, ROWS_FORMAT_VERSION,
+    Record, RecordTooLong, extend_checksum, put_bytes, take_bytes,
 };
+use super::rows;
 use super::staged_backend::{StagedBackend, SyncFailure};
 use super::tables::Checkpoint;
 use crate::protocol::Key;
@@ -34,8 +35,11 @@ const OLD_MAGIC: [u8; 4] = [0xA7, b'k', b'l', 0x03];
 const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 8;
 /// Greatest version, wall clock and the store's clock.
 const METADATA_BYTES: usize = 8 + 4 + 8 + 8;
-const IS_RECORD: u8 = 1;
 const IS_DELETED: u8 = 0;
+const IS_RECORD: u8 = 1;
+/// Only in groups that follow tables of [`ROWS_FORMAT_VERSION`].
+const IS_ROW: u8 = 2;
+const IS_DELETED_ROW: u8 = 3;
 
 /// The default length of the file.
 pub const WAL_BYTES: usize = 1024 * 1024;
@@ -72,8 +76,8 @@ pub struct Wal {
 /// What recovery reads from a write-ahead log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RecoveredWal {
-    /// The last change of each key.
-    pub changes: EncodedChanges,
+    /// The last change of each key and row.
+    pub changes: EncodedGroup,
     /// The metadata of the last group; `None` if there is no group.
     pub metadata: Option<CommitMetadata>,
     /// What is wrong with the log, if anything. A missing group before a later one is corruption; a missing last group
@@ -158,14 +162,19 @@ impl Wal {
     /// It is unknown whether the group is on disk.
     pub fn append(
         &mut self,
-        changes: &EncodedChanges,
+        changes: &EncodedGroup,
         metadata: CommitMetadata,
     ) -> Result<bool, StorageErrorKind> {
         let change_bytes = |(key, record): (&Key, &Option<Vec<u8>>)| {
             record.as_ref().map_or_else(|| key.as_bytes().len().saturating_add(2), Vec::len).saturating_add(1)
         };
+        let row_bytes = |(address, row): (&Bytes, &Option<Bytes>)| {
+            rows::entry_bytes(address, row.as_ref()).saturating_add(1)
+        };
         // The sum of lengths in memory does not overflow.
-        let body_bytes = changes.iter().map(change_bytes).fold(METADATA_BYTES, usize::saturating_add);
+        let body_bytes = changes.changes.iter().map(change_bytes);
+        let body_bytes = body_bytes.chain(changes.rows.iter().map(row_bytes));
+        let body_bytes = body_bytes.fold(METADATA_BYTES, usize::saturating_add);
         let room = self.bytes.saturating_sub(self.at).saturating_sub(HEADER_BYTES);
         let Some(len) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= room) else {
             return Ok(false);
@@ -182,7 +191,7 @@ impl Wal {
     fn encode(
         &mut self,
         len: u32,
-        changes: &EncodedChanges,
+        changes: &EncodedGroup,
         metadata: CommitMetadata,
     ) -> Result<(), RecordTooLong> {
         let Self { generation, number, group, .. } = self;
@@ -196,7 +205,7 @@ impl Wal {
         group.put_u32(metadata.greatest_version.counter);
         group.put_u64(metadata.wall_ms);
         group.put_u64(metadata.clock_ms);
-        for (key, record) in changes {
+        for (key, record) in &changes.changes {
             match record {
                 Some(record) => {
                     group.put_u8(IS_RECORD);
@@ -207,6 +216,10 @@ impl Wal {
                     put_bytes(group, key.as_bytes())?;
                 }
             }
+        }
+        for (address, row) in &changes.rows {
+            group.put_u8(if row.is_some() { IS_ROW } else { IS_DELETED_ROW });
+            rows::put_entry(group, address, row.as_ref())?;
         }
         let sum = checksum(*generation, *number, group.get(HEADER_BYTES..).unwrap_or_default());
         if let Some(at) = group.get_mut(HEADER_BYTES.saturating_sub(8)..HEADER_BYTES) {
@@ -238,7 +251,7 @@ pub fn recover(
         Some(_) => None,
     };
     let mut recovered = RecoveredWal {
-        changes: EncodedChanges::new(),
+        changes: EncodedGroup::default(),
         metadata: None,
         corruption,
         is_foreign,
@@ -283,7 +296,7 @@ struct Group<'a> {
 
 /// Returns the group with which `bytes` begins.
 fn group(bytes: &[u8], format: u64) -> Option<Group<'_>> {
-    let mut header = bytes.strip_prefix(if format == FORMAT_VERSION { &MAGIC } else { &OLD_MAGIC })?;
+    let mut header = bytes.strip_prefix(if format == OLD_FORMAT_VERSION { &OLD_MAGIC } else { &MAGIC })?;
     let len = usize::try_from(header.try_get_u32().ok()?).ok()?;
     let (generation, number) = (header.try_get_u64().ok()?, header.try_get_u64().ok()?);
     let sum = header.try_get_u64().ok()?;
@@ -291,20 +304,29 @@ fn group(bytes: &[u8], format: u64) -> Option<Group<'_>> {
     (checksum(generation, number, body) == sum).then_some(Group { generation, number, body })
 }
 
-fn decode(mut body: &[u8], format: u64, changes: &mut EncodedChanges) -> Option<CommitMetadata> {
+fn decode(mut body: &[u8], format: u64, into: &mut EncodedGroup) -> Option<CommitMetadata> {
     let (ms, counter) = (body.try_get_u64().ok()?, body.try_get_u32().ok()?);
     let wall_ms = body.try_get_u64().ok()?;
-    let clock_ms = if format == FORMAT_VERSION { body.try_get_u64().ok()? } else { wall_ms };
+    let clock_ms = if format == OLD_FORMAT_VERSION { wall_ms } else { body.try_get_u64().ok()? };
     let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms };
     while !body.is_empty() {
-        if body.try_get_u8().ok()? == IS_DELETED {
-            changes.insert(Key::new(take_bytes(&mut body)?.to_vec()).ok()?, None);
-            continue;
+        match body.try_get_u8().ok()? {
+            IS_DELETED => {
+                into.changes.insert(Key::new(take_bytes(&mut body)?.to_vec()).ok()?, None);
+            }
+            IS_RECORD => {
+                let ParsedRecord::Record(record, len) = Record::parse(body) else { return None };
+                let (bytes, rest) = body.split_at_checked(len)?;
+                into.changes.insert(record.key, Some(bytes.to_vec()));
+                body = rest;
+            }
+            kind @ (IS_ROW | IS_DELETED_ROW) if format == ROWS_FORMAT_VERSION => {
+                let address = rows::take_part(&mut body)?;
+                let row = if kind == IS_ROW { Some(rows::take_part(&mut body)?) } else { None };
+                into.rows.insert(address, row);
+            }
+            _ => return None,
         }
-        let ParsedRecord::Record(record, len) = Record::parse(body) else { return None };
-        let (bytes, rest) = body.split_at_checked(len)?;
-        changes.insert(record.key, Some(bytes.to_vec()));
-        body = rest;
     }
     Some(metadata)
 }
@@ -322,9 +344,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::files::FileSystem;
+    use super::super::record::{EncodedChanges, EncodedRows};
     use super::super::simulated::SimulatedDisk;
     use super::*;
-    use bytes::Bytes;
 
     const GENERATION: u64 = 77;
     const CHECKPOINT: Checkpoint = Checkpoint {
@@ -356,19 +378,32 @@ mod tests {
         (key, record)
     }
 
+    fn group_of<const N: usize>(changes: [(Key, Option<Vec<u8>>); N]) -> EncodedGroup {
+        EncodedGroup { changes: changes.into(), rows: EncodedRows::new() }
+    }
+
     fn metadata(ms: u64) -> CommitMetadata {
         CommitMetadata { greatest_version: Version { ms, counter: 3 }, wall_ms: ms + 1, clock_ms: ms + 2 }
     }
 
     /// Returns the state of the keys after `groups`.
-    fn sum(groups: &[EncodedChanges]) -> EncodedChanges {
-        groups.iter().flatten().map(|(key, record)| (key.clone(), record.clone())).collect()
+    fn sum(groups: &[EncodedGroup]) -> EncodedGroup {
+        let mut sum = EncodedGroup::default();
+        groups.iter().for_each(|group| sum.extend(group.clone()));
+        sum
     }
 
-    fn groups() -> impl Strategy<Value = Vec<EncodedChanges>> {
+    fn groups() -> impl Strategy<Value = Vec<EncodedGroup>> {
         let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..6_000));
         let entry = (0..8_u8, value).prop_map(|(key, value)| entry(&format!("k{key}"), value.as_deref()));
-        let group = prop::collection::vec(entry, 0..4).prop_map(EncodedChanges::from_iter);
+        let row = prop::option::of(prop::collection::vec(any::<u8>(), 0..3_000));
+        let row = (prop::collection::vec(0..3_u8, 0..3), row);
+        let row = row.prop_map(|(address, row)| (Bytes::from(address), row.map(Bytes::from)));
+        let (changes, rows) = (prop::collection::vec(entry, 0..4), prop::collection::vec(row, 0..4));
+        let group = (changes, rows).prop_map(|(changes, rows)| EncodedGroup {
+            changes: EncodedChanges::from_iter(changes),
+            rows: EncodedRows::from_iter(rows),
+        });
         prop::collection::vec(group, 1..12)
     }
 
@@ -396,7 +431,7 @@ mod tests {
             }
             let (begin, end) = (*begins.last().unwrap(), wal.at);
             let mut bytes = bytes(disk);
-            let whole = recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION);
+            let whole = recover(Some(&bytes), POLICY, &CHECKPOINT, ROWS_FORMAT_VERSION);
             prop_assert_eq!(&whole.changes, &sum(&groups));
             prop_assert_eq!(whole.metadata, Some(metadata(groups.len() as u64 - 1)));
             prop_assert_eq!((whole.corruption, whole.number, whole.end), (None, groups.len() as u64 + 1, end));
@@ -404,7 +439,7 @@ mod tests {
             let last = groups.len() - 1;
             let used = bytes[begin..end].iter().rposition(|byte| *byte != 0).unwrap() + 1;
             bytes[begin + at.index(used)] ^= 0x55;
-            let cut = recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION);
+            let cut = recover(Some(&bytes), POLICY, &CHECKPOINT, ROWS_FORMAT_VERSION);
             prop_assert_eq!(&cut.changes, &sum(&groups[..last]));
             prop_assert_eq!((cut.corruption, cut.number, cut.end), (None, last as u64 + 1, begin));
             prop_assert_eq!(cut.metadata, last.checked_sub(1).map(|number| metadata(number as u64)));
@@ -419,7 +454,7 @@ mod tests {
             let disk = &mut SimulatedDisk::default();
             let mut wal = begin(disk);
             let mut begins = Vec::new();
-            for group in groups.iter().chain([&EncodedChanges::new()]) {
+            for group in groups.iter().chain([&EncodedGroup::default()]) {
                 begins.push(wal.at);
                 prop_assert!(wal.append(group, metadata(1)).unwrap());
             }
@@ -428,12 +463,12 @@ mod tests {
             let group = &bytes[begins[which]..begins[which + 1]];
             let used = group.iter().rposition(|byte| *byte != 0).unwrap() + 1;
             bytes[begins[which] + at.index(used)] ^= 0x55;
-            let found = recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION);
+            let found = recover(Some(&bytes), POLICY, &CHECKPOINT, ROWS_FORMAT_VERSION);
             prop_assert_eq!(found.corruption, Some(format!("store.log: group {} is malformed", which + 1)));
             let others = [&groups[..which], &groups[which + 1..]].concat();
             prop_assert_eq!(found.changes, sum(&others));
             let opened =
-                Wal::open(disk.open(WAL_NAME).unwrap(), POLICY, &SyncFailure::default(), &CHECKPOINT, FORMAT_VERSION);
+                Wal::open(disk.open(WAL_NAME).unwrap(), POLICY, &SyncFailure::default(), &CHECKPOINT, ROWS_FORMAT_VERSION);
             prop_assert!(opened.is_ok(), "the file is intact");
         }
 
@@ -441,7 +476,7 @@ mod tests {
         fn recovery_reads_arbitrary_bytes_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..9_000), len in any::<u32>()) {
             let head = |len: u32| [&MAGIC[..], &len.to_be_bytes(), &GENERATION.to_be_bytes(), &1_u64.to_be_bytes()].concat();
             for bytes in [bytes.clone(), [&head(len)[..], &bytes].concat(), [&head(100)[..], &bytes].concat()] {
-                prop_assert_eq!(recover(Some(&bytes), POLICY, &CHECKPOINT, FORMAT_VERSION).changes, EncodedChanges::new());
+                prop_assert_eq!(recover(Some(&bytes), POLICY, &CHECKPOINT, ROWS_FORMAT_VERSION).changes, EncodedGroup::default());
             }
         }
     }
@@ -450,28 +485,28 @@ mod tests {
     fn a_group_that_does_not_fit_is_not_written() {
         let disk = &mut SimulatedDisk::default();
         let mut wal = begin(disk);
-        let half = EncodedChanges::from([entry("k", Some(&[b'x'; POLICY.bytes / 2]))]);
+        let half = group_of([entry("k", Some(&[b'x'; POLICY.bytes / 2]))]);
         assert!(wal.append(&half, metadata(1)).unwrap());
         assert!(!wal.append(&half, metadata(2)).unwrap());
         // The next group fills the file to its last block.
         let overhead = HEADER_BYTES + METADATA_BYTES + 1 + entry("k", Some(b"")).1.unwrap().len();
         let rest = vec![b'y'; POLICY.bytes - wal.at - overhead];
-        let too_much = EncodedChanges::from([entry("k", Some(&[&rest[..], b"y"].concat()))]);
+        let too_much = group_of([entry("k", Some(&[&rest[..], b"y"].concat()))]);
         assert!(!wal.append(&too_much, metadata(2)).unwrap());
-        let rest = EncodedChanges::from([entry("k", Some(&rest))]);
+        let rest = group_of([entry("k", Some(&rest))]);
         assert!(wal.append(&rest, metadata(2)).unwrap());
-        assert!(!wal.append(&EncodedChanges::new(), metadata(3)).unwrap());
-        assert_eq!(recover(Some(&bytes(disk)), POLICY, &CHECKPOINT, FORMAT_VERSION).changes, rest);
+        assert!(!wal.append(&EncodedGroup::default(), metadata(3)).unwrap());
+        assert_eq!(recover(Some(&bytes(disk)), POLICY, &CHECKPOINT, ROWS_FORMAT_VERSION).changes, rest);
     }
 
     #[test]
     fn a_missing_or_too_short_log_is_reported() {
         let disk = &mut SimulatedDisk::default();
         let mut wal = begin(disk);
-        assert!(wal.append(&EncodedChanges::from([entry("k", Some(b"v"))]), metadata(1)).unwrap());
+        assert!(wal.append(&group_of([entry("k", Some(b"v"))]), metadata(1)).unwrap());
         let bytes = bytes(disk);
         let corruption =
-            |bytes: Option<&[u8]>| recover(bytes, POLICY, &CHECKPOINT, FORMAT_VERSION).corruption;
+            |bytes: Option<&[u8]>| recover(bytes, POLICY, &CHECKPOINT, ROWS_FORMAT_VERSION).corruption;
         assert_eq!(corruption(Some(&bytes)), None);
         assert_eq!(corruption(Some(&bytes[1..])), Some("store.log is too short".to_owned()));
         assert_eq!(corruption(None), Some("store.log is missing".to_owned()));

@@ -50,7 +50,7 @@ fn committed_changes_are_read_after_a_reopen() {
         change("stays", 30, Some(content("v", None))),
         change("gone", 40, None),
     ];
-    storage.commit(&changes, Version::default(), NOW).unwrap();
+    storage.commit(&changes, EncodedRows::new(), Version::default(), NOW).unwrap();
     drop(storage);
     let mut storage = Storage::open(&directory).unwrap();
     let expected = (Key::new("stays").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
@@ -73,7 +73,7 @@ fn every_commit_stores_the_greatest_version_and_the_clock() {
         for (round, (changes, greatest, wall_ms)) in commits.into_iter().enumerate() {
             let expected = changes.iter().map(|change| change.version.ms).max().unwrap_or(0).max(greatest);
             let wall_ms = NOW.wall_ms + wall_ms;
-            storage.commit(&changes, at(greatest), Now { wall_ms, ..NOW }).unwrap();
+            storage.commit(&changes, EncodedRows::new(), at(greatest), Now { wall_ms, ..NOW }).unwrap();
             assert_eq!(storage.wal_groups(), has_wal.then_some(round as u64 + 1));
             drop(storage);
             storage = Storage::open(home.path()).unwrap();
@@ -98,16 +98,21 @@ fn a_commit_that_fails_for_lack_of_room_does_not_leave_the_file_longer() {
         let mut storage = Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).unwrap();
         for version_ms in 1..=earlier {
             storage
-                .commit(&[change("k", version_ms, Some(content("v", None)))], Version::default(), NOW)
+                .commit(
+                    &[change("k", version_ms, Some(content("v", None)))],
+                    EncodedRows::new(),
+                    Version::default(),
+                    NOW,
+                )
                 .unwrap();
         }
         let len = storage.tables_len;
         disk.set_faults(|faults| faults.written_max = Some(len));
         let change = |version_ms, value| change("k", version_ms, Some(content(value, None)));
-        storage.commit(&[change(98, large)], Version::default(), NOW).unwrap_err();
+        storage.commit(&[change(98, large)], EncodedRows::new(), Version::default(), NOW).unwrap_err();
         storage.reopen().unwrap_or_else(|error| panic!("after {earlier} commits: {error}"));
         assert!(!storage.must_rewrite() && storage.open.as_ref().unwrap().tables.len() <= len);
-        storage.commit(&[change(99, "w")], Version::default(), NOW).unwrap();
+        storage.commit(&[change(99, "w")], EncodedRows::new(), Version::default(), NOW).unwrap();
         drop(storage);
         let mut storage = Storage::open_in(Box::new(disk), WalPolicy::default()).unwrap();
         assert_eq!(all(&mut storage, NOW)[0].2.value, "w");
@@ -152,7 +157,14 @@ fn a_corrupt_file_does_not_cause_a_panic() {
     let home = TempDir::new().unwrap();
     let mut storage = Storage::open(home.path()).unwrap();
     for round in 0..20 {
-        storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change("k", round, Some(content("v", None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
     }
     drop(storage);
     let path = home.path().join(TABLES_NAME);
@@ -167,7 +179,7 @@ fn a_corrupt_file_does_not_cause_a_panic() {
         fs::write(&path, bytes).unwrap();
         if let Ok(mut storage) = Storage::open(home.path()) {
             let _ = storage.load(NOW, |_, _, _| {});
-            let _ = storage.commit(&[change("k", 99, None)], Version::default(), NOW);
+            let _ = storage.commit(&[change("k", 99, None)], EncodedRows::new(), Version::default(), NOW);
         }
     }
 }
@@ -188,7 +200,14 @@ fn commit_until_wal(storage: &mut Storage) {
     let mut commits = 0;
     while storage.wal_groups().is_none() {
         assert!(commits < WalPolicy::default().commits_before);
-        storage.commit(&[change("first", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change("first", 1, Some(content("v", None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
         commits += 1;
     }
     assert_eq!(storage.wal_groups(), Some(0));
@@ -199,7 +218,9 @@ fn commit_until_wal(storage: &mut Storage) {
 fn leave_wal(home: &TempDir) -> (PathBuf, PathBuf) {
     let mut storage = Storage::open(home.path()).unwrap();
     commit_until_wal(&mut storage);
-    storage.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    storage
+        .commit(&[change("k", 2, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap();
     (home.path().join(TABLES_NAME), home.path().join(WAL_NAME))
 }
 
@@ -219,7 +240,9 @@ fn values(storage: &Storage) -> Vec<(String, usize)> {
 fn changes_in_the_log_are_newer_than_the_tables() {
     let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
-    storage.commit(&[change("gone", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    storage
+        .commit(&[change("gone", 1, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap();
     commit_until_wal(&mut storage);
     let changes = [
         change("first", 2, Some(content("newer", None))),
@@ -229,7 +252,7 @@ fn changes_in_the_log_are_newer_than_the_tables() {
         change("never", 2, None),
     ];
     for change in changes {
-        storage.commit(&[change], Version::default(), NOW).unwrap();
+        storage.commit(&[change], EncodedRows::new(), Version::default(), NOW).unwrap();
     }
     let expected = [("first".to_owned(), 5), ("new".to_owned(), 3)];
     // While open, after a crash, and after an orderly close.
@@ -237,7 +260,7 @@ fn changes_in_the_log_are_newer_than_the_tables() {
     drop(storage);
     let mut storage = on(&disk);
     assert_eq!((values(&storage), storage.wal_groups()), (expected.to_vec(), Some(5)));
-    storage.commit(&[], Version::default(), NOW).unwrap();
+    storage.commit(&[], EncodedRows::new(), Version::default(), NOW).unwrap();
     assert_eq!(storage.wal_groups(), Some(6));
     storage.close().unwrap();
     assert!(!disk.has(WAL_NAME));
@@ -259,7 +282,14 @@ fn a_full_log_starts_again_and_a_value_larger_than_the_log_is_committed() {
         let value = if round % 20 == 13 { large } else { some };
         let key = ["a", "b", "c"][usize::try_from(round % 3).unwrap()];
         let before = storage.wal_groups();
-        storage.commit(&[change(key, round, Some(content(value, None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change(key, round, Some(content(value, None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
         has_begun_again += u64::from(storage.wal_groups() <= before);
         drop(storage);
         storage = on(&disk);
@@ -277,7 +307,14 @@ fn without_room_for_a_log_commits_go_to_the_tables() {
     let mut storage = open();
     disk.set_faults(|faults| faults.written_max = Some(6 * 1024 * 1024));
     for round in 0..3 * u64::from(WalPolicy::default().commits_before) {
-        storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change("k", round, Some(content("v", None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
         assert_eq!((storage.wal_groups(), !disk.has(WAL_NAME)), (None, true));
     }
     assert!(!storage.must_rewrite());
@@ -293,10 +330,12 @@ fn after_a_failed_sync_of_the_log_the_files_are_not_trusted() {
     let mut storage = on(&disk);
     commit_until_wal(&mut storage);
     disk.set_faults(|faults| faults.fails_next_sync = true);
-    storage.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW).unwrap_err();
+    storage
+        .commit(&[change("k", 2, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap_err();
     assert!(storage.must_rewrite() && !storage.is_open());
     let mut portions = Some(vec![(Key::new("mem").unwrap(), Version::default(), content("v", None))]);
-    storage.rewrite(|| portions.take(), NOW).unwrap();
+    storage.rewrite(|| portions.take(), || None, NOW).unwrap();
     assert!(!storage.must_rewrite() && storage.is_open() && !disk.has(WAL_NAME));
     assert_eq!(values(&on(&disk)), [("mem".to_owned(), 1)]);
     // Nor are writes of an earlier process that were not synced.
@@ -328,7 +367,14 @@ fn a_log_that_does_not_belong_to_the_tables_is_rejected_or_ignored() {
     let mut storage = Storage::open(home.path()).unwrap();
     assert_eq!((values(&storage).len(), storage.wal_groups()), (2, None));
     commit_until_wal(&mut storage);
-    storage.commit(&[change("first", 3, Some(content("vvv", None)))], Version::default(), NOW).unwrap();
+    storage
+        .commit(
+            &[change("first", 3, Some(content("vvv", None)))],
+            EncodedRows::new(),
+            Version::default(),
+            NOW,
+        )
+        .unwrap();
     drop(storage);
     assert_eq!(values(&Storage::open(home.path()).unwrap())[0], ("first".to_owned(), 3));
 }
@@ -340,10 +386,14 @@ fn a_log_that_the_tables_do_not_name_is_removed() {
     let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
     for _ in 1..WalPolicy::default().commits_before {
-        storage.commit(&[change("k", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(&[change("k", 1, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
+            .unwrap();
     }
     disk.set_faults(|faults| faults.written_max = Some(1_700_000));
-    storage.commit(&[change("k", 2, Some(content(large, None)))], Version::default(), NOW).unwrap_err();
+    storage
+        .commit(&[change("k", 2, Some(content(large, None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap_err();
     assert!(disk.has(WAL_NAME), "it had room");
     storage.reopen().unwrap();
     assert!(!disk.has(WAL_NAME) && !storage.must_rewrite());
@@ -381,8 +431,12 @@ fn writes_of_a_killed_process_are_durable_before_they_are_read() {
                 commit_until_wal(&mut storage);
             }
             disk.set_faults(|faults| faults.cut_after = Some(acts));
-            let committed =
-                storage.commit(&[change("k", 2, Some(content("v", None)))], Version::default(), NOW);
+            let committed = storage.commit(
+                &[change("k", 2, Some(content("v", None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            );
             drop(storage);
             let disk = disk.after_kill();
             // It stays open, for the storage crate syncs when it is closed.
@@ -409,7 +463,9 @@ fn writes_of_a_killed_process_are_durable_before_they_are_read() {
 fn tables_that_were_removed_must_be_rewritten() {
     let home = TempDir::new().unwrap();
     let mut storage = Storage::open(home.path()).unwrap();
-    storage.commit(&[change("k", 1, Some(content("v", None)))], Version::default(), NOW).unwrap();
+    storage
+        .commit(&[change("k", 1, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap();
     fs::remove_file(home.path().join(TABLES_NAME)).unwrap();
     storage.open = None;
     let error = storage.reopen().unwrap_err();
@@ -441,7 +497,9 @@ fn fill(storage: &mut Storage, commits: u64) -> Vec<(String, usize)> {
     for number in 0..commits {
         let key = ["a", "b", "c", "d", "e"][usize::try_from(number % 5).unwrap()];
         let value = content("x".repeat(usize::try_from(number * 13 % 900).unwrap()).leak(), None);
-        storage.commit(&[change(key, number, Some(value))], Version::default(), NOW).unwrap();
+        storage
+            .commit(&[change(key, number, Some(value))], EncodedRows::new(), Version::default(), NOW)
+            .unwrap();
     }
     values(storage)
 }
@@ -507,14 +565,35 @@ fn tables_that_are_older_than_their_log_are_refused() {
     // The first checkpoint comes when the log has no group.
     for round in 0..2 {
         storage
-            .commit(&[change("large", round, Some(content(large, None)))], Version::default(), NOW)
+            .commit(
+                &[change("large", round, Some(content(large, None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
             .unwrap();
         older.push(("before the last checkpoint", disk.copy()));
-        storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change("k", round, Some(content("v", None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
         older.push(("with a group of an earlier round", disk.copy()));
     }
-    storage.commit(&[change("large", 9, Some(content(large, None)))], Version::default(), NOW).unwrap();
-    storage.commit(&[change("k", 9, Some(content("newest", None)))], Version::default(), NOW).unwrap();
+    storage
+        .commit(
+            &[change("large", 9, Some(content(large, None)))],
+            EncodedRows::new(),
+            Version::default(),
+            NOW,
+        )
+        .unwrap();
+    storage
+        .commit(&[change("k", 9, Some(content("newest", None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap();
     let log = disk.file(WAL_NAME);
     assert_eq!(values(&on(&disk.copy())).len(), 3);
     drop(storage);
@@ -539,10 +618,22 @@ fn a_log_that_is_older_than_the_tables_by_two_rounds_is_refused() {
     commit_until_wal(&mut storage);
     let mut logs = Vec::new();
     for round in 0..3 {
-        storage.commit(&[change("k", round, Some(content("v", None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change("k", round, Some(content("v", None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
         logs.push(disk.file(WAL_NAME));
         storage
-            .commit(&[change("large", round, Some(content(large, None)))], Version::default(), NOW)
+            .commit(
+                &[change("large", round, Some(content(large, None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
             .unwrap();
     }
     for (log, is_accepted) in logs.into_iter().zip([false, false, true]) {
@@ -560,12 +651,21 @@ fn a_checkpoint_leaves_nothing_for_the_next_one() {
     let large: &'static str = "x".repeat(WalPolicy::default().bytes).leak();
     for (number, value) in ["v", "v", large].into_iter().enumerate() {
         let key = ["a", "b", "c"][number];
-        storage.commit(&[change(key, 1, Some(content(value, None)))], Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &[change(key, 1, Some(content(value, None)))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
     }
     assert!(storage.open.as_ref().unwrap().pending.is_empty());
     assert_eq!(values(&on(&disk.copy())).len(), 4);
     // Nor does a checkpoint of an empty log change which groups the log begins with.
-    storage.commit(&[change("c", 2, Some(content(large, None)))], Version::default(), NOW).unwrap();
+    storage
+        .commit(&[change("c", 2, Some(content(large, None)))], EncodedRows::new(), Version::default(), NOW)
+        .unwrap();
     assert_eq!(values(&on(&disk.copy())).len(), 4);
 }
 
@@ -601,7 +701,12 @@ fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
             commit_until_wal(&mut storage);
         }
         storage
-            .commit(&[change("first", 2, Some(content("v", Some(HOUR_MS))))], Version::default(), NOW)
+            .commit(
+                &[change("first", 2, Some(content("v", Some(HOUR_MS))))],
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
             .unwrap();
         let at = |step_ms: i64| Now {
             wall_ms: NOW.wall_ms.checked_add_signed(step_ms).unwrap() + 60_000,
@@ -610,7 +715,7 @@ fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
         assert!(!storage.clock_was_set(at(0)) && !storage.clock_was_set(at(500)));
         let forward = at(2 * 3_600_000);
         assert!(storage.clock_was_set(forward));
-        storage.commit(&[], Version::default(), forward).unwrap();
+        storage.commit(&[], EncodedRows::new(), Version::default(), forward).unwrap();
         assert!(!storage.clock_was_set(forward));
         let minute_ms = 60_000;
         assert_eq!(left(&disk, forward.wall_ms), HOUR_MS + 1 - minute_ms);
@@ -619,7 +724,7 @@ fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
         // The clock is set back while the process runs.
         let back = Now { monotonic_ms: forward.monotonic_ms + 1_000, wall_ms: 500_000 };
         assert!(storage.clock_was_set(back));
-        storage.commit(&[], Version::default(), back).unwrap();
+        storage.commit(&[], EncodedRows::new(), Version::default(), back).unwrap();
         assert_eq!(left(&disk, back.wall_ms), HOUR_MS + 1 - minute_ms - 1_000);
         assert!(!storage.clock_was_set(back));
     }
@@ -675,7 +780,14 @@ fn a_checkpoint_of_deletions_fits_into_the_reserve() {
     let key = |number: usize| &*format!("{number:05}").leak();
     for from in (0..4_000).step_by(500) {
         let set = |number| change(key(number), 1, Some(content(value, None)));
-        storage.commit(&(from..from + 500).map(set).collect::<Vec<_>>(), Version::default(), NOW).unwrap();
+        storage
+            .commit(
+                &(from..from + 500).map(set).collect::<Vec<_>>(),
+                EncodedRows::new(),
+                Version::default(),
+                NOW,
+            )
+            .unwrap();
     }
     assert!(!storage.is_short_of_room());
     // No room is left, neither in the file nor on the disk.
@@ -685,11 +797,11 @@ fn a_checkpoint_of_deletions_fits_into_the_reserve() {
     storage.release_reserve();
     for group in 0..80_usize {
         let deleted: Vec<_> = (0..15).map(|number| change(key(group * 3 + number * 260), 2, None)).collect();
-        if storage.commit(&deleted, Version::default(), NOW).is_err() {
+        if storage.commit(&deleted, EncodedRows::new(), Version::default(), NOW).is_err() {
             // The room was enough for the reserve alone.
             storage.release_reserve();
             storage.reopen().unwrap();
-            storage.commit(&deleted, Version::default(), NOW).unwrap();
+            storage.commit(&deleted, EncodedRows::new(), Version::default(), NOW).unwrap();
         }
     }
     drop(storage);
