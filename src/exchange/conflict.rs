@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::effects::{Effects, Event};
+use super::names::Name;
 use super::row::{Conflict, Row, RowId};
 use super::rows::{Kind, rest};
 
@@ -16,6 +17,8 @@ pub const CONFLICT_BYTES_MAX: usize = 16 * 1024 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConflictLog {
     conflicts: BTreeMap<u64, Conflict>,
+    /// The number of conflicts of each leaf that has one.
+    by_leaf: BTreeMap<Name, usize>,
     bytes: usize,
     last_id: u64,
     dropped: u64,
@@ -27,9 +30,8 @@ impl ConflictLog {
     pub(super) fn append(&mut self, conflict: Conflict, effects: &mut Effects) {
         self.last_id = self.last_id.saturating_add(1);
         let id = self.last_id;
-        self.bytes = self.bytes.saturating_add(size(&conflict));
         effects.row(RowId::Conflict(id), None, Some(Row::Conflict(conflict.clone())));
-        self.conflicts.insert(id, conflict.clone());
+        self.restore(id, Some(Row::Conflict(conflict.clone())));
         effects.events.push(Event::Conflict { id, conflict });
         while self.conflicts.len() > CONFLICTS_MAX
             || (self.bytes > CONFLICT_BYTES_MAX && self.conflicts.len() > 1)
@@ -51,13 +53,20 @@ impl ConflictLog {
 
     /// Puts a row back. Anything but a conflict removes it.
     pub(super) fn restore(&mut self, id: u64, row: Option<Row>) {
-        let conflict = if let Some(Row::Conflict(conflict)) = row { Some(conflict) } else { None };
-        let added = conflict.as_ref().map_or(0, size);
-        let before = match conflict {
-            Some(conflict) => self.conflicts.insert(id, conflict),
-            None => self.conflicts.remove(&id),
-        };
-        self.bytes = self.bytes.saturating_add(added).saturating_sub(before.as_ref().map_or(0, size));
+        if let Some(before) = self.conflicts.remove(&id) {
+            self.bytes = self.bytes.saturating_sub(size(&before));
+            let left = self.of_leaf(&before.leaf).saturating_sub(1);
+            self.by_leaf.insert(before.leaf.clone(), left);
+            if left == 0 {
+                self.by_leaf.remove(&before.leaf);
+            }
+        }
+        if let Some(Row::Conflict(conflict)) = row {
+            self.bytes = self.bytes.saturating_add(size(&conflict));
+            let count = self.of_leaf(&conflict.leaf).saturating_add(1);
+            self.by_leaf.insert(conflict.leaf.clone(), count);
+            self.conflicts.insert(id, conflict);
+        }
         self.last_id = self.last_id.max(id);
     }
 
@@ -79,6 +88,12 @@ impl ConflictLog {
         let from = rest(last, Kind::Conflict, id).into_iter();
         let conflicts = from.flat_map(|from| self.conflicts.range((from, Bound::Unbounded)));
         conflicts.map(|(id, conflict)| (RowId::Conflict(*id), Row::Conflict(conflict.clone())))
+    }
+
+    /// Returns the number of conflicts of a leaf.
+    #[must_use]
+    pub fn of_leaf(&self, leaf: &Name) -> usize {
+        self.by_leaf.get(leaf).copied().unwrap_or(0)
     }
 
     #[must_use]
@@ -108,7 +123,7 @@ fn size(conflict: &Conflict) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::frame::Reason;
-    use super::super::names::{Mutex, Name};
+    use super::super::names::Mutex;
     use super::*;
     use crate::protocol::Key;
 
@@ -135,7 +150,7 @@ mod tests {
         let removed = effects.rows.last().unwrap();
         assert!(removed.id == RowId::Conflict(1) && removed.after.is_none() && removed.before.is_some());
         log.append(conflict(CONFLICT_BYTES_MAX), &mut effects);
-        assert_eq!(log.len(), 1);
+        assert_eq!((log.len(), log.of_leaf(&Name::new("press").unwrap())), (1, 1));
     }
 
     #[test]
@@ -143,7 +158,7 @@ mod tests {
         let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
         log.append(conflict(5), &mut effects);
         assert!(log.get(1).is_some() && log.remove(1, &mut effects) && !log.remove(1, &mut effects));
-        assert!(log.is_empty() && log.bytes == 0);
+        assert!(log.is_empty() && log.bytes == 0 && log.by_leaf.is_empty());
         log.append(conflict(5), &mut effects);
         assert_eq!(log.since(1).count(), 1, "an id is not used again");
     }

@@ -327,6 +327,16 @@ impl Root {
     }
 
     #[must_use]
+    pub fn has_leaf(&self, name: &Name) -> bool {
+        self.leaves.contains_key(name)
+    }
+
+    #[must_use]
+    pub fn leaf_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    #[must_use]
     pub fn record(&self, key: &Key) -> Option<&Record> {
         self.records.get(key)
     }

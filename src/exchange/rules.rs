@@ -80,19 +80,32 @@ impl Rules {
     /// Parses the rules of a configuration.
     ///
     /// # Errors
-    /// [`RuleError`] with the position of the first mistake.
-    pub fn parse(sources: &[RuleSource]) -> Result<Self, RuleError> {
+    /// All mistakes, in the order of the rules.
+    pub fn parse(sources: &[RuleSource]) -> Result<Self, Vec<RuleError>> {
         if let Some(extra) = sources.get(RULES_MAX) {
-            return Err(error(extra.at, format!("there are over {RULES_MAX} rules")));
+            return Err(vec![error(extra.at, format!("there are over {RULES_MAX} rules"))]);
         }
-        sources.iter().map(Rule::parse).collect::<Result<_, _>>().map(Self)
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        for source in sources {
+            match Rule::parse(source) {
+                Ok(rule) => rules.push(rule),
+                Err(mistakes) => errors.extend(mistakes),
+            }
+        }
+        if errors.is_empty() { Ok(Self(rules)) } else { Err(errors) }
     }
 
     /// Returns the first rule with a pattern for the key. Keys without a rule, and keys that are not UTF-8, are local.
     #[must_use]
     pub fn find(&self, key: &Key) -> Option<&Rule> {
+        self.find_with_index(key).map(|(_, rule)| rule)
+    }
+
+    /// Returns the same rule with its index.
+    #[must_use]
+    pub fn find_with_index(&self, key: &Key) -> Option<(usize, &Rule)> {
         let text = str::from_utf8(key.as_bytes()).ok()?;
-        self.0.iter().find(|rule| rule.keys.matches(text))
+        self.0.iter().enumerate().find(|(_, rule)| rule.keys.matches(text))
     }
 
     /// Whether the key takes part, and concerns this leaf.
@@ -132,25 +145,38 @@ impl Rules {
 }
 
 impl Rule {
-    fn parse(source: &RuleSource) -> Result<Self, RuleError> {
-        let missing = |what| error(source.at, format!("the rule has no '{what}'"));
-        let keys = source.keys.as_ref().ok_or_else(|| missing("keys"))?;
-        let change = source.change.as_ref().ok_or_else(|| missing("change"))?;
-        let change = Change::parse(change.text.as_bytes()).ok_or_else(|| {
+    fn parse(source: &RuleSource) -> Result<Self, Vec<RuleError>> {
+        let missing = |what| vec![error(source.at, format!("the rule has no '{what}'"))];
+        let keys = source.keys.as_ref().ok_or_else(|| missing("keys"));
+        let keys = keys.and_then(|keys| Patterns::parse(keys, source.at, "keys"));
+        let change = source.change.as_ref().ok_or_else(|| missing("change")).and_then(|change| {
             let text = change.text.escape_debug();
-            error(change.at, format!("change is \"root\" or \"leaves\", not \"{text}\""))
-        })?;
-        let leaves = source.leaves.as_ref();
-        Ok(Self {
-            keys: Patterns::parse(keys, source.at, "keys")?,
-            change,
-            leaves: leaves.map(|leaves| Patterns::parse(leaves, source.at, "leaves")).transpose()?,
-        })
+            let invalid = || error(change.at, format!("change is \"root\" or \"leaves\", not \"{text}\""));
+            Change::parse(change.text.as_bytes()).ok_or_else(|| vec![invalid()])
+        });
+        let leaves = source.leaves.as_ref().map(|leaves| Patterns::parse(leaves, source.at, "leaves"));
+        match (keys, change, leaves.transpose()) {
+            (Ok(keys), Ok(change), Ok(leaves)) => Ok(Self { keys, change, leaves }),
+            (keys, change, leaves) => {
+                Err([keys.err(), change.err(), leaves.err()].into_iter().flatten().flatten().collect())
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn keys(&self) -> &Patterns {
+        &self.keys
     }
 
     #[must_use]
     pub fn change(&self) -> Change {
         self.change
+    }
+
+    /// Returns the patterns of the leaves that the rule concerns; `None`: all leaves.
+    #[must_use]
+    pub fn leaves(&self) -> Option<&Patterns> {
+        self.leaves.as_ref()
     }
 
     #[must_use]
@@ -193,16 +219,23 @@ impl Patterns {
     /// Parses a list of patterns; `what` is its name in error messages.
     ///
     /// # Errors
-    /// [`RuleError`] with the position of the first mistake.
-    pub fn parse(texts: &[Text], at: Position, what: &str) -> Result<Self, RuleError> {
+    /// All mistakes.
+    pub fn parse(texts: &[Text], at: Position, what: &str) -> Result<Self, Vec<RuleError>> {
         if texts.is_empty() || texts.len() > PATTERNS_MAX {
-            return Err(error(at, format!("'{what}' has 1 to {PATTERNS_MAX} patterns")));
+            return Err(vec![error(at, format!("'{what}' has 1 to {PATTERNS_MAX} patterns"))]);
         }
-        let parse = |text: &Text| {
-            let invalid = || error(text.at, format!("invalid pattern \"{}\"", text.text.escape_debug()));
-            pattern(text.text.as_bytes()).ok_or_else(invalid)
-        };
-        texts.iter().map(parse).collect::<Result<_, _>>().map(Self)
+        let (mut patterns, mut errors) = (Vec::new(), Vec::new());
+        for Text { text, at } in texts {
+            match pattern(text.as_bytes()) {
+                Some(pattern) => patterns.push(pattern),
+                None => errors.push(error(*at, format!("invalid pattern \"{}\"", text.escape_debug()))),
+            }
+        }
+        if errors.is_empty() { Ok(Self(patterns)) } else { Err(errors) }
+    }
+
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(text, _)| text.as_str())
     }
 
     /// Whether one of the patterns matches.
@@ -322,7 +355,10 @@ pub(super) mod tests {
 
     #[test]
     fn a_mistake_has_its_line_and_column() {
-        let rejected = |source| Rules::parse(&[source]).unwrap_err().to_string();
+        let rejected = |source| {
+            let errors = Rules::parse(&[source]).unwrap_err();
+            errors.iter().map(RuleError::to_string).collect::<Vec<_>>().join("; ")
+        };
         let changed = rejected(source(&["a"], "any", None));
         assert_eq!(changed, "line 3, column 10: change is \"root\" or \"leaves\", not \"any\"");
         assert_eq!(rejected(source(&["a**"], "root", None)), "line 2, column 9: invalid pattern \"a**\"");
@@ -331,7 +367,9 @@ pub(super) mod tests {
         let without = RuleSource { keys: None, ..source(&["a"], "root", None) };
         assert_eq!(rejected(without), "line 1, column 1: the rule has no 'keys'");
         let many = vec![source(&["a"], "root", None); RULES_MAX + 1];
-        assert_eq!(Rules::parse(&many).unwrap_err().message, "there are over 256 rules");
+        assert_eq!(Rules::parse(&many).unwrap_err()[0].message, "there are over 256 rules");
+        let all = rejected(source(&["a", "b**", "["], "any", Some(&[])));
+        assert_eq!(all.split("; ").count(), 4, "{all}");
     }
 
     #[test]

@@ -23,12 +23,15 @@ pub struct RootStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafStatus {
     pub name: Name,
+    /// Whether it has ever been linked.
+    pub has_joined: bool,
     /// The time at which the leaf was last heard, while a link is established.
     pub heard_ms: Option<u64>,
     /// Versions that the leaf has not committed.
     pub behind: u64,
     /// Verdicts that the leaf has not committed.
     pub verdicts: usize,
+    pub conflicts: usize,
     pub accepted: u64,
     pub refused: u64,
 }
@@ -82,9 +85,11 @@ impl Root {
         let (identity, records, tombstones) = self.summary();
         let leaves = self.leaves().map(|(name, row, verdicts, heard_ms)| LeafStatus {
             name: name.clone(),
+            has_joined: row.store.is_some(),
             heard_ms,
             behind: self.ver().saturating_sub(row.cursor),
             verdicts,
+            conflicts: self.conflicts().of_leaf(name),
             accepted: row.accepted,
             refused: row.refused,
         });

@@ -5,6 +5,7 @@ pub mod connection;
 mod decimal;
 pub mod encoded_value;
 pub mod error_reply;
+pub mod exchange;
 pub mod frame;
 pub mod key;
 pub mod message;

@@ -1,3 +1,4 @@
 //! The store's part in an exchange: topics, the uplink of a leaf, requests of operators.
 
+pub mod command;
 pub mod settings;

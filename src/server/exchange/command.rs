@@ -1,0 +1,261 @@
+//! Operator requests: what a node answers to them.
+
+use crate::exchange::Exchange;
+use crate::exchange::effects::{Effects, Values};
+use crate::exchange::leaf::Leaf;
+use crate::exchange::names::{Mutex, Name};
+use crate::exchange::root::{LEAVES_MAX, Root};
+use crate::exchange::row::Conflict;
+use crate::exchange::rules::{Change, Patterns, Rule, Rules};
+use crate::exchange::status;
+use crate::protocol::Key;
+use crate::protocol::exchange::{
+    Answer, Command, ConflictPage, ConflictReport, IDS_MAX, KeyReport, KeyState, LeafReport, LeafState, Lost,
+    Origin, OwnReport, OwnState, Refusal, RootReport, RuleReport,
+};
+
+/// The most conflicts that one request looks at, because other requests wait meanwhile.
+const CONFLICTS_PER_PAGE_MAX: usize = 500;
+/// The bytes after which a page of conflicts ends.
+const PAGE_BYTES_MAX: usize = 256 * 1024;
+
+/// Answers a request. The answer to one that changes the node may be sent when its effects are committed.
+pub fn handle_command(
+    exchange: &mut Exchange,
+    command: Command,
+    now_ms: u64,
+    values: &dyn Values,
+) -> (Answer, Effects) {
+    let answer = match command {
+        Command::Status { leaf } => match exchange {
+            Exchange::Root(root) => root_status(root, leaf.as_deref(), now_ms),
+            Exchange::Leaf(own) => own_status(own, leaf.as_deref()),
+        },
+        Command::Key { key } => Answer::Key(key_report(exchange, &key)),
+        Command::Conflicts { leaf, since, max } => {
+            Answer::Conflicts(page(exchange, leaf.as_deref(), since, max, values))
+        }
+        Command::Value { id } => {
+            let conflict = exchange.conflicts().get(id);
+            conflict.map_or(Answer::NotFound, |conflict| Answer::Value(conflict.value.clone()))
+        }
+        Command::Clear { ids } => return clear(exchange, ids),
+        Command::AddLeaf { name, is_replaced } => return add_leaf(exchange, &name, is_replaced),
+        Command::DropLeaf { name } => return drop_leaf(exchange, &name),
+        Command::Resync { .. } => Answer::Refused(Refusal::UnknownCommand),
+    };
+    (answer, Effects::default())
+}
+
+/// Returns a conflict as operators see it; `won` is the content of its key now.
+#[must_use]
+pub fn conflict_report(id: u64, conflict: &Conflict, won: Option<Lost>) -> ConflictReport {
+    ConflictReport {
+        id,
+        at_ms: conflict.at_ms,
+        key: conflict.key.clone(),
+        leaf: conflict.leaf.as_str().to_owned(),
+        reason: conflict.reason.as_str().to_owned(),
+        lost: Lost::of(conflict.value.as_ref()),
+        winner: conflict.winner,
+        owner: match &conflict.owner {
+            _ if conflict.winner == 0 => Origin::Unknown,
+            Some(leaf) => Origin::Leaf(leaf.as_str().to_owned()),
+            None => Origin::Root,
+        },
+        won,
+    }
+}
+
+fn root_status(root: &Root, leaf: Option<&str>, now_ms: u64) -> Answer {
+    let status::RootStatus { exchange, ver, records, tombstones, conflicts, leaves } = root.status();
+    let is_wanted = |status: &status::LeafStatus| leaf.is_none_or(|leaf| status.name.as_str() == leaf);
+    let leaves: Vec<_> =
+        leaves.iter().filter(|leaf| is_wanted(leaf)).map(|leaf| leaf_report(leaf, now_ms)).collect();
+    if leaf.is_some() && leaves.is_empty() {
+        return Answer::NotFound;
+    }
+    Answer::Root(RootReport {
+        exchange: exchange.as_str().to_owned(),
+        ver,
+        records: count(records),
+        tombstones: count(tombstones),
+        conflicts: count(conflicts),
+        dropped: root.conflicts().dropped(),
+        leaves,
+    })
+}
+
+fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
+    LeafReport {
+        name: leaf.name.as_str().to_owned(),
+        state: match leaf.heard_ms {
+            _ if leaf.is_synchronised() => LeafState::Synchronised,
+            Some(_) => LeafState::Linked,
+            None if leaf.has_joined => LeafState::Offline,
+            None => LeafState::Expected,
+        },
+        behind: leaf.behind,
+        // A leaf sends its changes at once, so those that the root has not received are few while there is a link.
+        unjudged: leaf.heard_ms.map(|_| count(leaf.verdicts)),
+        conflicts: count(leaf.conflicts),
+        heard_ms: leaf.heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
+        accepted: leaf.accepted,
+        refused: leaf.refused,
+    }
+}
+
+fn own_status(leaf: &Leaf, name: Option<&str>) -> Answer {
+    let own = leaf.status();
+    if name.is_some_and(|name| name != own.name.as_str()) {
+        return Answer::NotFound;
+    }
+    Answer::Leaf(OwnReport {
+        exchange: own.exchange.as_str().to_owned(),
+        name: own.name.as_str().to_owned(),
+        state: match (own.is_linked, own.is_resync) {
+            (false, _) => OwnState::Offline,
+            (true, true) => OwnState::Resync,
+            (true, false) => OwnState::Linked,
+        },
+        cursor: own.cursor,
+        outbox: count(own.outbox),
+        outbox_bytes: count(own.outbox_bytes),
+        made: own.counts.made,
+        accepted: own.counts.accepted,
+        refused: own.counts.refused,
+        merged: own.counts.merged,
+        conflicts: count(own.conflicts),
+        dropped: leaf.conflicts().dropped(),
+    })
+}
+
+fn key_report(exchange: &Exchange, key: &Key) -> KeyReport {
+    let (key_status, is_root) = match exchange {
+        Exchange::Root(root) => (root.key_status(key), true),
+        Exchange::Leaf(leaf) => (leaf.key_status(key), false),
+    };
+    let rule = rules(exchange).and_then(|rules| rules.find_with_index(key));
+    let bytes = |mutex: Mutex| mutex.to_bytes();
+    KeyReport {
+        state: match key_status.state {
+            status::KeyState::Local => KeyState::Local,
+            status::KeyState::Absent => KeyState::Absent,
+            status::KeyState::Synchronised => KeyState::Synchronised,
+            status::KeyState::Proposed => KeyState::Proposed,
+            status::KeyState::Captured => KeyState::Captured,
+        },
+        rule: rule.map(|(index, rule)| rule_report(index, rule)),
+        ver: key_status.ver,
+        mutex: (key_status.ver > 0).then(|| bytes(key_status.mutex)),
+        owner: match key_status.owner {
+            _ if !is_root || key_status.ver == 0 => Origin::Unknown,
+            Some(leaf) => Origin::Leaf(leaf.as_str().to_owned()),
+            None => Origin::Root,
+        },
+        pending: key_status.pending.map(bytes),
+    }
+}
+
+fn rule_report(index: usize, rule: &Rule) -> RuleReport {
+    let texts = |patterns: &Patterns| patterns.texts().map(str::to_owned).collect();
+    RuleReport {
+        number: count(index).saturating_add(1),
+        keys: texts(rule.keys()),
+        is_for_leaves: rule.change() == Change::Leaves,
+        leaves: rule.leaves().map(texts),
+    }
+}
+
+/// Returns the rules; a leaf that has never been linked has none.
+fn rules(exchange: &Exchange) -> Option<&Rules> {
+    match exchange {
+        Exchange::Root(root) => Some(root.rules()),
+        Exchange::Leaf(leaf) => leaf.rules(),
+    }
+}
+
+/// Returns the conflicts after an id, within the bounds of one request.
+fn page(exchange: &Exchange, leaf: Option<&str>, since: u64, max: u64, values: &dyn Values) -> ConflictPage {
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    let mut page = ConflictPage { conflicts: Vec::new(), last: since, is_complete: true };
+    let mut bytes = 0_usize;
+    for (looked_at, (id, conflict)) in exchange.conflicts().since(since).enumerate() {
+        let is_full = page.conflicts.len() >= max || bytes >= PAGE_BYTES_MAX;
+        if is_full || looked_at >= CONFLICTS_PER_PAGE_MAX {
+            page.is_complete = false;
+            break;
+        }
+        page.last = id;
+        if leaf.is_none_or(|leaf| leaf == conflict.leaf.as_str()) {
+            /// The rest of a conflict, generously.
+            const REST_BYTES: usize = 256;
+            let parts =
+                [conflict.key.as_bytes().len(), Lost::START_BYTES_MAX, Lost::START_BYTES_MAX, REST_BYTES];
+            bytes = parts.into_iter().fold(bytes, usize::saturating_add);
+            page.conflicts.push(conflict_report(id, conflict, won(exchange, conflict, values)));
+        }
+    }
+    page
+}
+
+/// Returns the content that won, if the node still shows it.
+fn won(exchange: &Exchange, conflict: &Conflict, values: &dyn Values) -> Option<Lost> {
+    let ver = match exchange {
+        Exchange::Root(root) => root.record(&conflict.key).map(|record| record.ver),
+        Exchange::Leaf(leaf) if leaf.pending(&conflict.key).is_some() => None,
+        Exchange::Leaf(leaf) => leaf.note(&conflict.key).map(|note| note.ver),
+    };
+    ver.filter(|ver| *ver == conflict.winner)?;
+    Some(Lost::of(values.content(&conflict.key).map(|content| content.value).as_ref()))
+}
+
+fn clear(exchange: &mut Exchange, ids: Option<Vec<u64>>) -> (Answer, Effects) {
+    let ids = ids.unwrap_or_else(|| exchange.conflicts().since(0).map(|(id, _)| id).take(IDS_MAX).collect());
+    let (mut effects, mut cleared) = (Effects::default(), 0_u64);
+    for id in ids.into_iter().take(IDS_MAX) {
+        let more = exchange.clear_conflict(id);
+        cleared = cleared.saturating_add(u64::from(!more.rows.is_empty()));
+        append(&mut effects, more);
+    }
+    let answer = if cleared == 0 { Answer::NotFound } else { Answer::Done { count: cleared } };
+    (answer, effects)
+}
+
+/// Appends a later step, so that both are one commit.
+fn append(effects: &mut Effects, more: Effects) {
+    effects.step = effects.step.max(more.step);
+    effects.rows.extend(more.rows);
+    effects.values.extend(more.values);
+    effects.events.extend(more.events);
+}
+
+fn add_leaf(exchange: &mut Exchange, name: &str, is_replaced: bool) -> (Answer, Effects) {
+    let Exchange::Root(root) = exchange else { return refused(Refusal::RootOnly) };
+    let Ok(name) = Name::new(name) else { return refused(Refusal::InvalidName) };
+    let is_known = root.has_leaf(&name);
+    if !is_known && root.leaf_count() >= LEAVES_MAX {
+        return refused(Refusal::TooManyLeaves);
+    }
+    let effects = root.add_leaf(&name, is_replaced);
+    (Answer::Done { count: (!is_known || is_replaced).into() }, effects)
+}
+
+fn drop_leaf(exchange: &mut Exchange, name: &str) -> (Answer, Effects) {
+    let Exchange::Root(root) = exchange else { return refused(Refusal::RootOnly) };
+    match Name::new(name).ok().filter(|name| root.has_leaf(name)) {
+        Some(name) => (Answer::Done { count: 1 }, root.drop_leaf(&name)),
+        None => (Answer::NotFound, Effects::default()),
+    }
+}
+
+fn refused(refusal: Refusal) -> (Answer, Effects) {
+    (Answer::Refused(refusal), Effects::default())
+}
+
+fn count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
