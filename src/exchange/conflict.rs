@@ -70,6 +70,13 @@ impl ConflictLog {
         self.last_id = self.last_id.max(id);
     }
 
+    /// Returns what a restart keeps.
+    #[cfg(test)]
+    pub(super) fn on_disk(&self) -> Self {
+        let last_id = self.conflicts.last_key_value().map_or(0, |(id, _)| *id);
+        Self { last_id, dropped: 0, ..self.clone() }
+    }
+
     #[must_use]
     pub fn get(&self, id: u64) -> Option<&Conflict> {
         self.conflicts.get(&id)

@@ -6,7 +6,7 @@ mod resync;
 mod rows;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::protocol::Key;
@@ -19,6 +19,7 @@ use super::row::{
     Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, Row, RowId,
 };
 use super::rules::{Change, Rules};
+use super::steps::Steps;
 use window::Link;
 
 /// The most bytes of keys and values in the outbox.
@@ -56,9 +57,7 @@ pub struct Leaf {
     /// Where the sweep at the end of a resync goes on.
     sweep: Option<Bound<Key>>,
     source: MutexSource,
-    step: u64,
-    saved_step: u64,
-    unsaved: VecDeque<(u64, Progress)>,
+    steps: Steps<Progress>,
     saved: Progress,
 }
 
@@ -128,17 +127,14 @@ impl Leaf {
             hello_after: 0,
             sweep: None,
             source: MutexSource::new(run),
-            step: 0,
-            saved_step: 0,
-            unsaved: VecDeque::new(),
+            steps: Steps::new(),
             saved: Progress::default(),
         }
     }
 
     /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
     pub fn handle_commit_failed(&mut self) -> Effects {
-        self.unsaved.clear();
-        self.saved_step = self.step;
+        self.steps.handle_undone();
         self.saved = Progress { link: 0, n: 0, ..self.progress() };
         let mut effects = Effects::default();
         self.end(Cause::NotCommitted, &mut effects);
@@ -147,8 +143,7 @@ impl Leaf {
 
     /// Reports that all steps up to this one are committed.
     pub fn handle_saved(&mut self, step: u64) {
-        self.saved_step = self.saved_step.max(step);
-        while let Some((_, progress)) = self.unsaved.pop_front_if(|(made, _)| *made <= step) {
+        while let Some(progress) = self.steps.pop_saved(step) {
             self.saved = progress;
         }
     }
@@ -296,14 +291,9 @@ impl Leaf {
         Progress { last_seq, cursor, term, acked, n, link }
     }
 
-    /// Gives the step its number, if there is something to commit.
     fn finish(&mut self, mut effects: Effects) -> Effects {
-        if effects.rows.is_empty() {
-            return effects;
-        }
-        self.step = self.step.saturating_add(1);
-        effects.step = self.step;
-        self.unsaved.push_back((self.step, self.progress()));
+        let progress = self.progress();
+        self.steps.finish(&mut effects, progress);
         effects
     }
 
@@ -341,6 +331,11 @@ impl Leaf {
         self.link.as_ref().is_some_and(Link::is_welcome)
     }
 
+    #[cfg(test)]
+    pub(super) fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Returns the number that the next RECORDS must have.
     #[cfg(test)]
     pub(super) fn next_n(&self) -> u64 {
@@ -357,3 +352,6 @@ fn size(entry: &Entry) -> usize {
     let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
     value.saturating_add(entry.key.as_bytes().len()).saturating_add(ENTRY_OVERHEAD_BYTES)
 }
+
+#[cfg(test)]
+mod tests;

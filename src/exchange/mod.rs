@@ -16,6 +16,9 @@ pub mod row;
 mod rows;
 pub mod rules;
 pub mod status;
+mod steps;
+#[cfg(test)]
+mod testbed;
 
 use bytes::Bytes;
 

@@ -15,6 +15,7 @@ use super::frame::{LinkFrame, Refused, VERDICTS_MAX};
 use super::names::{Mutex, MutexSource, Name};
 use super::row::{Identity, LeafRow, Record, RootRow, Row, RowId, Term, Verdict};
 use super::rules::{Patterns, Rules};
+use super::steps::Steps;
 use window::Link;
 
 /// The most leaves of a root.
@@ -49,14 +50,16 @@ pub struct Root {
     leaves: BTreeMap<Name, Leaf>,
     /// At most one per leaf.
     links: BTreeMap<Name, Link>,
+    /// Links that may have something to send.
+    ready: BTreeSet<Name>,
+    /// The leaf that was served last: the next one comes after it.
+    served: Option<Name>,
+    /// Leaves whose WELCOME waits for a step.
+    waiting: BTreeSet<(u64, Name)>,
     refusals: VecDeque<(Name, Refused)>,
     conflicts: ConflictLog,
     source: MutexSource,
-    /// The last step.
-    step: u64,
-    saved_step: u64,
-    /// Versions by the uncommitted steps that made them.
-    unsaved: VecDeque<(u64, u64)>,
+    steps: Steps<Progress>,
     /// The last version that is committed.
     saved_ver: u64,
 }
@@ -66,10 +69,16 @@ pub struct Root {
 struct Leaf {
     row: LeafRow,
     verdicts: BTreeMap<u64, Verdict>,
-    /// Judged changes by the uncommitted steps that judged them.
-    unsaved: VecDeque<(u64, u64)>,
     /// The last change of which the verdict is committed.
     saved: u64,
+}
+
+/// What a step of the root reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Progress {
+    ver: u64,
+    /// The leaf of which the last change is judged.
+    judged: Option<(Name, u64)>,
 }
 
 impl Root {
@@ -87,23 +96,22 @@ impl Root {
             tombstones: BTreeSet::new(),
             leaves: BTreeMap::new(),
             links: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            served: None,
+            waiting: BTreeSet::new(),
             refusals: VecDeque::new(),
             conflicts: ConflictLog::default(),
             source: MutexSource::new(run),
-            step: 0,
-            saved_step: 0,
-            unsaved: VecDeque::new(),
+            steps: Steps::new(),
             saved_ver: 0,
         }
     }
 
     /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
     pub fn handle_commit_failed(&mut self) -> Effects {
-        self.unsaved.clear();
+        self.steps.handle_undone();
         self.saved_ver = self.row.ver;
-        self.saved_step = self.step;
         for leaf in self.leaves.values_mut() {
-            leaf.unsaved.clear();
             leaf.saved = leaf.row.applied;
         }
         self.end_all(Cause::NotCommitted)
@@ -111,14 +119,20 @@ impl Root {
 
     /// Reports that all steps up to this one are committed.
     pub fn handle_saved(&mut self, step: u64) {
-        self.saved_step = self.saved_step.max(step);
-        while let Some((_, ver)) = self.unsaved.pop_front_if(|(made, _)| *made <= step) {
+        let ver = self.saved_ver;
+        while let Some(Progress { ver, judged }) = self.steps.pop_saved(step) {
             self.saved_ver = ver;
-        }
-        for leaf in self.leaves.values_mut() {
-            while let Some((_, applied)) = leaf.unsaved.pop_front_if(|(made, _)| *made <= step) {
+            let Some((name, applied)) = judged else { continue };
+            if let Some(leaf) = self.leaves.get_mut(&name) {
                 leaf.saved = applied;
+                self.ready.insert(name);
             }
+        }
+        while self.waiting.first().is_some_and(|(awaited, _)| *awaited <= step) {
+            self.ready.extend(self.waiting.pop_first().map(|(_, name)| name));
+        }
+        if self.saved_ver != ver {
+            self.ready.extend(self.links.keys().cloned());
         }
     }
 
@@ -281,22 +295,15 @@ impl Root {
         }
     }
 
-    /// Gives the step its number, if there is something to commit.
     fn finish(&mut self, mut effects: Effects) -> Effects {
-        if effects.rows.is_empty() {
-            return effects;
-        }
-        self.step = self.step.saturating_add(1);
-        effects.step = self.step;
-        if self.unsaved.back().map_or(self.saved_ver, |(_, ver)| *ver) != self.row.ver {
-            self.unsaved.push_back((self.step, self.row.ver));
-        }
-        for leaf in self.leaves.values_mut() {
-            let last = leaf.unsaved.back().map_or(leaf.saved, |(_, applied)| *applied);
-            if last != leaf.row.applied {
-                leaf.unsaved.push_back((self.step, leaf.row.applied));
-            }
-        }
+        self.steps.finish(&mut effects, Progress { ver: self.row.ver, judged: None });
+        effects
+    }
+
+    /// Finishes a step of a leaf.
+    fn finish_of(&mut self, name: &Name, mut effects: Effects) -> Effects {
+        let judged = self.leaves.get(name).map(|leaf| (name.clone(), leaf.row.applied));
+        self.steps.finish(&mut effects, Progress { ver: self.row.ver, judged });
         effects
     }
 
@@ -360,6 +367,12 @@ impl Root {
         })
     }
 
+    /// Reports that the connection of a leaf is lost, whatever link it had.
+    #[cfg(test)]
+    pub(super) fn handle_all_lost(&mut self, name: &Name) {
+        self.links.remove(name);
+    }
+
     /// Returns the number that the next CHANGES of a leaf must have.
     #[cfg(test)]
     pub(super) fn next_n(&self, name: &Name) -> u64 {
@@ -385,6 +398,9 @@ impl Root {
 
 impl Leaf {
     fn new(row: LeafRow) -> Self {
-        Self { saved: row.applied, row, verdicts: BTreeMap::new(), unsaved: VecDeque::new() }
+        Self { saved: row.applied, row, verdicts: BTreeMap::new() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,7 +84,7 @@ impl Leaf {
     }
 
     fn poll_hello(&mut self, software: &str, now_ms: u64) -> Option<LinkFrame> {
-        if self.saved_step < self.hello_after {
+        if !self.steps.is_saved(self.hello_after) {
             return None;
         }
         let link = self.link.as_mut()?;
@@ -164,7 +164,7 @@ impl Leaf {
         (self.row.stream, self.row.acked, self.row.acked_mutex) = (id, 0, Mutex::NIL);
         self.row.again_to = self.offered;
         self.link = Some(Link::new(id, now_ms));
-        self.hello_after = self.step.saturating_add(1);
+        self.hello_after = self.steps.next();
     }
 
     fn poll_ack(&mut self) -> Option<LinkFrame> {

@@ -15,7 +15,7 @@ impl Leaf {
         self.row.epoch = self.row.epoch.wrapping_add(1);
         (self.row.cursor, self.row.term, self.row.resync) = (0, 0, Some(resync));
         self.sweep = None;
-        self.hello_after = self.step.saturating_add(1);
+        self.hello_after = self.steps.next();
     }
 
     /// Begins the sweep if the root has named all records up to the horizon.

@@ -16,12 +16,12 @@ impl Leaf {
     pub fn restore(&mut self, id: RowId, row: Option<Row>) {
         match (id, row) {
             (RowId::Node, Some(Row::LeafNode(row))) => {
-                if self.step == 0 {
+                if self.steps.is_loading() {
                     self.offered = row.last_seq;
                 }
                 self.row = row;
                 self.sweep = self.row.resync.and(self.sweep.take());
-                if self.step == 0 {
+                if self.steps.is_loading() {
                     self.saved = self.progress();
                 }
                 self.begin_sweep();
@@ -83,9 +83,8 @@ impl Leaf {
             hello_after: 0,
             sweep: None,
             source: super::MutexSource::new(0),
-            step: 0,
-            saved_step: 0,
-            unsaved: Default::default(),
+            steps: super::Steps::new(),
+            conflicts: self.conflicts.on_disk(),
             ..self.clone()
         };
         leaf.saved = leaf.progress();

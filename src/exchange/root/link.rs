@@ -1,6 +1,7 @@
 //! The root's side of a link: HELLO, the window, and the walk through the records.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 
 use super::super::frame::{
     self, Ack, Changes, FRAME_BYTES_MAX, Hello, ITEMS_MAX, Item, RecordItem, Records, STALL_MS, Start,
@@ -43,7 +44,7 @@ impl Root {
         if let Err(cause) = result {
             self.end(name, cause, &mut effects);
         }
-        self.finish(effects)
+        self.finish_of(name, effects)
     }
 
     /// Ends a link because its frame cannot be decoded.
@@ -86,11 +87,19 @@ impl Root {
         if let Some((name, refused)) = self.refusals.pop_front() {
             return Some((name, LinkFrame::Refused(refused)));
         }
-        let names: Vec<_> = self.links.keys().cloned().collect();
-        names.into_iter().find_map(|name| {
-            let frame = self.poll_link(&name, now_ms, values)?;
-            Some((name, frame))
-        })
+        loop {
+            let after = self.served.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.ready.range::<Name, _>((after, Bound::Unbounded)).next();
+            let Some(name) = next.or_else(|| self.ready.first()).cloned() else {
+                self.served = None;
+                return None;
+            };
+            self.served = Some(name.clone());
+            if let Some(frame) = self.poll_link(&name, now_ms, values) {
+                return Some((name, frame));
+            }
+            self.ready.remove(&name);
+        }
     }
 
     pub(super) fn end_all(&mut self, cause: Cause) -> Effects {
@@ -138,7 +147,7 @@ impl Root {
         if row.stream != hello.stream {
             (row.stream, row.applied, row.pruned, row.mutex) = (hello.stream, 0, 0, Mutex::NIL);
         }
-        // A leaf that is ahead is told so by WELCOME, and begins another stream.
+        // A leaf that is ahead begins another stream after WELCOME.
         if hello.acked <= row.applied {
             row.pruned = row.pruned.max(hello.acked);
         }
@@ -148,17 +157,9 @@ impl Root {
         let (applied, pruned) = (row.applied, row.pruned);
         self.put_leaf(name, row, effects);
         self.drop_verdicts(name, if applied == 0 { u64::MAX } else { pruned }, effects);
-        if let Some(leaf) = self.leaves.get_mut(name)
-            && applied == 0
-        {
-            // The sequence numbers of another stream are no longer of use.
-            leaf.unsaved.clear();
-            leaf.saved = 0;
-        }
         self.end(name, Cause::Replaced, effects);
         let has_rules = hello.rules == self.rules_digest;
-        // The step has not got its number yet.
-        let step = if effects.rows.is_empty() { self.step } else { self.step.saturating_add(1) };
+        let step = self.steps.number(effects);
         let link = Link {
             id: hello.link,
             run: hello.run,
@@ -172,6 +173,7 @@ impl Root {
             progress_ms: now_ms,
         };
         self.links.insert(name.clone(), link);
+        self.ready.insert(name.clone());
         effects.events.push(Event::Linked { leaf: name.clone(), link: hello.link });
         Ok(())
     }
@@ -267,6 +269,7 @@ impl Root {
             return Err(Cause::Unexpected);
         }
         while link.in_flight.pop_front_if(|n| *n <= ack.n).is_some() {}
+        self.ready.insert(name.clone());
         let Some(leaf) = self.leaves.get(name) else { return Ok(()) };
         // An older acknowledgement may come late.
         let row = LeafRow {
@@ -284,7 +287,8 @@ impl Root {
     fn poll_link(&mut self, name: &Name, now_ms: u64, values: &dyn Values) -> Option<LinkFrame> {
         let (link, leaf) = (self.links.get(name)?, self.leaves.get(name)?);
         if let Some((step, welcome)) = link.welcome {
-            if step > self.saved_step {
+            if !self.steps.is_saved(step) {
+                self.waiting.insert((step, name.clone()));
                 return None;
             }
             let frame = LinkFrame::Welcome(Welcome {

@@ -10,7 +10,7 @@ impl Root {
     pub fn restore(&mut self, id: RowId, row: Option<Row>) {
         match (id, row) {
             (RowId::Node, Some(Row::Root(row))) => {
-                if self.step == 0 {
+                if self.steps.is_loading() {
                     self.saved_ver = row.ver;
                 }
                 self.row = row;
@@ -20,7 +20,7 @@ impl Root {
             (RowId::Key(key), Some(Row::Record(record))) => self.set_record(key, Some(record)),
             (RowId::Key(key), None) => self.set_record(key, None),
             (RowId::Leaf(name), Some(Row::Leaf(row))) => {
-                let is_loading = self.step == 0;
+                let is_loading = self.steps.is_loading();
                 let leaf = self.leaves.entry(name).or_insert_with(|| Leaf::new(row.clone()));
                 leaf.saved = if is_loading { row.applied } else { leaf.saved };
                 leaf.row = row;
@@ -120,7 +120,7 @@ impl Root {
             index,
             tombstones: self.tombstones.clone(),
             leaves: leaves.collect(),
-            conflicts: self.conflicts.clone(),
+            conflicts: self.conflicts.on_disk(),
             ..Self::new(self.identity().clone(), rules, admit, 0)
         }
     }

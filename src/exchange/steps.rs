@@ -1,0 +1,60 @@
+//! Steps of a node, and what is reached once they are committed.
+
+use std::collections::VecDeque;
+
+use super::effects::Effects;
+
+/// The steps that are made and committed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Steps<T> {
+    made: u64,
+    saved: u64,
+    /// What each uncommitted step reaches.
+    unsaved: VecDeque<(u64, T)>,
+}
+
+impl<T> Steps<T> {
+    pub fn new() -> Self {
+        Self { made: 0, saved: 0, unsaved: VecDeque::new() }
+    }
+
+    /// Whether rows are still loaded: no step was made.
+    pub fn is_loading(&self) -> bool {
+        self.made == 0
+    }
+
+    /// Returns the number of the next step that has something to commit.
+    pub fn next(&self) -> u64 {
+        self.made.saturating_add(1)
+    }
+
+    /// Returns the step after which everything up to these effects is committed.
+    pub fn number(&self, effects: &Effects) -> u64 {
+        if effects.rows.is_empty() { self.made } else { self.next() }
+    }
+
+    /// Gives a step its number, if there is something to commit.
+    pub fn finish(&mut self, effects: &mut Effects, reached: T) {
+        if !effects.rows.is_empty() {
+            self.made = self.next();
+            effects.step = self.made;
+            self.unsaved.push_back((self.made, reached));
+        }
+    }
+
+    pub fn is_saved(&self, step: u64) -> bool {
+        step <= self.saved
+    }
+
+    /// Returns what the steps up to this one have reached, one after the other. The caller repeats it until `None`.
+    pub fn pop_saved(&mut self, step: u64) -> Option<T> {
+        self.saved = self.saved.max(step);
+        self.unsaved.pop_front_if(|(made, _)| *made <= step).map(|(_, reached)| reached)
+    }
+
+    /// Reports that the uncommitted steps are undone.
+    pub fn handle_undone(&mut self) {
+        self.unsaved.clear();
+        self.saved = self.made;
+    }
+}
