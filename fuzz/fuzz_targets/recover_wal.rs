@@ -18,6 +18,7 @@ const COMMITS: u64 = 40;
 const TABLES: &str = "store.redb";
 const LOG: &str = "store.log";
 
+/// The keys, and the rows of an exchange below their addresses.
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Files of a store that was killed after its last commit.
@@ -63,12 +64,16 @@ fn create() -> Original {
             watchers: Vec::new(),
             notification: None,
         };
-        storage.commit(&[change], EncodedRows::new(), version, NOW).unwrap();
-        if is_deleted {
-            keys.remove(key.as_bytes());
-        } else {
-            keys.insert(key.into_bytes(), value.into_bytes());
-        }
+        let address = format!("row {}", number % 5);
+        let row = (number % 8 != 7).then(|| value.clone());
+        let rows = [(address.clone().into(), row.clone().map(Into::into))];
+        storage.commit(&[change], EncodedRows::from(rows), version, NOW).unwrap();
+        let mut apply = |key: String, value: Option<String>| match value {
+            Some(value) => keys.insert(key.into_bytes(), value.into_bytes()),
+            None => keys.remove(key.as_bytes()),
+        };
+        apply(key, (!is_deleted).then_some(value));
+        apply(address, row);
         states.push(keys.clone());
     }
     // Every commit is synced, so the files are now as a kill would leave them.
@@ -99,6 +104,7 @@ fuzz_target!(|data: &[u8]| {
                 drop(found.insert(key.as_bytes().to_vec(), stored.value.to_vec()))
             };
             storage.load(NOW, each).unwrap();
+            storage.load_rows(|address, row| drop(found.insert(address.to_vec(), row.to_vec()))).unwrap();
             assert!(states.contains(&found), "{} keys as after no commit", found.len());
             assert!(verified.is_ok());
             let is_unchanged = changed == *log;

@@ -49,6 +49,8 @@ pub enum DataVerb {
     /// Write the readable keys of a corrupt store to a new one
     ///
     /// The new store is in DIR/recovered. The corrupt files are not changed. Of intact files nothing is written.
+    ///
+    /// The new store has no rows of an exchange: a store that takes part in one joins it anew.
     Recover {
         /// Directory of the store
         #[arg(value_name = "DIR")]
@@ -130,8 +132,9 @@ fn verify(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandErro
 fn recover(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let (report, to) = offline::recover(directory, clock::wall_ms()).map_err(|error| of_read(&error))?;
     if reporter.is_json() {
+        let left = (to.is_some() && report.rows.is_some()).then_some(("left_exchange", Field::Switch(true)));
         let to = to.map(|to| ("recovered", Field::Text(to.to_string_lossy().into_owned())));
-        reporter.data(answer("recover", fields(&report).into_iter().chain(to)).as_bytes())?;
+        reporter.data(answer("recover", fields(&report).into_iter().chain(to).chain(left)).as_bytes())?;
         return Ok(Exit::Yes);
     }
     reporter.data(describe(&report).as_bytes())?;
@@ -145,7 +148,11 @@ fn recover(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exi
             "recovered {} to {to}; the corrupt files were not changed",
             counted(keys, "key")
         ));
-        report::log(&format!("  continue with: mqkv serve --data {to}"));
+        let exchange = if report.rows.is_some() { " --exchange FILE" } else { "" };
+        if report.rows.is_some() {
+            report::log("the rows of the exchange were not recovered: the store joins it anew");
+        }
+        report::log(&format!("  continue with: mqkv serve --data {to}{exchange}"));
     }
     Ok(Exit::Yes)
 }
@@ -210,9 +217,9 @@ fn corruption(report: &VerifyReport) -> Option<String> {
         Integrity::Intact => return None,
         // The log is corrupt, and not the file of the tables.
         Integrity::IncompleteWal { corruption } => (report.path.parent().unwrap_or(&report.path), corruption),
-        Integrity::Gap { corruption, .. } | Integrity::Unordered { corruption } => {
-            (report.path.as_path(), corruption)
-        }
+        Integrity::Gap { corruption, .. }
+        | Integrity::Unordered { corruption }
+        | Integrity::IncompleteRows { corruption } => (report.path.as_path(), corruption),
     };
     Some(format!("{} is corrupt: {corruption}", path.display()))
 }
@@ -236,6 +243,9 @@ fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
         Integrity::IncompleteWal { corruption } => {
             fields.extend([("condition", text("late")), ("damage", text(corruption))]);
         }
+        Integrity::IncompleteRows { corruption } => {
+            fields.extend([("condition", text("rows")), ("damage", text(corruption))]);
+        }
         Integrity::Unordered { corruption } => {
             fields.extend([("condition", text("loose")), ("damage", text(corruption))]);
         }
@@ -248,6 +258,7 @@ fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
         ("expiring", number(report.expiring)),
         ("expired", number(report.expired)),
     ]);
+    fields.extend(report.rows.map(|rows| ("rows", number(rows))));
     if let Some((least, most)) = report.versions {
         fields.extend([("version_min", version(least)), ("version_max", version(most))]);
     }
@@ -277,6 +288,7 @@ fn describe(report: &VerifyReport) -> String {
         ("fenced", report.fenced.to_string()),
         ("expiring", format!("{}, of which {} have expired", report.expiring, report.expired)),
     ];
+    lines.extend(report.rows.map(|rows| ("rows", format!("{rows}, of an exchange"))));
     let text = |version| Timestamp::from(version).to_string();
     if let Some((least, most)) = report.versions {
         lines.push(("versions", format!("{} to {}", text(least), text(most))));
@@ -311,6 +323,9 @@ fn condition(report: &VerifyReport) -> String {
              deleted"
                 .to_owned()
         }
+        Integrity::IncompleteRows { .. } => {
+            "corrupt; all keys can be read, the rows of the exchange cannot".to_owned()
+        }
         Integrity::Unordered { .. } => {
             "corrupt; keys can only be found one by one, including deleted ones".to_owned()
         }
@@ -323,4 +338,53 @@ fn counted(count: usize, name: &str) -> String {
 
 fn shown(path: &Path) -> String {
     escape(path.as_os_str().as_encoded_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(rows: Option<usize>) -> VerifyReport {
+        VerifyReport {
+            path: "kept/store.redb".into(),
+            file_bytes: 1,
+            wal_bytes: None,
+            integrity: Integrity::Intact,
+            keys: 2,
+            key_bytes: 3,
+            value_bytes: 4,
+            fenced: 0,
+            expiring: 0,
+            expired: 0,
+            rows,
+            versions: None,
+            greatest: Default::default(),
+            written_ms: 0,
+        }
+    }
+
+    #[test]
+    fn a_report_has_rows_only_if_the_store_takes_part_in_an_exchange() {
+        let [without, with] = [None, Some(12)].map(report);
+        assert_eq!(describe(&with).lines().last(), Some("rows:      12, of an exchange"));
+        assert_eq!(describe(&without).lines().count() + 1, describe(&with).lines().count());
+        assert!(answer("verify", fields(&with)).ends_with("\"expired\":0,\"rows\":12}\n"));
+        assert!(answer("verify", fields(&without)).ends_with("\"expired\":0}\n"));
+    }
+
+    #[test]
+    fn corrupt_rows_are_told_apart_from_corrupt_keys() {
+        let corruption = "a row of the exchange is malformed".to_owned();
+        let report = VerifyReport { integrity: Integrity::IncompleteRows { corruption }, ..report(Some(3)) };
+        assert!(
+            describe(&report).contains("corrupt; all keys can be read, the rows of the exchange cannot\n")
+        );
+        let json = answer("verify", fields(&report));
+        assert!(
+            json.contains("\"condition\":\"rows\",\"damage\":\"a row of the exchange is malformed\""),
+            "{json}"
+        );
+        let message = "kept/store.redb is corrupt: a row of the exchange is malformed";
+        assert_eq!(super::corruption(&report).as_deref(), Some(message));
+    }
 }

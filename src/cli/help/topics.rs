@@ -100,8 +100,9 @@ Records have v (the schema, 1) and op (the verb).
 - `serve --log json`: event (ready, connected, disconnected, refused, denied, dropped, unanswerable, left-out, warning,
   stopping and others), time, and message, which is the line of text
 - `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is whole, late (the last writes
-  cannot be read), gap (some keys are lost, and the keys found in their place doubtful) or loose (the order is lost);
-  damage is the cause. The exit code is the same as with text
+  cannot be read), gap (some keys are lost, and the keys found in their place doubtful), loose (the order is lost) or
+  rows (the keys are whole, the rows of the exchange are not); damage is the cause. rows is their number, only if the
+  store takes part in an exchange. The exit code is the same as with text
 - `serve user`: op is user
 
 A value comes with its encoding, utf-8 or base64; a key has key_encoding only if that is base64.

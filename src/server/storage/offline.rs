@@ -1,10 +1,11 @@
 //! Work on the files of a store that no server has open: verify, recover, remove a fencing token.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use redb::backends::FileBackend;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
@@ -12,7 +13,10 @@ use super::core::{Storage, create_tables};
 use super::error::{StorageError, StorageErrorKind};
 use super::files::{Directory, StorageFiles, TABLES_NAME, WAL_NAME, check_presence, is_marked, open_regular};
 use super::panic_guard::catch_panics;
-use super::record::{CommitMetadata, EncodedChanges, EncodedRows, ParsedRecord, Record, find_magic};
+use super::record::{
+    CommitMetadata, EncodedChanges, EncodedRows, ParsedRecord, ROWS_FORMAT_VERSION, Record, find_magic,
+};
+use super::rows;
 use super::staged_backend::{StagedBackend, SyncFailure};
 use super::tables::{self, Checkpoint, RECORDS, check, open_unchecked, read_checkpoint};
 use super::wal::{self, WalPolicy};
@@ -41,6 +45,8 @@ pub enum Integrity {
     },
     /// The tables are intact; of the write-ahead log, not everything can be read.
     IncompleteWal { corruption: String },
+    /// All keys can be read; of the rows of the exchange, not everything can.
+    IncompleteRows { corruption: String },
     /// The table has no readable order: of each key, the newest record anywhere in the file was taken, also of keys
     /// that had been deleted.
     Unordered { corruption: String },
@@ -67,6 +73,9 @@ pub struct VerifyReport {
     pub expiring: usize,
     /// Number of keys whose time to live is over.
     pub expired: usize,
+    /// Number of rows of the exchange that the store takes part in; `None` if it takes part in none, or if that cannot be
+    /// read.
+    pub rows: Option<usize>,
     /// The least and the greatest version of the keys.
     pub versions: Option<(Version, Version)>,
     /// No version that was given out is greater, as far as the files show it.
@@ -91,6 +100,15 @@ struct Inspection {
     metadata: CommitMetadata,
 }
 
+/// What can be read of the files.
+struct Content {
+    integrity: Integrity,
+    records: BTreeMap<Key, Record>,
+    /// Addresses of the rows; `None` if the store has none, or if that cannot be read.
+    rows: Option<BTreeSet<Bytes>>,
+    metadata: CommitMetadata,
+}
+
 /// Reads all files of the store in `directory` and reports what they hold. Changes nothing.
 ///
 /// # Errors
@@ -101,7 +119,8 @@ pub fn verify(directory: &Path, wall_ms: u64) -> Result<VerifyReport, StorageErr
 }
 
 /// Writes what can be read of a corrupt store to a new one in [`RECOVERED_DIRECTORY`] inside `directory`, and returns
-/// the path of that directory; writes nothing if the store is intact. The corrupt files are not changed.
+/// the path of that directory; writes nothing if the store is intact. The corrupt files are not changed. The new store has
+/// no rows of an exchange: they would have to agree with its values.
 ///
 /// # Errors
 /// Those of [`verify`]; no record can be read; the new store exists already or cannot be written.
@@ -236,8 +255,8 @@ fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
     }
     let intact = present.and_then(|()| catch_panics(|| read_intact(path)));
     let file_bytes = file_bytes.unwrap_or(0);
-    let (integrity, records, metadata) = match intact {
-        Ok(read) => read,
+    let Content { integrity, records, rows, metadata } = match intact {
+        Ok(content) => content,
         Err(StorageErrorKind::Corrupt(corruption)) => read_corrupt(path, corruption)?,
         Err(other) => return Err(other),
     };
@@ -258,6 +277,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
         fenced: count(&|record| record.fence.is_some()),
         expiring: count(&|record| record.deadline.is_some()),
         expired: count(&|record| record.deadline.is_some_and(|deadline| deadline.clock_ms <= clock_ms)),
+        rows: rows.map(|rows| rows.len()),
         versions,
         greatest,
         written_ms: metadata.wall_ms,
@@ -285,15 +305,44 @@ fn wal_error(kind: StorageErrorKind, path: &Path) -> String {
     StorageError { path: path.with_file_name(WAL_NAME), kind }.to_string()
 }
 
-fn read_intact(path: &Path) -> Result<(Integrity, BTreeMap<Key, Record>, CommitMetadata), StorageErrorKind> {
+fn read_intact(path: &Path) -> Result<Content, StorageErrorKind> {
     let database = check(&open_backend(path)?)?;
     let (checkpoint, format) = read_checkpoint(&database)?;
     let mut records = BTreeMap::new();
     tables::read(&database, |record| drop(records.insert(record.key.clone(), record)))?;
-    let (metadata, corruption) = apply_wal(path, checkpoint, format, &mut records);
-    let integrity =
-        corruption.map_or(Integrity::Intact, |corruption| Integrity::IncompleteWal { corruption });
-    Ok((integrity, records, metadata))
+    let (mut rows, rows_corruption) = read_rows(&database, format)?;
+    let (metadata, corruption) = apply_wal(path, checkpoint, format, &mut records, rows.as_mut());
+    let integrity = match (corruption, rows_corruption) {
+        (None, None) => Integrity::Intact,
+        (None, Some(corruption)) => Integrity::IncompleteRows { corruption },
+        (Some(mut corruption), rows_corruption) => {
+            corruption.extend(rows_corruption.map(|rows_corruption| format!("; {rows_corruption}")));
+            Integrity::IncompleteWal { corruption }
+        }
+    };
+    Ok(Content { integrity, records, rows, metadata })
+}
+
+/// Returns the addresses of all rows in the tables, up to the first one that is corrupt, and the corruption. Tables without
+/// an exchange have none.
+fn read_rows(
+    database: &Database,
+    format: u64,
+) -> Result<(Option<BTreeSet<Bytes>>, Option<String>), StorageErrorKind> {
+    if format != ROWS_FORMAT_VERSION {
+        return Ok((None, None));
+    }
+    let mut addresses = BTreeSet::new();
+    let read = catch_panics(|| {
+        rows::read(database, |address, _| {
+            addresses.insert(Bytes::copy_from_slice(address));
+        })
+    });
+    match read {
+        Ok(()) => Ok((Some(addresses), None)),
+        Err(StorageErrorKind::Corrupt(corruption)) => Ok((Some(addresses), Some(corruption))),
+        Err(other) => Err(other),
+    }
 }
 
 /// Applies the groups of the write-ahead log that follow the checkpoint, as far as they can be read. Returns the
@@ -303,6 +352,7 @@ fn apply_wal(
     checkpoint: Checkpoint,
     format: u64,
     records: &mut BTreeMap<Key, Record>,
+    rows: Option<&mut BTreeSet<Bytes>>,
 ) -> (CommitMetadata, Option<String>) {
     let policy = WalPolicy::default();
     let mut bytes = Vec::new();
@@ -326,23 +376,33 @@ fn apply_wal(
             None => drop(records.remove(&key)),
         }
     }
+    if let Some(rows) = rows {
+        for (address, row) in recovered.changes.rows {
+            if row.is_some() {
+                rows.insert(address)
+            } else {
+                rows.remove(&address)
+            };
+        }
+    }
     (recovered.metadata.unwrap_or(checkpoint.metadata), unreadable.or(recovered.corruption))
 }
 
-fn read_corrupt(
-    path: &Path,
-    mut corruption: String,
-) -> Result<(Integrity, BTreeMap<Key, Record>, CommitMetadata), StorageErrorKind> {
+fn read_corrupt(path: &Path, mut corruption: String) -> Result<Content, StorageErrorKind> {
     let mut ordered = BTreeMap::new();
     let mut gap = None;
     let mut checkpoint = None;
     let mut expected_len = None;
+    let (mut rows, mut rows_corruption) = (None, None);
     // Opened without a check, tables with one corrupt page can be read up to that page.
     let opened = catch_panics(|| {
         let database = open_unchecked(&open_backend(path)?)?;
         checkpoint = catch_panics(|| read_checkpoint(&database)).ok();
         expected_len = catch_panics(|| Ok(database.begin_read()?.open_table(RECORDS)?.len()?)).ok();
         gap = read_up_to_gap(&database, &mut ordered)?;
+        if let Some((_, format)) = checkpoint {
+            (rows, rows_corruption) = read_rows(&database, format).unwrap_or_default();
+        }
         Ok(())
     });
     let is_ordered = opened.is_ok();
@@ -366,8 +426,11 @@ fn read_corrupt(
     }
     let metadata = match checkpoint {
         Some((checkpoint, format)) => {
-            let (metadata, wal_corruption) = apply_wal(path, checkpoint, format, &mut records);
-            corruption.extend(wal_corruption.map(|wal_corruption| format!("; {wal_corruption}")));
+            let (metadata, wal_corruption) = apply_wal(path, checkpoint, format, &mut records, rows.as_mut());
+            if let Some(wal_corruption) = wal_corruption {
+                rows_corruption = None;
+                corruption.extend(["; ", &wal_corruption]);
+            }
             metadata
         }
         None => {
@@ -377,12 +440,13 @@ fn read_corrupt(
             CommitMetadata::default()
         }
     };
-    let integrity = if is_ordered {
-        Integrity::Gap { corruption, recovered, lost }
-    } else {
-        Integrity::Unordered { corruption }
+    let integrity = match rows_corruption {
+        // Everything else can be read.
+        Some(corruption) if is_ordered && gap.is_none() => Integrity::IncompleteRows { corruption },
+        _ if is_ordered => Integrity::Gap { corruption, recovered, lost },
+        _ => Integrity::Unordered { corruption },
     };
-    Ok((integrity, records, metadata))
+    Ok(Content { integrity, records, rows, metadata })
 }
 
 /// The last key before an unreadable part of the table, and the first one after it.
@@ -497,12 +561,27 @@ mod tests {
     }
 
     fn fill(changes: &[Change], greatest_ms: u64) -> TempDir {
+        fill_with(changes, EncodedRows::new(), greatest_ms)
+    }
+
+    fn fill_with(changes: &[Change], rows: EncodedRows, greatest_ms: u64) -> TempDir {
         let home = TempDir::new().unwrap();
         let mut storage = Storage::open(home.path()).unwrap();
         let now = Now { wall_ms: greatest_ms, monotonic_ms: 0 };
-        storage.commit(changes, EncodedRows::new(), version(greatest_ms), now).unwrap();
+        storage.commit(changes, rows, version(greatest_ms), now).unwrap();
         storage.close().unwrap();
         home
+    }
+
+    /// Rows that fill some pages.
+    fn many_rows() -> EncodedRows {
+        (0..200).map(|number| (format!("k/{number:03}").into(), Some(vec![b'r'; 100].into()))).collect()
+    }
+
+    fn rows(directory: &Path) -> usize {
+        let mut count = 0;
+        Storage::open(directory).unwrap().load_rows(|_, _| count += 1).unwrap();
+        count
     }
 
     #[test]
@@ -550,5 +629,84 @@ mod tests {
         assert_eq!(lowered, LoweredVersions { floor: true, ..LoweredVersions::default() });
         let greatest = inspect(home.path(), NOW_MS).unwrap().report.greatest;
         assert_eq!(greatest, Version { ms: NOW_MS, counter: 0 });
+    }
+
+    #[test]
+    fn rows_are_counted_in_tables_and_log() {
+        let home = fill(&[change("k", 1, None)], NOW_MS);
+        assert_eq!(verify(home.path(), NOW_MS).unwrap().rows, None);
+        let mut storage = Storage::open(home.path()).unwrap();
+        let mut commit = |rows| {
+            let now = Now { wall_ms: NOW_MS, monotonic_ms: 0 };
+            storage.commit(&[], rows, Version::default(), now).unwrap();
+            storage.wal_groups()
+        };
+        while commit(EncodedRows::from([("a".into(), Some("r".into())), ("b".into(), Some("r".into()))]))
+            != Some(1)
+        {}
+        commit(EncodedRows::from([("b".into(), None), ("c".into(), Some("r".into())), ("d".into(), None)]));
+        drop(storage);
+        let report = verify(home.path(), NOW_MS).unwrap();
+        assert_eq!((report.integrity, report.rows, report.keys), (Integrity::Intact, Some(2), 1));
+    }
+
+    #[test]
+    fn rows_stay_when_a_fence_is_cleared_and_versions_are_lowered() {
+        let changes = [change("ahead", NOW_MS + HOUR_MS, Some(NOW_MS)), change("fenced", 1, Some(1))];
+        let home = fill_with(&changes, many_rows(), NOW_MS + HOUR_MS);
+        clear_fence(home.path(), &Key::new("fenced").unwrap()).unwrap();
+        assert!(lower_versions(home.path(), NOW_MS).unwrap().floor);
+        assert_eq!(rows(home.path()), many_rows().len());
+    }
+
+    #[test]
+    fn a_store_that_leaves_an_exchange_keeps_its_keys() {
+        let home = fill_with(&[change("k", 1, None)], many_rows(), NOW_MS);
+        assert_eq!(leave_exchange(home.path()).unwrap(), many_rows().len());
+        let report = verify(home.path(), NOW_MS).unwrap();
+        assert_eq!((report.integrity, report.rows, report.keys), (Integrity::Intact, None, 1));
+        assert_eq!((rows(home.path()), leave_exchange(home.path()).unwrap()), (0, 0));
+        let missing = leave_exchange(&home.path().join("other")).unwrap_err();
+        assert!(matches!(missing.kind, StorageErrorKind::Missing));
+    }
+
+    #[test]
+    fn a_store_whose_rows_alone_are_corrupt_is_recovered_without_them() {
+        let changes = [change("k", 1, None), change("l", 1, None)];
+        let home = fill_with(&changes, many_rows(), NOW_MS);
+        let path = home.path().join(TABLES_NAME);
+        let whole = fs::read(&path).unwrap();
+        let row = whole.windows(100).position(|bytes| bytes.iter().all(|byte| *byte == b'r')).unwrap();
+        for at in [row - 8, row, row + 99] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            fs::write(&path, &bytes).unwrap();
+            let report = verify(home.path(), NOW_MS).unwrap();
+            let corruption = "a row of the exchange is malformed".to_owned();
+            assert_eq!((report.integrity, report.keys), (Integrity::IncompleteRows { corruption }, 2));
+            assert!(report.rows.is_some_and(|rows| rows < many_rows().len()), "{:?}", report.rows);
+            assert!(Storage::open(home.path()).is_err_and(|error| error.kind.is_corrupt()));
+            let (_, to) = recover(home.path(), NOW_MS).unwrap();
+            let recovered = verify(to.as_ref().unwrap(), NOW_MS).unwrap();
+            assert_eq!((recovered.integrity, recovered.rows, recovered.keys), (Integrity::Intact, None, 2));
+            fs::remove_dir_all(to.unwrap()).unwrap();
+        }
+    }
+
+    /// The pages are intact, and a row is not what was written.
+    #[test]
+    fn a_row_with_another_checksum_is_corruption() {
+        let home = fill_with(&[change("k", 1, None)], many_rows(), NOW_MS);
+        let database = Database::open(home.path().join(TABLES_NAME)).unwrap();
+        let write = database.begin_write().unwrap();
+        let notes = redb::TableDefinition::<&[u8], &[u8]>::new("notes");
+        let moved = write.open_table(notes).unwrap().remove(&b"k/007"[..]).unwrap().unwrap().value().to_vec();
+        write.open_table(notes).unwrap().insert(&b"k/008"[..], &moved[..]).unwrap();
+        write.commit().unwrap();
+        drop(database);
+        let report = verify(home.path(), NOW_MS).unwrap();
+        assert!(matches!(report.integrity, Integrity::IncompleteRows { .. }), "{report:?}");
+        let storage = Storage::open(home.path()).unwrap();
+        assert!(storage.load_rows(|_, _| {}).is_err_and(|error| error.kind.is_corrupt()));
     }
 }

@@ -493,15 +493,22 @@ fn an_error_of_the_log_names_the_log() {
 }
 
 /// Commits until there are a full round and a few groups of the log, and returns what was acknowledged.
-fn fill(storage: &mut Storage, commits: u64) -> Vec<(String, usize)> {
+fn fill(storage: &mut Storage, commits: u64, has_rows: bool) -> Vec<(String, usize)> {
     for number in 0..commits {
         let key = ["a", "b", "c", "d", "e"][usize::try_from(number % 5).unwrap()];
         let value = content("x".repeat(usize::try_from(number * 13 % 900).unwrap()).leak(), None);
-        storage
-            .commit(&[change(key, number, Some(value))], EncodedRows::new(), Version::default(), NOW)
-            .unwrap();
+        let row = (Bytes::from(format!("row {}", number % 7)), Some(Bytes::from(vec![b'r'; 70])));
+        let rows = has_rows.then_some(row).into_iter().collect();
+        storage.commit(&[change(key, number, Some(value))], rows, Version::default(), NOW).unwrap();
     }
-    values(storage)
+    values_and_rows(storage)
+}
+
+fn values_and_rows(storage: &Storage) -> Vec<(String, usize)> {
+    let mut content = values(storage);
+    let name = |address: Bytes| String::from_utf8(address.to_vec()).unwrap();
+    storage.load_rows(|address, row| content.push((name(address), row.len()))).unwrap();
+    content
 }
 
 /// Flips every `step`th bit of the tables, each in a copy of the disk.
@@ -511,10 +518,13 @@ fn flip(step: usize) {
     let open = |disk: &SimulatedDisk| Storage::open_in(Box::new(disk.clone()), policy);
     let mut refused = 0;
     // Without a log; with one that no checkpoint has emptied; with one that a checkpoint has; and after an orderly end.
-    for (commits, is_closed) in [(4, false), (12, false), (40, false), (4, true), (40, true)] {
+    let without_rows =
+        [(4, false), (12, false), (40, false), (4, true), (40, true)].map(|case| (case, false));
+    let with_rows = [(12, false), (40, true)].map(|case| (case, true));
+    for ((commits, is_closed), has_rows) in without_rows.into_iter().chain(with_rows) {
         let disk = SimulatedDisk::default();
         let mut storage = open(&disk).unwrap();
-        let acknowledged = fill(&mut storage, commits);
+        let acknowledged = fill(&mut storage, commits, has_rows);
         let crashed = disk.copy();
         let disk = if is_closed { storage.close().map(|()| disk).unwrap() } else { crashed };
         let bits = disk.file(TABLES_NAME).len() * 8;
@@ -527,7 +537,7 @@ fn flip(step: usize) {
             let log = disk.has(WAL_NAME).then(|| disk.file(WAL_NAME));
             match open(&disk) {
                 Ok(storage) => {
-                    let found = values(&storage);
+                    let found = values_and_rows(&storage);
                     assert_eq!(found, acknowledged, "bit {bit} after {commits} commits, {is_closed}");
                 }
                 Err(error) => {
