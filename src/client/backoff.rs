@@ -11,40 +11,51 @@ use super::settings::Reconnect;
 ///
 /// Contract: call [`Backoff::handle_connected`] after each successful attempt, [`Backoff::handle_lost`] after each loss and
 /// each failed attempt.
-#[derive(Debug, Default)]
-pub(super) struct Backoff {
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    min: Duration,
+    max: Duration,
     /// Failed attempts since the last connection that lasted.
     failures: u32,
     connected_since: Option<Instant>,
 }
 
 impl Backoff {
-    pub(super) fn handle_connected(&mut self, now: Instant) {
+    /// Returns a backoff whose delays are at most `min` after the first failure, then at most twice the last one each time, up
+    /// to `max`.
+    #[must_use]
+    pub fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max, failures: 0, connected_since: None }
+    }
+
+    pub fn handle_connected(&mut self, now: Instant) {
         self.connected_since = Some(now);
     }
 
-    /// Handles a loss or a failed attempt. Returns the delay before the next attempt; `random` is the jitter.
-    pub(super) fn handle_lost(&mut self, now: Instant, random: u64) -> Duration {
+    /// Handles a loss or a failed attempt. Returns the delay before the next attempt. Half of it is random, so that many clients
+    /// do not reconnect at once; `random` is the jitter.
+    pub fn handle_lost(&mut self, now: Instant, random: u64) -> Duration {
         let lasted = self.connected_since.take().map(|since| now.saturating_duration_since(since));
-        if lasted.is_some_and(|lasted| lasted >= longest(self.failures.saturating_sub(1))) {
+        if lasted.is_some_and(|lasted| lasted >= self.longest(self.failures.saturating_sub(1))) {
             self.failures = 0;
         }
-        let delay = delay(self.failures, random);
+        let half = self.longest(self.failures).div_f64(2.0);
         self.failures = self.failures.saturating_add(1);
-        delay
+        half.saturating_add(half.mul_f64(random as f64 / u64::MAX as f64))
+    }
+
+    /// Returns the longest delay after a number of failures.
+    fn longest(&self, failures: u32) -> Duration {
+        let factor = 1u32 << failures.min(16);
+        self.min.saturating_mul(factor).min(self.max)
     }
 }
 
-/// Returns the delay after a number of failures. Half of it is random, so that many clients do not reconnect at once.
-pub(super) fn delay(failures: u32, random: u64) -> Duration {
-    let half = longest(failures).div_f64(2.0);
-    half.saturating_add(half.mul_f64(random as f64 / u64::MAX as f64))
-}
-
-/// Returns the longest delay after a number of failures: twice the last one each time, up to the maximum.
-fn longest(failures: u32) -> Duration {
-    let factor = 1u32 << failures.min(16);
-    Reconnect::DELAY_MIN.saturating_mul(factor).min(Reconnect::DELAY_MAX)
+/// The delays of a client that reconnects by itself.
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::new(Reconnect::DELAY_MIN, Reconnect::DELAY_MAX)
+    }
 }
 
 #[cfg(test)]
@@ -62,7 +73,7 @@ mod tests {
         let (mut backoff, now) = (Backoff::default(), crate::clock::monotonic());
         let delays: Vec<_> = (0..8).map(|_| ms(backoff.handle_lost(now, LONGEST))).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(ms(delay(0, 0)), 50);
+        assert_eq!(ms(Backoff::default().handle_lost(now, 0)), 50);
     }
 
     #[test]

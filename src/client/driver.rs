@@ -4,14 +4,16 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::time::Instant;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 
-use super::authentication::{SecretReader, TokenWatcher};
-use super::backoff::{self, Backoff};
+use super::authentication::TokenWatcher;
+use super::backoff::Backoff;
 use super::connection_status::ConnectionStatus;
 use super::error::{Error, LossCause, Outcome, io_error_text};
 use super::packet::ConnectionLimits;
+use super::publication::Acknowledgement;
 use super::request::{Access, RawRequest, RequestProperties, Response};
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
@@ -21,9 +23,7 @@ use super::transport::Connection;
 use super::watch::Watch;
 use super::watches::{self, ActionTicket, WatchCall, WatchId, Watches};
 use crate::clock::{self, Reading};
-use crate::net::TlsError;
 use crate::net::secret::Secret;
-use crate::net::websocket::WebSocketError;
 use crate::protocol::{Key, Request, Timestamp, topic};
 use crate::random;
 
@@ -33,6 +33,11 @@ pub(super) enum Command {
     Send {
         request: RawRequest,
         answer: Answer,
+    },
+    Publish {
+        topic: String,
+        payload: Bytes,
+        acknowledgement: Acknowledgement,
     },
     Watch {
         watch: Watch,
@@ -65,6 +70,7 @@ type Connecting = Pin<Box<dyn Future<Output = Result<(Connection, ConnectionLimi
 #[derive(Debug)]
 enum Ticket {
     Request(Answer),
+    Message(Acknowledgement),
     Watch(ActionTicket),
     Subscription(FilterTicket),
     /// The end of a key's notifications. The last key of a watch has the sender that confirms its end.
@@ -83,13 +89,14 @@ pub(super) struct Handles {
 
 /// Connects, and starts the session's task, which ends when it is closed or the last handle is dropped.
 pub(super) async fn start(settings: Settings) -> Result<Handles, Error> {
-    let files = SecretReader::new();
-    let (mut connection, limits) = connect_first(&settings, &files).await?;
+    let (mut connection, limits) = connect_first(&settings).await?;
     let mut token = match settings.reconnect {
         Reconnect::Never => None,
-        Reconnect::WithBackoff => {
-            TokenWatcher::new(&settings.authentication, &files, settings.token_check_interval)
-        }
+        Reconnect::WithBackoff => TokenWatcher::new(
+            &settings.authentication,
+            &settings.secret_reader,
+            settings.token_check_interval,
+        ),
     };
     if let Some(token) = &mut token {
         token.handle_connected(connection.take_token());
@@ -107,7 +114,6 @@ pub(super) async fn start(settings: Settings) -> Result<Handles, Error> {
         last_watch_id: 0,
         subscriptions: Subscriptions::default(),
         connection: ConnectionState::Connected(connection),
-        files,
         token,
         backoff: Backoff::default(),
         status: status_sender,
@@ -119,15 +125,12 @@ pub(super) async fn start(settings: Settings) -> Result<Handles, Error> {
 }
 
 /// Makes the first connection, with as many retries as the settings allow.
-async fn connect_first(
-    settings: &Settings,
-    files: &SecretReader,
-) -> Result<(Connection, ConnectionLimits), Error> {
-    let mut failures = 0;
+async fn connect_first(settings: &Settings) -> Result<(Connection, ConnectionLimits), Error> {
+    let (mut backoff, mut failures) = (Backoff::default(), 0);
     loop {
-        match Connection::open(settings, files).await {
-            Err(error) if failures < settings.connect_retries && is_transient(&error) => {
-                let delay = backoff::delay(failures, random::u64());
+        match Connection::open(settings).await {
+            Err(error) if failures < settings.connect_retries && error.is_transient() => {
+                let delay = backoff.handle_lost(clock::monotonic(), random::u64());
                 let again_in = Some(delay);
                 trace::emit(settings.tracer.as_ref(), || TraceEvent::Lost {
                     cause: error.to_string(),
@@ -167,7 +170,6 @@ struct Driver {
     last_watch_id: WatchId,
     subscriptions: Subscriptions,
     connection: ConnectionState,
-    files: SecretReader,
     /// Reports changes of the token file, if the session reconnects and authenticates with a token.
     token: Option<TokenWatcher>,
     backoff: Backoff,
@@ -286,6 +288,9 @@ impl Driver {
             match command {
                 Some(Command::Send { request, answer }) => {
                     self.session.send(request, Ticket::Request(answer), now)
+                }
+                Some(Command::Publish { topic, payload, acknowledgement }) => {
+                    self.session.publish(topic, payload, Ticket::Message(acknowledgement));
                 }
                 Some(Command::Watch { watch, events, confirmation }) => {
                     self.watch(watch, events, confirmation)
@@ -406,6 +411,9 @@ impl Driver {
             match event {
                 // An error means that the caller has dropped its future.
                 Event::Answer { ticket: Ticket::Request(answer), result } => drop(answer.send(result)),
+                Event::Published { ticket: Ticket::Message(acknowledgement), result } => {
+                    drop(acknowledgement.send(result));
+                }
                 Event::Answer { ticket: Ticket::Watch(ticket), result } => {
                     self.watches.handle_answer(ticket, result, now);
                 }
@@ -418,7 +426,7 @@ impl Driver {
                 Event::Authenticated { is_confirmed: true } => {}
                 Event::Authenticated { is_confirmed: false } => self.trace(|| TraceEvent::TokenUnanswered),
                 Event::Answer { ticket: Ticket::Unwatch(key, _), .. } => self.watches.handle_stopped(&key),
-                Event::Answer { ticket: Ticket::Subscription(_), .. } | Event::Subscribed { .. } => {}
+                Event::Answer { .. } | Event::Subscribed { .. } | Event::Published { .. } => {}
                 Event::Message(message) => {
                     // Watches report messages that nothing subscribed to, so they do not see those of subscriptions.
                     let is_expected = self.subscriptions.handle_message(&message, now);
@@ -443,10 +451,9 @@ impl Driver {
                 }
             }
             Progress::BackoffEnded => {
-                let (settings, files) = (self.settings.clone(), self.files.clone());
-                self.connection = ConnectionState::Connecting(Box::pin(async move {
-                    Connection::open(&settings, &files).await
-                }));
+                let settings = self.settings.clone();
+                self.connection =
+                    ConnectionState::Connecting(Box::pin(async move { Connection::open(&settings).await }));
             }
             Progress::ConnectEnded(Ok((mut connection, limits))) => {
                 self.backoff.handle_connected(clock::monotonic());
@@ -461,7 +468,7 @@ impl Driver {
             }
             Progress::ConnectEnded(Err(error)) => {
                 let cause = error.to_string();
-                let fatal = is_fatal(&error);
+                let fatal = error.is_fatal();
                 return Err(ConnectionLoss { fatal: fatal.then_some(error), ..ConnectionLoss::new(cause) });
             }
         }
@@ -517,6 +524,7 @@ impl Driver {
         while let Some(command) = self.commands.recv().await {
             match command {
                 Command::Send { answer, .. } => drop(answer.send(Err(error.clone()))),
+                Command::Publish { acknowledgement, .. } => drop(acknowledgement.send(Err(error.clone()))),
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
                 Command::Subscribe { confirmation, .. } => drop(confirmation.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } => drop(done.send(())),
@@ -541,7 +549,8 @@ impl Driver {
         // The replacement is never used.
         let state = std::mem::replace(&mut self.connection, ConnectionState::Backoff(clock::monotonic()));
         if let ConnectionState::Connected(connection) = state {
-            connection.close().await;
+            // A broker that does not read must not keep the task for ever.
+            let _ = timeout(self.settings.request_timeout, connection.close()).await;
         }
     }
 }
@@ -560,33 +569,5 @@ async fn room(congested: Option<&Congested>) {
         Some(Congested::Watch(events)) => drop(events.reserve().await),
         Some(Congested::Subscription(events)) => drop(events.reserve().await),
         None => std::future::pending().await,
-    }
-}
-
-/// Returns whether a reconnect would fail with the same error.
-fn is_fatal(error: &Error) -> bool {
-    match error {
-        Error::Rejected { reason, .. } => reason.is_authorization(),
-        Error::WebSocket { cause, .. } => matches!(cause, WebSocketError::Status(401 | 403)),
-        Error::Tls { cause, .. } => {
-            matches!(cause, TlsError::ClientCertificateRequired | TlsError::ClientCertificateRejected(_))
-        }
-        _ => false,
-    }
-}
-
-/// Returns whether a retry of the first connection may succeed. Files, certificates and names do not change by themselves.
-fn is_transient(error: &Error) -> bool {
-    match error {
-        Error::Resolve { .. } | Error::Connect { .. } | Error::NoConnack { .. } => true,
-        Error::Tls { cause, .. } => matches!(cause, TlsError::Interrupted(_) | TlsError::TimedOut(_)),
-        Error::WebSocket { cause, .. } => {
-            matches!(
-                cause,
-                WebSocketError::Interrupted(_) | WebSocketError::TimedOut(_) | WebSocketError::Status(500..)
-            )
-        }
-        Error::Rejected { reason, .. } => reason.is_transient(),
-        _ => false,
     }
 }

@@ -95,6 +95,36 @@ pub struct ReasonCode {
 impl Error {
     /// The cause of an [`Error::Connect`] if nothing listens on the port.
     pub const CONNECTION_REFUSED: &str = "connection refused";
+
+    /// Returns whether a reconnect would fail with the same error.
+    pub(super) fn is_fatal(&self) -> bool {
+        match self {
+            Self::Rejected { reason, .. } => reason.is_authorization(),
+            Self::WebSocket { cause, .. } => matches!(cause, WebSocketError::Status(401 | 403)),
+            Self::Tls { cause, .. } => {
+                matches!(cause, TlsError::ClientCertificateRequired | TlsError::ClientCertificateRejected(_))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether a retry of the first connection may succeed. Files, certificates and names do not change by themselves.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Self::Resolve { .. } | Self::Connect { .. } | Self::NoConnack { .. } => true,
+            Self::Tls { cause, .. } => matches!(cause, TlsError::Interrupted(_) | TlsError::TimedOut(_)),
+            Self::WebSocket { cause, .. } => {
+                matches!(
+                    cause,
+                    WebSocketError::Interrupted(_)
+                        | WebSocketError::TimedOut(_)
+                        | WebSocketError::Status(500..)
+                )
+            }
+            Self::Rejected { reason, .. } => reason.is_transient(),
+            _ => false,
+        }
+    }
 }
 
 impl LossCause {
@@ -134,6 +164,7 @@ pub(super) fn io_error_text(error: &io::Error) -> String {
 }
 
 impl ReasonCode {
+    pub const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
     pub const BAD_CLIENT_ID: u8 = 0x85;
     pub const BAD_LOGIN: u8 = 0x86;
     pub const NOT_AUTHORIZED: u8 = 0x87;

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch as observe};
 use super::connection_status::ConnectionStatus;
 use super::driver::{self, CloseRequest, Command};
 use super::error::{Error, Outcome};
+use super::publication::Publication;
 use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
 use super::results::{DeleteOutcome, Page, SetOptions, SetOutcome, VersionedValue};
 use super::settings::Settings;
@@ -20,9 +21,6 @@ use crate::clock;
 use crate::protocol::key::KeyError;
 use crate::protocol::request::encode_bulk_array;
 use crate::protocol::{Key, Reply, Request, Timestamp, Value};
-
-/// Events that a watch or a subscription buffers. While more are pending the connection is not read.
-const EVENTS_MAX: usize = 1024;
 
 /// A connected client.
 ///
@@ -59,6 +57,7 @@ pub struct Client {
     close_requests: mpsc::Sender<CloseRequest>,
     status: observe::Receiver<ConnectionStatus>,
     info: Arc<ConnectionInfo>,
+    events_max: usize,
 }
 
 /// Facts about a client's first connection.
@@ -82,6 +81,7 @@ impl Client {
         let started = clock::monotonic();
         let target = settings.target.to_string();
         let client_id = settings.client_id.clone();
+        let events_max = settings.events_max.max(1);
         let driver::Handles { commands, close_requests, status, tls } = driver::start(settings).await?;
         let connect_elapsed = clock::monotonic().saturating_duration_since(started);
         Ok(Self {
@@ -89,6 +89,7 @@ impl Client {
             close_requests,
             status,
             info: Arc::new(ConnectionInfo { target, client_id, connect_elapsed, tls }),
+            events_max,
         })
     }
 
@@ -248,12 +249,27 @@ impl Client {
         response.await.map_err(|_| self.end_error())?
     }
 
+    /// Publishes a message with QoS 1, and returns when it is queued.
+    ///
+    /// It is sent once, after all requests and messages before it. If the connection is lost before the broker has acknowledged
+    /// it, it is not sent again. It waits while [`Settings::inflight_max`] requests and messages are pending, or as many as the
+    /// broker allows are unacknowledged.
+    ///
+    /// # Errors
+    /// The error that ended the session. Later errors are those of [`Publication::acknowledged`].
+    pub async fn publish(&self, topic: String, payload: Bytes) -> Result<Publication, Error> {
+        let (acknowledgement, publication) = Publication::new();
+        let command = Command::Publish { topic, payload, acknowledgement };
+        self.commands.send(command).await.map_err(|_| self.end_error())?;
+        Ok(publication)
+    }
+
     /// Watches keys until [`Watcher::stop`] or the end of the session.
     ///
     /// # Errors
     /// The error that ended the session. Later errors are the last event of the watch.
     pub async fn watch(&self, keys: impl IntoIterator<Item = Key>) -> Result<Watcher, Error> {
-        let (sender, events) = mpsc::channel::<Result<WatchEvent, Error>>(EVENTS_MAX);
+        let (sender, events) = mpsc::channel::<Result<WatchEvent, Error>>(self.events_max);
         let (confirmation, id) = oneshot::channel();
         let command = Command::Watch { watch: Watch::new(keys), events: sender, confirmation };
         self.commands.send(command).await.map_err(|_| self.end_error())?;
@@ -267,7 +283,7 @@ impl Client {
     /// # Errors
     /// [`Error::SubscribeRefused`] with the filter that the broker refused, or the error that ended the session.
     pub async fn subscribe(&self, filters: Vec<String>) -> Result<Subscription, Error> {
-        let (sender, events) = mpsc::channel::<Result<SubscriptionEvent, Error>>(EVENTS_MAX);
+        let (sender, events) = mpsc::channel::<Result<SubscriptionEvent, Error>>(self.events_max);
         let (confirmation, confirmed) = oneshot::channel();
         let command = Command::Subscribe { filters, events: sender, confirmation };
         self.commands.send(command).await.map_err(|_| self.end_error())?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::error::{Error, LossCause, Outcome, ReasonCode};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
@@ -12,9 +12,13 @@ use crate::clock::Reading;
 use crate::net::secret::Secret;
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
+use keep_alive::KeepAlive;
+use publishing::{Envelope, Messages};
 use reauthentication::Reauthentication;
 
 mod event;
+mod keep_alive;
+mod publishing;
 mod reauthentication;
 mod response;
 
@@ -27,8 +31,7 @@ const RESEND_AFTER: Duration = Duration::from_millis(500);
 const NO_STORE_AFTER: Duration = Duration::from_secs(1);
 /// A hundred years: practically no timeout, and within the range of the clock.
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
-/// The most requests without a PUBACK, whatever the broker allows. It leaves packet ids for subscriptions: a request that has
+/// The most publishes without a PUBACK, whatever the broker allows. It leaves packet ids for subscriptions: a request that has
 /// timed out keeps its packet id until the broker acknowledges it.
 const UNACKNOWLEDGED_MAX: usize = 60_000;
 /// Reason codes from this one on are failures (MQTT 5, 2.4).
@@ -42,7 +45,7 @@ pub struct Config {
     pub client_id: String,
     /// Time limit of each request and subscription.
     pub request_timeout: Duration,
-    /// The most requests without a response; see [`Session::has_room`].
+    /// The most requests and messages without an answer; see [`Session::has_room`].
     pub inflight_max: usize,
     /// The random first half of the correlation data, by which the session recognizes its own responses.
     pub prefix: u64,
@@ -70,13 +73,15 @@ pub struct Session<T> {
     next_request: u64,
     next_packet_id: u16,
     requests: HashMap<u64, Pending<T>>,
-    /// Requests that have not been sent, in order.
+    /// Messages without a PUBACK. Their numbers are those of requests, too.
+    messages: Messages<T>,
+    /// Requests and messages that have not been sent, in order.
     unsent: VecDeque<u64>,
     /// Subscriptions without a SUBACK, by packet id.
     subscribing: HashMap<u16, (String, T)>,
     /// Packet ids of UNSUBSCRIBEs without an UNSUBACK.
     unsubscribing: BTreeSet<u16>,
-    /// Requests without a PUBACK, by packet id.
+    /// Requests and messages without a PUBACK, by packet id.
     unacknowledged: HashMap<u16, u64>,
     timers: BTreeSet<(Instant, u64, Timer)>,
     reauthentication: Reauthentication,
@@ -86,11 +91,8 @@ pub struct Session<T> {
 
 #[derive(Debug)]
 struct Connected {
-    limits: ConnectionLimits,
-    last_received: Instant,
-    last_sent: Instant,
-    /// Whether a PINGREQ was sent since the last received packet.
-    is_pinged: bool,
+    receive_max: u16,
+    keep_alive: KeepAlive,
 }
 
 /// State of the subscription to the response topic.
@@ -138,6 +140,7 @@ impl<T> Session<T> {
             next_request: 0,
             next_packet_id: 0,
             requests: HashMap::new(),
+            messages: Messages::new(),
             unsent: VecDeque::new(),
             subscribing: HashMap::new(),
             unsubscribing: BTreeSet::new(),
@@ -151,14 +154,29 @@ impl<T> Session<T> {
 
     /// Queues a request. Its end is an [`Event::Answer`] with this ticket.
     pub fn send(&mut self, request: RawRequest, ticket: T, now: Reading) {
-        let id = self.next_request;
-        self.next_request = id.wrapping_add(1);
+        let id = self.next_id();
         let deadline = now.monotonic.checked_add(self.config.request_timeout).unwrap_or(now.monotonic);
         self.timers.insert((deadline, id, Timer::Deadline));
         let pending =
             Pending { request, ticket, deadline, is_sent: false, is_acknowledged: false, is_early: false };
         self.requests.insert(id, pending);
         self.unsent.push_back(id);
+    }
+
+    /// Queues a message, with QoS 1. Its end is an [`Event::Published`] with this ticket.
+    ///
+    /// It is sent at most once, in the order of the calls of this function and [`Session::send`]. It has no deadline: it ends
+    /// with the PUBACK, or with the connection.
+    pub fn publish(&mut self, topic: String, payload: Bytes, ticket: T) {
+        let id = self.next_id();
+        self.messages.add(id, topic, payload, ticket);
+        self.unsent.push_back(id);
+    }
+
+    fn next_id(&mut self) -> u64 {
+        let id = self.next_request;
+        self.next_request = id.wrapping_add(1);
+        id
     }
 
     /// Subscribes for the current connection. The answer is an [`Event::Subscribed`]; there is none if the connection is lost.
@@ -206,22 +224,23 @@ impl<T> Session<T> {
         }
     }
 
-    /// Returns whether fewer requests are pending than the configuration allows. While not, the owner should accept no more.
+    /// Returns whether fewer requests and messages are pending than the configuration allows. While not, the owner should
+    /// accept no more.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.requests.len() < self.config.inflight_max
+        self.requests.len().saturating_add(self.messages.len()) < self.config.inflight_max
     }
 
     /// Handles a CONNACK. Subscriptions and unsent requests are sent next.
     pub fn handle_connected(&mut self, limits: ConnectionLimits, now: Reading) {
-        let Reading { monotonic, wall_ms } = now;
-        self.last_packet_ms = wall_ms;
-        let (last_received, last_sent) = (monotonic, monotonic);
-        self.connection = Some(Connected { limits, last_received, last_sent, is_pinged: false });
+        let ConnectionLimits { receive_max, keep_alive } = limits;
+        self.last_packet_ms = now.wall_ms;
+        self.connection =
+            Some(Connected { receive_max, keep_alive: KeepAlive::new(keep_alive, now.monotonic) });
     }
 
-    /// Handles the loss of the connection. Writes that were sent fail with an unknown outcome; other requests wait for the next
-    /// connection.
+    /// Handles the loss of the connection. Messages fail, and so do writes that were sent, with an unknown outcome; other requests
+    /// wait for the next connection.
     pub fn handle_lost(&mut self, cause: &LossCause) {
         self.connection = None;
         self.response_subscription = ResponseSubscription::None;
@@ -232,6 +251,7 @@ impl<T> Session<T> {
         self.outgoing.clear();
         // All other timers wait for packets of the lost connection.
         self.timers.retain(|(_, _, timer)| *timer == Timer::Deadline);
+        self.fail_messages(|session, outcome| session.lost_error(cause, outcome));
         let mut sent: Vec<u64> =
             self.requests.iter().filter(|(_, pending)| pending.is_sent).map(|(id, _)| *id).collect();
         sent.sort_unstable();
@@ -258,12 +278,17 @@ impl<T> Session<T> {
         for (id, deadline) in cancelled {
             self.timers.remove(&(deadline, id, Timer::Deadline));
         }
-        let requests = &self.requests;
-        self.unsent.retain(|id| requests.contains_key(id));
+        let (requests, messages) = (&self.requests, &self.messages);
+        self.unsent.retain(|id| requests.contains_key(id) || messages.contains(*id));
     }
 
-    /// Handles the end of the session: fails every request.
+    /// Handles the end of the session: fails every request and message.
     pub fn handle_closed(&mut self, error: impl Fn(Outcome) -> Error) {
+        self.fail_requests(&error);
+        self.fail_messages(|_, outcome| error(outcome));
+    }
+
+    fn fail_requests(&mut self, error: impl Fn(Outcome) -> Error) {
         let ids: Vec<u64> = self.requests.keys().copied().collect();
         for id in ids {
             self.fail(id, |_, outcome| error(outcome));
@@ -286,6 +311,7 @@ impl<T> Session<T> {
     pub fn handle_too_large(&mut self, packet_id: u16, size: usize, max: usize) {
         if let Some(id) = self.unacknowledged.remove(&packet_id) {
             self.fail(id, |_, _| Error::TooLarge { size, max });
+            self.end_message(id, |_, _| Err(Error::TooLarge { size, max }));
         }
     }
 
@@ -293,8 +319,7 @@ impl<T> Session<T> {
     pub fn handle_incoming(&mut self, incoming: Incoming, now: Reading) {
         self.last_packet_ms = now.wall_ms;
         if let Some(connection) = &mut self.connection {
-            connection.last_received = now.monotonic;
-            connection.is_pinged = false;
+            connection.keep_alive.handle_received(now.monotonic);
         }
         match incoming {
             Incoming::Publish { packet_id, message } => {
@@ -338,12 +363,15 @@ impl<T> Session<T> {
             return;
         };
         let Some(pending) = self.requests.get_mut(&id) else {
-            return; // The response arrived before the PUBACK.
+            // The PUBACK of a message, or of a request whose response arrived before.
+            let is_refused = reason.code >= FAILURE_MIN;
+            let result = if is_refused { Err(Error::PublishRefused { reason }) } else { Ok(reason) };
+            return self.end_message(id, |_, _| result);
         };
         pending.is_acknowledged = true;
         if reason.code >= FAILURE_MIN {
             self.fail(id, |_, _| Error::PublishRefused { reason });
-        } else if reason.code == NO_MATCHING_SUBSCRIBERS {
+        } else if reason.code == ReasonCode::NO_MATCHING_SUBSCRIBERS {
             self.start_timer(id, Timer::NoStore, NO_STORE_AFTER, now);
         } else if pending.is_early && self.response_subscription == ResponseSubscription::Active {
             self.start_timer(id, Timer::Resend, RESEND_AFTER, now);
@@ -365,7 +393,7 @@ impl<T> Session<T> {
         if reason.code >= FAILURE_MIN {
             self.response_subscription = ResponseSubscription::None;
             let filter = self.response_topic.clone();
-            self.handle_closed(|_| Error::SubscribeRefused {
+            self.fail_requests(|_| Error::SubscribeRefused {
                 filter: filter.clone(),
                 reason: reason.clone(),
             });
@@ -406,21 +434,9 @@ impl<T> Session<T> {
                 }
             }
         }
-        let Some(connection) = &mut self.connection else {
-            return Ok(());
-        };
-        let keep_alive = connection.limits.keep_alive;
-        if keep_alive.is_zero() {
-            return Ok(());
-        }
-        let silent = now.monotonic.saturating_duration_since(connection.last_received);
-        let idle = now.monotonic.saturating_duration_since(connection.last_sent);
-        if silent >= one_and_a_half(keep_alive) {
-            return Err(KeepAliveTimeout { since: connection.last_received });
-        }
-        if (silent >= keep_alive && !connection.is_pinged) || idle >= keep_alive {
-            connection.is_pinged = true;
-            connection.last_sent = now.monotonic;
+        if let Some(connection) = &mut self.connection
+            && connection.keep_alive.handle_timeout(now.monotonic)?
+        {
             self.outgoing.push_back(Outgoing::Ping);
         }
         Ok(())
@@ -430,21 +446,14 @@ impl<T> Session<T> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, ..)| *at);
-        let connection = self.connection.as_ref().filter(|it| !it.limits.keep_alive.is_zero());
-        let ping = connection.and_then(|connection| {
-            let keep_alive = connection.limits.keep_alive;
-            let limit = if connection.is_pinged { one_and_a_half(keep_alive) } else { keep_alive };
-            let silent = connection.last_received.checked_add(limit)?;
-            Some(silent.min(connection.last_sent.checked_add(keep_alive)?))
-        });
+        let ping = self.connection.as_ref().and_then(|connection| connection.keep_alive.poll_timeout());
         timer.into_iter().chain(ping).min()
     }
 
     /// Handles that the owner does not read from the connection now: the broker is not silent only because it is not read.
     pub fn handle_reading_paused(&mut self, now: Reading) {
         if let Some(connection) = &mut self.connection {
-            connection.last_received = now.monotonic;
-            connection.is_pinged = false;
+            connection.keep_alive.handle_received(now.monotonic);
         }
     }
 
@@ -454,8 +463,8 @@ impl<T> Session<T> {
         // Subscriptions and acknowledgements precede the requests that depend on them.
         let outgoing = self.outgoing.pop_front();
         let outgoing = outgoing.or_else(|| self.next_subscription());
-        let outgoing = outgoing.or_else(|| self.next_request(now))?;
-        self.connection.as_mut()?.last_sent = now.monotonic;
+        let outgoing = outgoing.or_else(|| self.next_publish(now))?;
+        self.connection.as_mut()?.keep_alive.handle_sent(now.monotonic);
         Some(outgoing)
     }
 
@@ -465,7 +474,7 @@ impl<T> Session<T> {
     }
 
     fn next_subscription(&mut self) -> Option<Outgoing> {
-        if self.response_subscription != ResponseSubscription::None || self.unsent.is_empty() {
+        if self.response_subscription != ResponseSubscription::None || self.requests.is_empty() {
             return None;
         }
         let packet_id = self.next_packet_id();
@@ -473,22 +482,32 @@ impl<T> Session<T> {
         Some(Outgoing::Subscribe { packet_id, filter: self.response_topic.clone() })
     }
 
-    fn next_request(&mut self, now: Reading) -> Option<Outgoing> {
-        let receive_max = usize::from(self.connection.as_ref()?.limits.receive_max).min(UNACKNOWLEDGED_MAX);
+    /// Returns the next request or message, unless it has to wait.
+    fn next_publish(&mut self, now: Reading) -> Option<Outgoing> {
+        let receive_max = usize::from(self.connection.as_ref()?.receive_max).min(UNACKNOWLEDGED_MAX);
         if self.unacknowledged.len() >= receive_max {
             return None;
         }
         let id = *self.unsent.front()?;
         let is_subscribed = self.response_subscription == ResponseSubscription::Active;
-        let pending = self.requests.get(&id)?;
+        let Some(pending) = self.requests.get(&id) else {
+            return self.next_message(id);
+        };
         if pending.request.access == Access::Write && !is_subscribed {
             return None;
         }
         self.unsent.pop_front();
         let packet_id = self.next_packet_id();
         self.clock = self.clock.tick(now.wall_ms);
-        let message = self.message(id, now)?;
         let pending = self.requests.get_mut(&id)?;
+        let envelope = Envelope {
+            client_id: &self.config.client_id,
+            response_topic: &self.response_topic,
+            correlation: publishing::correlation(self.config.prefix, id),
+            clock: &self.clock,
+            left: pending.deadline.saturating_duration_since(now.monotonic),
+        };
+        let message = publishing::request_message(&pending.request, envelope);
         pending.is_sent = true;
         pending.is_acknowledged = false;
         pending.is_early = !is_subscribed;
@@ -496,47 +515,12 @@ impl<T> Session<T> {
         Some(Outgoing::Publish { packet_id, message })
     }
 
-    /// Returns the message of a request (protocol §1).
-    fn message(&self, id: u64, now: Reading) -> Option<Message> {
-        let Pending { request, deadline, .. } = self.requests.get(&id)?;
-        let left = deadline.saturating_duration_since(now.monotonic);
-        let expiry_s = left.as_millis().div_ceil(1000).max(1);
-        let client_id = &self.config.client_id;
-        let mut user_properties = vec![
-            (message::SOURCE.into(), client_id.clone().into()),
-            (
-                message::TIMESTAMP.into(),
-                request.properties.timestamp.as_ref().unwrap_or(&self.clock).to_text().into(),
-            ),
-            (message::PROTOCOL_VERSION.into(), message::PROTOCOL_VERSION_1.into()),
-            (message::PARTITION.into(), client_id.clone().into()),
-            (message::HIGH_PRIORITY.into(), "".into()),
-        ];
-        if let Some(fence) = &request.properties.fence {
-            user_properties.push((message::FENCE.into(), fence.to_text().into()));
-        }
-        if request.properties.persist {
-            user_properties.push((message::PERSIST.into(), "true".into()));
-        }
-        Some(Message {
-            topic: topic::REQUEST.to_owned(),
-            payload: request.payload.clone(),
-            qos: Qos::AtLeastOnce,
-            response_topic: Some(self.response_topic.clone()),
-            correlation: Some(self.correlation(id)),
-            content_type: Some(message::CONTENT_TYPE.into()),
-            expiry_s: u32::try_from(expiry_s).ok(),
-            user_properties,
-            ..Message::default()
-        })
-    }
-
-    /// Returns the correlation data of a request: 16 bytes, like the UUIDs of the SDKs. The second half is its number.
-    fn correlation(&self, id: u64) -> Bytes {
-        let mut data = BytesMut::with_capacity(16);
-        data.put_u64(self.config.prefix);
-        data.put_u64(id);
-        data.freeze()
+    fn next_message(&mut self, id: u64) -> Option<Outgoing> {
+        self.unsent.pop_front();
+        let message = self.messages.take(id)?;
+        let packet_id = self.next_packet_id();
+        self.unacknowledged.insert(packet_id, id);
+        Some(Outgoing::Publish { packet_id, message })
     }
 
     fn request_id(&self, correlation: &[u8]) -> Option<u64> {
@@ -592,10 +576,22 @@ impl<T> Session<T> {
         let result = result(self, outcome);
         self.events.push_back(Event::Answer { ticket: pending.ticket, result });
     }
-}
 
-fn one_and_a_half(keep_alive: Duration) -> Duration {
-    keep_alive.saturating_mul(3).checked_div(2).unwrap_or(keep_alive)
+    /// Fails all messages. After a loss, the owner decides what to publish again: the broker may have the messages.
+    fn fail_messages(&mut self, error: impl Fn(&Self, Outcome) -> Error) {
+        while let Some(id) = self.messages.first() {
+            self.end_message(id, |session, outcome| Err(error(session, outcome)));
+        }
+        let requests = &self.requests;
+        self.unsent.retain(|id| requests.contains_key(id));
+    }
+
+    fn end_message(&mut self, id: u64, result: impl FnOnce(&Self, Outcome) -> Result<ReasonCode, Error>) {
+        if let Some((ticket, outcome)) = self.messages.remove(id) {
+            let result = result(self, outcome);
+            self.events.push_back(Event::Published { ticket, result });
+        }
+    }
 }
 
 #[cfg(test)]

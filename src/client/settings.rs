@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 
-use super::authentication::Authentication;
+use super::authentication::{Authentication, SecretReader};
 use super::probe::ConnectionProbe;
 use super::trace::Tracer;
 use crate::net::tls::ClientTls;
@@ -20,6 +20,8 @@ pub struct Settings {
     /// The path of the WebSocket on the network. None: MQTT over TCP.
     pub web_socket: Option<String>,
     pub authentication: Authentication,
+    /// Reads the files of `authentication`.
+    pub secret_reader: SecretReader,
     /// The MQTT client id. It must be unique: two clients with one id take over each other's session.
     pub client_id: String,
     /// Time limit from the first packet to CONNACK, for all steps together.
@@ -30,8 +32,10 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// The MQTT keep-alive, in whole seconds. Zero: none.
     pub keep_alive: Duration,
-    /// The most requests without a response. Further ones wait.
+    /// The most requests without a response and messages without a PUBACK. Further ones wait.
     pub inflight_max: usize,
+    /// The most events that each watch and each subscription buffers. While more are pending, the connection is not read.
+    pub events_max: usize,
     /// The largest packet that the client accepts, in bytes.
     pub packet_bytes_max: u32,
     pub reconnect: Reconnect,
@@ -78,12 +82,14 @@ impl Settings {
             tls: None,
             web_socket: None,
             authentication: Authentication::None,
+            secret_reader: SecretReader::default(),
             client_id,
             connect_timeout: Duration::from_secs(5),
             connect_retries: 0,
             request_timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(10),
             inflight_max: 64,
+            events_max: 1024,
             packet_bytes_max: 256 * 1024 * 1024,
             reconnect: Reconnect::Never,
             probe: ConnectionProbe::default(),

@@ -10,7 +10,7 @@ use rumqttc::mqttbytes::{self, QoS, v5};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout_at;
 
-use super::authentication::{Credentials, FileRead, SecretReader};
+use super::authentication::{Credentials, FileRead};
 use super::connect;
 use super::error::{Error, LossCause, ReasonCode, io_error_text};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
@@ -57,16 +57,13 @@ pub(super) struct TooLarge {
 
 impl Connection {
     /// Connects and waits for CONNACK.
-    pub(super) async fn open(
-        settings: &Settings,
-        files: &SecretReader,
-    ) -> Result<(Self, ConnectionLimits), Error> {
+    pub(super) async fn open(settings: &Settings) -> Result<(Self, ConnectionLimits), Error> {
         let after = settings.connect_timeout;
         let deadline = connect::deadline(after);
         let target = settings.target.to_string();
         let tracer = settings.tracer.clone();
         trace::emit(tracer.as_ref(), || TraceEvent::Connecting { target: target.clone() });
-        let mut credentials = settings.authentication.read(files, after).await?;
+        let mut credentials = settings.authentication.read(&settings.secret_reader, after).await?;
         let stream = connect::open_stream(settings, deadline).await?;
         trace::emit(tracer.as_ref(), || TraceEvent::Connected {
             address: stream.address.map(|address| address.to_string()),

@@ -107,7 +107,7 @@ mod tests {
         std::fs::write(&file, " t\n").unwrap();
         let authentication = Authentication::ServiceAccountToken { file };
         let Credentials::Token(token) =
-            authentication.read(&SecretReader::new(), Duration::from_secs(5)).await.unwrap()
+            authentication.read(&SecretReader::default(), Duration::from_secs(5)).await.unwrap()
         else {
             panic!("no token");
         };
@@ -133,7 +133,7 @@ mod tests {
         ];
         for (authentication, words) in cases {
             let error = authentication
-                .read(&SecretReader::new(), Duration::from_secs(5))
+                .read(&SecretReader::default(), Duration::from_secs(5))
                 .await
                 .unwrap_err()
                 .to_string();

@@ -6,5 +6,6 @@ mod token_watcher;
 
 pub(super) use credentials::Credentials;
 pub use credentials::{Authentication, PasswordSource};
-pub(super) use secret_reader::{FileRead, SecretReader};
+pub(super) use secret_reader::FileRead;
+pub use secret_reader::SecretReader;
 pub(super) use token_watcher::TokenWatcher;

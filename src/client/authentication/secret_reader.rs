@@ -17,7 +17,7 @@ pub(super) const SECRET_BYTES_MAX: usize = 65_535;
 /// Reads files on detached threads, one at a time. Clones share the limit: a file that never returns costs one thread,
 /// however often it is read.
 #[derive(Clone, Debug)]
-pub(in crate::client) struct SecretReader {
+pub struct SecretReader {
     slot: Arc<Semaphore>,
 }
 
@@ -39,16 +39,15 @@ pub(super) struct FileStamp {
     changed: (i64, i64),
 }
 
-impl SecretReader {
-    pub(in crate::client) fn new() -> Self {
+impl Default for SecretReader {
+    fn default() -> Self {
         Self { slot: Arc::new(Semaphore::new(1)) }
     }
+}
 
+impl SecretReader {
     /// Runs blocking work. Returns None if the system cannot create a thread.
-    pub(super) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let permit = Arc::clone(&self.slot).acquire_owned().await.ok()?;
         let work = move || {
             let result = work();
@@ -132,7 +131,7 @@ mod tests {
     async fn a_read_that_hangs_costs_one_thread_however_often_it_is_requested() {
         use std::sync::mpsc::channel;
         use std::time::Duration;
-        let files = SecretReader::new();
+        let files = SecretReader::default();
         let ((started, is_started), (unblock, blocked)) = (channel(), channel::<()>());
         let hang = files.clone();
         let hang = tokio::spawn(async move {

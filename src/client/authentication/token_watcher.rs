@@ -96,7 +96,7 @@ mod tests {
 
     fn watch(path: &Path) -> TokenWatcher {
         let authentication = Authentication::ServiceAccountToken { file: path.to_owned() };
-        TokenWatcher::new(&authentication, &SecretReader::new(), INTERVAL).unwrap()
+        TokenWatcher::new(&authentication, &SecretReader::default(), INTERVAL).unwrap()
     }
 
     async fn is_silent(watch: &mut TokenWatcher) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::client::error::Error;
+use crate::client::error::{Error, ReasonCode};
 use crate::client::request::Response;
 use crate::protocol::Message;
 use crate::protocol::message::Qos;
@@ -14,7 +14,9 @@ pub enum Event<T> {
     Answer { ticket: T, result: Result<Response, Error> },
     /// The answer to a subscription, with the ticket of [`Session::subscribe`] and the granted QoS.
     Subscribed { ticket: T, result: Result<Qos, Error> },
-    /// A message that is not a response.
+    /// The end of a message, with the ticket of [`Session::publish`] and the reason code of the PUBACK, which is a success.
+    Published { ticket: T, result: Result<ReasonCode, Error> },
+    /// A received message that is not a response.
     Message(Message),
     /// The end of a re-authentication. Not confirmed: the broker has not answered in time.
     Authenticated { is_confirmed: bool },

@@ -53,6 +53,19 @@ impl Bench {
         self.session.send(request, ticket, now);
     }
 
+    fn publish(&mut self, ticket: &'static str) {
+        self.session.publish("up".to_owned(), Bytes::from_static(b"x"), ticket);
+    }
+
+    /// Returns the ends of messages.
+    fn published(&mut self) -> Vec<(&'static str, Result<ReasonCode, Error>)> {
+        let published = |event| match event {
+            Event::Published { ticket, result } => (ticket, result),
+            other => panic!("not the end of a message: {other:?}"),
+        };
+        std::iter::from_fn(|| self.session.poll_event()).map(published).collect()
+    }
+
     fn advance(&mut self, ms: u64) -> Result<(), KeepAliveTimeout> {
         self.now_ms += ms;
         let now = self.now();
@@ -101,6 +114,15 @@ impl Bench {
         };
         std::iter::from_fn(|| self.session.poll_event()).map(answer).collect()
     }
+}
+
+/// Returns the packet ids of the PUBLISH packets.
+fn packet_ids(sent: &[Outgoing]) -> Vec<u16> {
+    let packet_id = |packet: &Outgoing| match packet {
+        Outgoing::Publish { packet_id, .. } => Some(*packet_id),
+        _ => None,
+    };
+    sent.iter().filter_map(packet_id).collect()
 }
 
 fn shapes(sent: &[Outgoing]) -> String {
@@ -299,7 +321,7 @@ fn a_missing_store_is_reported_one_second_after_no_matching_subscribers() {
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
+    let reason = ReasonCode { code: ReasonCode::NO_MATCHING_SUBSCRIBERS, text: None };
     bench.receive(Incoming::PubAck { packet_id, reason });
     assert!(bench.answers().is_empty());
     bench.advance(1_000).unwrap();
@@ -866,7 +888,7 @@ fn no_matching_subscribers_is_forgotten_with_the_connection() {
     bench.send(Access::Read, "r");
     let sent = bench.sent_and_subscribed();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!() };
-    let reason = ReasonCode { code: NO_MATCHING_SUBSCRIBERS, text: None };
+    let reason = ReasonCode { code: ReasonCode::NO_MATCHING_SUBSCRIBERS, text: None };
     bench.receive(Incoming::PubAck { packet_id, reason });
     bench.session.handle_lost(&"cable cut".to_owned().into());
     bench.connect(16);
@@ -971,4 +993,117 @@ fn a_token_is_forgotten_with_its_connection() {
     assert_eq!(bench.confirmed(), None);
     bench.authenticate("four");
     assert_eq!(tokens(&bench.sent()), [b"four"]);
+}
+
+#[test]
+fn a_message_has_qos_1_and_no_properties_and_needs_no_subscription() {
+    let mut bench = Bench::new();
+    bench.publish("m");
+    let sent = bench.sent();
+    assert_eq!(shapes(&sent), "PUBLISH");
+    let Outgoing::Publish { message, .. } = &sent[0] else { panic!() };
+    let expected =
+        Message { topic: "up".to_owned(), payload: Bytes::from_static(b"x"), ..Message::default() };
+    assert_eq!(*message, expected);
+    bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
+    bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
+    assert_eq!(bench.published(), [("m", Ok(SUCCESS))], "once");
+}
+
+#[test]
+fn requests_and_messages_are_sent_in_the_order_of_the_calls() {
+    let mut bench = Bench::new();
+    bench.publish("first");
+    bench.send(Access::Write, "w");
+    bench.publish("last");
+    let sent = bench.sent_and_subscribed();
+    assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH", "the write waits for the subscription");
+    let sent = bench.sent();
+    let topics = sent.iter().map(|packet| match packet {
+        Outgoing::Publish { message, .. } => message.topic.as_str(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(topics.collect::<Vec<_>>(), [topic::REQUEST, "up"]);
+}
+
+#[test]
+fn messages_count_for_receive_maximum_and_for_the_window() {
+    let mut bench = Bench::new();
+    bench.connect(2);
+    for ticket in ["a", "b", "c"] {
+        bench.publish(ticket);
+    }
+    let sent = bench.sent();
+    assert_eq!(shapes(&sent), "PUBLISH PUBLISH");
+    assert!(bench.session.has_room());
+    bench.publish("d");
+    assert!(!bench.session.has_room());
+    bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
+    assert!(bench.session.has_room());
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn a_message_ends_with_the_reason_of_its_puback() {
+    let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: Some("no".to_owned()) };
+    let unheard = ReasonCode { code: ReasonCode::NO_MATCHING_SUBSCRIBERS, text: None };
+    let mut bench = Bench::new();
+    bench.publish("unheard");
+    bench.publish("denied");
+    bench.publish("too large");
+    let ids = packet_ids(&bench.sent());
+    bench.receive(Incoming::PubAck { packet_id: ids[0], reason: unheard.clone() });
+    bench.receive(Incoming::PubAck { packet_id: ids[1], reason: denied.clone() });
+    bench.session.handle_too_large(ids[2], 9, 8);
+    let ends = [
+        ("unheard", Ok(unheard)),
+        ("denied", Err(Error::PublishRefused { reason: denied })),
+        ("too large", Err(Error::TooLarge { size: 9, max: 8 })),
+    ];
+    assert_eq!(bench.published(), ends);
+}
+
+#[test]
+fn a_lost_connection_fails_messages_which_are_not_sent_again() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.publish("sent");
+    bench.publish("waiting");
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+    let cause: LossCause = "cable cut".to_owned().into();
+    bench.session.handle_lost(&cause);
+    let error = |outcome| Error::Lost { target: "broker:1883".to_owned(), cause: cause.clone(), outcome };
+    let ends = [("sent", Err(error(Outcome::Unknown))), ("waiting", Err(error(Outcome::Unchanged)))];
+    assert_eq!(bench.published(), ends);
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.publish("next");
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn a_message_waits_for_a_connection_and_ends_with_the_session() {
+    let mut bench = Bench::new();
+    bench.session.handle_lost(&"cable cut".to_owned().into());
+    bench.publish("waiting");
+    bench.session.cancel(|ticket| *ticket == "other");
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+    bench.publish("unsent");
+    bench.session.handle_closed(|_| Error::Closed);
+    assert_eq!(bench.published(), [("waiting", Err(Error::Closed)), ("unsent", Err(Error::Closed))]);
+    assert_eq!(shapes(&bench.sent()), "");
+}
+
+#[test]
+fn a_refused_subscription_to_the_response_topic_fails_no_message() {
+    let mut bench = Bench::new();
+    bench.send(Access::Write, "w");
+    bench.publish("m");
+    let sent = bench.sent();
+    let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!() };
+    let denied = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: None };
+    bench.receive(Incoming::SubAck { packet_id, reason: denied });
+    assert_eq!(bench.answers().len(), 1);
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
 }

@@ -44,6 +44,8 @@ pub struct ClientTls {
     roots: TrustedRoots,
     server_name: Option<ServerName<'static>>,
     client_certificate: Option<CertificateDer<'static>>,
+    /// What the rest was loaded from.
+    options: Arc<TlsOptions>,
 }
 
 /// A TLS connection.
@@ -79,7 +81,16 @@ impl ClientTls {
             }
         };
         let server_name = options.server_name.as_deref().map(server_name).transpose()?;
-        Ok(Self { config: Arc::new(config), verifier, roots, server_name, client_certificate })
+        let (config, options) = (Arc::new(config), Arc::new(options.clone()));
+        Ok(Self { config, verifier, roots, server_name, client_certificate, options })
+    }
+
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// As for [`ClientTls::load`].
+    pub fn reload(&self) -> Result<Self, TlsSetupError> {
+        Self::load(&self.options)
     }
 
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Stream, HandshakeError> {
