@@ -177,6 +177,11 @@ fn run_serve(
     if let Some(action) = &args.action {
         return serve::user::run(action, &display, reporter);
     }
+    if args.exchange.leave_exchange
+        && let Some(directory) = &args.data.data
+    {
+        return serve::exchange::leave(directory, quiet, reporter);
+    }
     Ok(serve::run(args, &display, reporter.style())?.into())
 }
 

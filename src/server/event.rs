@@ -7,6 +7,7 @@ use crate::broker;
 use crate::broker::event::{Shown, Subject, client_subject, shortened};
 use crate::net::certificate::expiry_text;
 use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::server::exchange::event::ExchangeEvent;
 
 /// Receives every event. Called from any thread, also under load: it must return quickly.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -15,6 +16,7 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Broker(broker::Event),
+    Exchange(ExchangeEvent),
     /// A changed file with users or tokens is invalid; its last valid content stays in force.
     IdentityFile {
         /// The error, with the name of the file.
@@ -94,12 +96,19 @@ impl From<broker::Event> for Event {
     }
 }
 
+impl From<ExchangeEvent> for Event {
+    fn from(event: ExchangeEvent) -> Self {
+        Self::Exchange(event)
+    }
+}
+
 impl Event {
     /// Whether the event reports a failure.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         match self {
             Self::Broker(event) => event.is_failure(),
+            Self::Exchange(event) => event.is_failure(),
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
@@ -121,6 +130,7 @@ impl Event {
     pub(super) fn subject(&self) -> Option<Subject> {
         match self {
             Self::Broker(event) => Some(event.subject()),
+            Self::Exchange(event) => event.subject(),
             Self::KeyNotAuthorized { client_id, .. }
             | Self::TemplateSkipped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
@@ -143,6 +153,7 @@ impl Event {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Broker(event) => event.name(),
+            Self::Exchange(event) => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::TemplateSkipped { .. } => "template-skipped",
@@ -166,6 +177,7 @@ impl Event {
         let client = |client_id: &Arc<str>| ("client_id", shortened(client_id));
         match self {
             Self::Broker(event) => event.fields(),
+            Self::Exchange(event) => event.fields(),
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
@@ -202,6 +214,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broker(event) => event.fmt(f),
+            Self::Exchange(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }

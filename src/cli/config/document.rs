@@ -8,9 +8,25 @@ use toml_edit::{Document, DocumentMut, Item, RawString, Table, TableLike, TomlEr
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub key: String,
-    /// Line of the key, from 1.
-    pub line: usize,
+    pub at: Position,
+    pub value_at: Position,
     pub content: Content,
+}
+
+/// An element of an array, or a table of an array of tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Element {
+    pub at: Position,
+    pub content: Content,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
 }
 
 /// Content of a key.
@@ -20,8 +36,25 @@ pub enum Content {
     Number(i64),
     Switch(bool),
     Table(Vec<Node>),
+    /// An array, or an array of tables.
+    List(Vec<Element>),
     /// A type that no setting has, by its name.
     Other(&'static str),
+}
+
+impl Content {
+    /// Returns the name of the type, with its article.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a text",
+            Self::Number(_) => "a number",
+            Self::Switch(_) => "true or false",
+            Self::Table(_) => "a table",
+            Self::List(_) => "an array",
+            Self::Other(name) => name,
+        }
+    }
 }
 
 /// A syntax error.
@@ -43,15 +76,22 @@ pub struct Syntax {
 pub fn read(text: &str) -> Result<Vec<Node>, Syntax> {
     let document = Document::parse(text).map_err(|error| of_parser(text, &error))?;
     let feeds = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
-    Ok(nodes(document.as_table(), &LineFeeds(feeds)))
+    Ok(nodes(document.as_table(), &Lines { text, feeds }))
 }
 
-/// Offsets of the line feeds of a text.
-struct LineFeeds(Vec<usize>);
+/// A text with the offsets of its line feeds.
+struct Lines<'a> {
+    text: &'a str,
+    feeds: Vec<usize>,
+}
 
-impl LineFeeds {
-    fn line(&self, at: usize) -> usize {
-        self.0.partition_point(|feed| *feed < at).saturating_add(1)
+impl Lines<'_> {
+    fn position(&self, at: usize) -> Position {
+        let above = self.feeds.partition_point(|feed| *feed < at);
+        let begin = above.checked_sub(1).and_then(|last| self.feeds.get(last));
+        let begin = begin.map_or(0, |feed| feed.saturating_add(1));
+        let before = self.text.get(begin..at).unwrap_or_default();
+        Position { line: above.saturating_add(1), column: before.chars().count().saturating_add(1) }
     }
 }
 
@@ -71,28 +111,54 @@ fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count().saturating_add(1)
 }
 
-fn nodes(table: &dyn TableLike, feeds: &LineFeeds) -> Vec<Node> {
+fn nodes(table: &dyn TableLike, lines: &Lines<'_>) -> Vec<Node> {
     let node = |(key, item): (&str, &Item)| {
-        let begin = |span: Option<Range<usize>>| span.map(|span| span.start);
+        let value_at = begin(item.span());
         // A table without a key of its own has the position of its header, if it has one.
-        let at = begin(table.key(key).and_then(|key| key.span())).or_else(|| begin(item.span()));
-        Node { key: key.to_owned(), line: feeds.line(at.unwrap_or(0)), content: content(item, feeds) }
+        let at = begin(table.key(key).and_then(|key| key.span())).or(value_at).unwrap_or(0);
+        Node {
+            key: key.to_owned(),
+            at: lines.position(at),
+            value_at: lines.position(value_at.unwrap_or(at)),
+            content: content(item, lines),
+        }
     };
     table.iter().map(node).collect()
 }
 
-fn content(item: &Item, feeds: &LineFeeds) -> Content {
+fn begin(span: Option<Range<usize>>) -> Option<usize> {
+    span.map(|span| span.start)
+}
+
+fn content(item: &Item, lines: &Lines<'_>) -> Content {
     if let Some(table) = item.as_table_like() {
-        return Content::Table(nodes(table, feeds));
+        return Content::Table(nodes(table, lines));
     }
-    match item.as_value() {
-        Some(Value::String(text)) => Content::Text(text.value().clone()),
-        Some(Value::Integer(number)) => Content::Number(*number.value()),
-        Some(Value::Boolean(switch)) => Content::Switch(*switch.value()),
-        Some(Value::Float(_)) => Content::Other("a fraction"),
-        Some(Value::Datetime(_)) => Content::Other("a date"),
-        Some(Value::Array(_)) => Content::Other("an array"),
-        _ => Content::Other("an array of tables"),
+    if let Some(tables) = item.as_array_of_tables() {
+        let element = |table: &Table| Element {
+            at: lines.position(begin(table.span()).unwrap_or(0)),
+            content: Content::Table(nodes(table, lines)),
+        };
+        return Content::List(tables.iter().map(element).collect());
+    }
+    item.as_value().map_or(Content::Other("nothing"), |value| content_of_value(value, lines))
+}
+
+fn content_of_value(value: &Value, lines: &Lines<'_>) -> Content {
+    match value {
+        Value::String(text) => Content::Text(text.value().clone()),
+        Value::Integer(number) => Content::Number(*number.value()),
+        Value::Boolean(switch) => Content::Switch(*switch.value()),
+        Value::Float(_) => Content::Other("a fraction"),
+        Value::Datetime(_) => Content::Other("a date"),
+        Value::InlineTable(table) => Content::Table(nodes(table, lines)),
+        Value::Array(array) => {
+            let element = |value: &Value| Element {
+                at: lines.position(begin(value.span()).unwrap_or(0)),
+                content: content_of_value(value, lines),
+            };
+            Content::List(array.iter().map(element).collect())
+        }
     }
 }
 
@@ -113,7 +179,7 @@ pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Re
             Content::Text(text) => value(text),
             Content::Number(number) => value(*number),
             Content::Switch(switch) => value(*switch),
-            Content::Table(_) | Content::Other(_) => continue,
+            Content::Table(_) | Content::List(_) | Content::Other(_) => continue,
         };
         context.insert(key, item);
     }
@@ -265,12 +331,12 @@ notls = false
     #[test]
     fn settings_are_parsed_with_their_lines() {
         let nodes = read(TEXT).unwrap();
-        assert_eq!((nodes[0].key.as_str(), nodes[0].line), (DEFAULT, 2));
+        assert_eq!((nodes[0].key.as_str(), nodes[0].at.line), (DEFAULT, 2));
         let Content::Table(contexts) = &nodes[1].content else { panic!("{nodes:?}") };
-        assert_eq!((contexts[0].key.as_str(), contexts[0].line), ("lab", 5));
+        assert_eq!((contexts[0].key.as_str(), contexts[0].at.line), ("lab", 5));
         let Content::Table(prod) = &contexts[1].content else { panic!("{nodes:?}") };
         let lines: Vec<_> =
-            prod.iter().map(|node| (node.key.as_str(), node.line, node.content.clone())).collect();
+            prod.iter().map(|node| (node.key.as_str(), node.at.line, node.content.clone())).collect();
         assert_eq!(lines, [("port", 9, Content::Number(8883)), ("notls", 10, Content::Switch(false))]);
     }
 
@@ -281,6 +347,22 @@ notls = false
         for bad in ["[", "a = ", "a = 1\na = 2", "é = 1", "a = \"\u{0}\"", "[context]\n[context]"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn elements_of_arrays_have_their_positions() {
+        let text = "e = [\"ü\", 5,\n  [true]]\n[[rule]]\na = 1\n\n[[rule]]\nb.c = { d = 1 }\n";
+        let nodes = read(text).unwrap();
+        let position = |line, column| Position { line, column };
+        assert_eq!((nodes[0].at, nodes[0].value_at), (position(1, 1), position(1, 5)));
+        let Content::List(elements) = &nodes[0].content else { panic!("{nodes:?}") };
+        let places: Vec<_> = elements.iter().map(|element| element.at).collect();
+        assert_eq!(places, [position(1, 6), position(1, 11), position(2, 3)]);
+        assert_eq!(elements[0].content, Content::Text("ü".to_owned()));
+        let Content::List(tables) = &nodes[1].content else { panic!("{nodes:?}") };
+        assert_eq!(tables.iter().map(|table| table.at.line).collect::<Vec<_>>(), [3, 6]);
+        let Content::Table(rule) = &tables[0].content else { panic!("{nodes:?}") };
+        assert_eq!((rule[0].at, rule[0].value_at), (position(4, 1), position(4, 5)));
     }
 
     #[test]

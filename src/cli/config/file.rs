@@ -89,35 +89,35 @@ impl Reading<'_> {
                 Ok(())
             }
             ("default_context", _) => {
-                Err(self.wrong(node.line, "default_context: the name of a context is required"))
+                Err(self.wrong(node.at.line, "default_context: the name of a context is required"))
             }
             ("context", Content::Table(contexts)) => {
                 contexts.into_iter().try_for_each(|node| self.take_context(node))
             }
-            ("context", _) => Err(self.wrong(node.line, "context: a table is required: [context.NAME]")),
+            ("context", _) => Err(self.wrong(node.at.line, "context: a table is required: [context.NAME]")),
             (key, Content::Table(_)) => {
-                let error = self.wrong(node.line, &format!("unknown table [{key}]"));
+                let error = self.wrong(node.at.line, &format!("unknown table [{key}]"));
                 Err(error.hint(format!("[context.{key}]")))
             }
             (key, _) if Setting::of_key(key).is_some() => {
-                let error = self.wrong(node.line, &format!("{key} belongs to a context"));
+                let error = self.wrong(node.at.line, &format!("{key} belongs to a context"));
                 Err(error.hint("write it below [context.NAME]"))
             }
-            (key, _) => Err(self.unknown(node.line, key, KEYS.iter().map(ToString::to_string))),
+            (key, _) => Err(self.unknown(node.at.line, key, KEYS.iter().map(ToString::to_string))),
         }
     }
 
     fn take_context(&mut self, node: Node) -> Result<(), CommandError> {
         let Content::Table(settings) = node.content else {
             let message = format!("{} is neither a setting of a context nor a context", node.key);
-            return Err(self.wrong(node.line, &message).hint("[context.NAME]"));
+            return Err(self.wrong(node.at.line, &message).hint("[context.NAME]"));
         };
-        check_name(&node.key).map_err(|what| self.wrong(node.line, &what))?;
+        check_name(&node.key).map_err(|what| self.wrong(node.at.line, &what))?;
         let name: Rc<str> = node.key.into();
         let mut layer = Layer::new(Rank::DefaultContext);
         for node in settings {
             let (setting, value) = self.setting(&node)?;
-            let line = Line { context: Rc::clone(&name), file: Rc::clone(&self.file), line: node.line };
+            let line = Line { context: Rc::clone(&name), file: Rc::clone(&self.file), line: node.at.line };
             layer.put(setting, value, Origin::File(line));
         }
         layer.check()?;
@@ -127,35 +127,17 @@ impl Reading<'_> {
 
     fn setting(&self, node: &Node) -> Result<(Setting, Value), CommandError> {
         let key = node.key.as_str();
-        if ["password", "key_password", "keypassword", "token", "sat"].contains(&key) {
-            let file = if key.contains("key") {
-                Setting::Keypasswordfile
-            } else if key == "password" {
-                Setting::PasswordFile
-            } else {
-                Setting::SatFile
-            };
-            let error = self.wrong(node.line, &format!("{key}: secrets are not accepted in this file"));
+        if let Some(file) = secret_file_of(key) {
+            let error = self.wrong(node.at.line, &format!("{key}: secrets are not accepted in this file"));
             return Err(error.hint(format!("{} = \"FILE\"", file.key())));
         }
         let Some(setting) = Setting::of_key(key) else {
-            return Err(self.unknown(node.line, key, Setting::all().map(Setting::key)));
-        };
-        let plain = match &node.content {
-            Content::Text(text) => RawValue::Text(text.as_ref()),
-            Content::Number(number) => RawValue::Number(*number),
-            Content::Switch(switch) => RawValue::Switch(*switch),
-            Content::Table(_) => RawValue::Other("a table"),
-            Content::Other(name) => RawValue::Other(name),
-        };
-        let plain = match plain {
-            // Variables accept "yes", a file only true and false: a text here is a mistake.
-            RawValue::Text(_) if setting.is_switch() => RawValue::Other("a text"),
-            plain => plain,
+            return Err(self.unknown(node.at.line, key, Setting::all().map(Setting::key)));
         };
         let bases = PathBases { folder: self.file.parent(), home: self.home };
-        let value =
-            setting.read(plain, bases).map_err(|what| self.wrong(node.line, &format!("{key}: {what}")))?;
+        let value = setting
+            .read(raw_value(setting, &node.content), bases)
+            .map_err(|what| self.wrong(node.at.line, &format!("{key}: {what}")))?;
         Ok((setting, value))
     }
 
@@ -177,6 +159,30 @@ impl Reading<'_> {
             Some(near) => error.hint(near),
             None => error.hint("mqkv help config"),
         }
+    }
+}
+
+/// Returns the setting for the file of a secret, if a key is meant to contain the secret itself.
+#[must_use]
+pub fn secret_file_of(key: &str) -> Option<Setting> {
+    match key {
+        "key_password" | "keypassword" => Some(Setting::Keypasswordfile),
+        "password" => Some(Setting::PasswordFile),
+        "token" | "sat" => Some(Setting::SatFile),
+        _ => None,
+    }
+}
+
+/// Returns the value of a setting as the file has it.
+#[must_use]
+pub fn raw_value(setting: Setting, content: &Content) -> RawValue<'_> {
+    match content {
+        // Variables accept "yes", a file only true and false: a text here is a mistake.
+        Content::Text(_) if setting.is_switch() => RawValue::Other("a text"),
+        Content::Text(text) => RawValue::Text(text.as_ref()),
+        Content::Number(number) => RawValue::Number(*number),
+        Content::Switch(switch) => RawValue::Switch(*switch),
+        other => RawValue::Other(other.type_name()),
     }
 }
 

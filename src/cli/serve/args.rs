@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::exchange::ExchangeOptions;
 use super::limits::LimitArgs;
 use super::listen_address::{ListenAddress, parse_origin};
 use super::operations::OperationsArgs;
@@ -109,6 +110,8 @@ pub struct ServeArgs {
     pub ws_origin: Vec<String>,
     #[command(flatten)]
     pub data: PersistenceArgs,
+    #[command(flatten)]
+    pub exchange: ExchangeOptions,
     /// Enable TLS with this certificate, PEM
     ///
     /// The file contains the chain of the certificate too.

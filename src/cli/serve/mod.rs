@@ -1,6 +1,7 @@
 //! `serve`: runs a broker with a state store until a signal.
 
 pub mod args;
+pub mod exchange;
 mod exec;
 mod limits;
 mod listen_address;
@@ -82,10 +83,11 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     // A signal ends the start too: a file that it reads can be a pipe or on a file system that hangs.
     let started = async {
         let entries = seed::read(args.run.seed.as_deref()).await?;
-        let (server, listeners) = start(args, is_verbose, log).await?;
-        Ok::<_, CommandError>((seed::load(server, entries).await?, listeners))
+        let Started { server, listeners, exchange } = start(args, is_verbose, log).await?;
+        let server = seed::load(server, entries).await?;
+        Ok::<_, CommandError>(Started { server, listeners, exchange })
     };
-    let (mut server, listeners) = tokio::select! {
+    let Started { mut server, listeners, exchange } = tokio::select! {
         biased;
         started = started => started?,
         signal = signals.next() => return Ok(signal.verdict()),
@@ -99,7 +101,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     let verdict = if args.run.exec {
         exec::run(args, &listeners, &mut signals).await?
     } else {
-        log_ready(log, &listeners, &server, args);
+        log_ready(log, &listeners, &server, args, exchange.as_deref());
         signals.next().await;
         Verdict::Yes
     };
@@ -120,10 +122,19 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     }
 }
 
-fn log_ready(log: &EventLog, listeners: &[(Listener, SocketAddr)], server: &StoreServer, args: &ServeArgs) {
+fn log_ready(
+    log: &EventLog,
+    listeners: &[(Listener, SocketAddr)],
+    server: &StoreServer,
+    args: &ServeArgs,
+    exchange: Option<&str>,
+) {
     let admin: Vec<String> =
         server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
     let mut line = format!("listening on {}, {}", listener::describe(listeners), args.data.describe());
+    if let Some(exchange) = exchange {
+        line = format!("{line}, {exchange}");
+    }
     if !admin.is_empty() {
         line = format!("{line}; status page: {}", admin.join(" and "));
     }
@@ -152,12 +163,16 @@ fn warn_of_few_descriptors(settings: &broker::Settings, log: &EventLog) {
     }
 }
 
-async fn start(
-    args: &ServeArgs,
-    is_verbose: bool,
-    log: &EventLog,
-) -> Result<(StoreServer, Vec<Listener>), CommandError> {
+/// A server that is prepared, with the listener of each address and the description of its part in an exchange.
+struct Started {
+    server: StoreServer,
+    listeners: Vec<Listener>,
+    exchange: Option<String>,
+}
+
+async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Started, CommandError> {
     let listeners = listener::resolve(args)?;
+    let exchange = args.exchange.settings(log).await?;
     let files = CredentialFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = run_detached(move || Identities::load(&files)).await??;
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
@@ -187,8 +202,13 @@ async fn start(
             "every client that can reach {address} can read keys and values: there is no password"
         ));
     }
-    let store = StoreSettings { limits, persistence, operations, ..StoreSettings::default() };
-    Ok((StoreServer::prepare(settings, store).await.map_err(failure)?, listeners))
+    if let Some(exchange) = &exchange {
+        exchange::warn_of_anonymous(exchange, &settings.broker.listeners, log);
+    }
+    let description = exchange.as_ref().map(exchange::describe);
+    let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
+    let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
+    Ok(Started { server, listeners, exchange: description })
 }
 
 /// Resolves the host names of the listeners: returns the settings of each address, and the listener that it belongs to.

@@ -223,7 +223,8 @@ impl Metrics {
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
-            Event::IdentityFile { .. }
+            Event::Exchange(_)
+            | Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::TemplateSkipped { .. }
             | Event::Rules { .. }

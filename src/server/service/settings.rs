@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::protocol::request::CommandCase;
+use crate::server::exchange::settings::ExchangeSettings;
 use crate::server::operations::OperationsSettings;
 use crate::store::Limits;
 
@@ -40,4 +41,6 @@ pub struct StoreSettings {
     pub persistence: Persistence,
     /// What operators can see, and where.
     pub operations: OperationsSettings,
+    /// `None`: the store takes no part in an exchange.
+    pub exchange: Option<ExchangeSettings>,
 }

@@ -1,0 +1,114 @@
+//! `serve --exchange` and `--leave-exchange`: the store's part in an exchange.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::logging::EventLog;
+use crate::cli::connection::{Connection, Endpoint, Login};
+use crate::cli::detached::run_detached;
+use crate::cli::exchange::file::{ExchangeFile, FileRole};
+use crate::cli::exchange::read;
+use crate::cli::exit::Exit;
+use crate::cli::report::{self, Reporter};
+use crate::cli::storage_error::of_start;
+use crate::client::{self, Target};
+use crate::commands::{CommandError, Kind};
+use crate::net::ClientTls;
+use crate::render::escape::escape;
+use crate::render::log::{Field, answer};
+use crate::server::exchange::settings::{ExchangeSettings, Role};
+use crate::server::{ListenerSettings, offline};
+
+/// The store's part in an exchange.
+#[derive(Debug, Args)]
+pub struct ExchangeOptions {
+    /// Take part in an exchange as FILE defines
+    ///
+    /// FILE is in TOML; see `mqkv help exchange`. Keys that take part are always persistent.
+    #[arg(long, value_name = "FILE", requires = "data")]
+    exchange: Option<PathBuf>,
+    /// Remove the data of an exchange from DIR, and exit
+    ///
+    /// The store keeps all its keys and is one of its own again: serve it without --exchange.
+    #[arg(long, hide_short_help = true, requires = "data", conflicts_with_all = ["exchange", "exec", "seed"])]
+    pub leave_exchange: bool,
+}
+
+impl ExchangeOptions {
+    /// Returns the settings of the node, if the store takes part in an exchange.
+    ///
+    /// # Errors
+    /// A file cannot be read or has mistakes.
+    pub async fn settings(&self, log: &EventLog) -> Result<Option<ExchangeSettings>, CommandError> {
+        let Some(path) = self.exchange.clone() else { return Ok(None) };
+        let ExchangeFile { exchange, node, role } = run_detached(move || read(&path)).await??;
+        let role = match role {
+            FileRole::Root { rules, admit, .. } => Role::Root { rules, admit },
+            FileRole::Leaf { connection, on_join } => {
+                Role::Leaf { uplink: Box::new(uplink(*connection, log).await?), on_join }
+            }
+        };
+        Ok(Some(ExchangeSettings { exchange, node, role }))
+    }
+}
+
+/// Returns the settings of the connection with the root.
+async fn uplink(connection: Connection, log: &EventLog) -> Result<client::Settings, CommandError> {
+    connection.secret_files().for_each(|file| log.warn_of_secret(file));
+    let Endpoint::Network { host, port, tls, web_socket } = connection.endpoint.clone() else {
+        return Err(CommandError::new(Kind::Bug, "the root of an exchange is on the network"));
+    };
+    if tls.as_ref().is_some_and(|tls| tls.insecure) {
+        log.warn("insecure: the certificate of the root is not verified, an attacker can read and change everything");
+    }
+    let tls = run_detached(move || tls.as_ref().map(ClientTls::load).transpose()).await??;
+    let Login::Known(authentication) = connection.login.clone() else {
+        return Err(CommandError::new(Kind::Bug, "the password of an uplink is in a file"));
+    };
+    let target = Target::Tcp { host, port };
+    Ok(client::Settings { web_socket, ..connection.settings(target, tls, authentication) })
+}
+
+/// Describes the node for the ready line.
+pub fn describe(ExchangeSettings { exchange, node, role }: &ExchangeSettings) -> String {
+    match role {
+        Role::Root { .. } => format!("root of the exchange {exchange}"),
+        Role::Leaf { uplink, .. } => {
+            format!("leaf {node} of the exchange {exchange}, root at {}", uplink.target)
+        }
+    }
+}
+
+/// Logs a warning for each listener on which any client can be a leaf.
+pub fn warn_of_anonymous(settings: &ExchangeSettings, listeners: &[ListenerSettings], log: &EventLog) {
+    if !matches!(settings.role, Role::Root { .. }) {
+        return;
+    }
+    let is_open =
+        |listener: &&ListenerSettings| listener.is_anonymous && !listener.address.ip().is_loopback();
+    for ListenerSettings { address, .. } in listeners.iter().filter(is_open) {
+        log.warn(&format!(
+            "every client that can reach {address} can join the exchange as a leaf: there is no authentication"
+        ));
+    }
+}
+
+/// Removes the data of an exchange from a directory.
+///
+/// # Errors
+/// The directory contains no store, is in use, or cannot be written.
+pub fn leave(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let rows = offline::leave_exchange(directory).map_err(|error| of_start(&error))?;
+    if reporter.is_json() {
+        let rows = Field::Number(u64::try_from(rows).unwrap_or(u64::MAX));
+        reporter.data(answer("leave-exchange", [("rows", rows)]).as_bytes())?;
+    } else if !quiet {
+        let directory = escape(directory.as_os_str().as_encoded_bytes());
+        report::log(&match rows {
+            0 => format!("{directory} takes part in no exchange; nothing was changed"),
+            _ => format!("{directory} is a store of its own again; its keys are unchanged"),
+        });
+    }
+    Ok(Exit::Yes)
+}

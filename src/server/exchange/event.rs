@@ -1,0 +1,255 @@
+//! Events of an exchange for the operator of a node, with their texts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::broker::event::{Shown, Subject, shortened};
+use crate::exchange::effects::Cause;
+use crate::exchange::names::Name;
+use crate::exchange::row::Conflict;
+
+/// An event of an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExchangeEvent {
+    /// A leaf has joined for the first time.
+    Joined { leaf: Name },
+    /// The link between a leaf and the root is established.
+    Linked { leaf: Name },
+    /// The connection of a link was lost.
+    Lost { leaf: Name },
+    /// This node has ended a link.
+    Ended { leaf: Name, cause: Cause },
+    /// The root has refused a leaf.
+    Refused { leaf: Name, cause: Cause },
+    /// A change of a leaf has lost.
+    Conflict { id: u64, conflict: Conflict },
+    /// A leaf has connected to the broker of the root.
+    UplinkConnected { target: String },
+    /// A leaf could not connect to the broker of the root, and tries again.
+    UplinkFailed { target: String, reason: String },
+    /// A leaf has lost the connection to the broker of the root, and connects again.
+    UplinkLost { target: String, reason: String },
+    /// The rules of a root have been reloaded.
+    Rules {
+        /// The number of rules, or why the earlier rules stay in force.
+        outcome: Result<usize, String>,
+    },
+    /// A leaf does not have the records that the root has sent.
+    DigestDiffers { leaf: Name },
+}
+
+impl ExchangeEvent {
+    /// Whether the event reports a failure.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        match self {
+            // Leaves are offline at times.
+            Self::Joined { .. } | Self::Linked { .. } | Self::Lost { .. } | Self::UplinkConnected { .. } => {
+                false
+            }
+            Self::Ended { cause, .. } => {
+                !matches!(cause, Cause::RulesChanged | Cause::Replaced | Cause::Dropped)
+            }
+            Self::Rules { outcome } => outcome.is_err(),
+            Self::Refused { .. }
+            | Self::Conflict { .. }
+            | Self::UplinkFailed { .. }
+            | Self::UplinkLost { .. }
+            | Self::DigestDiffers { .. } => true,
+        }
+    }
+
+    /// Returns what the event is about, if there may be any number of events about it.
+    #[must_use]
+    pub fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::Joined { leaf }
+            | Self::Linked { leaf }
+            | Self::Lost { leaf }
+            | Self::Ended { leaf, .. }
+            | Self::Refused { leaf, .. }
+            | Self::DigestDiffers { leaf } => Some(Subject::Client(Arc::from(leaf.as_str()))),
+            Self::Conflict { .. } => Some(Subject::Other("conflicts of the exchange")),
+            Self::UplinkConnected { .. } | Self::UplinkFailed { .. } | Self::UplinkLost { .. } => {
+                Some(Subject::Other("connections to the root of the exchange"))
+            }
+            Self::Rules { .. } => None,
+        }
+    }
+
+    /// Returns the name of the kind of event in the JSON log.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Joined { .. } => "exchange-joined",
+            Self::Linked { .. } => "exchange-linked",
+            Self::Lost { .. } => "exchange-lost",
+            Self::Ended { .. } => "exchange-ended",
+            Self::Refused { .. } => "exchange-refused",
+            Self::Conflict { .. } => "exchange-conflict",
+            Self::UplinkConnected { .. } => "exchange-uplink-connected",
+            Self::UplinkFailed { .. } => "exchange-uplink-failed",
+            Self::UplinkLost { .. } => "exchange-uplink-lost",
+            Self::Rules { .. } => "exchange-rules",
+            Self::DigestDiffers { .. } => "exchange-digest",
+        }
+    }
+
+    /// Returns the fields of the JSON log. Values from the network are not escaped.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let text = |name: &'static str, text: &dyn fmt::Display| (name, text.to_string());
+        match self {
+            Self::Joined { leaf }
+            | Self::Linked { leaf }
+            | Self::Lost { leaf }
+            | Self::DigestDiffers { leaf } => vec![text("leaf", leaf)],
+            Self::Ended { leaf, cause } | Self::Refused { leaf, cause } => {
+                vec![text("leaf", leaf), text("reason", &cause.as_str())]
+            }
+            Self::Conflict { id, conflict } => vec![
+                text("id", id),
+                text("leaf", &conflict.leaf),
+                ("key", shortened(&String::from_utf8_lossy(conflict.key.as_bytes()))),
+                text("reason", &conflict.reason.as_str()),
+                text("winner", &conflict.winner),
+            ],
+            Self::UplinkConnected { target } => vec![text("target", target)],
+            Self::UplinkFailed { target, reason } | Self::UplinkLost { target, reason } => {
+                vec![text("target", target), text("reason", reason)]
+            }
+            Self::Rules { outcome: Ok(count) } => vec![text("rules", count)],
+            Self::Rules { outcome: Err(reason) } => vec![text("reason", reason)],
+        }
+    }
+}
+
+impl fmt::Display for ExchangeEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Joined { leaf } => write!(f, "leaf {leaf} has joined the exchange"),
+            Self::Linked { leaf } => write!(f, "leaf {leaf} is linked with the root"),
+            Self::Lost { leaf } => write!(f, "leaf {leaf} is offline"),
+            Self::Ended { leaf, cause } => {
+                write!(f, "the link of leaf {leaf} was ended: {}", explanation(*cause))
+            }
+            Self::Refused { leaf, cause } => {
+                write!(f, "leaf {leaf} was refused: {}", explanation(*cause))?;
+                match cause {
+                    Cause::UnknownLeaf => write!(f, ": mqkv exchange add-leaf {leaf}"),
+                    Cause::OtherStore | Cause::OtherPrincipal => {
+                        write!(f, ": mqkv exchange add-leaf {leaf} --replace")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Conflict { id, conflict } => {
+                let Conflict { key, leaf, reason, winner, owner, .. } = conflict;
+                let key = String::from_utf8_lossy(key.as_bytes());
+                write!(f, "conflict {id}: the change of {} by leaf {leaf} was refused", Shown(&key))?;
+                match owner {
+                    _ if *winner == 0 => {}
+                    Some(owner) => write!(f, "; version {winner} of leaf {owner} stays in force")?,
+                    None => write!(f, "; version {winner} of the root stays in force")?,
+                }
+                write!(f, " ({})", reason.as_str().replace('-', " "))
+            }
+            Self::UplinkConnected { target } => write!(f, "connected to the root of the exchange: {target}"),
+            Self::UplinkFailed { target, reason } => {
+                write!(f, "cannot connect to the root of the exchange at {target}: {}", Shown(reason))
+            }
+            Self::UplinkLost { target, reason } => {
+                write!(f, "lost the connection to the root of the exchange at {target}: {}", Shown(reason))
+            }
+            Self::Rules { outcome: Ok(count) } => write!(f, "rules of the exchange reloaded: {count}"),
+            Self::Rules { outcome: Err(reason) } => {
+                write!(f, "{}; the previous rules of the exchange stay in force", reason.escape_debug())
+            }
+            Self::DigestDiffers { leaf } => {
+                write!(f, "leaf {leaf} does not have the records of the root: all are sent again")
+            }
+        }
+    }
+}
+
+/// Returns what a cause means.
+fn explanation(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Version => "the two programs have no common version of the exchange: update the older one",
+        Cause::OtherExchange => "it takes part in another exchange",
+        Cause::OtherLeaf => "the name of the leaf is not the one of its topic",
+        Cause::UnknownLeaf => "it is neither known nor admitted",
+        Cause::OtherStore => "another store has this name",
+        Cause::OtherPrincipal => "another client identity has this name",
+        Cause::SecondRun => "another process with a copy of this store is linked",
+        Cause::OtherRoot => "the root has another store than the one joined: mqkv exchange resync --new-root",
+        Cause::TooManyLeaves => "the root has no room for another leaf",
+        Cause::Malformed => "malformed frame",
+        Cause::Unexpected => "unexpected frame",
+        Cause::Gap => "frames are missing, repeated or out of order",
+        Cause::Window => "more frames without acknowledgement than allowed",
+        Cause::Blocked => "the store has no room for the change",
+        Cause::Stalled => "no progress for 15 s",
+        Cause::NotCommitted => "a commit failed",
+        Cause::RulesChanged => "the rules have changed",
+        Cause::Replaced => "a newer link of the leaf replaces it",
+        Cause::Dropped => "the leaf was dropped",
+        Cause::ByRoot => "the root refused it; see its log",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::frame::Reason;
+    use crate::exchange::names::Mutex;
+    use crate::protocol::Key;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn conflict(winner: u64, owner: Option<&str>) -> ExchangeEvent {
+        let conflict = Conflict {
+            key: Key::new("line/2\n").unwrap(),
+            leaf: name("press-7"),
+            mutex: Mutex::NIL,
+            reason: Reason::FirstLeafWins,
+            value: None,
+            winner,
+            owner: owner.map(name),
+            at_ms: 0,
+        };
+        ExchangeEvent::Conflict { id: 41, conflict }
+    }
+
+    #[test]
+    fn a_conflict_is_reported_with_the_version_that_won() {
+        assert_eq!(
+            conflict(5790, Some("press-9")).to_string(),
+            "conflict 41: the change of line/2\\n by leaf press-7 was refused; version 5790 of leaf press-9 stays in force \
+             (first leaf wins)"
+        );
+        assert!(conflict(1, None).to_string().contains("; version 1 of the root stays in force"));
+        assert!(!conflict(0, None).to_string().contains("version"));
+        let fields = conflict(5790, None).fields();
+        assert_eq!(fields[2], ("key", "line/2\n".to_owned()));
+        assert_eq!(fields[3], ("reason", "first-leaf-wins".to_owned()));
+    }
+
+    #[test]
+    fn a_refusal_states_what_an_operator_can_do() {
+        let refused = ExchangeEvent::Refused { leaf: name("press-7"), cause: Cause::OtherStore };
+        assert!(
+            refused.is_failure() && refused.to_string().ends_with("mqkv exchange add-leaf press-7 --replace")
+        );
+        assert_eq!(refused.fields()[1], ("reason", "other-store".to_owned()));
+    }
+
+    #[test]
+    fn a_leaf_that_goes_offline_is_no_failure() {
+        let ended = |cause| ExchangeEvent::Ended { leaf: name("press-7"), cause };
+        assert!(!ExchangeEvent::Lost { leaf: name("press-7") }.is_failure());
+        assert!(!ended(Cause::RulesChanged).is_failure() && ended(Cause::Gap).is_failure());
+    }
+}
