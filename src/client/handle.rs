@@ -299,3 +299,29 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::client::Target;
+
+    #[tokio::test]
+    async fn closing_does_not_wait_for_ever_for_a_broker_that_does_not_read() {
+        const CONNACK: &[u8] = &[0x20, 3, 0, 0, 0];
+        let (ours, mut broker) = tokio::io::duplex(1024);
+        let pipe = Mutex::new(Some(ours));
+        let target = Target::Pipe(Arc::new(move || pipe.lock().unwrap().take().unwrap()));
+        let settings =
+            Settings { request_timeout: Duration::from_millis(10), ..Settings::new(target, "me".to_owned()) };
+        broker.write_all(CONNACK).await.unwrap();
+        let client = Client::connect(settings).await.unwrap();
+        let mut publication = client.publish("topic".to_owned(), vec![0; 4096].into()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), client.close()).await.unwrap();
+        let error = publication.acknowledged().await.unwrap_err();
+        assert!(matches!(error, Error::Lost { outcome: Outcome::Unknown, .. }), "{error:?}");
+    }
+}

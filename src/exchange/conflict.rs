@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use bytes::Bytes;
+
 use super::effects::{Effects, Event};
 use super::names::Name;
 use super::row::{Conflict, Row, RowId};
@@ -27,7 +29,9 @@ pub struct ConflictLog {
 impl ConflictLog {
     /// Appends a conflict and drops the oldest ones beyond the bounds. A value above [`CONFLICT_BYTES_MAX`] alone is
     /// kept until the next conflict.
-    pub(super) fn append(&mut self, conflict: Conflict, effects: &mut Effects) {
+    pub(super) fn append(&mut self, mut conflict: Conflict, effects: &mut Effects) {
+        // A value can share the memory of its frame, which is not counted.
+        conflict.value = conflict.value.map(|value| Bytes::copy_from_slice(&value));
         self.last_id = self.last_id.saturating_add(1);
         let id = self.last_id;
         effects.row(RowId::Conflict(id), None, Some(Row::Conflict(conflict.clone())));
@@ -123,7 +127,7 @@ impl ConflictLog {
 fn size(conflict: &Conflict) -> usize {
     /// The rest of a conflict, and its place in the table.
     const OVERHEAD_BYTES: usize = 256;
-    let value = conflict.value.as_ref().map_or(0, bytes::Bytes::len);
+    let value = conflict.value.as_ref().map_or(0, Bytes::len);
     value.saturating_add(conflict.key.as_bytes().len()).saturating_add(OVERHEAD_BYTES)
 }
 
@@ -158,6 +162,16 @@ mod tests {
         assert!(removed.id == RowId::Conflict(1) && removed.after.is_none() && removed.before.is_some());
         log.append(conflict(CONFLICT_BYTES_MAX), &mut effects);
         assert_eq!((log.len(), log.of_leaf(&Name::new("press").unwrap())), (1, 1));
+    }
+
+    #[test]
+    fn a_value_does_not_hold_the_memory_of_its_frame() {
+        let frame = Bytes::from(vec![b'x'; 10_000]);
+        let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
+        log.append(Conflict { value: Some(frame.slice(1..3)), ..conflict(0) }, &mut effects);
+        drop(effects);
+        assert_eq!(log.get(1).unwrap().value.as_deref(), Some(&b"xx"[..]));
+        assert!(frame.is_unique());
     }
 
     #[test]

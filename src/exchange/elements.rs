@@ -81,8 +81,9 @@ impl<'a> Elements<'a> {
         }
     }
 
+    /// Decodes a key. It is copied: a node keeps keys, and one of them would hold the memory of its whole frame.
     pub fn key(&mut self) -> Option<Key> {
-        Key::new(self.bulk()?.clone()).ok()
+        Key::new(Bytes::copy_from_slice(self.bulk()?)).ok()
     }
 
     pub fn text(&mut self) -> Option<String> {
@@ -105,5 +106,19 @@ impl<'a> Elements<'a> {
             _ => None,
         };
         items.iter().map(item).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_does_not_hold_the_memory_of_its_frame() {
+        let payload = Bytes::from_static(b"*1\r\n$3\r\nkey\r\n");
+        let Ok(Frame::Array(elements)) = Frame::decode(&payload) else { panic!() };
+        let key = Elements(&elements).key().unwrap();
+        assert_eq!(key.as_bytes(), b"key");
+        assert!(!payload.as_ptr_range().contains(&key.as_bytes().as_ptr()));
     }
 }

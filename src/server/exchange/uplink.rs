@@ -16,6 +16,7 @@ use crate::client::{
 };
 use crate::clock;
 use crate::exchange::names::Name;
+use crate::protocol::exchange::topic;
 use crate::random;
 
 /// The longest delay before the second attempt to connect. It doubles with each attempt.
@@ -111,10 +112,9 @@ impl Uplink {
             events_max: FRAMES_AHEAD_MAX,
             ..client
         };
-        let topic = |direction| format!("mqkv/exchange/v1/{exchange}/{direction}/{leaf}");
         let task = Task {
-            up: topic("up"),
-            down: topic("down"),
+            up: topic::up(exchange.as_str(), leaf.as_str()),
+            down: topic::down(exchange.as_str(), leaf.as_str()),
             exchange,
             client,
             node,

@@ -1,23 +1,40 @@
 //! The uplink with a node that has no exchange, and a real broker in this process.
 
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::{AsyncReadExt, DuplexStream};
 
 use super::*;
 use crate::broker::{
-    AccessControl, Application, Broker, Hooks, Peer, Permissions, Principal, Server, Settings, Verdict,
+    AccessControl, Application, Broker, Hooks, ListenerSettings, Peer, Permissions, Principal, Server,
+    Settings, Verdict,
 };
-use crate::client::Target;
-use crate::client::Tracer;
 use crate::client::trace::{Packet, TraceEvent};
+use crate::client::{Target, Tracer};
 use crate::mqtt;
+use crate::net::tls::{ServerTls, ServerTlsFiles};
+use crate::net::{ClientTls, TlsOptions};
 use crate::protocol::Message;
 use crate::protocol::message::Qos;
 
 const UP: &str = "mqkv/exchange/v1/plant/up/press-7";
 const DOWN: &str = "mqkv/exchange/v1/plant/down/press-7";
+
+/// A test that takes longer hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Runs the other tasks until the condition is met.
+async fn until(condition: impl Fn() -> bool) {
+    let met = async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(HANG, met).await.unwrap();
+}
 
 /// A node whose frames are given, and that records all calls.
 #[derive(Default)]
@@ -50,7 +67,9 @@ impl Node {
     }
 
     async fn wait_for(&self, condition: impl FnMut(&State) -> bool) -> State {
-        self.state.subscribe().wait_for(condition).await.unwrap().clone()
+        let mut state = self.state.subscribe();
+        let met = timeout(HANG, state.wait_for(condition)).await.map(|state| state.unwrap().clone());
+        met.unwrap_or_else(|_| panic!("{:?}", self.state.borrow().events))
     }
 }
 
@@ -245,9 +264,7 @@ async fn frames_pass_in_order_both_ways() {
     let state = node.wait_for(|state| state.received.len() == sent.len()).await;
     assert!(state.received == sent);
     node.change(|state| state.to_send.push_back(Bytes::from_static(b"last")));
-    while root.received.lock().unwrap().len() <= sent.len() {
-        tokio::task::yield_now().await;
-    }
+    until(|| root.received.lock().unwrap().len() > sent.len()).await;
     let received = root.received.lock().unwrap();
     assert!(received[..sent.len()] == sent && received[sent.len()..] == ["last"]);
     let state = node.state.borrow();
@@ -264,9 +281,7 @@ async fn a_leaf_connects_again_when_its_root_comes_back() {
     root.close().await;
     node.wait_for(|state| state.events.len() == 3).await;
     let failed_attempts = root.attempts.load(Ordering::Relaxed) + 3;
-    while root.attempts.load(Ordering::Relaxed) < failed_attempts {
-        tokio::task::yield_now().await;
-    }
+    until(|| root.attempts.load(Ordering::Relaxed) >= failed_attempts).await;
     root.open().await;
     node.wait_for(|state| state.connected == 2).await;
     node.change(|state| state.to_send.extend(frames(1)));
@@ -290,9 +305,7 @@ async fn a_refused_subscription_is_a_failure_and_no_frame_is_sent() {
     let node = Node::new(frames(1));
     let _uplink = root.uplink(&node);
     node.wait_for(|state| !state.events.is_empty()).await;
-    while root.attempts.load(Ordering::Relaxed) < 3 {
-        tokio::task::yield_now().await;
-    }
+    until(|| root.attempts.load(Ordering::Relaxed) >= 3).await;
     let state = node.state.borrow().clone();
     let error = format!("the broker refused the subscription to {DOWN}: not authorized (0x87)");
     assert_eq!(state.events, [failed(&error)]);
@@ -339,9 +352,7 @@ async fn a_node_that_has_ended_its_link_gets_another_connection() {
     node.change(|state| state.has_ended = true);
     node.wait_for(|state| state.connected == 2).await;
     node.change(|state| state.to_send.extend(frames(1)));
-    while root.received.lock().unwrap().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    until(|| root.received.lock().unwrap().len() == 2).await;
     let state = node.state.borrow();
     assert_eq!((state.lost, &state.events[..]), (1, &[UplinkEvent::Connected][..]));
 }
@@ -390,6 +401,43 @@ async fn a_loss_is_reported_to_a_busy_node() {
 }
 
 #[tokio::test]
+async fn tls_files_are_read_again_for_each_connection() {
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str| home.path().join(name);
+    for name in ["server", "other"] {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        fs::write(file(name), cert.pem()).unwrap();
+        fs::write(file(&format!("{name}.key")), signing_key.serialize_pem()).unwrap();
+    }
+    let files = ServerTlsFiles { certfile: file("server"), keyfile: file("server.key"), client_ca: None };
+    let tls = Some(ServerTls::load(files).unwrap());
+    let listener = ListenerSettings { tls, ..ListenerSettings::plain(([127, 0, 0, 1], 0).into()) };
+    let settings = Settings { listeners: vec![listener], ..Settings::default() };
+    let server = Server::start(settings, Hooks::new(Arc::new(Root::default()))).await.unwrap();
+    fs::copy(file("other"), file("cas")).unwrap();
+    let tls = ClientTls::load(&TlsOptions { cafile: Some(file("cas")), ..TlsOptions::default() }).unwrap();
+    let port = server.addresses()[0].port();
+    let target = Target::Tcp { host: "localhost".to_owned(), port };
+    let node = Node::new(frames(1));
+    let _uplink =
+        start(client::Settings { tls: Some(tls), ..client::Settings::new(target, String::new()) }, &node);
+    node.wait_for(|state| state.events.len() == 1).await;
+    fs::remove_file(file("cas")).unwrap();
+    node.wait_for(|state| state.events.len() == 2).await;
+    fs::copy(file("server"), file("cas")).unwrap();
+    let state = node.wait_for(|state| state.events.len() == 3).await;
+    let [UplinkEvent::Failed { error: unknown }, UplinkEvent::Failed { error: missing }, last] =
+        &state.events[..]
+    else {
+        panic!("{:?}", state.events);
+    };
+    assert!(unknown.contains(&format!("localhost:{port}")), "{unknown}");
+    assert!(missing.contains("cas"), "{missing}");
+    assert_eq!(*last, UplinkEvent::Connected);
+}
+
+#[tokio::test]
 async fn dropping_an_uplink_closes_its_connection_at_any_time() {
     // A broker that does not answer to CONNECT.
     let (client, mut silent) = tokio::io::duplex(1024);
@@ -406,8 +454,6 @@ async fn dropping_an_uplink_closes_its_connection_at_any_time() {
     node.wait_for(|state| state.connected == 1).await;
     drop(uplink);
     // The task holds the node as long as it runs, and the client's the target.
-    while Arc::strong_count(&node) > 1 || Arc::strong_count(&root) > 2 {
-        tokio::task::yield_now().await;
-    }
+    until(|| Arc::strong_count(&node) == 1 && Arc::strong_count(&root) <= 2).await;
     assert_eq!(root.attempts.load(Ordering::Relaxed), 1);
 }
