@@ -232,6 +232,8 @@ struct Figures {
     joined: u64,
     left: u64,
     rewritten: u64,
+    /// Checkpoints in portions.
+    in_portions: u64,
 }
 
 /// A store whose disk loses power.
@@ -268,6 +270,8 @@ impl Scenario {
             match self.random.below(60) {
                 0 => return self.leave(storage),
                 1 => self.disk.set_faults(|faults| faults.fails_next_sync = true),
+                // Without a reserve, the next checkpoint is written in portions.
+                2 => storage.release_reserve(),
                 _ => {}
             }
             if self.commit(&mut storage).is_err() && !(storage.must_rewrite() && self.rewrite(&mut storage)) {
@@ -289,8 +293,12 @@ impl Scenario {
             (after.rows, rows) = (Rows::new(), EncodedRows::new());
         }
         self.interrupted = Some(after.clone());
+        let is_short_of_room = storage.is_short_of_room();
+        let has_begun = storage.wal_groups().is_some_and(|groups| groups > 0);
         let committed = storage.commit(&changes, rows, Version::default(), NOW);
         if committed.is_ok() {
+            let is_checkpoint = has_begun && storage.wal_groups() == Some(0);
+            self.figures.in_portions += u64::from(is_checkpoint && is_short_of_room);
             (self.acknowledged, self.interrupted) = (after, None);
             self.figures.joined += u64::from(joins);
             self.figures.commits += 1;
@@ -334,7 +342,7 @@ impl Scenario {
 #[test]
 fn after_any_power_cut_values_and_rows_agree() {
     let mut figures = Figures::default();
-    for seed in 0..60 {
+    for seed in 0..25 {
         let mut scenario = Scenario::new(seed, figures);
         for _ in 0..12 {
             scenario.run_process();
@@ -342,7 +350,7 @@ fn after_any_power_cut_values_and_rows_agree() {
         }
         figures = scenario.figures;
     }
-    let Figures { commits, interrupted, finished, joined, left, rewritten } = figures;
-    let least = [commits, interrupted, finished, joined, left, rewritten].into_iter().min();
-    assert!(least > Some(10), "{figures:?}");
+    let Figures { commits, interrupted, finished, joined, left, rewritten, in_portions } = figures;
+    let least = [commits, interrupted, finished, joined, left, rewritten, in_portions].into_iter().min();
+    assert!(least > Some(5), "{figures:?}");
 }
