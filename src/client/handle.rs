@@ -304,7 +304,7 @@ impl Client {
 mod tests {
     use std::sync::Mutex;
 
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::client::Target;
@@ -320,6 +320,10 @@ mod tests {
         broker.write_all(CONNACK).await.unwrap();
         let client = Client::connect(settings).await.unwrap();
         let mut publication = client.publish("topic".to_owned(), vec![0; 4096].into()).await.unwrap();
+        // The CONNECT, and the first byte of the message.
+        let mut header = [0; 2];
+        broker.read_exact(&mut header).await.unwrap();
+        broker.read_exact(&mut vec![0; usize::from(header[1]) + 1]).await.unwrap();
         tokio::time::timeout(Duration::from_secs(60), client.close()).await.unwrap();
         let error = publication.acknowledged().await.unwrap_err();
         assert!(matches!(error, Error::Lost { outcome: Outcome::Unknown, .. }), "{error:?}");
