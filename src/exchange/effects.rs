@@ -40,6 +40,8 @@ pub enum Event {
     Ended { leaf: Name, link: u64, cause: Cause },
     /// A HELLO was refused; the frame follows with `poll_outgoing`.
     Refused { leaf: Name, link: u64, cause: Cause },
+    /// The leaf's records were not the root's: it does a resync.
+    Diverged { leaf: Name },
     /// A change lost.
     Conflict { id: u64, conflict: Conflict },
 }
@@ -87,6 +89,12 @@ pub enum Cause {
     Dropped,
     /// The root refused the link.
     ByRoot,
+    /// An operator has asked for a resync.
+    Resync,
+    /// The records of the root and of the leaf differ.
+    Diverged,
+    /// A tombstone that the leaf has not received had to make room.
+    Purged,
 }
 
 /// The values of the store.
@@ -136,6 +144,39 @@ impl Cause {
             Self::Replaced => "replaced",
             Self::Dropped => "dropped",
             Self::ByRoot => "by-root",
+            Self::Resync => "resync",
+            Self::Diverged => "diverged",
+            Self::Purged => "purged",
+        }
+    }
+
+    /// Returns the reason in words, for the other side.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Version => "there is no common version",
+            Self::OtherExchange => "the other node takes part in another exchange",
+            Self::OtherLeaf => "the name of the leaf is not the one of its topic",
+            Self::UnknownLeaf => "the leaf is neither known nor admitted",
+            Self::OtherStore => "another data folder uses the name of this leaf",
+            Self::OtherPrincipal => "another identity uses the name of this leaf",
+            Self::SecondRun => "another process uses a copy of the data folder of this leaf",
+            Self::OtherRoot => "the root is not the one that the leaf has joined",
+            Self::TooManyLeaves => "the root has no room for another leaf",
+            Self::Malformed => "a frame cannot be decoded",
+            Self::Unexpected => "a frame was not expected",
+            Self::Gap => "frames are missing, repeated or out of order",
+            Self::Window => "more is unacknowledged than allowed",
+            Self::Blocked => "the store has no room for a change",
+            Self::Stalled => "the other node has made no progress for 15 seconds",
+            Self::NotCommitted => "a commit failed",
+            Self::RulesChanged => "the rules have changed",
+            Self::Replaced => "a newer link replaces this one",
+            Self::Dropped => "the leaf was dropped",
+            Self::ByRoot => "the root has ended the link",
+            Self::Resync => "an operator has asked for a resync",
+            Self::Diverged => "the records of the root and of the leaf differ",
+            Self::Purged => "a deletion that the leaf has not received had to make room",
         }
     }
 }

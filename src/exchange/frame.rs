@@ -19,8 +19,10 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 pub const VERDICTS_MAX: usize = 1_024;
 /// The time without progress after which a link ends, on either side.
 pub const STALL_MS: u64 = 15_000;
-/// The version of these frames.
+/// The latest version of these frames.
 pub const VERSION: u64 = 1;
+/// The oldest version of these frames that this software still speaks.
+pub const OLDEST_VERSION: u64 = 1;
 
 /// One frame of a link. Elements behind the known ones are ignored, so that a later version can add some.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +38,7 @@ pub enum LinkFrame {
 /// The first frame of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
+    /// The latest version that the leaf speaks.
     pub version: u64,
     pub exchange: Name,
     pub leaf: Name,
@@ -55,6 +58,12 @@ pub struct Hello {
     /// The digest of the rules that the leaf has.
     pub rules: u64,
     pub software: String,
+    /// The oldest version that the leaf speaks.
+    pub oldest_version: u64,
+    /// Whether the leaf asks for a resync.
+    pub is_resync: bool,
+    /// The version at which the resync that goes on is complete; 0 if there is none.
+    pub horizon: u64,
 }
 
 /// The root's answer to a leaf that it accepts.
@@ -76,6 +85,8 @@ pub struct Welcome {
     pub horizon: u64,
     /// `None` if the leaf has them.
     pub rules: Option<Rules>,
+    /// The version that both speak from here on.
+    pub version: u64,
 }
 
 /// How the stream of records begins.
@@ -308,6 +319,9 @@ impl Hello {
             id(self.term),
             id(self.rules),
             text(&self.software),
+            number(self.oldest_version),
+            number(self.is_resync.into()),
+            number(self.horizon),
         ]
     }
 }
@@ -326,6 +340,9 @@ fn hello(rest: &mut Elements<'_>) -> Option<Hello> {
         term: rest.id()?,
         rules: rest.id()?,
         software: rest.text()?,
+        oldest_version: rest.number()?,
+        is_resync: rest.number()? != 0,
+        horizon: rest.number()?,
     })
 }
 
@@ -341,6 +358,7 @@ impl Welcome {
             number(self.from),
             number(self.horizon),
             self.rules.as_ref().map_or(Frame::Null, Rules::to_frame),
+            number(self.version),
         ]
     }
 }
@@ -359,11 +377,12 @@ fn welcome(rest: &mut Elements<'_>) -> Option<Welcome> {
             Frame::Null => None,
             rules => Some(Rules::from_frame(rules)?),
         },
+        version: rest.number()?,
     })
 }
 
 impl Start {
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+    fn parse(text: &[u8]) -> Option<Self> {
         let all = [Self::Resume, Self::Resync, Self::Restored];
         all.into_iter().find(|start| start.as_str().as_bytes() == text)
     }

@@ -12,13 +12,15 @@ use std::ops::Bound;
 use crate::protocol::Key;
 
 use super::conflict::ConflictLog;
+use super::digest;
 use super::effects::{Cause, Effects, Event, Values};
 use super::frame::{Content, LinkFrame, Reason};
 use super::names::{Mutex, MutexSource};
 use super::row::{
-    Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, Row, RowId,
+    Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, ResyncKind, Row, RowId,
 };
 use super::rules::{Change, Rules};
+use super::status::LinkEnd;
 use super::steps::Steps;
 use window::Link;
 
@@ -26,6 +28,9 @@ use window::Link;
 pub const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most changes in the outbox.
 pub const OUTBOX_ENTRIES_MAX: usize = 262_144;
+/// The most live changes of one key, but for those that may have been sent: a record that replaces them changes all in
+/// one step.
+pub const LIVE_PER_KEY_MAX: usize = 64;
 /// What an entry of the outbox takes beside its key and value, with its places in the tables.
 const ENTRY_OVERHEAD_BYTES: usize = 192;
 
@@ -50,8 +55,12 @@ pub struct Leaf {
     /// The last change that may have been sent. After a start that is the last one: an older process, or the one
     /// before a restored backup, may have sent it.
     offered: u64,
+    /// The digests of the notes of each epoch: a resync compares nothing until it has named them all.
+    digests: BTreeMap<u32, u64>,
     conflicts: ConflictLog,
     link: Option<Link>,
+    /// Why the last link has ended.
+    ended: Option<LinkEnd>,
     /// HELLO waits until this step is committed.
     hello_after: u64,
     /// Where the sweep at the end of a resync goes on.
@@ -106,8 +115,10 @@ impl Leaf {
             stream,
             last_seq: 0,
             again_to: 0,
+            rejoin_to: 0,
             epoch: 0,
             resync: None,
+            due: None,
             is_walk_due: false,
             counts: Counts::default(),
         };
@@ -122,8 +133,10 @@ impl Leaf {
             live: BTreeMap::new(),
             by_mutex: BTreeMap::new(),
             offered: 0,
+            digests: BTreeMap::new(),
             conflicts: ConflictLog::default(),
             link: None,
+            ended: None,
             hello_after: 0,
             sweep: None,
             source: MutexSource::new(run),
@@ -136,6 +149,9 @@ impl Leaf {
     pub fn handle_commit_failed(&mut self) -> Effects {
         self.steps.handle_undone();
         self.saved = Progress { link: 0, n: 0, ..self.progress() };
+        // It may have passed notes that are back.
+        self.sweep = None;
+        self.begin_sweep();
         let mut effects = Effects::default();
         self.end(Cause::NotCommitted, &mut effects);
         effects
@@ -171,6 +187,10 @@ impl Leaf {
         let mut effects = Effects::default();
         if self.concerns(key) {
             self.append(key, content, now_ms, &mut effects);
+        } else if !self.outbox.is_empty() || self.row.resync.is_some() {
+            // What is left of a key that has left the rules does not stand for this value, should it come back.
+            self.lose(key, u64::MAX, EntryState::Lost, &mut effects);
+            self.put_note(key.clone(), None, &mut effects);
         }
         self.finish(effects)
     }
@@ -194,13 +214,14 @@ impl Leaf {
 
     fn append(&mut self, key: &Key, content: Option<&Content>, now_ms: u64, effects: &mut Effects) {
         let before = self.node();
+        let live = self.live.get(key).map_or(0, BTreeSet::len);
         let last = self.live.get(key).and_then(BTreeSet::last).copied();
         let entry = last.and_then(|seq| self.outbox.get(&seq));
-        let shared = self.notes.get(key).map_or(Mutex::NIL, |note| note.mutex);
+        let shared = self.note_of(key).map_or(Mutex::NIL, |note| note.mutex);
         let mut base = entry.map_or(shared, |entry| entry.mutex);
         self.row.counts.made = self.row.counts.made.saturating_add(1);
         if let (Some(seq), Some(merged)) = (last, entry)
-            && self.outbox_bytes > OUTBOX_BYTES_MAX / 2
+            && (self.outbox_bytes > OUTBOX_BYTES_MAX / 2 || live >= LIVE_PER_KEY_MAX)
             && seq > self.offered
         {
             // No other node can have seen it.
@@ -243,16 +264,46 @@ impl Leaf {
     }
 
     fn set_note(&mut self, key: Key, note: Option<Note>) {
-        if let Some(before) = self.notes.remove(&key)
-            && self.tombstones.get(&before.ver) == Some(&key)
-        {
-            self.tombstones.remove(&before.ver);
+        if let Some(before) = self.notes.remove(&key) {
+            self.count(&key, before);
+            if self.tombstones.get(&before.ver) == Some(&key) {
+                self.tombstones.remove(&before.ver);
+            }
         }
         let Some(note) = note else { return };
+        self.count(&key, note);
         if note.until == 0 {
             self.tombstones.insert(note.ver, key.clone());
         }
         self.notes.insert(key, note);
+    }
+
+    /// Adds a note to the digest of its epoch, or takes it out. Expiring values are in no digest.
+    fn count(&mut self, key: &Key, note: Note) {
+        if note.until == FOREVER {
+            let sum = self.digests.entry(note.epoch).or_default();
+            *sum ^= digest::record(key, note.mutex);
+            if *sum == 0 {
+                self.digests.remove(&note.epoch);
+            }
+        }
+    }
+
+    /// Returns the digest of what the root has named.
+    pub(super) fn digest(&self) -> u64 {
+        self.digests.get(&self.row.epoch).copied().unwrap_or(0)
+    }
+
+    /// Whether the leaf has left its root, and the new one has not named all its records.
+    fn is_rejoining(&self) -> bool {
+        let resync = self.row.resync.map(|resync| resync.kind);
+        self.row.due.max(resync) == Some(ResyncKind::NewRoot)
+    }
+
+    /// Returns the note of a key, unless it is of a root that the leaf has left.
+    fn note_of(&self, key: &Key) -> Option<Note> {
+        let is_valid = |note: &Note| note.epoch == self.row.epoch || !self.is_rejoining();
+        self.notes.get(key).copied().filter(is_valid)
     }
 
     fn put_entry(&mut self, seq: u64, entry: Option<Entry>, effects: &mut Effects) {
@@ -293,7 +344,12 @@ impl Leaf {
 
     fn finish(&mut self, mut effects: Effects) -> Effects {
         let progress = self.progress();
-        self.steps.finish(&mut effects, progress);
+        if effects.rows.is_empty() {
+            // A frame without anything new is acknowledged, too.
+            self.saved = self.steps.amend(progress).unwrap_or(self.saved);
+        } else {
+            self.steps.finish(&mut effects, progress);
+        }
         effects
     }
 
@@ -329,6 +385,12 @@ impl Leaf {
     #[must_use]
     pub fn is_linked(&self) -> bool {
         self.link.as_ref().is_some_and(Link::is_welcome)
+    }
+
+    /// Returns the reason why the last link has ended, until another one is established.
+    #[must_use]
+    pub fn ended(&self) -> Option<&LinkEnd> {
+        self.ended.as_ref()
     }
 
     #[cfg(test)]

@@ -4,6 +4,7 @@
 //! where the root decides otherwise. Nothing is lost silently: each change of a leaf gets a verdict.
 
 pub mod conflict;
+mod digest;
 pub mod effects;
 mod elements;
 #[cfg(test)]
@@ -87,7 +88,7 @@ impl Exchange {
     /// Records a change that a client has made in the store; `None` deletes the key.
     pub fn handle_change(&mut self, key: &Key, content: Option<&Content>, now_ms: u64) -> Effects {
         match self {
-            Self::Root(root) => root.handle_change(key, content.is_none()),
+            Self::Root(root) => root.handle_change(key, content),
             Self::Leaf(leaf) => leaf.handle_change(key, content, now_ms),
         }
     }
@@ -186,7 +187,7 @@ impl Exchange {
         values: &dyn Values,
     ) -> Effects {
         match self {
-            Self::Root(root) => root.handle_found(key),
+            Self::Root(root) => root.handle_found(key, content),
             Self::Leaf(leaf) => leaf.handle_found(key, content, now_ms, values),
         }
     }

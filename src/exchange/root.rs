@@ -3,18 +3,21 @@
 mod judge;
 mod link;
 mod rows;
+mod upkeep;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use crate::protocol::Key;
 
 use super::conflict::ConflictLog;
 use super::effects::{Cause, Effects, Event, Values};
-use super::frame::{LinkFrame, Refused, VERDICTS_MAX};
+use super::frame::{Content, LinkFrame, Refused, VERDICTS_MAX};
 use super::names::{Mutex, MutexSource, Name};
-use super::row::{Identity, LeafRow, Record, RootRow, Row, RowId, Term, Verdict};
+use super::row::{Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term, Verdict};
 use super::rules::{Patterns, Rules};
+use super::status::LeafStatus;
 use super::steps::Steps;
 use window::Link;
 
@@ -39,6 +42,12 @@ pub struct Root {
     row: RootRow,
     rules_digest: u64,
     rules: Rules,
+    /// The rules of the rows.
+    stored_rules: Rules,
+    /// Where the sweep after a change of the rules goes on.
+    sweep: Option<Bound<Key>>,
+    /// The digest of the records of each rule, up to `sweep`.
+    digests: Vec<u64>,
     /// Leaves that may join unasked.
     admit: Patterns,
     terms: Vec<Term>,
@@ -71,6 +80,8 @@ struct Leaf {
     verdicts: BTreeMap<u64, Verdict>,
     /// The last change of which the verdict is committed.
     saved: u64,
+    /// Whether its last change found no room in the store.
+    is_blocked: bool,
 }
 
 /// What a step of the root reaches.
@@ -86,8 +97,18 @@ impl Root {
     #[must_use]
     pub fn new(identity: Identity, rules: Rules, admit: Patterns, run: u64) -> Self {
         Self {
-            row: RootRow { identity, ver: 0, purged: 0, is_walk_due: true },
+            row: RootRow {
+                identity,
+                ver: 0,
+                purged: 0,
+                rules_ver: 0,
+                is_sweep_due: false,
+                is_walk_due: true,
+            },
             rules_digest: rules.digest(),
+            stored_rules: rules.clone(),
+            sweep: None,
+            digests: vec![0; rules.iter().count()],
             rules,
             admit,
             terms: Vec::new(),
@@ -114,6 +135,8 @@ impl Root {
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
         }
+        // It may have passed records that are back.
+        self.begin_sweep();
         self.end_all(Cause::NotCommitted)
     }
 
@@ -136,12 +159,18 @@ impl Root {
         }
     }
 
-    /// Records a change that the root's own store has made (S6). `is_deleted`: the key is gone.
-    pub fn handle_change(&mut self, key: &Key, is_deleted: bool) -> Effects {
+    /// Records a change that the root's own store has made (S6); `None`: the key is deleted.
+    pub fn handle_change(&mut self, key: &Key, content: Option<&Content>) -> Effects {
         let mut effects = Effects::default();
-        if self.rules.find(key).is_some() {
+        if self.concerns(key) {
             let mutex = self.source.next();
-            self.write(key.clone(), mutex, None, is_deleted, &mut effects);
+            self.write(key.clone(), mutex, None, RecordKind::of(content), &mut effects);
+            if content.is_none() {
+                self.purge(&mut effects);
+            }
+        } else if self.sweep.is_some() {
+            // The record does not stand for this value, should the key come back into the rules.
+            self.put_record(key.clone(), None, &mut effects);
         }
         self.finish(effects)
     }
@@ -149,8 +178,11 @@ impl Root {
     /// Records that a value has expired. That is no change: the mutex and the version stay.
     pub fn handle_expired(&mut self, key: &Key) -> Effects {
         let mut effects = Effects::default();
-        if let Some(record) = self.records.get(key).filter(|record| !record.is_tombstone).cloned() {
-            self.put_record(key.clone(), Some(Record { is_tombstone: true, ..record }), &mut effects);
+        let record = self.records.get(key).filter(|record| record.kind != RecordKind::Tombstone);
+        if let Some(record) = record.cloned() {
+            let record = Record { kind: RecordKind::Tombstone, ..record };
+            self.put_record(key.clone(), Some(record), &mut effects);
+            self.purge(&mut effects);
         }
         self.finish(effects)
     }
@@ -162,8 +194,9 @@ impl Root {
     }
 
     /// Takes a key of the store that has no record yet: it was there before the exchange, or its rule is new.
-    pub fn handle_found(&mut self, key: &Key) -> Effects {
-        if self.records.contains_key(key) { Effects::default() } else { self.handle_change(key, false) }
+    pub fn handle_found(&mut self, key: &Key, content: &Content) -> Effects {
+        let is_known = self.records.contains_key(key);
+        if is_known { Effects::default() } else { self.handle_change(key, Some(content)) }
     }
 
     /// Reports that `handle_found` was called for each key of the store.
@@ -175,16 +208,6 @@ impl Root {
         self.finish(effects)
     }
 
-    /// Replaces the rules. Every link ends, and its leaf does a resync with the new rules.
-    pub fn set_rules(&mut self, rules: Rules) -> Effects {
-        if rules == self.rules {
-            return Effects::default();
-        }
-        self.rules_digest = rules.digest();
-        self.rules = rules;
-        self.end_all(Cause::RulesChanged)
-    }
-
     /// Lets a leaf join. With `is_replaced`, another store and another identity take the name over.
     pub fn add_leaf(&mut self, name: &Name, is_replaced: bool) -> Effects {
         let mut effects = Effects::default();
@@ -194,13 +217,14 @@ impl Root {
         if !self.leaves.contains_key(name) && self.leaves.len() < LEAVES_MAX {
             self.put_leaf(name, LeafRow::default(), &mut effects);
         }
-        self.finish(effects)
+        self.finish_of(name, effects)
     }
 
     /// Forgets a leaf: no tombstone waits for it any more.
     pub fn drop_leaf(&mut self, name: &Name) -> Effects {
         let mut effects = Effects::default();
         self.forget(name, &mut effects);
+        self.purge(&mut effects);
         self.finish(effects)
     }
 
@@ -226,10 +250,18 @@ impl Root {
         key: Key,
         mutex: Mutex,
         owner: Option<Name>,
-        is_tombstone: bool,
+        kind: RecordKind,
         effects: &mut Effects,
     ) -> u64 {
         let before = Row::Root(self.row.clone());
+        let ver = self.next_ver(effects);
+        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.put_record(key, Some(Record { ver, mutex, owner, kind }), effects);
+        ver
+    }
+
+    /// Gives a version out. The caller writes the row of the root.
+    fn next_ver(&mut self, effects: &mut Effects) -> u64 {
         let ver = self.row.ver.saturating_add(1);
         self.row.ver = ver;
         if self.terms.last().is_none_or(|term| term.run != self.source.run()) {
@@ -239,8 +271,6 @@ impl Root {
             self.terms.drain(..excess);
             effects.row(RowId::Terms, before, Some(Row::Terms(self.terms.clone())));
         }
-        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
-        self.put_record(key, Some(Record { ver, mutex, owner, is_tombstone }), effects);
         ver
     }
 
@@ -251,13 +281,20 @@ impl Root {
     }
 
     fn set_record(&mut self, key: Key, record: Option<Record>) {
+        let is_counted = self.is_counted(&key);
         if let Some(before) = self.records.remove(&key) {
             self.index.remove(&before.ver);
             self.tombstones.remove(&before.ver);
+            if is_counted {
+                self.count(&key, &before);
+            }
         }
         let Some(record) = record else { return };
+        if is_counted {
+            self.count(&key, &record);
+        }
         self.index.insert(record.ver, key.clone());
-        if record.is_tombstone {
+        if record.kind == RecordKind::Tombstone {
             self.tombstones.insert(record.ver);
         }
         self.records.insert(key, record);
@@ -267,22 +304,6 @@ impl Root {
     fn term(&self, ver: u64) -> u64 {
         let after = self.terms.partition_point(|term| term.first <= ver);
         after.checked_sub(1).and_then(|at| self.terms.get(at)).map_or(0, |term| term.run)
-    }
-
-    /// Removes tombstones that every leaf has received, and the oldest ones beyond [`TOMBSTONES_MAX`].
-    fn purge(&mut self, effects: &mut Effects) {
-        let received = self.leaves.values().map(|leaf| leaf.row.cursor).min().unwrap_or(u64::MAX);
-        let before = self.row.clone();
-        for _ in 0..PURGED_PER_STEP_MAX {
-            let Some(oldest) = self.tombstones.first().copied() else { break };
-            if oldest > received && self.tombstones.len() <= TOMBSTONES_MAX {
-                break;
-            }
-            let Some(key) = self.index.get(&oldest).cloned() else { break };
-            self.put_record(key, None, effects);
-            self.row.purged = self.row.purged.max(oldest);
-        }
-        effects.row(RowId::Node, Some(Row::Root(before)), Some(Row::Root(self.row.clone())));
     }
 
     fn put_leaf(&mut self, name: &Name, row: LeafRow, effects: &mut Effects) {
@@ -358,12 +379,18 @@ impl Root {
         (&self.row.identity, self.records.len(), self.tombstones.len())
     }
 
-    /// Returns what the root knows of each leaf: its row, the number of verdicts that it has not acknowledged, and
-    /// the time at which it was last heard, if a link is established.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = (&Name, &LeafRow, usize, Option<u64>)> {
-        self.leaves.iter().map(|(name, leaf)| {
-            let heard = self.links.get(name).map(Link::heard_ms);
-            (name, &leaf.row, leaf.verdicts.len(), heard)
+    /// Returns the state of each leaf.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = LeafStatus> {
+        self.leaves.iter().map(|(name, leaf)| LeafStatus {
+            name: name.clone(),
+            has_joined: leaf.row.store.is_some(),
+            heard_ms: self.links.get(name).map(Link::heard_ms),
+            behind: self.row.ver.saturating_sub(leaf.row.cursor),
+            verdicts: leaf.verdicts.len(),
+            conflicts: self.conflicts.of_leaf(name),
+            accepted: leaf.row.accepted,
+            refused: leaf.row.refused,
+            is_blocked: leaf.is_blocked,
         })
     }
 
@@ -381,7 +408,7 @@ impl Root {
 
     #[cfg(test)]
     pub(super) fn key_is_tombstone(&self, key: &Key) -> bool {
-        self.records.get(key).is_some_and(|record| record.is_tombstone)
+        self.records.get(key).is_some_and(|record| record.kind == RecordKind::Tombstone)
     }
 
     /// Removes all tombstones without keeping the horizon: a control of the explorer.
@@ -398,7 +425,7 @@ impl Root {
 
 impl Leaf {
     fn new(row: LeafRow) -> Self {
-        Self { saved: row.applied, row, verdicts: BTreeMap::new() }
+        Self { saved: row.applied, row, verdicts: BTreeMap::new(), is_blocked: false }
     }
 }
 

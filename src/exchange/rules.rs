@@ -7,6 +7,7 @@ use crate::protocol::Key;
 use crate::protocol::frame::Frame;
 use crate::store::Pattern;
 
+use super::digest::fnv;
 use super::names::Name;
 
 /// The most rules of an exchange.
@@ -106,6 +107,10 @@ impl Rules {
     pub fn find_with_index(&self, key: &Key) -> Option<(usize, &Rule)> {
         let text = str::from_utf8(key.as_bytes()).ok()?;
         self.0.iter().enumerate().find(|(_, rule)| rule.keys.matches(text))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.0.iter()
     }
 
     /// Whether the key takes part, and concerns this leaf.
@@ -269,13 +274,6 @@ fn error(at: Position, message: String) -> RuleError {
     RuleError { at, message }
 }
 
-/// FNV-1a: short, stable between versions, and not for attackers: the root alone makes rules.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 impl Hash for Rules {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.digest());
@@ -321,6 +319,11 @@ pub(super) mod tests {
             source(&["line/*", "state/?"], "leaves", Some(&["press-*"])),
         ])
         .unwrap()
+    }
+
+    /// All leaves may change the keys of these patterns.
+    pub fn keys(keys: &[&str]) -> Rules {
+        Rules::parse(&[source(keys, "leaves", None)]).unwrap()
     }
 
     /// All leaves may change all keys.

@@ -2,6 +2,7 @@
 
 use crate::protocol::Key;
 
+use super::effects::Cause;
 use super::leaf::Leaf;
 use super::names::{Mutex, Name};
 use super::root::Root;
@@ -34,6 +35,8 @@ pub struct LeafStatus {
     pub conflicts: usize,
     pub accepted: u64,
     pub refused: u64,
+    /// Whether the root has no room for its next change.
+    pub is_blocked: bool,
 }
 
 /// The state of a leaf itself.
@@ -42,6 +45,9 @@ pub struct OwnStatus {
     pub exchange: Name,
     pub name: Name,
     pub is_linked: bool,
+    /// The reason why the last link has ended, until another one is established and, if it was
+    /// [`Blocked`](LinkEnd::is_blocked), until a frame is applied.
+    pub ended: Option<LinkEnd>,
     pub cursor: u64,
     pub is_resync: bool,
     /// Changes without a verdict.
@@ -49,6 +55,14 @@ pub struct OwnStatus {
     pub outbox_bytes: usize,
     pub counts: Counts,
     pub conflicts: usize,
+}
+
+/// The end of a link at a leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LinkEnd {
+    /// [`Cause::as_str`], of the root if it has refused the link.
+    pub code: String,
+    pub text: String,
 }
 
 /// What a node knows of a key.
@@ -83,23 +97,13 @@ impl Root {
     #[must_use]
     pub fn status(&self) -> RootStatus {
         let (identity, records, tombstones) = self.summary();
-        let leaves = self.leaves().map(|(name, row, verdicts, heard_ms)| LeafStatus {
-            name: name.clone(),
-            has_joined: row.store.is_some(),
-            heard_ms,
-            behind: self.ver().saturating_sub(row.cursor),
-            verdicts,
-            conflicts: self.conflicts().of_leaf(name),
-            accepted: row.accepted,
-            refused: row.refused,
-        });
         RootStatus {
             exchange: identity.exchange.clone(),
             ver: self.ver(),
             records: records.saturating_sub(tombstones),
             tombstones,
             conflicts: self.conflicts().len(),
-            leaves: leaves.collect(),
+            leaves: self.leaves().collect(),
         }
     }
 
@@ -107,13 +111,13 @@ impl Root {
     pub fn key_status(&self, key: &Key) -> KeyStatus {
         let record = self.record(key);
         let ver = record.map_or(0, |record| record.ver);
-        let is_behind = |(name, cursor): (&Name, u64)| cursor < ver && self.rules().concerns(key, name);
+        let is_behind = |leaf: LeafStatus| {
+            self.ver().saturating_sub(leaf.behind) < ver && self.rules().concerns(key, &leaf.name)
+        };
         let state = match record {
-            _ if self.rules().find(key).is_none() => KeyState::Local,
+            _ if !self.concerns(key) => KeyState::Local,
             None => KeyState::Absent,
-            Some(_) if self.leaves().any(|(name, row, ..)| is_behind((name, row.cursor))) => {
-                KeyState::Captured
-            }
+            Some(_) if self.leaves().any(is_behind) => KeyState::Captured,
             Some(_) => KeyState::Synchronised,
         };
         KeyStatus {
@@ -123,6 +127,14 @@ impl Root {
             owner: record.and_then(|record| record.owner.clone()),
             pending: None,
         }
+    }
+}
+
+impl LinkEnd {
+    /// Whether this store or the root's has no room: the exchange stands, and nothing is skipped.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.code == Cause::Blocked.as_str()
     }
 }
 
@@ -143,6 +155,7 @@ impl Leaf {
             exchange: row.identity.exchange.clone(),
             name: row.identity.node.clone(),
             is_linked: self.is_linked(),
+            ended: self.ended().cloned(),
             cursor: row.cursor,
             is_resync: row.resync.is_some(),
             outbox,

@@ -42,6 +42,14 @@ impl<T> Steps<T> {
         }
     }
 
+    /// Takes what a step without anything to commit has reached: it counts with the last uncommitted step. Returns it
+    /// if there is none.
+    pub fn amend(&mut self, reached: T) -> Option<T> {
+        let Some((_, last)) = self.unsaved.back_mut() else { return Some(reached) };
+        *last = reached;
+        None
+    }
+
     pub fn is_saved(&self, step: u64) -> bool {
         step <= self.saved
     }

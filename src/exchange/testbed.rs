@@ -170,12 +170,20 @@ impl Node {
         self.change(key, Some(content(value, None)));
     }
 
+    /// Loses a key with what the exchange has of it.
+    pub fn lose(&mut self, key: &str) {
+        let id = RowId::Key(super::testbed::key(key));
+        self.put(key, None);
+        self.disk.remove(&id);
+        self.exchange.restore(id, None);
+    }
+
     pub fn delete(&mut self, key: &str) {
         self.change(key, None);
     }
 
     /// Runs the walk over the store, and the work that is due at once.
-    fn work(&mut self) {
+    pub fn work(&mut self) {
         while self.exchange.poll_timeout().is_some_and(|due| due <= self.store.now_ms) {
             let effects = self.exchange.handle_timeout(self.store.now_ms, &self.store);
             self.commit(effects);
@@ -258,12 +266,17 @@ impl Testbed {
     /// Moves all frames that the nodes have to the channels.
     pub fn poll(&mut self) {
         self.root.work();
+        self.leaves.iter_mut().for_each(Node::work);
+        self.poll_frames();
+    }
+
+    /// Moves all frames that the nodes have to the channels, without any other work.
+    pub fn poll_frames(&mut self) {
         while let Some(frame) = self.root.exchange.poll_outgoing(self.now_ms, &self.root.store) {
             let at = self.leaves.iter().position(|leaf| *leaf.name() == frame.leaf).unwrap();
             self.down[at].push_back(frame.payload);
         }
         for (leaf, up) in self.leaves.iter_mut().zip(&mut self.up) {
-            leaf.work();
             while let Some(frame) = leaf.exchange.poll_outgoing(self.now_ms, &leaf.store) {
                 up.push_back(frame.payload);
             }
@@ -301,6 +314,18 @@ impl Testbed {
             if !self.exchange_frames() {
                 return;
             }
+        }
+    }
+
+    /// Connects the leaves without a link, and delivers all frames, some times.
+    pub fn try_to_settle(&mut self) {
+        for _ in 0..20 {
+            (0..self.leaves.len()).for_each(|at| {
+                if !self.leaves[at].leaf().has_link() {
+                    self.connect(at);
+                }
+            });
+            self.exchange_frames();
         }
     }
 

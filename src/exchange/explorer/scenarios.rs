@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::super::effects::Cause;
-use super::super::frame::{Hello, LinkFrame, Reason, VERSION};
+use super::super::frame::{Hello, LinkFrame, OLDEST_VERSION, Reason, VERSION};
 use super::super::leaf::{ChangeError, Leaf, OnJoin};
 use super::super::names::Name;
 use super::super::row::{Identity, Row, RowId};
@@ -133,10 +133,14 @@ fn a_leaf_that_is_not_the_one_of_its_name_is_refused() {
         term: 0,
         rules: 0,
         software: String::new(),
+        oldest_version: OLDEST_VERSION,
+        is_resync: false,
+        horizon: 0,
     };
     let other = || Name::new("other").unwrap();
     let cases = [
-        (Hello { version: 9, ..hello.clone() }, "", Cause::Version),
+        (Hello { version: 9, oldest_version: 9, ..hello.clone() }, "", Cause::Version),
+        (Hello { version: 0, oldest_version: 0, ..hello.clone() }, "", Cause::Version),
         (Hello { exchange: other(), ..hello.clone() }, "", Cause::OtherExchange),
         (Hello { leaf: other(), ..hello.clone() }, "", Cause::OtherLeaf),
         (Hello { store: 99, ..hello.clone() }, "", Cause::OtherStore),

@@ -373,8 +373,8 @@ impl World {
             }
         }
         if self.root.is_walk_due() {
-            if self.root_site.values.contains_key(&key()) {
-                let effects = self.root.handle_found(&key());
+            if let Some(content) = self.root_site.content(&key()) {
+                let effects = self.root.handle_found(&key(), &content);
                 self.root_site.apply(&effects, None);
             }
             let effects = self.root.handle_walked();
@@ -430,8 +430,10 @@ impl World {
         }
         let uncommitted = self.sites().filter(|site| !self.site(*site).pending.is_empty());
         actions.extend(uncommitted.map(Action::Commit));
-        let is_waiting = self.root.poll_timeout().is_some()
-            || self.leaves.iter().any(|(leaf, _)| leaf.poll_timeout().is_some());
+        // The next digest is due later.
+        let is_due = |timeout: Option<u64>| timeout.is_some_and(|due| due <= STALL_MS);
+        let is_waiting = is_due(self.root.poll_timeout())
+            || self.leaves.iter().any(|(leaf, _)| is_due(leaf.poll_timeout()));
         if actions.is_empty() && is_waiting {
             actions.push(Action::Timeout);
         }
@@ -460,7 +462,7 @@ impl World {
         let content = value.clone().map(|value| Content { value, ttl_ms: None });
         match leaf {
             None => {
-                let effects = self.root.handle_change(&key(), value.is_none());
+                let effects = self.root.handle_change(&key(), content.as_ref());
                 self.take_root(&effects, Some((key(), value)));
             }
             Some(at) => {
@@ -702,6 +704,9 @@ impl Model for World {
             return Ok(());
         }
         for (leaf, site) in &self.leaves {
+            if self.root.digest(&leaf.row().identity.node) != Some(leaf.digest()) {
+                return Err("the digests differ".to_owned());
+            }
             if leaf.outbox().0 > 0 {
                 return Err("a change has no verdict".to_owned());
             }

@@ -76,6 +76,9 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
                     term,
                     rules,
                     software,
+                    oldest_version: acked,
+                    is_resync: acked % 2 == 0,
+                    horizon: cursor,
                 })
             }
         ),
@@ -93,6 +96,7 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
                     from,
                     horizon,
                     rules,
+                    version: counter,
                 })
             }
         ),

@@ -1,10 +1,14 @@
 //! The leaf's side of a link: HELLO, the check of both histories, the window.
 
 use super::super::frame::{
-    self, Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Proposal, Records, STALL_MS, Start, Welcome,
+    Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION, Proposal, Records,
+    STALL_MS, Start, VERDICTS_MAX, VERSION, Welcome,
 };
+use super::super::status::LinkEnd;
 use super::window::{Link, Phase};
-use super::{Cause, Effects, Entry, EntryState, Event, Leaf, LinkFrame, Mutex, Resync, Row, RowId, Values};
+use super::{
+    Cause, Effects, Entry, EntryState, Event, Leaf, LinkFrame, Mutex, ResyncKind, Row, RowId, Values,
+};
 
 /// The most CHANGES without all their verdicts.
 const FRAMES_IN_FLIGHT_MAX: usize = 8;
@@ -34,8 +38,11 @@ impl Leaf {
             LinkFrame::Welcome(welcome) => self.welcome(welcome, now_ms, values, &mut effects),
             LinkFrame::Records(records) => self.receive(records, now_ms, values, &mut effects),
             LinkFrame::Refused(refused) => {
-                let is_current = self.link.as_ref().is_some_and(|link| link.id == refused.link);
-                if is_current { Err(Cause::ByRoot) } else { Ok(()) }
+                if self.link.as_ref().is_some_and(|link| link.id == refused.link) {
+                    self.end(Cause::ByRoot, &mut effects);
+                    self.ended = Some(LinkEnd { code: refused.code, text: refused.text });
+                }
+                Ok(())
             }
             LinkFrame::Hello(_) | LinkFrame::Changes(_) | LinkFrame::Ack(_) => Err(Cause::Unexpected),
         };
@@ -80,6 +87,7 @@ impl Leaf {
         if let Some(link) = self.link.take() {
             let leaf = self.row.identity.node.clone();
             effects.events.push(Event::Ended { leaf, link: link.id, cause });
+            self.ended = Some(LinkEnd { code: cause.as_str().to_owned(), text: cause.text().to_owned() });
         }
     }
 
@@ -90,7 +98,7 @@ impl Leaf {
         let link = self.link.as_mut()?;
         (link.phase, link.progress_ms) = (Phase::Waiting, now_ms);
         Some(LinkFrame::Hello(Hello {
-            version: frame::VERSION,
+            version: VERSION,
             exchange: self.row.identity.exchange.clone(),
             leaf: self.row.identity.node.clone(),
             store: self.row.identity.store,
@@ -102,6 +110,9 @@ impl Leaf {
             term: self.saved.term,
             rules: self.rules.as_ref().map_or(0, super::Rules::digest),
             software: software.to_owned(),
+            oldest_version: OLDEST_VERSION,
+            is_resync: self.row.due.is_some(),
+            horizon: self.row.resync.map_or(0, |resync| resync.horizon),
         }))
     }
 
@@ -119,6 +130,9 @@ impl Leaf {
         if self.row.root.is_some_and(|root| root != welcome.root) {
             return Err(Cause::OtherRoot);
         }
+        if !(OLDEST_VERSION..=VERSION).contains(&welcome.version) {
+            return Err(Cause::Version);
+        }
         let before = self.node();
         if !self.continues(welcome.applied, welcome.mutex, welcome.pruned) {
             self.begin_stream(now_ms);
@@ -133,9 +147,15 @@ impl Leaf {
             let known = self.rules.replace(rules.clone()).map(Row::Rules);
             effects.row(RowId::Rules, known, Some(Row::Rules(rules)));
         }
-        if welcome.start != Start::Resume {
-            self.begin_resync(Resync { horizon: welcome.horizon, start: welcome.start });
+        let kind = match welcome.start {
+            Start::Resume => self.row.due,
+            Start::Resync => Some(ResyncKind::Missed),
+            Start::Restored => Some(ResyncKind::Restored),
+        };
+        if let Some(kind) = kind {
+            self.begin_resync(kind, welcome.horizon);
         }
+        self.ended = self.ended.take().filter(LinkEnd::is_blocked);
         self.put_node(before, effects);
         effects.events.push(Event::Linked { leaf: self.row.identity.node.clone(), link: id });
         self.begin_sweep();
@@ -180,7 +200,7 @@ impl Leaf {
             return None;
         }
         // The root keeps no more verdicts than this.
-        let window = frame::VERDICTS_MAX;
+        let window = VERDICTS_MAX;
         let judged = self.outbox.range(..=link.sent_seq).take(window).count();
         let room = window.saturating_sub(judged).min(ITEMS_MAX);
         let next = link.sent_seq.saturating_add(1);
@@ -209,14 +229,18 @@ impl Leaf {
 
     fn proposal(&self, seq: u64, entry: &Entry, now_ms: u64) -> Proposal {
         // Decided when it is sent: the base may have been accepted, deleted and purged since the change was made.
-        let is_tombstone = |note: &super::Note| note.mutex == entry.base && note.until <= now_ms;
-        let is_base_absent = entry.base == Mutex::NIL || self.notes.get(&entry.key).is_some_and(is_tombstone);
+        let note = self.notes.get(&entry.key).filter(|note| note.mutex == entry.base);
+        let is_live = |seq: &u64| self.outbox.get(seq).is_some_and(|base| base.state == EntryState::Live);
+        let is_known = seq > self.row.rejoin_to
+            || note.is_some_and(|note| note.epoch == self.row.epoch)
+            || self.by_mutex.get(&entry.base).is_some_and(is_live);
+        let base = if is_known { entry.base } else { Mutex::NIL };
         let flags = Flags {
             is_lost: entry.state == EntryState::Lost,
             is_again: seq <= self.row.again_to,
-            is_base_absent,
+            is_base_absent: base == Mutex::NIL || note.is_some_and(|note| note.until <= now_ms),
         };
-        let (key, mutex, base) = (entry.key.clone(), entry.mutex, entry.base);
+        let (key, mutex) = (entry.key.clone(), entry.mutex);
         Proposal { seq, key, mutex, base, flags, content: entry.content(now_ms) }
     }
 
@@ -237,20 +261,40 @@ impl Leaf {
         if records.n != link.received_n.saturating_add(1) {
             return Err(Cause::Gap);
         }
+        if records.items.iter().any(|item| !has_room(item, values)) {
+            return Err(Cause::Blocked);
+        }
         (link.received_n, link.progress_ms) = (records.n, now_ms);
         let before = self.node();
-        let result = self.take_items(records.items, now_ms, values, effects);
+        let mut result = self.take_items(records.items, now_ms, values, effects);
         (self.row.cursor, self.row.term) = (records.to, records.term);
         if result.is_ok() {
             let acked = self.row.acked;
             if let Some(link) = self.link.as_mut() {
                 while link.in_flight.pop_front_if(|last| *last <= acked).is_some() {}
             }
+            self.ended = None;
             self.drop_tombstones(records.purged, effects);
+            let is_complete = self.outbox.is_empty() && self.row.resync.is_none();
+            if is_complete && records.digest.is_some_and(|digest| digest != self.digest()) {
+                self.row.due = self.row.due.max(Some(ResyncKind::Missed));
+                self.hello_after = self.steps.next();
+                effects.events.push(Event::Diverged { leaf: self.row.identity.node.clone() });
+                result = Err(Cause::Diverged);
+            }
         }
         self.put_node(before, effects);
         self.begin_sweep();
         self.sweep(now_ms, values, effects);
         result
     }
+}
+
+/// Whether the store lets the value of an item in.
+fn has_room(item: &Item, values: &dyn Values) -> bool {
+    let record = match item {
+        Item::Record(record) | Item::Refused { record: Some(record), .. } => record,
+        Item::Accepted { .. } | Item::Refused { record: None, .. } => return true,
+    };
+    record.content.as_ref().is_none_or(|content| values.has_room(&record.key, content))
 }

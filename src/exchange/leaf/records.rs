@@ -1,7 +1,9 @@
 //! Applies what the root has decided (S10): records and verdicts.
 
-use super::super::frame::{Item, RecordItem, Start};
-use super::{BTreeSet, Cause, Conflict, Effects, Entry, EntryState, Key, Leaf, Mutex, Note, Reason, Values};
+use super::super::frame::{Item, RecordItem};
+use super::{
+    BTreeSet, Cause, Conflict, Effects, Entry, EntryState, Key, Leaf, Mutex, Note, Reason, ResyncKind, Values,
+};
 
 /// The most notes of tombstones that one step drops, because requests wait meanwhile.
 const DROPPED_PER_STEP_MAX: usize = 256;
@@ -105,7 +107,7 @@ impl Leaf {
         if !is_forced && !self.is_news(&key, ver) {
             return;
         }
-        let note = self.notes.get(&key).copied();
+        let note = self.note_of(&key);
         let had_live = self.live.contains_key(&key) || is_forced;
         let own = self.by_mutex.get(&mutex).copied();
         match own {
@@ -113,7 +115,12 @@ impl Leaf {
             Some(own) => self.lose(&key, own, EntryState::Settled, effects),
             None => self.lose(&key, u64::MAX, EntryState::Lost, effects),
         }
-        let is_shown = !had_live && note.is_some_and(|note| note.mutex == mutex);
+        // A resync also repairs a value that is not the one of its note.
+        let is_same =
+            || values.content(&key).map(|own| own.value) == content.as_ref().map(|new| new.value.clone());
+        let is_shown = !had_live
+            && note.is_some_and(|note| note.mutex == mutex)
+            && (self.row.resync.is_none() || is_same());
         if !self.live.contains_key(&key) && !is_shown {
             if !had_live && own.is_none() {
                 self.report_replaced(&key, note, &content, (ver, owner), now_ms, values, effects);
@@ -137,7 +144,7 @@ impl Leaf {
         values: &dyn Values,
         effects: &mut Effects,
     ) {
-        let is_restored = self.row.resync.is_some_and(|resync| resync.start == Start::Restored);
+        let is_restored = self.row.resync.is_some_and(|resync| resync.kind == ResyncKind::Restored);
         let reason = match note {
             None => Reason::Joined,
             Some(note) if is_restored && note.ver >= winner => Reason::Restored,
@@ -153,15 +160,13 @@ impl Leaf {
         self.conflict(Conflict { key, leaf, mutex, reason, value, winner, owner, at_ms: now_ms }, effects);
     }
 
-    /// Whether a version of a key is newer than the leaf's, or the first one in a resync.
+    /// Whether a version of a key is newer than the leaf's, or the first one since a resync began.
     fn is_news(&self, key: &Key, ver: u64) -> bool {
-        self.notes
-            .get(key)
-            .is_none_or(|note| ver > note.ver || (self.row.resync.is_some() && note.epoch != self.row.epoch))
+        self.notes.get(key).is_none_or(|note| ver > note.ver || note.epoch != self.row.epoch)
     }
 
     /// Ends the life of a key's changes up to `last`.
-    fn lose(&mut self, key: &Key, last: u64, state: EntryState, effects: &mut Effects) {
+    pub(super) fn lose(&mut self, key: &Key, last: u64, state: EntryState, effects: &mut Effects) {
         let live = self.live.get(key).into_iter().flat_map(BTreeSet::iter);
         let seqs: Vec<_> = live.copied().take_while(|seq| *seq <= last).collect();
         for seq in seqs {

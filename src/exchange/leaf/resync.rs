@@ -2,18 +2,60 @@
 
 use std::ops::Bound;
 
-use super::super::frame::Start;
-use super::{ChangeError, Conflict, Content, Effects, Key, Leaf, Mutex, OnJoin, Reason, Resync, Values};
+use super::super::frame::VERDICTS_MAX;
+use super::{
+    Cause, ChangeError, Conflict, Content, Effects, EntryState, Key, Leaf, Mutex, OnJoin, Reason, Resync,
+    ResyncKind, Values,
+};
 
 /// The most notes that one step of a sweep looks at, because requests wait meanwhile.
 const NOTES_PER_STEP_MAX: usize = 256;
 
 impl Leaf {
+    /// Has the next link begin with a resync: an operator asks for it. With `is_new_root`, the leaf leaves its root:
+    /// it joins the root of the next link, whichever that is, and offers what it has.
+    pub fn resync(&mut self, is_new_root: bool) -> Effects {
+        let mut effects = Effects::default();
+        self.end(Cause::Resync, &mut effects);
+        let before = self.node();
+        let kind = if is_new_root { ResyncKind::NewRoot } else { ResyncKind::Missed };
+        self.row.due = self.row.due.max(Some(kind));
+        if is_new_root {
+            self.leave_root(&mut effects);
+        }
+        self.hello_after = self.steps.next();
+        self.put_node(before, &mut effects);
+        self.finish(effects)
+    }
+
+    /// Forgets the root. Its notes are those of an older epoch from here on: they count as absent, and go with the
+    /// resync.
+    fn leave_root(&mut self, effects: &mut Effects) {
+        // The changes that it has accepted, of which the verdicts are on their way, are within its window.
+        let judged = self.outbox.iter().take(VERDICTS_MAX);
+        let settled = judged.filter(|(_, entry)| entry.state == EntryState::Settled);
+        for seq in settled.map(|(seq, _)| *seq).collect::<Vec<_>>() {
+            self.put_entry(seq, None, effects);
+            self.row.counts.accepted = self.row.counts.accepted.saturating_add(1);
+        }
+        // The number after a random one is random, too.
+        self.row.stream = self.row.stream.wrapping_add(1);
+        (self.row.root, self.row.acked, self.row.acked_mutex) = (None, 0, Mutex::NIL);
+        (self.row.cursor, self.row.term, self.row.resync) = (0, 0, None);
+        // The new root has never seen the changes that wait: they are not `again`.
+        (self.row.again_to, self.row.rejoin_to, self.offered) = (0, self.row.last_seq, 0);
+        self.row.epoch = self.row.epoch.wrapping_add(1);
+        self.sweep = None;
+    }
+
     /// Begins a resync. It goes on at the cursor after a lost link or a restart.
-    pub(super) fn begin_resync(&mut self, resync: Resync) {
+    pub(super) fn begin_resync(&mut self, kind: ResyncKind, horizon: u64) {
+        // What an incomplete one has not found yet is found by this one.
+        let incomplete = self.row.resync.map(|resync| resync.kind);
+        let kind = Some(kind).max(incomplete).max(self.row.due.take()).unwrap_or(kind);
         // 4 billion resyncs do not happen.
         self.row.epoch = self.row.epoch.wrapping_add(1);
-        (self.row.cursor, self.row.term, self.row.resync) = (0, 0, Some(resync));
+        (self.row.cursor, self.row.term, self.row.resync) = (0, 0, Some(Resync { horizon, kind }));
         self.sweep = None;
         self.hello_after = self.steps.next();
     }
@@ -40,10 +82,13 @@ impl Leaf {
             if note.until == 0 || !self.concerns(key) {
                 continue;
             }
-            if resync.start == Start::Restored {
-                self.discard(key, note.mutex, Reason::Restored, now_ms, values, effects);
-            } else {
-                effects.value(key.clone(), None);
+            match resync.kind {
+                ResyncKind::Missed => effects.value(key.clone(), None),
+                ResyncKind::Restored => {
+                    self.discard(key, note.mutex, Reason::Restored, now_ms, values, effects);
+                }
+                // The walk offers it.
+                ResyncKind::NewRoot => {}
             }
         }
         if let Some((last, _)) = notes.last().filter(|_| notes.len() == NOTES_PER_STEP_MAX) {

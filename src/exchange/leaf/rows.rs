@@ -80,6 +80,7 @@ impl Leaf {
         let mut leaf = Self {
             offered: self.row.last_seq,
             link: None,
+            ended: None,
             hello_after: 0,
             sweep: None,
             source: super::MutexSource::new(0),

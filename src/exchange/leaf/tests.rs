@@ -2,7 +2,7 @@
 
 use super::super::frame::{ITEMS_MAX, LinkFrame};
 use super::super::rules::tests::{all_keys, plant};
-use super::super::testbed::{Testbed, content, key, new_leaf};
+use super::super::testbed::{Node, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
 
 fn ttl(testbed: &Testbed, at: usize, text: &str) -> Option<u64> {
@@ -99,4 +99,247 @@ fn a_leaf_restored_from_a_backup_offers_its_changes_again_and_none_is_applied_tw
     assert_eq!((testbed.root.values(), testbed.root.root().ver()), (vec![("kept".into(), "1".into())], ver));
     assert_eq!(testbed.leaves[0].values(), testbed.root.values());
     assert_eq!(testbed.leaves[0].conflicts().len(), 1, "the deleted one");
+}
+
+#[test]
+fn a_leaf_without_room_is_blocked_and_skips_nothing() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.leaves[0].store.values_max = 1;
+    testbed.root.set("a", "1");
+    testbed.settle();
+    testbed.root.delete("b");
+    testbed.root.set("b", "2");
+    testbed.root.set("a", "3");
+    testbed.try_to_settle();
+    assert_eq!(testbed.leaves[0].values(), [("a".to_owned(), "1".to_owned())]);
+    assert!(testbed.leaves[0].leaf().status().ended.unwrap().is_blocked());
+    assert!(testbed.leaves[0].causes().contains(&Cause::Blocked));
+    testbed.leaves[0].store.values_max = 2;
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+}
+
+#[test]
+fn changes_wait_while_the_root_has_no_room_and_both_show_it() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.store.values_max = 1;
+    testbed.leaves[0].set("a", "1");
+    testbed.settle();
+    testbed.leaves[0].set("b", "2");
+    testbed.leaves[0].set("a", "3");
+    testbed.try_to_settle();
+    assert_eq!(testbed.root.values(), [("a".to_owned(), "1".to_owned())]);
+    assert!(testbed.root.root().status().leaves[0].is_blocked);
+    let ended = testbed.leaves[0].leaf().status().ended.unwrap();
+    assert_eq!((ended.is_blocked(), ended.text.as_str()), (true, "the store has no room for a change"));
+    testbed.root.store.values_max = 0;
+    testbed.settle();
+    assert_eq!(testbed.root.values(), testbed.leaves[0].values());
+    assert!(!testbed.root.root().status().leaves[0].is_blocked);
+    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+}
+
+#[test]
+fn a_resync_that_the_root_asks_for_repairs_the_leaf_although_both_restart_before() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.set("lost", "1");
+    testbed.root.set("wrong", "2");
+    testbed.settle();
+    testbed.leaves[0].lose("lost");
+    testbed.leaves[0].put("wrong", Some(content("3", None)));
+    let effects = testbed.root.root().resync(&name("a"));
+    testbed.root.commit(effects);
+    testbed.disconnect(0);
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
+    // The WELCOME is lost: the next one begins with the resync, too.
+    testbed.connect(0);
+    testbed.poll();
+    assert!(testbed.deliver_up(0));
+    testbed.poll();
+    testbed.disconnect(0);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    assert!(testbed.leaves[0].conflicts().is_empty());
+    let epoch = testbed.leaves[0].leaf().row().epoch;
+    testbed.disconnect(0);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].leaf().row().epoch, epoch, "one resync is enough");
+}
+
+#[test]
+fn a_resync_that_the_leaf_asks_for_repairs_it_although_it_restarts_before() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.set("lost", "1");
+    testbed.settle();
+    testbed.leaves[0].lose("lost");
+    let effects = testbed.leaves[0].leaf().resync(false);
+    testbed.leaves[0].commit(effects);
+    assert_eq!(testbed.leaves[0].causes(), [Cause::Resync]);
+    testbed.disconnect(0);
+    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].value("lost").as_deref(), Some("1"));
+    assert_eq!(testbed.leaves[0].leaf().row().due, None);
+}
+
+/// Returns a leaf that has left its root for an empty one, with changes that wait.
+fn with_new_root() -> Testbed {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    for key in ["kept", "both", "changed", "deleted"] {
+        testbed.leaves[0].set(key, "old");
+    }
+    testbed.settle();
+    testbed.disconnect(0);
+    testbed.leaves[0].set("changed", "1");
+    testbed.leaves[0].set("changed", "2");
+    testbed.leaves[0].delete("deleted");
+    testbed.root = Node::new(new_root(all_keys(), 2, 50));
+    testbed.root.set("both", "new");
+    testbed
+}
+
+#[test]
+fn a_leaf_refuses_a_new_root_until_an_operator_says_so() {
+    let mut testbed = with_new_root();
+    testbed.try_to_settle();
+    assert!(testbed.leaves[0].causes().iter().all(|cause| *cause == Cause::OtherRoot));
+    assert_eq!(testbed.leaves[0].leaf().status().ended.unwrap().code, "other-root");
+    assert_eq!(testbed.root.values().len(), 1);
+}
+
+#[test]
+fn a_leaf_offers_everything_that_it_has_to_a_new_root() {
+    let mut testbed = with_new_root();
+    let effects = testbed.leaves[0].leaf().resync(true);
+    testbed.leaves[0].commit(effects);
+    // Before and after a restart, what is changed has no base that the new root could know.
+    testbed.leaves[0].set("kept", "3");
+    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
+    testbed.leaves[0].set("changed", "4");
+    testbed.settle();
+    let values = [("both", "new"), ("changed", "4"), ("kept", "3")];
+    assert_eq!(testbed.root.values(), values.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    assert_eq!(testbed.leaves[0].conflicts(), [("both".to_owned(), "old".to_owned(), "joined")]);
+    let counts = testbed.leaves[0].leaf().row().counts;
+    assert_eq!(counts.made, counts.accepted + counts.refused + counts.merged);
+    testbed.leaves[0].set("both", "5");
+    testbed.leaves[0].delete("kept");
+    testbed.settle();
+    assert_eq!(testbed.root.value("both").as_deref(), Some("5"));
+    assert_eq!((testbed.root.value("kept"), testbed.leaves[0].conflicts().len()), (None, 1));
+}
+
+#[test]
+fn a_failed_commit_in_a_sweep_leaves_no_value_behind() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    for at in 0..600 {
+        testbed.root.set(&format!("k{at:03}"), "v");
+    }
+    testbed.settle();
+    testbed.disconnect(0);
+    // The root is restored to a time before them.
+    testbed.root = Node::new(new_root(all_keys(), 1, 50));
+    testbed.connect(0);
+    for _ in 0..3 {
+        testbed.root.work();
+        testbed.poll_frames();
+        let _ = testbed.deliver_up(0) || testbed.deliver_down(0);
+    }
+    let leaf = &mut testbed.leaves[0];
+    assert!(leaf.leaf().sweep.is_some() && leaf.values().len() < 600, "{}", leaf.values().len());
+    let effects = leaf.exchange.handle_timeout(0, &leaf.store);
+    assert!(effects.rows.len() >= 256);
+    for change in effects.rows.into_iter().rev() {
+        leaf.exchange.restore(change.id, change.before);
+    }
+    let effects = leaf.exchange.handle_commit_failed();
+    leaf.commit(effects);
+    testbed.settle();
+    assert!(testbed.leaves[0].values().is_empty());
+}
+
+#[test]
+fn a_full_outbox_refuses_changes_until_the_root_has_judged_some() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    let large = "v".repeat(1024 * 1024);
+    let mut made = 0;
+    while testbed.leaves[0].leaf().check_change(&key("k"), large.len()).is_ok() {
+        testbed.leaves[0].set(&format!("k{made}"), &large);
+        made += 1;
+    }
+    assert_eq!(made, 63, "the 64th has no room beside what each takes");
+    let check = testbed.leaves[0].leaf().check_change(&key("k"), large.len());
+    assert_eq!(check, Err(ChangeError::OutboxFull));
+    testbed.settle();
+    assert!(testbed.leaves[0].leaf().check_change(&key("k"), large.len()).is_ok());
+    assert_eq!((testbed.root.values().len(), testbed.leaves[0].leaf().outbox()), (63, (0, 0)));
+}
+
+#[test]
+fn over_half_of_the_outbox_only_changes_that_were_never_offered_are_merged() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    let large = "v".repeat(OUTBOX_BYTES_MAX / 2);
+    testbed.leaves[0].set("large", &large);
+    testbed.leaves[0].set("k", "1");
+    testbed.poll();
+    testbed.leaves[0].set("k", "2");
+    testbed.leaves[0].set("k", "3");
+    testbed.leaves[0].set("k", "4");
+    let counts = testbed.leaves[0].leaf().row().counts;
+    assert_eq!((counts.made, counts.merged, testbed.leaves[0].leaf().outbox().0), (5, 2, 3));
+    testbed.settle();
+    let counts = testbed.leaves[0].leaf().row().counts;
+    assert_eq!((counts.accepted, testbed.root.value("k").as_deref()), (3, Some("4")));
+}
+
+#[test]
+fn the_changes_of_a_hot_key_are_merged_so_that_one_record_replaces_few() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    for at in 0..1_000 {
+        testbed.leaves[0].set("k", &at.to_string());
+    }
+    assert_eq!(testbed.leaves[0].leaf().outbox().0, LIVE_PER_KEY_MAX);
+    testbed.root.set("k", "root");
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].value("k").as_deref(), Some("root"));
+    let counts = testbed.leaves[0].leaf().row().counts;
+    assert_eq!((counts.made, counts.made), (1_000, counts.refused + counts.merged));
+    assert!(testbed.leaves[0].conflicts().contains(&("k".to_owned(), "999".to_owned(), "root-wins")));
+}
+
+#[test]
+fn a_digest_that_differs_has_the_leaf_do_a_resync() {
+    const DAY_MS: u64 = 86_400_000;
+    let mut testbed = Testbed::joined(plant(), &["press-7", "mill"]);
+    testbed.root.set("recipe/1", "1");
+    testbed.root.set("recipe/secret", "2");
+    testbed.root.set("local", "3");
+    testbed.root.change("recipe/soon", Some(content("4", Some(1_000))));
+    testbed.root.change("recipe/late", Some(content("5", Some(DAY_MS))));
+    testbed.leaves[0].set("line/1", "6");
+    testbed.leaves[0].change("line/2", Some(content("7", Some(DAY_MS))));
+    testbed.settle();
+    // One node removes the expired value earlier than the other one.
+    let effects = testbed.root.exchange.handle_expired(&key("recipe/late"), 0);
+    testbed.root.commit(effects);
+    for _ in 0..3 {
+        testbed.pass(600_000);
+        testbed.settle();
+    }
+    assert_eq!((testbed.leaves[0].causes(), testbed.leaves[1].causes()), (vec![], vec![]));
+    testbed.leaves[1].lose("recipe/1");
+    testbed.pass(600_000);
+    testbed.settle();
+    assert_eq!((testbed.leaves[0].causes(), testbed.leaves[1].causes()), (vec![], vec![Cause::Diverged]));
+    let diverged = |event: &Event| matches!(event, Event::Diverged { .. });
+    assert_eq!(testbed.leaves[1].events.iter().filter(|event| diverged(event)).count(), 1);
+    assert_eq!(testbed.leaves[1].value("recipe/1").as_deref(), Some("1"));
+    testbed.pass(600_000);
+    testbed.settle();
+    assert_eq!(testbed.leaves[1].causes(), [Cause::Diverged]);
 }

@@ -1,7 +1,7 @@
 //! Judges proposals (S7 to S9).
 
 use super::super::frame::{Proposal, Reason};
-use super::super::row::{Conflict, VerdictKind};
+use super::super::row::{Conflict, RecordKind, VerdictKind};
 use super::{Cause, Effects, LeafRow, Mutex, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict};
 
 impl Root {
@@ -28,7 +28,8 @@ impl Root {
                     return Err(Cause::Blocked);
                 }
                 let Proposal { key, mutex, content, .. } = proposal.clone();
-                let ver = self.write(key.clone(), mutex, Some(name.clone()), content.is_none(), effects);
+                let kind = RecordKind::of(content.as_ref());
+                let ver = self.write(key.clone(), mutex, Some(name.clone()), kind, effects);
                 effects.value(key, content);
                 VerdictKind::Accepted { ver }
             }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use super::super::frame::{
-    self, Ack, Changes, FRAME_BYTES_MAX, Hello, ITEMS_MAX, Item, RecordItem, Records, STALL_MS, Start,
-    Welcome,
+    Ack, Changes, FRAME_BYTES_MAX, Hello, ITEMS_MAX, Item, OLDEST_VERSION, RecordItem, Records, STALL_MS,
+    Start, VERSION, Welcome,
 };
-use super::super::row::VerdictKind;
-use super::window::{Link, WelcomeStart};
+use super::super::row::{RecordKind, VerdictKind};
+use super::window::{DIGEST_MS, Link, WelcomeStart};
 use super::{
     Cause, Effects, Event, Key, LEAVES_MAX, LeafRow, LinkFrame, Mutex, Name, REFUSALS_MAX, Refused, Root,
     Row, RowId, Values,
@@ -33,7 +33,9 @@ impl Root {
         let result = match frame {
             LinkFrame::Hello(hello) => {
                 if let Err(cause) = self.hello(name, principal, &hello, now_ms, &mut effects) {
-                    self.refuse(name, hello.link, cause, &mut effects);
+                    let (leaf, link) = (name.clone(), hello.link);
+                    effects.events.push(Event::Refused { leaf, link, cause });
+                    self.push_refusal(name, link, cause, self.refusal(name, &hello, cause));
                 }
                 Ok(())
             }
@@ -61,25 +63,34 @@ impl Root {
         }
     }
 
-    /// Ends links without progress, and purges tombstones.
+    /// Ends links without progress, purges tombstones, and goes on with the work after a change of the rules.
     pub fn handle_timeout(&mut self, now_ms: u64) -> Effects {
         let mut effects = Effects::default();
-        let stalled = self.links.iter().filter(|(_, link)| {
-            !link.in_flight.is_empty() && now_ms.saturating_sub(link.progress_ms) >= STALL_MS
-        });
-        let stalled: Vec<_> = stalled.map(|(name, _)| name.clone()).collect();
-        for name in stalled {
+        if self.is_adoption_due() {
+            self.adopt(&mut effects);
+        }
+        self.sweep(&mut effects);
+        let stalled = self.links.iter().filter(|(_, link)| link.is_stalled(now_ms));
+        for name in stalled.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.end(&name, Cause::Stalled, &mut effects);
+        }
+        for (name, link) in &mut self.links {
+            if !link.is_digest_due && now_ms.saturating_sub(link.digest_ms) >= DIGEST_MS {
+                (link.is_digest_due, link.digest_ms) = (true, now_ms);
+                self.ready.insert(name.clone());
+            }
         }
         self.purge(&mut effects);
         self.finish(effects)
     }
 
-    /// Returns the time at which `handle_timeout` is due.
+    /// Returns the time at which `handle_timeout` is due; 0: at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let waiting = self.links.values().filter(|link| !link.in_flight.is_empty());
-        waiting.map(|link| link.progress_ms.saturating_add(STALL_MS)).min()
+        if self.sweep.is_some() || self.is_adoption_due() {
+            return Some(0);
+        }
+        self.links.values().filter_map(Link::timeout).min()
     }
 
     /// Returns the next frame, and the leaf that it is for. Everything that it depends on is committed.
@@ -114,18 +125,44 @@ impl Root {
     pub(super) fn end(&mut self, name: &Name, cause: Cause, effects: &mut Effects) {
         let Some(link) = self.links.remove(name) else { return };
         effects.events.push(Event::Ended { leaf: name.clone(), link: link.id, cause });
-        self.push_refusal(name, link.id, cause);
+        if let Some(leaf) = self.leaves.get_mut(name).filter(|_| cause == Cause::Blocked) {
+            leaf.is_blocked = true;
+        }
+        self.push_refusal(name, link.id, cause, cause.text().to_owned());
     }
 
-    fn refuse(&mut self, name: &Name, link: u64, cause: Cause, effects: &mut Effects) {
-        effects.events.push(Event::Refused { leaf: name.clone(), link, cause });
-        self.push_refusal(name, link, cause);
-    }
-
-    fn push_refusal(&mut self, name: &Name, link: u64, cause: Cause) {
+    fn push_refusal(&mut self, name: &Name, link: u64, cause: Cause, text: String) {
         if self.refusals.len() < REFUSALS_MAX {
             let code = cause.as_str().to_owned();
-            self.refusals.push_back((name.clone(), Refused { link, code, text: String::new() }));
+            self.refusals.push_back((name.clone(), Refused { link, code, text }));
+        }
+    }
+
+    /// Returns the text of a refused HELLO, for an operator of the leaf.
+    fn refusal(&self, name: &Name, hello: &Hello, cause: Cause) -> String {
+        match cause {
+            Cause::Version => format!(
+                "{}: the root has {OLDEST_VERSION} to {VERSION}, the leaf has {} to {}",
+                cause.text(),
+                hello.oldest_version,
+                hello.version
+            ),
+            Cause::OtherExchange => format!(
+                "the root is of the exchange '{}', the leaf of '{}'",
+                self.row.identity.exchange, hello.exchange
+            ),
+            Cause::OtherLeaf => format!("the topic is of the leaf '{name}', the frame of '{}'", hello.leaf),
+            Cause::UnknownLeaf => {
+                format!("{}; at the root: mqkv exchange add-leaf {name}", cause.text())
+            }
+            Cause::OtherStore | Cause::OtherPrincipal => {
+                format!(
+                    "{}; to replace it, at the root: mqkv exchange add-leaf {name} --replace",
+                    cause.text()
+                )
+            }
+            Cause::TooManyLeaves => format!("the root has {LEAVES_MAX} leaves, the most that it can have"),
+            _ => cause.text().to_owned(),
         }
     }
 
@@ -137,7 +174,7 @@ impl Root {
         now_ms: u64,
         effects: &mut Effects,
     ) -> Result<(), Cause> {
-        self.check_hello(name, principal, hello, now_ms)?;
+        let version = self.check_hello(name, principal, hello, now_ms)?;
         let known = self.leaves.get(name).map(|leaf| leaf.row.clone());
         if known.as_ref().is_none_or(|row| row.store.is_none()) {
             effects.events.push(Event::Joined { leaf: name.clone() });
@@ -151,7 +188,7 @@ impl Root {
         if hello.acked <= row.applied {
             row.pruned = row.pruned.max(hello.acked);
         }
-        let start = self.start(hello);
+        let start = self.start(hello, row.is_resync_due);
         let from = if start == Start::Resume { hello.cursor } else { 0 };
         row.cursor = from;
         let (applied, pruned) = (row.applied, row.pruned);
@@ -163,12 +200,16 @@ impl Root {
         let link = Link {
             id: hello.link,
             run: hello.run,
-            welcome: Some((step, WelcomeStart { start, from, has_rules })),
+            is_resync: start != Start::Resume,
+            welcome: Some((step, WelcomeStart { start, from, has_rules, version })),
             received_n: 0,
             sent_n: 0,
             in_flight: VecDeque::new(),
             sent: from,
             sent_seq: pruned,
+            complete_at: if start == Start::Resume { hello.horizon } else { 0 },
+            digest_ms: now_ms,
+            is_digest_due: false,
             heard_ms: now_ms,
             progress_ms: now_ms,
         };
@@ -178,14 +219,16 @@ impl Root {
         Ok(())
     }
 
+    /// Returns the version that both sides speak.
     fn check_hello(
         &self,
         name: &Name,
         principal: &bytes::Bytes,
         hello: &Hello,
         now_ms: u64,
-    ) -> Result<(), Cause> {
-        if hello.version != frame::VERSION {
+    ) -> Result<u64, Cause> {
+        let version = VERSION.min(hello.version);
+        if version < OLDEST_VERSION.max(hello.oldest_version) {
             return Err(Cause::Version);
         }
         if hello.exchange != self.row.identity.exchange {
@@ -197,7 +240,7 @@ impl Root {
         let Some(leaf) = self.leaves.get(name) else {
             let is_full = self.leaves.len() >= LEAVES_MAX;
             let cause = if is_full { Cause::TooManyLeaves } else { Cause::UnknownLeaf };
-            return if is_full || !self.admits(name) { Err(cause) } else { Ok(()) };
+            return if is_full || !self.admits(name) { Err(cause) } else { Ok(version) };
         };
         if leaf.row.store.is_some_and(|store| store != hello.store) {
             return Err(Cause::OtherStore);
@@ -208,15 +251,18 @@ impl Root {
         // Of a cloned disk, the process that is heard keeps the link.
         let is_second =
             |link: &Link| link.run != hello.run && now_ms.saturating_sub(link.heard_ms) < STALL_MS;
-        if self.links.get(name).is_some_and(is_second) { Err(Cause::SecondRun) } else { Ok(()) }
+        if self.links.get(name).is_some_and(is_second) { Err(Cause::SecondRun) } else { Ok(version) }
     }
 
-    fn start(&self, hello: &Hello) -> Start {
+    fn start(&self, hello: &Hello, is_resync_due: bool) -> Start {
         let is_of_this_history =
             hello.cursor <= self.row.ver && (hello.cursor == 0 || self.term(hello.cursor) == hello.term);
+        // In a resync, the leaf misses nothing that was gone when the resync began.
+        let complete_at = hello.cursor.max(hello.horizon);
+        let is_incomplete = complete_at < self.row.purged || complete_at < self.row.rules_ver;
         if !is_of_this_history {
             Start::Restored
-        } else if hello.cursor < self.row.purged || hello.rules != self.rules_digest {
+        } else if is_incomplete || is_resync_due || hello.is_resync || hello.rules != self.rules_digest {
             Start::Resync
         } else {
             Start::Resume
@@ -259,6 +305,9 @@ impl Root {
         for proposal in changes.items {
             self.propose(name, proposal, now_ms, values, effects)?;
         }
+        if let Some(leaf) = self.leaves.get_mut(name) {
+            leaf.is_blocked = false;
+        }
         Ok(())
     }
 
@@ -269,12 +318,15 @@ impl Root {
             return Err(Cause::Unexpected);
         }
         while link.in_flight.pop_front_if(|n| *n <= ack.n).is_some() {}
+        // The leaf acknowledges nothing of a link before it has begun the resync of its WELCOME.
+        let is_resync = link.is_resync;
         self.ready.insert(name.clone());
         let Some(leaf) = self.leaves.get(name) else { return Ok(()) };
         // An older acknowledgement may come late.
         let row = LeafRow {
             cursor: leaf.row.cursor.max(ack.cursor),
             pruned: leaf.row.pruned.max(ack.acked),
+            is_resync_due: leaf.row.is_resync_due && !is_resync,
             ..leaf.row.clone()
         };
         let pruned = row.pruned;
@@ -301,15 +353,22 @@ impl Root {
                 from: welcome.from,
                 horizon: self.saved_ver,
                 rules: (!welcome.has_rules).then(|| self.rules.clone()),
+                version: welcome.version,
             });
+            let horizon = self.saved_ver;
             let link = self.links.get_mut(name)?;
+            if link.is_resync {
+                link.complete_at = horizon;
+            }
             (link.welcome, link.progress_ms) = (None, now_ms);
             return Some(frame);
         }
         if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX {
             return None;
         }
-        let (items, to, seq) = self.collect(name, values)?;
+        let found = self.collect(name, values);
+        let digest = if found.is_none() { self.digest_due(name) } else { None };
+        let (items, to, seq) = found.or_else(|| digest.map(|_| (Vec::new(), link.sent, link.sent_seq)))?;
         let term = self.term(to);
         let purged = self.row.purged;
         let link = self.links.get_mut(name)?;
@@ -319,8 +378,16 @@ impl Root {
         link.sent_n = link.sent_n.saturating_add(1);
         link.in_flight.push_back(link.sent_n);
         (link.sent, link.sent_seq) = (to, seq);
+        link.is_digest_due &= digest.is_none();
         let (link, n) = (link.id, link.sent_n);
-        Some(LinkFrame::Records(Records { link, n, to, term, digest: None, items, purged }))
+        Some(LinkFrame::Records(Records { link, n, to, term, digest, items, purged }))
+    }
+
+    /// Returns the digest for a leaf if it is due and the leaf has acknowledged everything.
+    fn digest_due(&self, name: &Name) -> Option<u64> {
+        let link = self.links.get(name).filter(|link| link.is_digest_due && link.in_flight.is_empty())?;
+        let is_complete = link.sent == self.row.ver && self.saved_ver == self.row.ver;
+        is_complete.then(|| self.digest(name)).flatten()
     }
 
     /// Merges the records above what is sent with the verdicts, in the order of versions. Returns the items, and the
@@ -382,7 +449,7 @@ impl Root {
     /// Returns the record of a key, if it concerns the leaf.
     fn record_item(&self, name: &Name, key: &Key, values: &dyn Values) -> Option<RecordItem> {
         let record = self.records.get(key).filter(|_| self.rules.concerns(key, name))?;
-        let content = if record.is_tombstone { None } else { values.content(key) };
+        let content = if record.kind == RecordKind::Tombstone { None } else { values.content(key) };
         let (ver, mutex, owner) = (record.ver, record.mutex, record.owner.clone());
         Some(RecordItem { key: key.clone(), ver, mutex, owner, content })
     }

@@ -13,8 +13,12 @@ impl Root {
                 if self.steps.is_loading() {
                     self.saved_ver = row.ver;
                 }
-                self.row = row;
+                let is_sweep_due = std::mem::replace(&mut self.row, row).is_sweep_due;
+                if self.row.is_sweep_due != is_sweep_due {
+                    self.begin_sweep();
+                }
             }
+            (RowId::Rules, Some(Row::Rules(rules))) => self.stored_rules = rules,
             (RowId::Terms, Some(Row::Terms(terms))) => self.terms = terms,
             (RowId::Terms, None) => self.terms.clear(),
             (RowId::Key(key), Some(Row::Record(record))) => self.set_record(key, Some(record)),
@@ -51,12 +55,13 @@ impl Root {
     pub fn row_of(&self, id: &RowId) -> Option<Row> {
         match id {
             RowId::Node => Some(Row::Root(self.row.clone())),
+            RowId::Rules => Some(Row::Rules(self.stored_rules.clone())),
             RowId::Terms => (!self.terms.is_empty()).then(|| Row::Terms(self.terms.clone())),
             RowId::Key(key) => self.records.get(key).cloned().map(Row::Record),
             RowId::Leaf(name) => self.leaves.get(name).map(|leaf| Row::Leaf(leaf.row.clone())),
             RowId::Verdict(name, seq) => self.leaves.get(name)?.verdicts.get(seq).cloned().map(Row::Verdict),
             RowId::Conflict(id) => self.conflicts.get(*id).cloned().map(Row::Conflict),
-            RowId::Rules | RowId::Entry(_) => None,
+            RowId::Entry(_) => None,
         }
     }
 
@@ -112,9 +117,11 @@ impl Root {
             let (row, verdicts) = (leaf.row.clone(), leaf.verdicts.clone());
             (name.clone(), Leaf { verdicts, ..Leaf::new(row) })
         });
-        Self {
+        let mut root = Self {
             saved_ver: row.ver,
             row,
+            stored_rules: self.stored_rules.clone(),
+            digests: self.digests.clone(),
             terms: self.terms.clone(),
             records,
             index,
@@ -122,6 +129,8 @@ impl Root {
             leaves: leaves.collect(),
             conflicts: self.conflicts.on_disk(),
             ..Self::new(self.identity().clone(), rules, admit, 0)
-        }
+        };
+        root.begin_sweep();
+        root
     }
 }

@@ -1,8 +1,10 @@
 //! Tests of the root: which links are served, in which order, with which frames.
 
 use super::super::frame::{FRAME_BYTES_MAX, ITEMS_MAX, LinkFrame, STALL_MS};
-use super::super::rules::tests::all_keys;
-use super::super::testbed::{Testbed, name, new_root};
+use super::super::frame::{Hello, OLDEST_VERSION, VERSION};
+use super::super::leaf::OnJoin;
+use super::super::rules::tests::{all_keys, keys};
+use super::super::testbed::{Testbed, content, key, name, new_leaf, new_root};
 use super::*;
 
 #[test]
@@ -102,4 +104,243 @@ fn a_restored_root_wins_and_each_value_that_goes_is_a_conflict() {
     let lost = [("both", "new", "restored"), ("gone", "g", "restored")];
     let lost = lost.map(|(key, value, reason)| (key.to_owned(), value.to_owned(), reason));
     assert_eq!(testbed.leaves[0].conflicts(), lost);
+}
+
+/// Changes the rules of a root, while it runs or between two starts.
+fn set_rules(testbed: &mut Testbed, rules: Rules, is_restart: bool) {
+    if is_restart {
+        testbed.disconnect(0);
+        testbed.root.restart_as(|run| new_root(rules, 1, run));
+    } else {
+        let effects = testbed.root.root().set_rules(rules);
+        testbed.root.commit(effects);
+    }
+}
+
+#[test]
+fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
+    for is_restart in [false, true] {
+        let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);
+        for at in 0..600 {
+            testbed.root.set(&format!("a/{at}"), "1");
+        }
+        testbed.settle();
+        testbed.root.set("b/root", "2");
+        testbed.leaves[0].set("b/leaf", "3");
+        set_rules(&mut testbed, keys(&["b/*", "a/7"]), is_restart);
+        testbed.settle();
+        assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+        assert_eq!(testbed.root.values().len(), 602);
+        assert_eq!(testbed.root.root().records.len(), 3, "restart: {is_restart}");
+        assert_eq!(testbed.leaves[0].leaf().row().resync, None);
+        testbed.root.set("a/1", "local");
+        testbed.leaves[0].set("b/root", "4");
+        testbed.settle();
+        assert_eq!(testbed.leaves[0].value("a/1").as_deref(), Some("1"));
+        assert_eq!(testbed.root.value("b/root").as_deref(), Some("4"));
+        assert!(testbed.leaves[0].conflicts().is_empty());
+        testbed.pass(600_000);
+        testbed.settle();
+        let diverged = testbed.leaves[0].causes().contains(&Cause::Diverged);
+        assert!(!diverged && testbed.root.root().digest(&name("leaf")).is_some());
+    }
+}
+
+#[test]
+fn what_happened_while_a_key_had_no_rule_reaches_a_leaf_that_was_offline() {
+    let mut testbed = Testbed::joined(keys(&["*"]), &["leaf"]);
+    for key in ["same", "changed", "deleted"] {
+        testbed.root.set(key, "1");
+    }
+    testbed.settle();
+    testbed.disconnect(0);
+    for rules in [keys(&["other"]), keys(&["*"])] {
+        // The leaf has the rules of the first and the last start, and every version that has a record.
+        set_rules(&mut testbed, rules, false);
+        testbed.root.change("changed", Some(content("2", None)));
+        testbed.root.delete("deleted");
+        testbed.root.work();
+    }
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
+#[test]
+fn a_local_change_before_the_sweep_has_reached_its_key_is_sent_when_the_rules_come_back() {
+    let mut testbed = Testbed::joined(keys(&["*"]), &["leaf"]);
+    testbed.root.set("k", "1");
+    testbed.settle();
+    set_rules(&mut testbed, keys(&["other"]), false);
+    testbed.root.set("k", "2");
+    set_rules(&mut testbed, keys(&["*"]), false);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].value("k").as_deref(), Some("2"));
+}
+
+#[test]
+fn a_change_that_waits_while_its_key_leaves_the_rules_is_a_conflict_and_stays_local() {
+    let mut testbed = Testbed::joined(keys(&["*"]), &["leaf"]);
+    testbed.disconnect(0);
+    testbed.leaves[0].set("k", "1");
+    set_rules(&mut testbed, keys(&["other"]), false);
+    testbed.settle();
+    assert_eq!((testbed.root.value("k"), testbed.leaves[0].value("k").as_deref()), (None, Some("1")));
+    assert_eq!(testbed.leaves[0].conflicts(), [("k".to_owned(), "1".to_owned(), "forbidden")]);
+    set_rules(&mut testbed, keys(&["*"]), false);
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
+}
+
+fn hello(testbed: &mut Testbed) -> Hello {
+    testbed.disconnect(0);
+    testbed.connect(0);
+    testbed.poll();
+    let Some(LinkFrame::Hello(hello)) = testbed.frames_up(0).pop() else { panic!("no HELLO") };
+    hello
+}
+
+/// Returns the answer to a HELLO.
+fn answer(testbed: &mut Testbed, hello: Hello) -> LinkFrame {
+    testbed.up[0] = [LinkFrame::Hello(hello).encode()].into();
+    testbed.down[0].clear();
+    assert!(testbed.deliver_up(0));
+    testbed.poll();
+    testbed.frames_down(0).remove(0)
+}
+
+#[test]
+fn both_sides_use_the_highest_version_that_they_have_in_common() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    let later = Hello { version: VERSION + 5, ..hello(&mut testbed) };
+    let LinkFrame::Welcome(welcome) = answer(&mut testbed, later) else { panic!("refused") };
+    assert_eq!(welcome.version, VERSION);
+    let other = Hello { version: 9, oldest_version: 8, ..hello(&mut testbed) };
+    let LinkFrame::Refused(refused) = answer(&mut testbed, other) else { panic!("accepted") };
+    let text = format!("the root has {OLDEST_VERSION} to {VERSION}, the leaf has 8 to 9");
+    assert_eq!(refused.text, format!("there is no common version: {text}"));
+}
+
+#[test]
+fn a_refusal_names_what_an_operator_can_do() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    let known = hello(&mut testbed);
+    let cases = [
+        (
+            Hello { store: 99, ..known.clone() },
+            "another data folder uses the name of this leaf; \
+             to replace it, at the root: mqkv exchange add-leaf leaf --replace",
+        ),
+        (
+            Hello { exchange: name("mine"), ..known.clone() },
+            "the root is of the exchange 'plant', the leaf of 'mine'",
+        ),
+        (Hello { leaf: name("mill"), ..known }, "the topic is of the leaf 'leaf', the frame of 'mill'"),
+    ];
+    for (hello, text) in cases {
+        let LinkFrame::Refused(refused) = answer(&mut testbed, hello) else { panic!("accepted") };
+        assert_eq!(refused.text, text);
+    }
+}
+
+#[test]
+fn of_a_cloned_disk_the_process_that_is_heard_keeps_the_link_and_a_fork_loses_nothing() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    let mut clone = testbed.leaves[0].clone();
+    testbed.leaves[0].set("k", "1");
+    testbed.settle();
+    clone.restart_as(|run| new_leaf("leaf", OnJoin::Offer, 10, run));
+    let original = std::mem::replace(&mut testbed.leaves[0], clone);
+    testbed.leaves[0].set("k", "2");
+    testbed.leaves[0].set("own", "3");
+    testbed.try_to_settle();
+    assert!(testbed.root.causes().iter().all(|cause| *cause == Cause::SecondRun));
+    assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
+    // The other process is gone.
+    testbed.pass(STALL_MS);
+    testbed.settle();
+    assert_eq!(testbed.root.values(), testbed.leaves[0].values());
+    assert_eq!(testbed.root.value("own").as_deref(), Some("3"));
+    assert_eq!(testbed.leaves[0].conflicts(), [("k".to_owned(), "2".to_owned(), "first-leaf-wins")]);
+    testbed.leaves[0] = original;
+    testbed.leaves[0].leaf().handle_lost();
+    testbed.pass(STALL_MS);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
+#[test]
+fn a_tombstone_waits_for_each_leaf_until_it_is_dropped() {
+    let mut testbed = Testbed::joined(all_keys(), &["a", "b"]);
+    testbed.root.set("k", "1");
+    testbed.settle();
+    testbed.disconnect(1);
+    testbed.root.delete("k");
+    for _ in 0..5 {
+        testbed.exchange_frames();
+    }
+    assert_eq!(testbed.root.root().status().tombstones, 1);
+    let effects = testbed.root.root().drop_leaf(&name("b"));
+    testbed.root.commit(effects);
+    assert_eq!(testbed.root.root().status().tombstones, 0);
+    assert!(!testbed.root.root().has_leaf(&name("b")));
+    testbed.settle();
+    assert_eq!(testbed.leaves[1].values(), [], "it joins again, with a resync");
+}
+
+#[test]
+fn without_leaves_no_tombstone_is_kept() {
+    let mut testbed = Testbed::new(all_keys(), &[]);
+    for at in 0..10 {
+        testbed.root.set(&at.to_string(), "1");
+        testbed.root.delete(&at.to_string());
+    }
+    assert_eq!(testbed.root.root().status().tombstones, 0);
+}
+
+#[test]
+fn tombstones_beyond_the_maximum_go_and_leaves_that_miss_one_do_a_resync() {
+    let mut testbed = Testbed::joined(all_keys(), &["linked", "offline"]);
+    testbed.root.set("k", "1");
+    testbed.settle();
+    testbed.disconnect(1);
+    testbed.root.delete("k");
+    // The link is too slow to send it.
+    let ver = testbed.root.root().ver();
+    for at in 1..=TOMBSTONES_MAX as u64 {
+        let record = Record { ver: ver + at, mutex: Mutex::NIL, owner: None, kind: RecordKind::Tombstone };
+        testbed.root.root().restore(RowId::Key(key(&format!("t{at}"))), Some(Row::Record(record)));
+    }
+    let row = RootRow { ver: ver + TOMBSTONES_MAX as u64, ..testbed.root.root().row.clone() };
+    testbed.root.root().restore(RowId::Node, Some(Row::Root(row)));
+    testbed.root.set("t", "1");
+    testbed.root.delete("t");
+    assert_eq!(testbed.root.root().tombstones.len(), TOMBSTONES_MAX);
+    assert_eq!(testbed.root.causes(), [Cause::Purged]);
+    testbed.settle();
+    assert_eq!((testbed.leaves[0].values(), testbed.leaves[1].values()), (vec![], vec![]));
+    assert!(testbed.leaves.iter_mut().all(|leaf| leaf.leaf().row().resync.is_none()));
+}
+
+#[test]
+fn a_resync_goes_on_where_a_lost_link_has_left_it_although_older_tombstones_are_gone() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    for at in 0..3_000 {
+        testbed.root.set(&at.to_string(), "1");
+    }
+    testbed.root.delete("7");
+    testbed.settle();
+    assert!(testbed.root.root().row.purged > 3_000);
+    let effects = testbed.leaves[0].leaf().resync(false);
+    testbed.leaves[0].commit(effects);
+    testbed.connect(0);
+    for _ in 0..5 {
+        testbed.poll();
+        let _ = testbed.deliver_up(0) || testbed.deliver_down(0);
+    }
+    let (cursor, epoch) = (testbed.leaves[0].leaf().row().cursor, testbed.leaves[0].leaf().row().epoch);
+    assert!(cursor > 0 && testbed.leaves[0].leaf().row().resync.is_some());
+    testbed.disconnect(0);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].leaf().row().epoch, epoch, "it is the same resync");
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
 }

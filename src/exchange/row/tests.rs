@@ -34,25 +34,31 @@ fn reason() -> impl Strategy<Value = Reason> {
 fn row() -> impl Strategy<Value = Row> {
     let value = || option::of(vec(any::<u8>(), 0..20).prop_map(Bytes::from));
     let state = prop::sample::select(vec![EntryState::Live, EntryState::Settled, EntryState::Lost]);
-    let start = prop::sample::select(vec![Start::Resume, Start::Resync, Start::Restored]);
+    let kinds = [ResyncKind::Missed, ResyncKind::Restored, ResyncKind::NewRoot];
+    let resync_kind = || prop::sample::select(kinds.to_vec());
+    let record_kind = [RecordKind::Lasting, RecordKind::Expiring, RecordKind::Tombstone];
+    let record_kind = prop::sample::select(record_kind.to_vec());
     let numbers = || (counter(), counter(), counter(), counter());
-    let resync = option::of((counter(), start).prop_map(|(horizon, start)| Resync { horizon, start }));
+    let resync = option::of((counter(), resync_kind()).prop_map(|(horizon, kind)| Resync { horizon, kind }));
+    let resync = (resync, option::of(resync_kind()));
     let kind = prop_oneof![
         counter().prop_map(|ver| VerdictKind::Accepted { ver }),
         reason().prop_map(VerdictKind::Refused)
     ];
     let (ids, terms) = ((any::<u64>(), any::<u64>()), vec((counter(), any::<u64>()), 0..5));
     prop_oneof![
-        (identity(), counter(), counter(), any::<bool>()).prop_map(|(identity, ver, purged, is_walk_due)| {
-            Row::Root(RootRow { identity, ver, purged, is_walk_due })
-        }),
+        (identity(), counter(), counter(), counter(), any::<bool>()).prop_map(
+            |(identity, ver, purged, rules_ver, is_due)| {
+                let (is_sweep_due, is_walk_due) = (is_due, !is_due);
+                Row::Root(RootRow { identity, ver, purged, rules_ver, is_sweep_due, is_walk_due })
+            }
+        ),
         Just(Row::Rules(plant())),
         terms.prop_map(|terms| Row::Terms(
             terms.into_iter().map(|(first, run)| Term { first, run }).collect()
         )),
-        (counter(), any_mutex(), option::of(name()), any::<bool>()).prop_map(
-            |(ver, mutex, owner, is_tombstone)| Row::Record(Record { ver, mutex, owner, is_tombstone })
-        ),
+        (counter(), any_mutex(), option::of(name()), record_kind)
+            .prop_map(|(ver, mutex, owner, kind)| Row::Record(Record { ver, mutex, owner, kind })),
         (counter(), any_mutex(), counter(), any::<u32>())
             .prop_map(|(ver, mutex, until, epoch)| Row::Note(Note { ver, mutex, until, epoch })),
         (key(), any_mutex(), any_mutex(), state, value(), counter()).prop_map(
@@ -74,6 +80,7 @@ fn row() -> impl Strategy<Value = Row> {
                     cursor,
                     accepted,
                     refused,
+                    is_resync_due: applied % 2 == 0,
                 })
             }
         ),
@@ -84,7 +91,16 @@ fn row() -> impl Strategy<Value = Row> {
         ),
         (identity(), option::of(any::<u64>()), numbers(), ids, any_mutex(), any::<u32>(), resync, numbers())
             .prop_map(
-                |(identity, root, (cursor, acked, last_seq, again_to), ids, mutex, epoch, resync, counts)| {
+                |(
+                    identity,
+                    root,
+                    (cursor, acked, last_seq, again_to),
+                    ids,
+                    mutex,
+                    epoch,
+                    (resync, due),
+                    counts,
+                )| {
                     let (made, accepted, refused, merged) = counts;
                     Row::LeafNode(LeafNodeRow {
                         identity,
@@ -96,8 +112,10 @@ fn row() -> impl Strategy<Value = Row> {
                         stream: ids.1,
                         last_seq,
                         again_to,
+                        rejoin_to: again_to / 2,
                         epoch,
                         resync,
+                        due,
                         is_walk_due: cursor % 2 == 0,
                         counts: Counts { made, accepted, refused, merged },
                     })
