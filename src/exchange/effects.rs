@@ -97,6 +97,14 @@ pub enum Cause {
     Purged,
 }
 
+/// The end of a link at a leaf.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LinkEnd {
+    /// [`Cause::as_str`], of the root if it has refused the link.
+    pub code: String,
+    pub text: String,
+}
+
 /// The values of the store.
 pub trait Values {
     /// Returns the value of a key with the time that it has left.
@@ -150,18 +158,20 @@ impl Cause {
         }
     }
 
-    /// Returns the reason in words, for the other side.
+    /// Returns the reason in words, for events and for the other side.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Self::Version => "there is no common version",
+            Self::Version => "the two programs have no common version of the exchange: update the older one",
             Self::OtherExchange => "the other node takes part in another exchange",
             Self::OtherLeaf => "the name of the leaf is not the one of its topic",
             Self::UnknownLeaf => "the leaf is neither known nor admitted",
-            Self::OtherStore => "another data folder uses the name of this leaf",
-            Self::OtherPrincipal => "another identity uses the name of this leaf",
-            Self::SecondRun => "another process uses a copy of the data folder of this leaf",
-            Self::OtherRoot => "the root is not the one that the leaf has joined",
+            Self::OtherStore => "another data folder has this name",
+            Self::OtherPrincipal => "another client identity has this name",
+            Self::SecondRun => "another process with a copy of this data folder is linked",
+            Self::OtherRoot => {
+                "the root has another store than the one joined: mqkv exchange resync --new-root"
+            }
             Self::TooManyLeaves => "the root has no room for another leaf",
             Self::Malformed => "a frame cannot be decoded",
             Self::Unexpected => "a frame was not expected",
@@ -178,5 +188,13 @@ impl Cause {
             Self::Diverged => "the records of the root and of the leaf differ",
             Self::Purged => "a deletion that the leaf has not received had to make room",
         }
+    }
+}
+
+impl LinkEnd {
+    /// Whether this store or the root's has no room: the exchange stands, and nothing is skipped.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.code == Cause::Blocked.as_str()
     }
 }

@@ -13,14 +13,13 @@ use crate::protocol::Key;
 
 use super::conflict::ConflictLog;
 use super::digest;
-use super::effects::{Cause, Effects, Event, Values};
+use super::effects::{Cause, Effects, Event, LinkEnd, Values};
 use super::frame::{Content, LinkFrame, Reason};
 use super::names::{Mutex, MutexSource};
 use super::row::{
     Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, ResyncKind, Row, RowId,
 };
 use super::rules::{Change, Rules};
-use super::status::LinkEnd;
 use super::steps::Steps;
 use window::Link;
 

@@ -17,7 +17,6 @@ use super::frame::{Content, LinkFrame, Refused, VERDICTS_MAX};
 use super::names::{Mutex, MutexSource, Name};
 use super::row::{Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term, Verdict};
 use super::rules::{Patterns, Rules};
-use super::status::LeafStatus;
 use super::steps::Steps;
 use window::Link;
 
@@ -82,6 +81,18 @@ struct Leaf {
     saved: u64,
     /// Whether its last change found no room in the store.
     is_blocked: bool,
+}
+
+/// The state of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeafState<'a> {
+    pub(super) name: &'a Name,
+    pub(super) row: &'a LeafRow,
+    /// The number of verdicts that it has not acknowledged.
+    pub(super) verdicts: usize,
+    /// The time at which it was last heard, if a link is established.
+    pub(super) heard_ms: Option<u64>,
+    pub(super) is_blocked: bool,
 }
 
 /// What a step of the root reaches.
@@ -359,6 +370,10 @@ impl Root {
         self.leaves.contains_key(name)
     }
 
+    pub fn leaf_names(&self) -> impl Iterator<Item = Name> {
+        self.leaves.keys().cloned()
+    }
+
     #[must_use]
     pub fn leaf_count(&self) -> usize {
         self.leaves.len()
@@ -380,16 +395,12 @@ impl Root {
     }
 
     /// Returns the state of each leaf.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = LeafStatus> {
-        self.leaves.iter().map(|(name, leaf)| LeafStatus {
-            name: name.clone(),
-            has_joined: leaf.row.store.is_some(),
-            heard_ms: self.links.get(name).map(Link::heard_ms),
-            behind: self.row.ver.saturating_sub(leaf.row.cursor),
+    pub(super) fn leaves(&self) -> impl Iterator<Item = LeafState<'_>> {
+        self.leaves.iter().map(|(name, leaf)| LeafState {
+            name,
+            row: &leaf.row,
             verdicts: leaf.verdicts.len(),
-            conflicts: self.conflicts.of_leaf(name),
-            accepted: leaf.row.accepted,
-            refused: leaf.row.refused,
+            heard_ms: self.links.get(name).map(Link::heard_ms),
             is_blocked: leaf.is_blocked,
         })
     }

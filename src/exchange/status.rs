@@ -2,10 +2,10 @@
 
 use crate::protocol::Key;
 
-use super::effects::Cause;
+use super::effects::LinkEnd;
 use super::leaf::Leaf;
 use super::names::{Mutex, Name};
-use super::root::Root;
+use super::root::{LeafState, Root};
 use super::row::Counts;
 
 /// The state of a root.
@@ -57,14 +57,6 @@ pub struct OwnStatus {
     pub conflicts: usize,
 }
 
-/// The end of a link at a leaf.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LinkEnd {
-    /// [`Cause::as_str`], of the root if it has refused the link.
-    pub code: String,
-    pub text: String,
-}
-
 /// What a node knows of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyStatus {
@@ -97,13 +89,25 @@ impl Root {
     #[must_use]
     pub fn status(&self) -> RootStatus {
         let (identity, records, tombstones) = self.summary();
+        let leaves =
+            self.leaves().map(|LeafState { name, row, verdicts, heard_ms, is_blocked }| LeafStatus {
+                name: name.clone(),
+                has_joined: row.store.is_some(),
+                heard_ms,
+                behind: self.ver().saturating_sub(row.cursor),
+                verdicts,
+                conflicts: self.conflicts().of_leaf(name),
+                accepted: row.accepted,
+                refused: row.refused,
+                is_blocked,
+            });
         RootStatus {
             exchange: identity.exchange.clone(),
             ver: self.ver(),
             records: records.saturating_sub(tombstones),
             tombstones,
             conflicts: self.conflicts().len(),
-            leaves: self.leaves().collect(),
+            leaves: leaves.collect(),
         }
     }
 
@@ -111,9 +115,7 @@ impl Root {
     pub fn key_status(&self, key: &Key) -> KeyStatus {
         let record = self.record(key);
         let ver = record.map_or(0, |record| record.ver);
-        let is_behind = |leaf: LeafStatus| {
-            self.ver().saturating_sub(leaf.behind) < ver && self.rules().concerns(key, &leaf.name)
-        };
+        let is_behind = |leaf: LeafState<'_>| leaf.row.cursor < ver && self.rules().concerns(key, leaf.name);
         let state = match record {
             _ if !self.concerns(key) => KeyState::Local,
             None => KeyState::Absent,
@@ -127,14 +129,6 @@ impl Root {
             owner: record.and_then(|record| record.owner.clone()),
             pending: None,
         }
-    }
-}
-
-impl LinkEnd {
-    /// Whether this store or the root's has no room: the exchange stands, and nothing is skipped.
-    #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        self.code == Cause::Blocked.as_str()
     }
 }
 

@@ -4,10 +4,9 @@ use super::super::frame::{
     Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION, Proposal, Records,
     STALL_MS, Start, VERDICTS_MAX, VERSION, Welcome,
 };
-use super::super::status::LinkEnd;
 use super::window::{Link, Phase};
 use super::{
-    Cause, Effects, Entry, EntryState, Event, Leaf, LinkFrame, Mutex, ResyncKind, Row, RowId, Values,
+    Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, ResyncKind, Row, RowId, Values,
 };
 
 /// The most CHANGES without all their verdicts.

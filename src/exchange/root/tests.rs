@@ -217,7 +217,7 @@ fn both_sides_use_the_highest_version_that_they_have_in_common() {
     let other = Hello { version: 9, oldest_version: 8, ..hello(&mut testbed) };
     let LinkFrame::Refused(refused) = answer(&mut testbed, other) else { panic!("accepted") };
     let text = format!("the root has {OLDEST_VERSION} to {VERSION}, the leaf has 8 to 9");
-    assert_eq!(refused.text, format!("there is no common version: {text}"));
+    assert_eq!(refused.text, format!("{}: {text}", Cause::Version.text()));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_refusal_names_what_an_operator_can_do() {
     let cases = [
         (
             Hello { store: 99, ..known.clone() },
-            "another data folder uses the name of this leaf; \
+            "another data folder has this name; \
              to replace it, at the root: mqkv exchange add-leaf leaf --replace",
         ),
         (

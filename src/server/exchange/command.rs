@@ -42,7 +42,7 @@ pub fn handle_command(
         Command::Clear { ids } => return clear(exchange, ids),
         Command::AddLeaf { name, is_replaced } => return add_leaf(exchange, &name, is_replaced),
         Command::DropLeaf { name } => return drop_leaf(exchange, &name),
-        Command::Resync { .. } => Answer::Refused(Refusal::UnknownCommand),
+        Command::Resync { name, is_new_root } => return resync(exchange, name.as_deref(), is_new_root),
     };
     (answer, Effects::default())
 }
@@ -247,6 +247,25 @@ fn drop_leaf(exchange: &mut Exchange, name: &str) -> (Answer, Effects) {
         Some(name) => (Answer::Done { count: 1 }, root.drop_leaf(&name)),
         None => (Answer::NotFound, Effects::default()),
     }
+}
+
+fn resync(exchange: &mut Exchange, name: Option<&str>, is_new_root: bool) -> (Answer, Effects) {
+    let root = match exchange {
+        Exchange::Leaf(leaf) if name.is_none_or(|name| name == leaf.row().identity.node.as_str()) => {
+            return (Answer::Done { count: 1 }, leaf.resync(is_new_root));
+        }
+        Exchange::Leaf(_) => return refused(Refusal::RootOnly),
+        Exchange::Root(_) if is_new_root => return refused(Refusal::LeafOnly),
+        Exchange::Root(root) => root,
+    };
+    let leaves: Vec<_> =
+        root.leaf_names().filter(|leaf| name.is_none_or(|name| name == leaf.as_str())).collect();
+    let mut effects = Effects::default();
+    for leaf in &leaves {
+        append(&mut effects, root.resync(leaf));
+    }
+    let is_unknown = name.is_some() && leaves.is_empty();
+    (if is_unknown { Answer::NotFound } else { Answer::Done { count: count(leaves.len()) } }, effects)
 }
 
 fn refused(refusal: Refusal) -> (Answer, Effects) {

@@ -48,7 +48,7 @@ impl ExchangeEvent {
                 false
             }
             Self::Ended { cause, .. } => {
-                !matches!(cause, Cause::RulesChanged | Cause::Replaced | Cause::Dropped)
+                !matches!(cause, Cause::RulesChanged | Cause::Replaced | Cause::Dropped | Cause::Resync)
             }
             Self::Rules { outcome } => outcome.is_err(),
             Self::Refused { .. }
@@ -131,10 +131,10 @@ impl fmt::Display for ExchangeEvent {
             Self::Linked { leaf } => write!(f, "leaf {leaf} is linked with the root"),
             Self::Lost { leaf } => write!(f, "leaf {leaf} is offline"),
             Self::Ended { leaf, cause } => {
-                write!(f, "the link of leaf {leaf} was ended: {}", explanation(*cause))
+                write!(f, "the link of leaf {leaf} was ended: {}", cause.text())
             }
             Self::Refused { leaf, cause } => {
-                write!(f, "leaf {leaf} was refused: {}", explanation(*cause))?;
+                write!(f, "leaf {leaf} was refused: {}", cause.text())?;
                 match cause {
                     Cause::UnknownLeaf => write!(f, ": mqkv exchange add-leaf {leaf}"),
                     Cause::OtherStore | Cause::OtherPrincipal => {
@@ -169,32 +169,6 @@ impl fmt::Display for ExchangeEvent {
                 write!(f, "leaf {leaf} does not have the records of the root: all are sent again")
             }
         }
-    }
-}
-
-/// Returns what a cause means.
-fn explanation(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Version => "the two programs have no common version of the exchange: update the older one",
-        Cause::OtherExchange => "it takes part in another exchange",
-        Cause::OtherLeaf => "the name of the leaf is not the one of its topic",
-        Cause::UnknownLeaf => "it is neither known nor admitted",
-        Cause::OtherStore => "another store has this name",
-        Cause::OtherPrincipal => "another client identity has this name",
-        Cause::SecondRun => "another process with a copy of this store is linked",
-        Cause::OtherRoot => "the root has another store than the one joined: mqkv exchange resync --new-root",
-        Cause::TooManyLeaves => "the root has no room for another leaf",
-        Cause::Malformed => "malformed frame",
-        Cause::Unexpected => "unexpected frame",
-        Cause::Gap => "frames are missing, repeated or out of order",
-        Cause::Window => "more frames without acknowledgement than allowed",
-        Cause::Blocked => "the store has no room for the change",
-        Cause::Stalled => "no progress for 15 s",
-        Cause::NotCommitted => "a commit failed",
-        Cause::RulesChanged => "the rules have changed",
-        Cause::Replaced => "a newer link of the leaf replaces it",
-        Cause::Dropped => "the leaf was dropped",
-        Cause::ByRoot => "the root refused it; see its log",
     }
 }
 

@@ -277,3 +277,19 @@ fn leaves_are_added_and_dropped_at_the_root_only() {
     }
     assert_eq!(root.ask(add("one-more")), Answer::Refused(Refusal::TooManyLeaves));
 }
+
+#[test]
+fn a_resync_is_asked_for_at_either_side_and_a_new_root_at_the_leaf() {
+    let resync =
+        |name: Option<&str>, is_new_root| Command::Resync { name: name.map(str::to_owned), is_new_root };
+    let (mut root, mut leaf) = conflicting();
+    settle(&mut root, &mut leaf);
+    assert_eq!(root.ask(resync(Some("press-8"), false)), Answer::NotFound);
+    assert_eq!(root.ask(resync(None, true)), Answer::Refused(Refusal::LeafOnly));
+    assert_eq!(root.ask(resync(None, false)), Answer::Done { count: 1 });
+    assert_eq!(root.ask(resync(Some("press-7"), false)), Answer::Done { count: 1 });
+    assert_eq!(leaf.ask(resync(Some("mill"), false)), Answer::Refused(Refusal::RootOnly));
+    assert_eq!(leaf.ask(resync(None, true)), Answer::Done { count: 1 });
+    let Exchange::Leaf(leaf) = &leaf.exchange else { panic!() };
+    assert_eq!(leaf.row().root, None);
+}
