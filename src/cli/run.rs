@@ -28,7 +28,7 @@ use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
 use super::trace::Tracing;
 use super::usage::{self, Instead};
-use super::{data, generate, prompt, resolve, runtime, serve, short_parse};
+use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse};
 use crate::client::Access;
 use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
@@ -139,6 +139,9 @@ fn run_verb(
         Verb::Shell(_) => {
             let batch = prompt::line("batch -")?;
             return run_command(batch, configuration, options.force_write, trace, reporter);
+        }
+        Verb::Command(Command::Exchange(ref args)) if let Some(check) = args.check() => {
+            return exchange::check::run(check, configuration.settings.is_on(Setting::Quiet), reporter);
         }
         Verb::Command(command) => {
             return run_command(command, configuration, options.force_write, trace, reporter);

@@ -42,7 +42,7 @@ pub struct RawRequest {
     pub properties: RequestProperties,
 }
 
-/// The MQTT user properties of a request.
+/// The MQTT properties of a request.
 #[derive(Clone, Debug, Default)]
 pub struct RequestProperties {
     /// The fencing token (protocol §5).
@@ -52,6 +52,8 @@ pub struct RequestProperties {
     /// Replaces the timestamp of the session's clock (protocol §1). The session's clock then ignores the response's
     /// version, and any version is accepted, however far it is ahead.
     pub timestamp: Option<Timestamp>,
+    /// Replaces the topic of the state store's requests.
+    pub topic: Option<&'static str>,
 }
 
 /// A response, not decoded.

@@ -7,6 +7,7 @@ use super::decode::DecodeArgs;
 use super::del::DelArgs;
 use super::doctor::DoctorArgs;
 use super::edit::EditArgs;
+use super::exchange::ExchangeArgs;
 use super::export::ExportArgs;
 use super::get::GetArgs;
 use super::holder::HolderArgs;
@@ -42,6 +43,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Raw(RawArgs),
     Monitor(MonitorArgs),
+    Exchange(ExchangeArgs),
     Decode(DecodeArgs),
 }
 
@@ -53,6 +55,7 @@ impl Command {
             Self::Decode(_) => true,
             Self::Import(args) => args.is_offline(),
             Self::Batch(args) => args.is_offline(),
+            Self::Exchange(args) => args.check().is_some(),
             _ => false,
         }
     }
@@ -61,7 +64,8 @@ impl Command {
     /// interval, so that another thread must serve the session.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
-        self.is_bulk() || self.handles_signals()
+        let is_follow = matches!(self, Self::Exchange(args) if args.is_follow());
+        self.is_bulk() || self.handles_signals() || is_follow
     }
 
     /// Returns whether the verb has so many records that they are written together.
@@ -86,6 +90,7 @@ impl Command {
             Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
             Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Keys(_) => BatchMode::Exclusive,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
+            Self::Exchange(args) => args.batch_mode(),
             Self::Doctor(_) | Self::Edit(_) => BatchMode::Unsupported,
             Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => BatchMode::Unsupported,
             Self::Export(_) | Self::Import(_) | Self::Batch(_) => BatchMode::Unsupported,
@@ -122,6 +127,7 @@ impl Command {
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Edit(_) | Self::Import(_) | Self::Batch(_) => Access::Write,
             Self::Raw(args) => args.access(),
+            Self::Exchange(args) => args.access(),
         }
     }
 }

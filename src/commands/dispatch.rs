@@ -11,8 +11,8 @@ use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use super::{
-    batch, decode, del, doctor, edit, export, get, holder, import, keys, lock, monitor, ping, raw, set,
-    unlock, vdel, watch,
+    batch, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor, ping, raw,
+    set, unlock, vdel, watch,
 };
 use crate::client::Access;
 
@@ -46,6 +46,7 @@ impl Command {
             Self::Doctor(args) => doctor::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Monitor(args) => monitor::run(args, session, emit).await,
+            Self::Exchange(args) => exchange::run(args, session, emit).await,
             Self::Decode(args) => decode::run(args, session, emit),
         };
         result.map_err(|error| match access {

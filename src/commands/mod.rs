@@ -14,6 +14,7 @@ pub mod duration;
 mod edit;
 pub mod encoding;
 pub mod error;
+pub mod exchange;
 mod export;
 mod get;
 pub mod grammar;

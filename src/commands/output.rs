@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::configured::ConfigRecord;
 pub use super::doctor::check::{Check, CheckResult, Detail, Status, Warning};
 use super::error::CommandError;
+pub use super::exchange::record::ExchangeRecord;
 use super::lines::records::Id;
 use super::monitor::traffic_event::TrafficEvent;
 pub use crate::client::lock::LossReason;
@@ -159,6 +160,8 @@ pub enum Output {
     Clock(Timestamp),
     /// A record of `config` or `context`.
     Config(Box<ConfigRecord>),
+    /// A record of `exchange`.
+    Exchange(Box<ExchangeRecord>),
 }
 
 /// The result of reading a key.

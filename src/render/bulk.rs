@@ -24,7 +24,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         Output::Got { is_one_of_many: true, .. } => return line_per_value(output, style),
         // On a terminal each of them has been reported.
         Output::AnsweredNo { .. } if style.format == Format::Text => Rendered::default(),
-        Output::AnsweredNo { lines, first } => text::negative(&answered_no(*lines, *first), style),
+        Output::AnsweredNo { lines, first } => super::message::negative(&answered_no(*lines, *first), style),
         Output::Validated { lines: 1 } => message("1 line is valid\n".to_owned(), style),
         Output::Validated { lines } => message(format!("{lines} lines are valid\n"), style),
         Output::Imported(ended) => message(imported(*ended), style),

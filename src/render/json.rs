@@ -18,6 +18,7 @@ use crate::protocol::{Condition, Key, Notification, Request};
 
 mod configured;
 mod doctor;
+mod exchange;
 mod log;
 mod object;
 mod trace;
@@ -89,6 +90,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         Output::Checked(_) | Output::AnsweredNo { .. } => return Rendered::default(),
         Output::CheckSummary(checked) => return doctor::array(checked, quiet),
         Output::Config(record) => return Rendered::stdout(configured::lines(record)),
+        Output::Exchange(record) => exchange::object(record),
         Output::Answered(answered) => return answered_line(answered, quiet),
         Output::Progress(_) => return Rendered::default(),
         Output::Listed { key, .. } => {

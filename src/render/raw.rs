@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Format, Rendered, Style, watch};
 use crate::commands::encoding::{to_base64, to_hex};
-use crate::commands::output::{Got, Output};
+use crate::commands::output::{ExchangeRecord, Got, Output};
 
 /// Formats the bytes of a record; None for a record without bytes.
 #[must_use]
@@ -27,6 +27,10 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         (Output::Holder { found: Some(found), .. }, Format::Raw | Format::Hex | Format::Base64) => {
             &found.value
         }
+        (Output::Exchange(record), _) => match &**record {
+            ExchangeRecord::Value { value: Some(value), .. } => value,
+            _ => return None,
+        },
         // By default `raw` shows the meaning of a payload, also in a pipe.
         (Output::Response { payload, .. }, Format::Raw | Format::Hex | Format::Base64) => payload,
         _ => return None,

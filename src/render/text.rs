@@ -9,9 +9,10 @@ use super::doctor;
 use super::escape::{escape, escape_lines};
 use super::frame;
 use super::lock;
+use super::message::negative;
 use super::milliseconds::ms_text;
 use super::style::{Paint, paint};
-use super::{Rendered, Style, Widths, configured, monitor, watch};
+use super::{Rendered, Style, Widths, configured, exchange, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
 use crate::commands::output::{EditResult, Got, Meaning, Output};
@@ -52,6 +53,7 @@ pub fn output(output: &Output, style: &Style, widths: &mut Widths) -> Rendered {
         Output::Unlocked { key, outcome: DeleteOutcome::Deleted { .. }, .. } => {
             confirmation(&format!("released {}", name(key)), None, style)
         }
+        Output::Exchange(record) => exchange::text(record, style),
         other => lines(other, style),
     }
 }
@@ -121,6 +123,7 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
         }
         Output::Clock(clock) => line(&clock_text(clock), None, style),
         Output::Config(record) => configured::output(record, style),
+        Output::Exchange(record) => exchange::lines(record, style),
     }
 }
 
@@ -181,14 +184,6 @@ fn confirmation(text: &str, version: Option<&Timestamp>, style: &Style) -> Rende
         return Rendered::default();
     }
     line(text, version, style)
-}
-
-/// Formats a negative result, such as a missing key, on standard error.
-pub(super) fn negative(text: &str, style: &Style) -> Rendered {
-    if style.quiet {
-        return Rendered::default();
-    }
-    Rendered::stderr(format!("{} {text}\n", paint("error:", Paint::Error, style.color_stderr)))
 }
 
 fn hint_line(hint: &str, style: &Style) -> Rendered {

@@ -18,6 +18,7 @@ mod decode;
 mod doctor;
 mod edit;
 mod embedded;
+mod exchange;
 mod fencing;
 mod help;
 mod interrupted;

@@ -28,6 +28,8 @@ pub struct ExchangeFile {
 pub enum FileRole {
     Root {
         rules: Rules,
+        /// The lines of the rules.
+        lines: Vec<usize>,
         admit: Patterns,
     },
     Leaf {
@@ -233,15 +235,16 @@ impl Reading<'_> {
             }
             None => Some(Patterns::default()),
         };
-        let mut sources = Vec::new();
+        let (mut sources, mut lines) = (Vec::new(), Vec::new());
         if let Some(node) = find(nodes, "rule") {
             for (at, nodes) in self.tables(node) {
+                lines.push(at.line);
                 sources.push(self.rule(at, nodes));
             }
         }
         let sources: Vec<RuleSource> = sources.into_iter().flatten().collect();
         let rules = Rules::parse(&sources).map_err(|errors| self.rule_errors(errors)).ok();
-        Some(FileRole::Root { rules: rules?, admit: admit? })
+        Some(FileRole::Root { rules: rules?, lines, admit: admit? })
     }
 
     fn rule_errors(&mut self, errors: Vec<RuleError>) {
@@ -442,7 +445,8 @@ on_join = "discard"
     fn the_file_of_a_root_has_rules_with_their_lines() {
         let file = read(ROOT).unwrap();
         assert_eq!((file.exchange.as_str(), file.node.as_str()), ("plant", "root"));
-        let FileRole::Root { rules, admit } = file.role else { panic!() };
+        let FileRole::Root { rules, lines, admit } = file.role else { panic!() };
+        assert_eq!(lines, [5, 8]);
         assert!(admit.matches("press-7") && !admit.matches("mill"));
         let (index, rule) = rules.find_with_index(&Key::new("line/2/setpoint").unwrap()).unwrap();
         assert_eq!((index, rule.change()), (1, Change::Leaves));
@@ -452,8 +456,8 @@ on_join = "discard"
     fn inline_tables_are_rules_too() {
         let text =
             "exchange = 'p'\nnode = 'r'\nrole = 'root'\nrule = [\n  { keys = ['a'], change = 'root' },\n]\n";
-        let FileRole::Root { rules, .. } = read(text).unwrap().role else { panic!() };
-        assert!(rules.find(&Key::new("a").unwrap()).is_some());
+        let FileRole::Root { lines, .. } = read(text).unwrap().role else { panic!() };
+        assert_eq!(lines, [5]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Exchange files: what `serve --exchange` and `exchange check` read.
 
+pub mod check;
 pub mod file;
 
 use std::path::Path;

@@ -84,7 +84,7 @@ pub(super) fn request_message(request: &RawRequest, envelope: Envelope<'_>) -> M
         user_properties.push((message::PERSIST.into(), "true".into()));
     }
     Message {
-        topic: topic::REQUEST.to_owned(),
+        topic: request.properties.topic.unwrap_or(topic::REQUEST).to_owned(),
         payload: request.payload.clone(),
         qos: Qos::AtLeastOnce,
         response_topic: Some(response_topic.to_owned()),

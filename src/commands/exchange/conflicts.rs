@@ -1,0 +1,73 @@
+//! `exchange conflicts`.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::sleep;
+
+use super::record::ExchangeRecord;
+use super::request::{ask, unexpected};
+use crate::clock;
+use crate::commands::error::CommandError;
+use crate::commands::output::{Emit, Output};
+use crate::commands::session::Session;
+use crate::commands::verdict::Verdict;
+use crate::protocol::exchange::{Answer, Command, ConflictPage};
+
+/// How often new conflicts are requested.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The most conflicts of one request.
+const PAGE_MAX: u64 = 500;
+
+#[derive(Debug, Args)]
+pub struct ConflictsArgs {
+    /// Only changes of this leaf
+    #[arg(long, value_name = "LEAF")]
+    leaf: Option<String>,
+    /// Only conflicts after this one
+    #[arg(long, value_name = "ID")]
+    since: Option<u64>,
+    /// Go on with new conflicts until a signal
+    #[arg(long)]
+    follow: bool,
+}
+
+impl ConflictsArgs {
+    pub fn is_follow(&self) -> bool {
+        self.follow
+    }
+}
+
+/// Runs the verb.
+pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    let mut since = args.since.unwrap_or(0);
+    let mut is_first = true;
+    loop {
+        let page = match request(args.leaf.clone(), since, session).await {
+            // The session connects again; what has happened meanwhile is listed then.
+            Err(error) if args.follow && !is_first && error.is_retryable() && !session.has_ended() => {
+                sleep(INTERVAL).await;
+                continue;
+            }
+            page => page?,
+        };
+        is_first = false;
+        since = page.last;
+        for conflict in page.conflicts {
+            let record = ExchangeRecord::Conflict { conflict, now_ms: clock::wall_ms() };
+            emit(Output::Exchange(Box::new(record)))?;
+        }
+        match (page.is_complete, args.follow) {
+            (false, _) => {}
+            (true, true) => sleep(INTERVAL).await,
+            (true, false) => return Ok(Verdict::Yes),
+        }
+    }
+}
+
+async fn request(leaf: Option<String>, since: u64, session: &Session) -> Result<ConflictPage, CommandError> {
+    match ask(&Command::Conflicts { leaf, since, max: PAGE_MAX }, session).await? {
+        Answer::Conflicts(page) => Ok(page),
+        _ => Err(unexpected()),
+    }
+}

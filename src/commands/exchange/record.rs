@@ -1,0 +1,73 @@
+//! Records of `exchange`.
+
+use bytes::Bytes;
+
+use crate::protocol::Key;
+use crate::protocol::exchange::{ConflictReport, KeyReport, OwnReport, RootReport};
+
+/// A record of `exchange`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExchangeRecord {
+    /// The state of a root.
+    Root {
+        /// Whether only one leaf was asked for.
+        is_one_leaf: bool,
+        report: RootReport,
+    },
+    /// The state of a leaf itself.
+    Leaf(OwnReport),
+    NoLeaf {
+        name: String,
+    },
+    Key {
+        key: Key,
+        report: KeyReport,
+    },
+    Conflict {
+        conflict: ConflictReport,
+        /// Milliseconds since the Unix epoch.
+        now_ms: u64,
+    },
+    NoConflict {
+        id: u64,
+    },
+    Value {
+        id: u64,
+        /// `None`: a deletion.
+        value: Option<Bytes>,
+    },
+    Cleared {
+        count: u64,
+    },
+    LeafAdded {
+        name: String,
+        /// Whether it could join before.
+        is_known: bool,
+    },
+    LeafDropped {
+        name: String,
+        is_known: bool,
+    },
+    Resync {
+        /// `None`: all leaves of a root, or the leaf itself.
+        name: Option<String>,
+        /// The number of leaves; `None`: there is no leaf of this name.
+        count: Option<u64>,
+    },
+}
+
+impl ExchangeRecord {
+    /// Returns whether the answer is no.
+    #[must_use]
+    pub fn is_no(&self) -> bool {
+        match self {
+            Self::Root { report, .. } => !report.is_synchronised(),
+            Self::Leaf(report) => !report.is_synchronised(),
+            Self::NoLeaf { .. } | Self::NoConflict { .. } => true,
+            Self::Value { value, .. } => value.is_none(),
+            Self::LeafDropped { is_known, .. } => !is_known,
+            Self::Resync { count, .. } => count.is_none(),
+            Self::Key { .. } | Self::Conflict { .. } | Self::Cleared { .. } | Self::LeafAdded { .. } => false,
+        }
+    }
+}

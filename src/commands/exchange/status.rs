@@ -1,0 +1,54 @@
+//! `exchange status`.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::record::ExchangeRecord;
+use super::request::{ask, put, unexpected};
+use crate::clock;
+use crate::commands::duration;
+use crate::commands::error::{CommandError, Kind};
+use crate::commands::output::Emit;
+use crate::commands::session::Session;
+use crate::commands::verdict::Verdict;
+use crate::protocol::exchange::{Answer, Command};
+
+/// How often the status is requested while it is waited for.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Runs the verb.
+pub async fn run(
+    leaf: Option<String>,
+    wait: Option<Duration>,
+    session: &Session,
+    emit: Emit<'_>,
+) -> Result<Verdict, CommandError> {
+    let started = clock::monotonic();
+    loop {
+        let record = request(leaf.clone(), session).await?;
+        let elapsed = clock::monotonic().saturating_duration_since(started);
+        let is_no = record.is_no();
+        let is_missing = matches!(record, ExchangeRecord::NoLeaf { .. });
+        match wait.map(|wait| (wait, wait.saturating_sub(elapsed))) {
+            // A leaf that is unknown yet can join while it is waited for.
+            Some((_, left)) if is_no && !left.is_zero() => sleep(INTERVAL.min(left)).await,
+            Some((wait, _)) if is_no => {
+                put(emit, record)?;
+                let what = if is_missing { "no such leaf" } else { "not synchronised" };
+                let message = format!("{what} within {}", duration::text(wait));
+                return Err(CommandError::new(Kind::Timeout, message));
+            }
+            _ => return put(emit, record),
+        }
+    }
+}
+
+async fn request(leaf: Option<String>, session: &Session) -> Result<ExchangeRecord, CommandError> {
+    match ask(&Command::Status { leaf: leaf.clone() }, session).await? {
+        Answer::Root(report) => Ok(ExchangeRecord::Root { is_one_leaf: leaf.is_some(), report }),
+        Answer::Leaf(report) => Ok(ExchangeRecord::Leaf(report)),
+        Answer::NotFound => Ok(ExchangeRecord::NoLeaf { name: leaf.unwrap_or_default() }),
+        _ => Err(unexpected()),
+    }
+}

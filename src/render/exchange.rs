@@ -1,0 +1,525 @@
+//! Records of `exchange` for terminals and pipes.
+
+use super::cut::{cut, cut_front, width_of};
+use super::escape::{escape, escape_lines};
+use super::message::negative;
+use super::{Rendered, Style, time};
+use crate::commands::encoding::to_hex;
+use crate::commands::output::ExchangeRecord;
+use crate::protocol::Key;
+use crate::protocol::exchange::{
+    ConflictReport, KeyReport, LeafReport, LeafState, Lost, Origin, OwnReport, RootReport, RuleReport,
+};
+
+/// The widest name of a leaf in the table, so that a line of it has at most 80 columns.
+const NAME_COLUMNS_MAX: usize = 24;
+/// The widest key of a conflict on a terminal.
+const KEY_COLUMNS_MAX: usize = 24;
+/// The widest value of a conflict on a terminal.
+const VALUE_COLUMNS_MAX: usize = 12;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Formats a record for a terminal.
+#[must_use]
+pub fn text(record: &ExchangeRecord, style: &Style) -> Rendered {
+    match record {
+        ExchangeRecord::Root { is_one_leaf, report } => {
+            with_no(root(report, *is_one_leaf), &unfinished(report), style)
+        }
+        ExchangeRecord::Leaf(report) => with_no(own(report), &own_unfinished(report), style),
+        ExchangeRecord::Key { key, report } => Rendered::stdout(key_text(key, report)),
+        ExchangeRecord::Conflict { conflict, now_ms } => {
+            Rendered::stdout(conflict_text(conflict, *now_ms, style))
+        }
+        ExchangeRecord::Value { value: Some(value), .. } => {
+            Rendered::stdout(format!("{}\n", escape_lines(value)))
+        }
+        ExchangeRecord::Cleared { count } => {
+            confirmation(&format!("cleared {}", counted(*count, "conflict")), style)
+        }
+        ExchangeRecord::LeafAdded { name, is_known: false } => {
+            confirmation(&format!("{} may join", shown(name)), style)
+        }
+        ExchangeRecord::LeafAdded { name, is_known: true } => {
+            confirmation(&format!("{} is known already", shown(name)), style)
+        }
+        ExchangeRecord::LeafDropped { name, is_known: true } => {
+            confirmation(&format!("dropped {}", shown(name)), style)
+        }
+        ExchangeRecord::Resync { name, count: Some(count) } => {
+            let who = match name {
+                Some(name) => shown(name),
+                None => counted(*count, "leaf"),
+            };
+            confirmation(&format!("all records are sent again: {who}"), style)
+        }
+        other => lines(other, style),
+    }
+}
+
+/// Formats a record for a pipe: data only, with tabs between the columns.
+#[must_use]
+pub fn lines(record: &ExchangeRecord, style: &Style) -> Rendered {
+    match record {
+        ExchangeRecord::Root { report, .. } => {
+            with_no(report.leaves.iter().map(leaf_line).collect(), &unfinished(report), style)
+        }
+        ExchangeRecord::Leaf(report) => with_no(own(report), &own_unfinished(report), style),
+        ExchangeRecord::Key { key, report } => Rendered::stdout(key_text(key, report)),
+        ExchangeRecord::Conflict { conflict, .. } => Rendered::stdout(conflict_line(conflict)),
+        ExchangeRecord::NoLeaf { name }
+        | ExchangeRecord::LeafDropped { name, is_known: false }
+        | ExchangeRecord::Resync { name: Some(name), count: None } => {
+            negative(&format!("leaf not found: {}", shown(name)), style)
+        }
+        ExchangeRecord::Resync { name: None, count: None } => negative("there is no leaf", style),
+        ExchangeRecord::NoConflict { id } => negative(&format!("conflict not found: {id}"), style),
+        ExchangeRecord::Value { id, value: None } => {
+            negative(&format!("no value: the change of conflict {id} was a deletion"), style)
+        }
+        // A value is formatted in `raw`.
+        ExchangeRecord::Value { .. }
+        | ExchangeRecord::Cleared { .. }
+        | ExchangeRecord::LeafAdded { .. }
+        | ExchangeRecord::LeafDropped { .. }
+        | ExchangeRecord::Resync { .. } => Rendered::default(),
+    }
+}
+
+fn confirmation(text: &str, style: &Style) -> Rendered {
+    if style.quiet { Rendered::default() } else { Rendered::stdout(format!("{text}\n")) }
+}
+
+/// Adds the reason of a negative answer.
+fn with_no(stdout: String, reason: &str, style: &Style) -> Rendered {
+    let no = if reason.is_empty() { Rendered::default() } else { negative(reason, style) };
+    Rendered { stdout: stdout.into(), ..no }
+}
+
+fn unfinished(report: &RootReport) -> String {
+    /// More would not fit a line.
+    const NAMES_MAX: usize = 3;
+    let is_unfinished = |leaf: &&LeafReport| leaf.state != LeafState::Synchronised;
+    let names: Vec<_> = report.leaves.iter().filter(is_unfinished).map(|leaf| shown(&leaf.name)).collect();
+    let more = match names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match names.get(..NAMES_MAX).unwrap_or(&names) {
+        [] => String::new(),
+        names => format!("not synchronised: {}{more}", names.join(", ")),
+    }
+}
+
+fn own_unfinished(report: &OwnReport) -> String {
+    if report.is_synchronised() {
+        return String::new();
+    }
+    format!("not synchronised: {}", shown(&report.name))
+}
+
+fn root(report: &RootReport, is_one_leaf: bool) -> String {
+    let RootReport { exchange, ver, records, dropped, leaves, .. } = report;
+    let count = counted(u64::try_from(leaves.len()).unwrap_or(u64::MAX), "leaf");
+    let head = format!("root of {}: {}, ver {ver}", shown(exchange), counted(*records, "record"));
+    let mut out = if is_one_leaf { format!("{head}\n") } else { format!("{head}, {count}\n") };
+    if *dropped > 0 {
+        let dropped = counted(*dropped, "conflict");
+        out.push_str(&format!("{dropped} made room for newer ones since the start\n"));
+    }
+    if !leaves.is_empty() {
+        out.push_str(&table(leaves));
+    }
+    out
+}
+
+/// Returns the table of the leaves: two columns of words, the others of numbers, which are aligned to the right.
+fn table(leaves: &[LeafReport]) -> String {
+    const WORDS: usize = 2;
+    let mut rows = vec![["LEAF", "STATE", "BEHIND", "UNJUDGED", "CONFLICTS", "HEARD"].map(str::to_owned)];
+    rows.extend(leaves.iter().map(|leaf| {
+        [
+            cut(&[(shown(&leaf.name), None)], NAME_COLUMNS_MAX, false),
+            leaf.state.as_str().to_owned(),
+            leaf.behind.to_string(),
+            leaf.unjudged.map_or_else(|| "?".to_owned(), |count| count.to_string()),
+            leaf.conflicts.to_string(),
+            heard(leaf),
+        ]
+    }));
+    let wide =
+        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width_of(cell)).max().unwrap_or(0);
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            let blanks = " ".repeat(wide(at).saturating_sub(width_of(cell)));
+            let is_last = at.saturating_add(1) == row.len();
+            line.push_str(&match at {
+                at if at < WORDS => format!("{cell}{blanks}  "),
+                _ if is_last => cell.clone(),
+                _ => format!("{blanks}{cell}  "),
+            });
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Returns when a leaf was last heard.
+fn heard(leaf: &LeafReport) -> String {
+    match (leaf.state, leaf.heard_ms) {
+        (LeafState::Synchronised | LeafState::Linked, _) => "now".to_owned(),
+        (_, Some(ms)) => format!("{} ago", rough(ms)),
+        (_, None) => "?".to_owned(),
+    }
+}
+
+/// Returns a duration in its greatest unit.
+fn rough(ms: u64) -> String {
+    let units = [(DAY_MS, "d"), (60 * 60 * 1_000, "h"), (60 * 1_000, "min")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| ms >= *unit).unwrap_or((1_000, "s"));
+    format!("{} {name}", ms.checked_div(unit).unwrap_or(0))
+}
+
+fn leaf_line(leaf: &LeafReport) -> String {
+    let optional = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    format!(
+        "{}\t{}\t{}\t{}\t{}\t{}\n",
+        shown(&leaf.name),
+        leaf.state.as_str(),
+        leaf.behind,
+        optional(leaf.unjudged),
+        leaf.conflicts,
+        optional(leaf.heard_ms),
+    )
+}
+
+fn own(report: &OwnReport) -> String {
+    let OwnReport { made, accepted, refused, merged, .. } = report;
+    let head = format!("leaf {} of {}\n", shown(&report.name), shown(&report.exchange));
+    let dropped = match report.dropped {
+        0 => String::new(),
+        dropped => format!("; {dropped} more made room for them"),
+    };
+    let rows = [
+        ("state", report.state.as_str().to_owned()),
+        ("cursor", format!("ver {} of the root", report.cursor)),
+        ("outbox", format!("{}, {}", counted(report.outbox, "change"), counted(report.outbox_bytes, "byte"))),
+        ("changes", format!("{made} made, {accepted} accepted, {refused} refused, {merged} merged")),
+        ("conflicts", format!("{}{dropped}", report.conflicts)),
+    ];
+    head + &properties(&rows)
+}
+
+fn key_text(key: &Key, report: &KeyReport) -> String {
+    let mut rows = vec![("key", escape(key.as_bytes())), ("state", report.state.as_str().to_owned())];
+    match &report.rule {
+        None => rows.push(("rule", "none: the key takes no part".to_owned())),
+        Some(RuleReport { number, keys, is_for_leaves, leaves }) => {
+            rows.push(("rule", format!("{number}: {}", patterns(keys))));
+            rows.push(("change", if *is_for_leaves { "leaves" } else { "root" }.to_owned()));
+            rows.push(("leaves", leaves.as_deref().map_or_else(|| "all".to_owned(), patterns)));
+        }
+    }
+    if report.ver > 0 {
+        rows.push(("ver", report.ver.to_string()));
+    }
+    rows.extend(report.mutex.map(|mutex| ("mutex", to_hex(&mutex))));
+    match &report.owner {
+        Origin::Unknown => {}
+        owner => rows.push(("by", origin(owner))),
+    }
+    rows.extend(report.pending.map(|mutex| ("pending", to_hex(&mutex))));
+    properties(&rows)
+}
+
+/// Formats one property per line.
+fn properties(rows: &[(&str, String)]) -> String {
+    rows.iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
+}
+
+fn conflict_text(conflict: &ConflictReport, now_ms: u64, style: &Style) -> String {
+    let value = |content: &Lost| cut(&[(content_text(content), None)], VALUE_COLUMNS_MAX, false);
+    let ConflictReport { id, at_ms, key, leaf, reason, lost, winner, owner, won } = conflict;
+    let won = match won {
+        _ if *winner == 0 => String::new(),
+        Some(won) => format!(" to {} of {}, ver {winner}", value(won), origin(owner)),
+        None => format!(" to ver {winner} of {}", origin(owner)),
+    };
+    // The usual reasons follow from who has won.
+    let is_usual = matches!(reason.as_str(), "root-wins" | "first-leaf-wins") && !style.verbose;
+    let reason = if is_usual { String::new() } else { format!(" ({})", shown(reason).replace('-', " ")) };
+    let key = cut_front(&escape(key.as_bytes()), KEY_COLUMNS_MAX);
+    let (lost, leaf) = (value(lost), shown(leaf));
+    format!("{id}  {}  {key}  {lost} of {leaf} lost{won}{reason}\n", when(*at_ms, now_ms, style))
+}
+
+/// Returns the time of day, or the date of an event that is over a day old.
+fn when(at_ms: u64, now_ms: u64, style: &Style) -> String {
+    const TIME: usize = "20:13:59".len();
+    const DATE: usize = "2025-11-20".len();
+    let text = if now_ms.abs_diff(at_ms) < DAY_MS {
+        time::of_stream(at_ms, true, style).get(..TIME).map(str::to_owned)
+    } else {
+        time::in_utc(at_ms).get(..DATE).map(str::to_owned)
+    };
+    text.unwrap_or_default()
+}
+
+fn conflict_line(conflict: &ConflictReport) -> String {
+    let ConflictReport { id, at_ms, key, leaf, reason, lost, winner, owner, .. } = conflict;
+    let columns = [
+        id.to_string(),
+        time::in_utc(*at_ms),
+        escape(key.as_bytes()),
+        shown(leaf),
+        shown(reason),
+        winner.to_string(),
+        origin(owner),
+        content_text(lost),
+    ];
+    columns.join("\t") + "\n"
+}
+
+fn content_text(content: &Lost) -> String {
+    match content {
+        Lost::Deletion => "deletion".to_owned(),
+        Lost::Value { start, size } => {
+            let is_cut = u64::try_from(start.len()).is_ok_and(|len| len < *size);
+            let more = if is_cut { "…" } else { "" };
+            // An empty value would look like a missing column.
+            if start.is_empty() { "\"\"".to_owned() } else { format!("{}{more}", escape(start)) }
+        }
+    }
+}
+
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Unknown => "?".to_owned(),
+        Origin::Root => "the root".to_owned(),
+        Origin::Leaf(name) => shown(name),
+    }
+}
+
+fn patterns(patterns: &[String]) -> String {
+    patterns.iter().map(|pattern| shown(pattern)).collect::<Vec<_>>().join(", ")
+}
+
+fn counted(count: u64, name: &str) -> String {
+    match (count, name) {
+        (1, name) => format!("1 {name}"),
+        (count, "leaf") => format!("{count} leaves"),
+        (count, name) => format!("{count} {name}s"),
+    }
+}
+
+fn shown(text: &str) -> String {
+    escape(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::exchange::{KeyState, OwnState};
+
+    const STYLE: Style = Style::PLAIN;
+
+    fn leaf(name: &str, state: LeafState) -> LeafReport {
+        let is_linked = state != LeafState::Offline;
+        LeafReport {
+            name: name.to_owned(),
+            state,
+            behind: if is_linked { 0 } else { 318 },
+            unjudged: is_linked.then_some(0),
+            conflicts: 2,
+            heard_ms: Some(3 * DAY_MS + 5),
+            accepted: 7,
+            refused: 2,
+        }
+    }
+
+    fn root_report(leaves: Vec<LeafReport>) -> ExchangeRecord {
+        let report = RootReport {
+            exchange: "plant".to_owned(),
+            ver: 5813,
+            records: 1204,
+            tombstones: 3,
+            conflicts: 2,
+            dropped: 0,
+            leaves,
+        };
+        ExchangeRecord::Root { is_one_leaf: false, report }
+    }
+
+    fn conflict() -> ConflictReport {
+        let value = |text: &'static str| Lost::of(Some(&text.into()));
+        ConflictReport {
+            id: 41,
+            at_ms: 1_763_669_639_958,
+            key: Key::new("line/2/setpoint").unwrap(),
+            leaf: "press-7".to_owned(),
+            reason: "first-leaf-wins".to_owned(),
+            lost: value("80"),
+            winner: 5790,
+            owner: Origin::Leaf("press-9".to_owned()),
+            won: Some(value("75")),
+        }
+    }
+
+    fn conflict_of(change: impl FnOnce(&mut ConflictReport)) -> String {
+        let mut conflict = conflict();
+        change(&mut conflict);
+        let now_ms = conflict.at_ms;
+        conflict_text(&conflict, now_ms, &STYLE)
+    }
+
+    #[test]
+    fn the_status_of_a_root_is_a_table() {
+        let leaves = vec![leaf("press-7", LeafState::Synchronised), leaf("press-9", LeafState::Offline)];
+        let rendered = text(&root_report(leaves), &STYLE);
+        assert_eq!(
+            rendered.stdout,
+            "root of plant: 1204 records, ver 5813, 2 leaves\n\
+             LEAF     STATE         BEHIND  UNJUDGED  CONFLICTS  HEARD\n\
+             press-7  synchronised       0         0          2  now\n\
+             press-9  offline          318         ?          2  3 d ago\n"
+        );
+        assert_eq!(rendered.stderr, "error: not synchronised: press-9\n");
+    }
+
+    #[test]
+    fn a_line_of_the_table_has_at_most_80_columns() {
+        let mut wide = leaf(&"n".repeat(64), LeafState::Synchronised);
+        (wide.behind, wide.conflicts) = (123_456_789_012, 10_000);
+        let rendered = text(&root_report(vec![wide]), &STYLE);
+        let text = str::from_utf8(&rendered.stdout).unwrap();
+        assert!(text.lines().all(|line| width_of(line) <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_leaf_in_a_pipe_is_a_line_with_tabs() {
+        let leaves = vec![leaf("press-9", LeafState::Offline)];
+        let rendered = lines(&root_report(leaves), &STYLE);
+        assert_eq!(rendered.stdout, "press-9\toffline\t318\t?\t2\t259200005\n");
+    }
+
+    #[test]
+    fn leaves_beyond_three_are_counted() {
+        let leaves = ["a", "b", "c", "d", "e"].map(|name| leaf(name, LeafState::Linked)).to_vec();
+        let rendered = text(&root_report(leaves), &STYLE);
+        assert_eq!(rendered.stderr, "error: not synchronised: a, b, c and 2 more\n");
+    }
+
+    #[test]
+    fn the_status_of_a_leaf_has_one_property_per_line() {
+        let report = OwnReport {
+            exchange: "plant".to_owned(),
+            name: "press-7".to_owned(),
+            state: OwnState::Linked,
+            cursor: 5813,
+            outbox: 1,
+            outbox_bytes: 200,
+            made: 9,
+            accepted: 5,
+            refused: 2,
+            merged: 1,
+            conflicts: 2,
+            dropped: 0,
+        };
+        let rendered = text(&ExchangeRecord::Leaf(report), &STYLE);
+        assert_eq!(
+            rendered.stdout,
+            "leaf press-7 of plant\n\
+             state:     linked\n\
+             cursor:    ver 5813 of the root\n\
+             outbox:    1 change, 200 bytes\n\
+             changes:   9 made, 5 accepted, 2 refused, 1 merged\n\
+             conflicts: 2\n"
+        );
+        assert_eq!(rendered.stderr, "error: not synchronised: press-7\n");
+    }
+
+    #[test]
+    fn a_conflict_is_a_line_of_80_columns() {
+        let line = conflict_of(|_| {});
+        assert_eq!(line, "41  20:13:59  line/2/setpoint  80 of press-7 lost to 75 of press-9, ver 5790\n");
+        assert!(
+            conflict_of(|it| it.lost = Lost::of(Some(&"long value\n with more".into())))
+                .contains("  long value\\… of")
+        );
+        assert!(conflict_of(|it| it.key = Key::new(vec![b'k'; 99]).unwrap()).contains("  …kkkk"));
+    }
+
+    #[test]
+    fn a_conflict_has_its_reason_if_that_is_unusual() {
+        assert!(
+            conflict_of(|it| (it.lost, it.won) = (Lost::Deletion, None))
+                .ends_with("  deletion of press-7 lost to ver 5790 of press-9\n")
+        );
+        assert!(
+            conflict_of(|it| (it.winner, it.reason) = (0, "unknown-base".to_owned()))
+                .ends_with("  80 of press-7 lost (unknown base)\n")
+        );
+        assert!(conflict_of(|it| it.owner = Origin::Root).ends_with("lost to 75 of the root, ver 5790\n"));
+    }
+
+    #[test]
+    fn a_conflict_of_another_day_has_its_date() {
+        let conflict = conflict();
+        let line = conflict_text(&conflict, conflict.at_ms + DAY_MS, &STYLE);
+        assert!(line.starts_with("41  2025-11-20  line/2"), "{line}");
+        assert_eq!(
+            conflict_line(&conflict),
+            "41\t2025-11-20T20:13:59.958Z\tline/2/setpoint\tpress-7\tfirst-leaf-wins\t5790\tpress-9\t80\n"
+        );
+    }
+
+    #[test]
+    fn a_key_is_shown_with_its_rule() {
+        let report = KeyReport {
+            state: KeyState::Captured,
+            rule: Some(RuleReport {
+                number: 2,
+                keys: vec!["line/*".to_owned(), "state/*".to_owned()],
+                is_for_leaves: true,
+                leaves: None,
+            }),
+            ver: 5,
+            mutex: Some([1; 16]),
+            owner: Origin::Root,
+            pending: None,
+        };
+        let key = Key::new("line/2").unwrap();
+        let rendered = text(&ExchangeRecord::Key { key: key.clone(), report: report.clone() }, &STYLE);
+        assert_eq!(
+            rendered.stdout,
+            "key:       line/2\nstate:     captured\nrule:      2: line/*, state/*\nchange:    leaves\n\
+             leaves:    all\nver:       5\nmutex:     01010101010101010101010101010101\nby:        the root\n"
+        );
+        let local = KeyReport {
+            state: KeyState::Local,
+            rule: None,
+            ver: 0,
+            mutex: None,
+            owner: Origin::Unknown,
+            ..report
+        };
+        let rendered = text(&ExchangeRecord::Key { key, report: local }, &STYLE);
+        assert_eq!(
+            rendered.stdout,
+            "key:       line/2\nstate:     local\nrule:      none: the key takes no part\n"
+        );
+    }
+
+    #[test]
+    fn texts_of_other_nodes_cannot_control_the_terminal() {
+        let hostile = "\x1b[2J\n".to_owned();
+        let line = conflict_of(|it| (it.leaf, it.reason) = (hostile.clone(), hostile));
+        assert!(
+            line.contains("\\x1B[2J\\x0A") && line.ends_with('\n') && line.lines().count() == 1,
+            "{line}"
+        );
+    }
+}
