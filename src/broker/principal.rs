@@ -47,6 +47,25 @@ impl Principal {
         self.user == other.user && (self.user.is_some() || is_same_certificate())
     }
 
+    /// Returns bytes that two principals share exactly if they are the same: see [`Principal::is_same_as`]. They are empty
+    /// for an anonymous client.
+    #[must_use]
+    pub fn identity(&self) -> Vec<u8> {
+        let mut texts: Vec<&str> = Vec::new();
+        match &self.user {
+            Some(user) => texts.extend(["user", user]),
+            None => {
+                let attributes = self.certificate_name().iter().chain(self.issuer.iter());
+                texts.extend(attributes.flat_map(|(name, value)| [name.as_str(), value.as_str()]));
+            }
+        }
+        // Names of attributes with and without the prefix of the issuer keep both lists apart; lengths keep texts apart.
+        texts
+            .iter()
+            .flat_map(|text| [&(text.len() as u64).to_be_bytes()[..], text.as_bytes()].concat())
+            .collect()
+    }
+
     /// Returns whose sessions these are when sessions are counted: the user's, the certificate's or, of anonymous clients,
     /// those of an address.
     #[must_use]

@@ -25,6 +25,13 @@ pub fn of_start(error: &StorageError) -> CommandError {
         StorageErrorKind::UnsupportedFormat(_) => {
             "use another directory, or the version of mqkv that wrote it".to_owned()
         }
+        StorageErrorKind::OtherNode(_) => {
+            let directory = directory_of(&error.path);
+            format!(
+                "serve it with --exchange and the file of that node, or make it a store of its own: mqkv serve --data \
+                 {directory} --leave-exchange"
+            )
+        }
         StorageErrorKind::Missing => "use the directory that `mqkv serve --data` was given".to_owned(),
         StorageErrorKind::Io(cause) if let Some(more) = limit_hint(cause) => more.to_owned(),
         kind if kind.is_lack_of_room() => "use a disk with more space".to_owned(),

@@ -380,6 +380,12 @@ impl Leaf {
         self.outbox.get(&seq).map(|entry| (seq, entry))
     }
 
+    /// Whether there is a link, established or not.
+    #[must_use]
+    pub fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Whether WELCOME has been received on the current link.
     #[must_use]
     pub fn is_linked(&self) -> bool {
@@ -390,11 +396,6 @@ impl Leaf {
     #[must_use]
     pub fn ended(&self) -> Option<&LinkEnd> {
         self.ended.as_ref()
-    }
-
-    #[cfg(test)]
-    pub(super) fn has_link(&self) -> bool {
-        self.link.is_some()
     }
 
     /// Returns the number that the next RECORDS must have.

@@ -219,6 +219,11 @@ impl Root {
         self.finish(effects)
     }
 
+    /// Replaces the names of the leaves that may join unasked.
+    pub fn set_admit(&mut self, admit: Patterns) {
+        self.admit = admit;
+    }
+
     /// Lets a leaf join. With `is_replaced`, another store and another identity take the name over.
     pub fn add_leaf(&mut self, name: &Name, is_replaced: bool) -> Effects {
         let mut effects = Effects::default();

@@ -96,6 +96,17 @@ impl Rules {
         if errors.is_empty() { Ok(Self(rules)) } else { Err(errors) }
     }
 
+    /// Returns the number of rules.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the first rule with a pattern for the key. Keys without a rule, and keys that are not UTF-8, are local.
     #[must_use]
     pub fn find(&self, key: &Key) -> Option<&Rule> {
@@ -295,7 +306,7 @@ impl fmt::Display for RuleError {
 impl std::error::Error for RuleError {}
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn text(text: &str, line: usize, column: usize) -> Text {

@@ -35,6 +35,8 @@ pub struct CommitQueue {
     ceiling: Version,
     /// Whether a change waits for a greater ceiling.
     awaits_ceiling: bool,
+    /// Whether rows of the exchange wait for a commit.
+    has_rows: bool,
     /// Number of failed commits.
     failures: u64,
     /// Whether persistent keys may be deleted only, because the disk has no room for more.
@@ -112,7 +114,24 @@ impl CommitQueue {
 
     /// Whether there is something to commit that no commit group has taken.
     pub fn has_uncommitted(&self) -> bool {
-        self.awaits_ceiling || !self.next_group.is_empty()
+        self.awaits_ceiling || self.has_rows || !self.next_group.is_empty()
+    }
+
+    /// Notes that rows of the exchange belong to the next group, with the changes that are in it.
+    pub fn note_rows(&mut self) {
+        if self.stale.is_none() {
+            self.sequence = self.sequence.saturating_add(1);
+            self.has_rows = true;
+        }
+    }
+
+    /// Adds a response that waits for all changes and rows up to now, or returns it if it need not wait.
+    pub fn enqueue_last(&mut self, outbound: Outbound) -> Option<Outbound> {
+        if self.stale.is_some() || self.sequence == self.committed {
+            return Some(outbound);
+        }
+        self.push(outbound, None, IfFailed::Refuse);
+        None
     }
 
     /// Returns the version that is on disk as the one above which the store continues after a crash.
@@ -206,7 +225,7 @@ impl CommitQueue {
     /// to commit. The group may be empty: then a change waits for a greater ceiling.
     pub fn take_group(&mut self) -> Option<(Vec<Change>, u64)> {
         let has_uncommitted = self.has_uncommitted();
-        self.awaits_ceiling = false;
+        (self.awaits_ceiling, self.has_rows) = (false, false);
         has_uncommitted.then(|| (std::mem::take(&mut self.next_group), self.sequence))
     }
 
@@ -283,7 +302,9 @@ impl CommitQueue {
                 stale.remove(key);
             }
         }
-        self.stale.take_if(|stale| stale.is_empty());
+        if self.stale.take_if(|stale| stale.is_empty()).is_some() {
+            self.committed = self.sequence;
+        }
         self.stale.is_none()
     }
 }

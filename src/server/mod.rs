@@ -27,6 +27,6 @@ pub use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};
 pub use crate::server::storage::{RESERVE_BYTES, StorageError, StorageErrorKind, offline};
 pub use crate::server::store_server::{
-    CertificatesReloader, CredentialsReloader, RulesReloader, StoreServer,
+    CertificatesReloader, CredentialsReloader, ExchangeReloader, RulesReloader, StoreServer,
 };
 pub use crate::store::Limits;

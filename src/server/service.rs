@@ -6,14 +6,20 @@
 mod application;
 mod background;
 mod commit_thread;
+mod exchange;
+mod exchange_messages;
+mod exchange_task;
 mod expiry_task;
 mod inspection;
 mod scan;
 mod settings;
 mod shared;
 mod state;
+mod uplink_node;
 mod wall_clock;
 
+#[cfg(test)]
+mod exchange_tests;
 #[cfg(test)]
 mod monitor_tests;
 #[cfg(test)]

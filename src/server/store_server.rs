@@ -13,12 +13,14 @@ use super::authenticator::IdentityAuthenticator;
 use super::authorization::Authorizer;
 use super::delivery::BrokerPublisher;
 use super::event::{Event, EventSink};
+use super::exchange::event::ExchangeEvent;
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
 use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
+use crate::exchange::rules::{Patterns, Rules};
 use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
@@ -48,6 +50,7 @@ pub struct StoreServer {
     rules: Option<RulesReloader>,
     credentials: Option<CredentialsReloader>,
     certificates: Option<CertificatesReloader>,
+    exchange: Option<ExchangeReloader>,
     tasks: Tasks,
 }
 
@@ -87,6 +90,33 @@ impl RulesReloader {
 impl fmt::Debug for RulesReloader {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("RulesReloader").field("authorizer", &self.authorizer).finish_non_exhaustive()
+    }
+}
+
+/// Reloads the rules of a running root of an exchange.
+#[derive(Clone)]
+pub struct ExchangeReloader {
+    service: Arc<Service>,
+    publisher: BrokerPublisher<Broker, Arc<Metrics>>,
+    events: EventSink,
+}
+
+impl ExchangeReloader {
+    /// Applies the rules and the leaves that may join unasked, and logs the result. If the rules differ, all links end,
+    /// and the leaves receive the new ones. With an error the old ones stay in force.
+    pub fn reload(&self, read: Result<(Rules, Patterns), String>) {
+        let outcome = read.map(|(rules, admit)| {
+            let count = rules.len();
+            self.service.set_exchange_rules(&self.publisher, rules, admit);
+            count
+        });
+        (self.events)(ExchangeEvent::Rules { outcome }.into());
+    }
+}
+
+impl fmt::Debug for ExchangeReloader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ExchangeReloader").finish_non_exhaustive()
     }
 }
 
@@ -207,11 +237,15 @@ impl StoreServer {
             authorizer,
             broker: server.broker().clone(),
             service: Arc::clone(&service),
+            events: Arc::clone(&events),
+        });
+        let publisher = BrokerPublisher { broker: server.broker().clone(), metrics };
+        let exchange = service.is_exchange_root().then(|| ExchangeReloader {
+            service: Arc::clone(&service),
+            publisher: publisher.clone(),
             events,
         });
-        let background = service
-            .start_background_tasks(BrokerPublisher { broker: server.broker().clone(), metrics })
-            .map_err(Error::Thread)?;
+        let background = service.start_background_tasks(publisher).map_err(Error::Thread)?;
         let monitor = ServerMonitor::new(server.broker().clone(), service).with_identities(identities);
         let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
@@ -227,7 +261,17 @@ impl StoreServer {
             tasks.push(tokio::spawn(sys::publish(Arc::clone(&monitor), interval)));
         }
         let tasks = Tasks(tasks);
-        Ok(Self { server, background, monitor, admin_addresses, rules, credentials, certificates, tasks })
+        Ok(Self {
+            server,
+            background,
+            monitor,
+            admin_addresses,
+            rules,
+            credentials,
+            certificates,
+            exchange,
+            tasks,
+        })
     }
 
     /// Starts to accept connections.
@@ -264,6 +308,12 @@ impl StoreServer {
     #[must_use]
     pub fn certificates(&self) -> Option<&CertificatesReloader> {
         self.certificates.as_ref()
+    }
+
+    /// Returns the reloader of the exchange's rules, if the store is the root of one.
+    #[must_use]
+    pub fn exchange(&self) -> Option<&ExchangeReloader> {
+        self.exchange.as_ref()
     }
 
     /// Connects a client in memory and returns its end of the connection.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::uplink::UplinkEvent;
 use crate::broker::event::{Shown, Subject, shortened};
-use crate::exchange::effects::Cause;
+use crate::exchange::effects::{self, Cause};
 use crate::exchange::names::Name;
 use crate::exchange::row::Conflict;
 
@@ -38,7 +39,30 @@ pub enum ExchangeEvent {
     DigestDiffers { leaf: Name },
 }
 
+impl From<effects::Event> for ExchangeEvent {
+    fn from(event: effects::Event) -> Self {
+        match event {
+            effects::Event::Joined { leaf } => Self::Joined { leaf },
+            effects::Event::Linked { leaf, .. } => Self::Linked { leaf },
+            effects::Event::Ended { leaf, cause, .. } => Self::Ended { leaf, cause },
+            effects::Event::Refused { leaf, cause, .. } => Self::Refused { leaf, cause },
+            effects::Event::Conflict { id, conflict } => Self::Conflict { id, conflict },
+            effects::Event::Diverged { leaf } => Self::DigestDiffers { leaf },
+        }
+    }
+}
+
 impl ExchangeEvent {
+    /// Returns the event of an uplink to `target`.
+    #[must_use]
+    pub fn of_uplink(event: UplinkEvent, target: String) -> Self {
+        match event {
+            UplinkEvent::Connected => Self::UplinkConnected { target },
+            UplinkEvent::Failed { error } => Self::UplinkFailed { target, reason: error },
+            UplinkEvent::Lost { cause } => Self::UplinkLost { target, reason: cause },
+        }
+    }
+
     /// Whether the event reports a failure.
     #[must_use]
     pub fn is_failure(&self) -> bool {

@@ -2,5 +2,8 @@
 
 pub mod command;
 pub mod event;
+pub mod membership;
+pub mod opening;
+pub mod participant;
 pub mod settings;
 pub mod uplink;

@@ -27,3 +27,15 @@ pub enum Role {
         on_join: OnJoin,
     },
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::{OnJoin, Role, client};
+
+    /// A leaf whose uplink connects to nothing.
+    pub fn leaf() -> Role {
+        let target = client::Target::Tcp { host: "localhost".to_owned(), port: 1 };
+        let uplink = Box::new(client::Settings::new(target, "unused".to_owned()));
+        Role::Leaf { uplink, on_join: OnJoin::Offer }
+    }
+}

@@ -13,18 +13,21 @@ use super::settings::{Persistence, StoreSettings};
 use super::shared::Shared;
 use super::state::{Handled, State};
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
-use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
-use crate::protocol::{ConnectionId, Message, Request, Timestamp, topic};
+use crate::protocol::{ConnectionId, Message, Request, Timestamp, exchange, topic};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
 use crate::server::event::EventSink;
+use crate::server::exchange::membership::Membership;
+use crate::server::exchange::opening;
+use crate::server::exchange::participant::Seeds;
 use crate::server::operations::metrics::{Metrics, Verb};
 use crate::server::storage::{Storage, StorageError};
 use crate::store::{Now, Scan, Store, StoreRequest};
+use crate::{clock, random};
 
 /// The state store as the application of a broker.
 pub struct Service {
@@ -37,6 +40,8 @@ pub struct Service {
     persists_all: bool,
     case: CommandCase,
     metrics: Arc<Metrics>,
+    /// `None` if the store takes part in no exchange.
+    pub(super) membership: Option<Membership>,
 }
 
 impl Service {
@@ -55,7 +60,8 @@ impl Service {
             Persistence::All(directory) => (true, Some(directory)),
         };
         let storage = directory.map(|directory| Storage::open(directory)).transpose()?;
-        Self::with_storage(&settings, persists_all, storage, events, metrics, clock::now())
+        let seeds = Seeds { store: random::u64(), run: random::u64(), stream: random::u64() };
+        Self::with_storage(&settings, persists_all, storage, events, metrics, clock::now(), seeds)
     }
 
     pub(super) fn with_storage(
@@ -65,6 +71,7 @@ impl Service {
         events: EventSink,
         metrics: Arc<Metrics>,
         reading: clock::Reading,
+        seeds: Seeds,
     ) -> Result<Arc<Self>, StorageError> {
         let mut store = Store::new(settings.limits);
         let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
@@ -75,6 +82,7 @@ impl Service {
         }
         let mut state = State::new(store, storage.is_some(), !persists_all);
         if let Some(storage) = &mut storage {
+            state.exchange = opening::open(storage, settings.exchange.as_ref(), seeds, now)?.map(Box::new);
             commit_thread::commit_first_ceiling(storage, &mut state, now);
         }
         Ok(Arc::new(Self {
@@ -84,6 +92,7 @@ impl Service {
             persists_all,
             case: settings.case,
             metrics,
+            membership: settings.exchange.as_ref().map(|settings| Membership::new(settings, seeds.run)),
         }))
     }
 
@@ -97,7 +106,8 @@ impl Service {
         publisher: impl Publisher + Clone + 'static,
     ) -> std::io::Result<BackgroundTasks> {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
-        BackgroundTasks::start(Arc::clone(&self.shared), storage, publisher)
+        let membership = self.membership.clone();
+        BackgroundTasks::start(Arc::clone(&self.shared), storage, membership, publisher)
     }
 
     #[must_use]
@@ -113,39 +123,55 @@ impl Service {
         mut message: Message,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
-            return self.handle_other_topic(from, message);
+            return self.handle_other_topic(publisher, from, message);
         }
         let response_topic = message.response_topic.take();
+        match self.reply_to(publisher, from, &message, response_topic) {
+            Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
+            Err(verdict) => *verdict,
+        }
+    }
+
+    /// Returns where the response to a request goes. `Err`: it cannot be answered.
+    pub(super) fn reply_to(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        message: &Message,
+        response_topic: Option<String>,
+    ) -> Result<ReplyTo, Box<Verdict>> {
         if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
             let text = "the response topic is reserved for the state store".to_owned();
-            return Verdict::Disconnect { reason: ReasonCode::TopicNameInvalid, text };
+            return Err(Verdict::Disconnect { reason: ReasonCode::TopicNameInvalid, text }.into());
         }
-        match check_request_properties(&message, response_topic.as_deref()) {
+        match check_request_properties(message, response_topic.as_deref()) {
             // The store publishes the response on behalf of the client, which may not be a way around the rules.
             Ok(_) if !from.may_publish(response_topic.as_deref().unwrap_or_default()) => {
-                publish_monitor_copy(publisher, from, &message, response_topic.as_deref());
+                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
                 let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
                 let topic = response_topic.unwrap_or_default();
                 (self.shared.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
-                return Verdict::Refused(ReasonCode::NotAuthorized);
+                Err(Verdict::Refused(ReasonCode::NotAuthorized).into())
             }
             Ok(correlation) => {
                 let response_topic = response_topic.unwrap_or_default();
                 let (verb, received) = (Verb::default(), clock::monotonic());
-                let reply_to = ReplyTo { response_topic, correlation, verb, received };
-                return self.handle_request(publisher, from, &message, reply_to);
+                Ok(ReplyTo { response_topic, correlation, verb, received })
             }
             Err(reason) => {
-                publish_monitor_copy(publisher, from, &message, response_topic.as_deref());
+                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
                 let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
+                Err(Verdict::Consumed.into())
             }
         }
-        Verdict::Consumed
     }
 
     /// Rejects messages to the store's own topics: a client could forge notifications there.
-    fn handle_other_topic(&self, from: &Peer, message: Message) -> Verdict {
+    fn handle_other_topic(&self, publisher: &dyn Publisher, from: &Peer, message: Message) -> Verdict {
+        if message.topic.starts_with(exchange::topic::PREFIX) {
+            return self.handle_exchange_message(publisher, from, message);
+        }
         if !message.topic.starts_with(topic::RESERVED) {
             return Verdict::Route(message);
         }

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
+use crate::server::exchange::participant::encode;
 use crate::server::storage::{CommitMetadata, EncodedRows, Storage, StorageError};
 use crate::store::{Now, Store};
 
@@ -49,7 +50,7 @@ pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publish
     }
     while let Some(group) = next_group(shared, &storage) {
         if !commit(shared, &mut storage, &group, shared.now_unchecked(), publisher)
-            && !recover(shared, &mut storage)
+            && !recover(shared, &mut storage, publisher)
         {
             return;
         }
@@ -75,7 +76,7 @@ pub(super) fn commit(
     let begun = clock::monotonic();
     let was_short_of_room = storage.is_short_of_room();
     // The lock is not held: requests are handled during the sync, and form the next group.
-    let result = storage.commit(&group.changes, EncodedRows::new(), group.ceiling, now);
+    let result = storage.commit(&group.changes, encode(&group.rows), group.ceiling, now);
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
     match &result {
@@ -84,8 +85,15 @@ pub(super) fn commit(
                 drop(state);
                 state = shared.lock_after_others();
             }
+            if let Some(exchange) = state.exchange.as_mut().filter(|_| group.step > 0) {
+                exchange.handle_saved(group.step);
+                shared.wake_exchange();
+            }
         }
-        Err(_) => state.handle_commit_failure(publisher, now),
+        Err(_) => {
+            state.handle_commit_failure(publisher, now);
+            shared.wake_exchange();
+        }
     }
     state.set_short_of_room(storage.is_short_of_room());
     shared.wake_expiry_task(&mut state);
@@ -130,11 +138,11 @@ pub(super) fn next_group(shared: &Shared, storage: &Storage) -> Option<CommitGro
 }
 
 /// Retries until the disk works again. Returns false if the service closes before.
-fn recover(shared: &Shared, storage: &mut Storage) -> bool {
+fn recover(shared: &Shared, storage: &mut Storage, publisher: &dyn Publisher) -> bool {
     let mut pause = RETRY_PAUSE_MIN;
     while !closes_within(shared, pause) {
         let begun = clock::monotonic();
-        match try_recover(shared, storage, shared.now()) {
+        match try_recover(shared, storage, publisher, shared.now()) {
             Ok(()) => {
                 report_room(shared, storage);
                 return true;
@@ -160,7 +168,12 @@ fn closes_within(shared: &Shared, pause: Duration) -> bool {
 ///
 /// Requests are handled meanwhile; only writes to persistent keys are rejected. Therefore the persistent keys do not
 /// change while they are copied, except by expiry.
-pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> Result<(), StorageError> {
+pub(super) fn try_recover(
+    shared: &Shared,
+    storage: &mut Storage,
+    publisher: &dyn Publisher,
+    now: Now,
+) -> Result<(), StorageError> {
     if !storage.is_open() && !storage.must_rewrite() {
         let reopened = storage.reopen();
         // Files that turn out to be corrupt are rewritten from memory, which has every acknowledged change.
@@ -175,17 +188,26 @@ pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> R
             next = then;
             Some(entries)
         };
-        storage.rewrite(portions, || None, now)?;
+        let mut last = None;
+        let rows = || {
+            let state = shared.lock();
+            let rows = state.exchange.as_ref()?.exchange.rows_from(last.as_ref(), KEYS_PER_PORTION);
+            last = Some(rows.last()?.0.clone());
+            drop(state);
+            Some(rows.into_iter().map(|(id, row)| (id.encode(), row.encode())).collect())
+        };
+        storage.rewrite(portions, rows, now)?;
     }
     loop {
-        let (changes, ceiling) = {
+        let ((changes, rows), ceiling) = {
             let state = shared.lock();
-            (state.stale_changes().unwrap_or_default(), state.next_ceiling(now))
+            (state.stale_changes(), state.next_ceiling(now))
         };
-        storage.commit(&changes, EncodedRows::new(), ceiling, now)?;
+        storage.commit(&changes, encode(&rows), ceiling, now)?;
         let mut state = shared.lock();
         state.set_short_of_room(storage.is_short_of_room());
-        if state.handle_recovery(&changes, ceiling) {
+        if state.handle_recovery(publisher, (&changes, &rows), ceiling, now) {
+            shared.wake_exchange();
             return Ok(());
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::commit_thread;
-use super::tests::{RecordingPublisher, del, get, message, peer, set_with, version};
+use super::tests::{RecordingPublisher, SEEDS, del, get, message, peer, set_with, version};
 use super::*;
 use crate::clock;
 use crate::protocol::message::TIMESTAMP;
@@ -15,7 +15,7 @@ use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
 use crate::server::delivery::ReplyTo;
 use crate::server::operations::metrics::Verb;
 use crate::server::storage::simulated::{SeededRandom, SimulatedDisk};
-use crate::server::storage::{Storage, WalPolicy};
+use crate::server::storage::{Storage, StorageError, WalPolicy};
 use crate::store::{Now, StoreRequest, Version};
 
 /// What a key holds, without its deadline.
@@ -168,6 +168,7 @@ impl Scenario {
             Arc::new(|_| {}),
             Arc::default(),
             reading,
+            SEEDS,
         );
         let service = service.map_err(|error| error.to_string())?;
         let storage = service.storage.lock().unwrap().take().unwrap();
@@ -277,8 +278,7 @@ impl Scenario {
             // While the disk fails, other requests continue, and no persistent key changes.
             self.request(process);
             self.disk.set_faults(|faults| faults.bytes_max = faults.bytes_max.map(|room| room + 200_000));
-            if commit_thread::try_recover(&process.service.shared, &mut process.storage, process.now).is_ok()
-            {
+            if try_recover(process).is_ok() {
                 assert!(persistent_keys(process) == begun, "no change was accepted meanwhile");
                 self.interrupted = None;
                 self.figures.recoveries += 1;
@@ -286,6 +286,11 @@ impl Scenario {
             }
         }
     }
+}
+
+fn try_recover(process: &mut Process) -> Result<(), StorageError> {
+    let Process { service, storage, sent_messages, now } = process;
+    commit_thread::try_recover(&service.shared, storage, sent_messages, *now)
 }
 
 fn persistent_keys(process: &Process) -> PersistentKeys {

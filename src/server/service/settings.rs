@@ -39,8 +39,8 @@ pub struct StoreSettings {
     /// Whether commands in lower case are accepted.
     pub case: CommandCase,
     pub persistence: Persistence,
+    /// `None`: the store takes part in no exchange. Otherwise there must be persistence.
+    pub exchange: Option<ExchangeSettings>,
     /// What operators can see, and where.
     pub operations: OperationsSettings,
-    /// `None`: the store takes no part in an exchange.
-    pub exchange: Option<ExchangeSettings>,
 }

@@ -29,6 +29,9 @@ pub(super) struct Shared {
     pub(super) has_uncommitted: Condvar,
     /// Signalled when a key expires before the time at which the expiry task would wake.
     pub(super) has_earlier_deadline: Notify,
+    /// Signalled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
+    pub(super) exchange_changed: Notify,
+    pub(super) uplink_changed: Notify,
     pub(super) events: EventSink,
     /// The zero of the store's monotonic clock.
     origin: Instant,
@@ -46,6 +49,8 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             has_uncommitted: Condvar::new(),
             has_earlier_deadline: Notify::new(),
+            exchange_changed: Notify::new(),
+            uplink_changed: Notify::new(),
             events,
             origin: origin.monotonic,
             boot_origin: clock::boottime(),
@@ -142,6 +147,11 @@ impl Shared {
         if state.has_uncommitted() {
             self.has_uncommitted.notify_one();
         }
+    }
+
+    pub(super) fn wake_exchange(&self) {
+        self.exchange_changed.notify_one();
+        self.uplink_changed.notify_one();
     }
 
     pub(super) fn wake_expiry_task(&self, state: &mut State) {

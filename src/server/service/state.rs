@@ -6,6 +6,7 @@ use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
 use crate::server::commit_queue::{BeforeImage, CommitQueue, IfFailed, Unfinished};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{Delivery, DuplicateDetection, Recognition};
+use crate::server::exchange::participant::{Participant, Rows};
 use crate::server::service::settings::recorded_bytes_max;
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics, Version};
 
@@ -18,6 +19,9 @@ const IDLE_MS: u64 = 600_000;
 /// One commit: all changes that were made while the previous commit was on its way to the disk.
 pub(super) struct CommitGroup {
     pub(super) changes: Vec<Change>,
+    /// Rows of the exchange, and the last of its steps.
+    pub(super) rows: Rows,
+    pub(super) step: u64,
     /// Sequence number of the last change.
     pub(super) sequence: u64,
     /// The version above which the store continues after a crash.
@@ -34,6 +38,8 @@ pub(super) struct State {
     duplicates: DuplicateDetection,
     /// `None` without a disk.
     pub(super) commit_queue: Option<CommitQueue>,
+    /// `None` if the store takes part in no exchange.
+    pub(super) exchange: Option<Box<Participant>>,
     /// Whether keys may be in memory only although there is a disk.
     has_memory_keys: bool,
     /// When the expiry task wakes by itself, in monotonic milliseconds.
@@ -80,6 +86,7 @@ impl State {
             store,
             duplicates: DuplicateDetection::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)),
             commit_queue: has_disk.then(CommitQueue::default),
+            exchange: None,
             has_memory_keys,
             expiry_wakes_ms: 0,
             is_closing: false,
@@ -125,7 +132,7 @@ impl State {
         &mut self,
         publisher: &dyn Publisher,
         from: &Peer,
-        request: StoreRequest,
+        mut request: StoreRequest,
         key: Key,
         reply_to: ReplyTo,
         message: &Message,
@@ -144,6 +151,7 @@ impl State {
                 return Handled::Answered;
             }
         }
+        let takes_part = self.prepare_write(&mut request, &key);
         let is_persistent = request.persist || self.store.is_persistent(&key);
         let deletes = !matches!(request.request, Request::Set { .. });
         let queue = self.commit_queue.as_ref();
@@ -155,13 +163,16 @@ impl State {
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
         let StoreResponse { reply, version, expired, change, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
-            self.send_expired(publisher, expired);
+            self.send_expired(publisher, expired, now);
         }
         let queued = change.as_ref().zip(self.commit_queue.as_ref());
         if let Some(error) = queued.and_then(|(change, queue)| queue.ceiling_error(change)) {
             self.store.restore(&key, before.and_then(|(_, earlier)| earlier));
             Outbound::from((reply_to, Response::error(error))).send(publisher);
             return Handled::Answered;
+        }
+        if let Some(change) = change.as_ref().filter(|_| takes_part) {
+            self.record_change(publisher, change, now);
         }
         let response = Response::new(&reply, version);
         let before = before.filter(|_| change.is_some());
@@ -199,7 +210,7 @@ impl State {
         }
         let StoreResponse { reply, payload, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
-            self.send_expired(publisher, expired);
+            self.send_expired(publisher, expired, now);
         }
         let outbound = Outbound::from((reply_to, Response::with_payload(payload, &reply, version)));
         let outbound = match &mut self.commit_queue {
@@ -229,14 +240,15 @@ impl State {
         }
     }
 
-    fn send_expired(&mut self, publisher: &dyn Publisher, expired: Change) {
+    fn send_expired(&mut self, publisher: &dyn Publisher, expired: Change, now: Now) {
         let key = expired.key.clone();
+        self.record_expired(publisher, &key, now);
         self.send(publisher, expired.into(), Some(&key), None);
     }
 
     /// Sends now or, if that depends on changes that are not committed, later: see [`CommitQueue::enqueue`]. Returns the
     /// sequence number of the change that it waits for, 0 if it does not wait.
-    fn send(
+    pub(super) fn send(
         &mut self,
         publisher: &dyn Publisher,
         outbound: Outbound,
@@ -263,6 +275,9 @@ impl State {
     pub(super) fn handle_disconnect(&mut self, peer: &Peer) {
         self.store.handle_disconnect(peer.connection);
         self.duplicates.handle_disconnect(&peer.client_id, peer.connection, peer.confirmed);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.handle_disconnect(peer.connection);
+        }
     }
 
     /// Discards the responses of requests that can no longer be delivered again. Must be called about once a second.
@@ -275,7 +290,7 @@ impl State {
     pub(super) fn expire(&mut self, publisher: &dyn Publisher, now: Now) -> u64 {
         if self.may_expire() {
             for change in self.store.poll_expired(now) {
-                self.send_expired(publisher, change);
+                self.send_expired(publisher, change, now);
             }
         }
         self.expiry_wakes_ms = self.next_expiry().unwrap_or(u64::MAX);
@@ -293,7 +308,7 @@ impl State {
     }
 
     /// Returns the state of a key before a change. A key that has expired is absent: its expiry is not rolled back.
-    fn before_image(&self, key: &Key, now: Now) -> BeforeImage {
+    pub(super) fn before_image(&self, key: &Key, now: Now) -> BeforeImage {
         let is_alive = |deadline_ms| deadline_ms > now.monotonic_ms;
         let before = self.store.read(key).filter(|(_, stored)| stored.deadline_ms.is_none_or(is_alive));
         (key.clone(), before)
@@ -308,7 +323,9 @@ impl State {
         let greatest = self.store.greatest_version();
         let queue = self.commit_queue.as_mut()?;
         if let Some((changes, sequence)) = queue.take_group() {
-            return Some(CommitGroup { changes, sequence, ceiling });
+            let (rows, step) =
+                self.exchange.as_mut().map(|exchange| exchange.take_rows()).unwrap_or_default();
+            return Some(CommitGroup { changes, rows, step, sequence, ceiling });
         }
         let is_in_use = !self.is_closing && greatest.ms.saturating_add(IDLE_MS) > now.wall_ms;
         let is_due = is_in_use && ceiling.ms.saturating_sub(queue.ceiling().ms) >= LEASE_MS / 2;
@@ -318,7 +335,8 @@ impl State {
     /// Returns a group without changes.
     pub(super) fn empty_group(&self, now: Now) -> CommitGroup {
         let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence);
-        CommitGroup { changes: Vec::new(), sequence, ceiling: self.next_ceiling(now) }
+        let ceiling = self.next_ceiling(now);
+        CommitGroup { changes: Vec::new(), rows: Rows::new(), step: 0, sequence, ceiling }
     }
 
     /// Lowers the ceiling to the greatest version given out, when the service closes: from now on, no greater one is
@@ -362,6 +380,9 @@ impl State {
         let last = queue.sequence();
         let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.handle_commit_failure();
+        }
         for unfinished in unfinished {
             match unfinished {
                 Unfinished::Send(outbound) => outbound.send(publisher),
@@ -379,24 +400,47 @@ impl State {
         }
     }
 
-    /// Returns, after a failure, the current state of all keys of which the disk may hold another one; `None` without a
-    /// failure.
-    pub(super) fn stale_changes(&self) -> Option<Vec<Change>> {
-        let keys = self.commit_queue.as_ref()?.stale_keys()?;
+    /// Returns, after a failure, the current state of all keys and rows of which the disk may hold another one.
+    pub(super) fn stale_changes(&self) -> (Vec<Change>, Rows) {
+        let keys = self.commit_queue.as_ref().and_then(CommitQueue::stale_keys).unwrap_or_default();
         let change = |key: Key| {
             let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
             let (version, content) =
                 persistent.map(|(version, stored)| (version, Some(stored))).unwrap_or_default();
             Change { key, version, content, persist: true, watchers: Vec::new(), notification: None }
         };
-        // In portions, because the disk may be nearly full.
-        Some(keys.into_iter().take(STALE_KEYS_MAX).map(change).collect())
+        // In portions, because the disk may be nearly full; but rows and the values that they are about are one group.
+        let (keys_max, rows) = match &self.exchange {
+            Some(exchange) => (usize::MAX, exchange.stale_rows()),
+            None => (STALE_KEYS_MAX, Rows::new()),
+        };
+        (keys.into_iter().take(keys_max).map(change).collect(), rows)
     }
 
     /// Handles the commit of [`State::stale_changes`]. Returns whether changes are accepted again.
-    pub(super) fn handle_recovery(&mut self, changes: &[Change], ceiling: Version) -> bool {
+    pub(super) fn handle_recovery(
+        &mut self,
+        publisher: &dyn Publisher,
+        (changes, rows): (&[Change], &Rows),
+        ceiling: Version,
+        now: Now,
+    ) -> bool {
+        if self.exchange.as_mut().is_some_and(|exchange| !exchange.handle_rows_recovered(rows)) {
+            return false;
+        }
         let keys: Vec<_> = changes.iter().map(|change| change.key.clone()).collect();
-        self.commit_queue.as_mut().is_none_or(|queue| queue.handle_recovery(&keys, ceiling))
+        let is_recovered =
+            self.commit_queue.as_mut().is_none_or(|queue| queue.handle_recovery(&keys, ceiling));
+        if let Some(exchange) = self.exchange.as_mut().filter(|_| is_recovered) {
+            exchange.handle_recovery();
+            // An expiry is not rolled back, but its rows are.
+            for key in &keys {
+                if self.store.read(key).is_none() {
+                    self.record_expired(publisher, key, now);
+                }
+            }
+        }
+        is_recovered
     }
 }
 

@@ -18,8 +18,12 @@ use crate::protocol::{
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
+use crate::server::exchange::participant::Seeds;
 use crate::server::storage::Storage;
 use crate::store::{Now, StoreRequest, Version};
+
+/// For services that take part in no exchange.
+pub(super) const SEEDS: Seeds = Seeds { store: 1, run: 2, stream: 3 };
 
 /// The connection, if the message was pushed to one, and the message.
 type Sent = (Option<ConnectionId>, Message);
@@ -99,7 +103,8 @@ impl TestService {
         };
         let settings = StoreSettings::default();
         let service =
-            Service::with_storage(&settings, false, Some(storage), sink, Arc::default(), reading).unwrap();
+            Service::with_storage(&settings, false, Some(storage), sink, Arc::default(), reading, SEEDS)
+                .unwrap();
         Self { service, sent_messages: RecordingPublisher::default(), events }
     }
 

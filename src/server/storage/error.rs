@@ -30,6 +30,8 @@ pub enum StorageErrorKind {
     CorruptWal(String),
     /// Another version of this program wrote the files, in this format.
     UnsupportedFormat(u64),
+    /// The folder belongs to this node of an exchange, and is not opened as such.
+    OtherNode(String),
     Io(io::Error),
     /// The storage crate failed for another reason.
     Other(String),
@@ -123,6 +125,7 @@ impl fmt::Display for StorageError {
                      {ROWS_FORMAT_VERSION}"
                 )
             }
+            StorageErrorKind::OtherNode(node) => write!(out, "{path} belongs to {node}"),
             StorageErrorKind::Io(error) => write!(out, "cannot use {path}: {error}"),
             StorageErrorKind::Other(what) => write!(out, "cannot use {path}: {what}"),
         }

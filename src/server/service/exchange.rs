@@ -1,0 +1,232 @@
+//! The part of the service's state in an exchange: what its clients change, and what other nodes have decided.
+
+use bytes::Bytes;
+
+use super::state::State;
+use crate::broker::Peer;
+use crate::exchange::effects::{Effects, Values};
+use crate::exchange::frame::Content;
+use crate::exchange::leaf::ChangeError;
+use crate::exchange::names::Name;
+use crate::exchange::{self, Exchange};
+use crate::protocol::{Condition, ErrorReply, Key, Request};
+use crate::server::commit_queue::CommitQueue;
+use crate::server::delivery::Publisher;
+use crate::server::exchange::participant::Route;
+use crate::server::exchange::uplink::FrameOutcome;
+use crate::store::{Change, Now, Store, StoreRequest, StoreResponse};
+
+/// The most keys of the store that one step of a walk looks at, because requests wait meanwhile.
+const KEYS_PER_STEP: usize = 256;
+
+/// The values of the store, as the exchange reads them.
+struct StoreValues<'a> {
+    store: &'a Store,
+    now: Now,
+    is_short_of_room: bool,
+}
+
+impl Values for StoreValues<'_> {
+    fn content(&self, key: &Key) -> Option<Content> {
+        self.store.content(key, self.now).map(|(value, ttl_ms)| Content { value, ttl_ms })
+    }
+
+    fn has_room(&self, key: &Key, content: &Content) -> bool {
+        !self.is_short_of_room && self.store.has_room_for(key, &content.value)
+    }
+}
+
+fn copy(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+impl State {
+    /// Returns whether the key of a write takes part. Then it is persistent, and may have to be refused.
+    pub(super) fn prepare_write(&self, request: &mut StoreRequest, key: &Key) -> bool {
+        let taking_part = self.exchange.as_ref().filter(|participant| participant.exchange.concerns(key));
+        let Some(participant) = taking_part else { return false };
+        request.persist = true;
+        let (is_lease, bytes) = match &request.request {
+            Request::Set { value, condition, ttl_ms, .. } => {
+                let is_conditional = matches!(condition, Some(Condition::Absent | Condition::AbsentOrEqual));
+                (is_conditional && ttl_ms.is_some(), value.len())
+            }
+            _ => (false, 0),
+        };
+        request.refusal = if is_lease || request.fence.is_some() {
+            Some(ErrorReply::NotReplicated)
+        } else {
+            participant.exchange.check_change(key, bytes).err().map(|error| match error {
+                ChangeError::RootOnly => ErrorReply::RootOnly,
+                ChangeError::OutboxFull => ErrorReply::QuotaExceeded,
+            })
+        };
+        true
+    }
+
+    /// Records a change that a client has made.
+    pub(super) fn record_change(&mut self, publisher: &dyn Publisher, change: &Change, now: Now) {
+        let Some(participant) = &mut self.exchange else { return };
+        let left_ms = |deadline_ms: u64| deadline_ms.saturating_sub(now.monotonic_ms);
+        let content = change.content.as_ref().map(|stored| Content {
+            // A long value is shared with the store. The packet of any other would stay in memory, as that of the key.
+            value: if change.notification.is_some() { stored.value.clone() } else { copy(&stored.value) },
+            ttl_ms: stored.deadline_ms.map(left_ms),
+        });
+        let Ok(key) = Key::new(copy(change.key.as_bytes())) else { return };
+        let now_ms = participant.now_ms(now.monotonic_ms);
+        let effects = participant.exchange.handle_change(&key, content.as_ref(), now_ms);
+        self.apply(publisher, effects, now);
+    }
+
+    /// Records that a key has expired.
+    pub(super) fn record_expired(&mut self, publisher: &dyn Publisher, key: &Key, now: Now) {
+        let Some(participant) = &mut self.exchange else { return };
+        let now_ms = participant.now_ms(now.monotonic_ms);
+        let effects = participant.exchange.handle_expired(key, now_ms);
+        self.apply(publisher, effects, now);
+    }
+
+    /// Handles a frame that a leaf has sent to this root.
+    pub(super) fn handle_leaf_frame(
+        &mut self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        (leaf, principal): (&Name, &Bytes),
+        payload: &Bytes,
+        now: Now,
+    ) -> FrameOutcome {
+        self.handle_frame(publisher, exchange::Peer::Leaf(leaf, principal), Some(from), payload, now)
+    }
+
+    /// Handles a frame that the root has sent to this leaf.
+    pub(super) fn handle_root_frame(
+        &mut self,
+        publisher: &dyn Publisher,
+        payload: &Bytes,
+        now: Now,
+    ) -> FrameOutcome {
+        self.handle_frame(publisher, exchange::Peer::Root, None, payload, now)
+    }
+
+    fn handle_frame(
+        &mut self,
+        publisher: &dyn Publisher,
+        peer: exchange::Peer<'_>,
+        from: Option<&Peer>,
+        payload: &Bytes,
+        now: Now,
+    ) -> FrameOutcome {
+        let is_half_full = self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full);
+        let is_short_of_room = self.is_short_of_room();
+        let Some(participant) = &mut self.exchange else { return FrameOutcome::Handled };
+        // The other side repeats what is not acknowledged once the disk works again.
+        if participant.is_stale() {
+            return FrameOutcome::Handled;
+        }
+        if is_half_full {
+            return FrameOutcome::Busy;
+        }
+        let values = StoreValues { store: &self.store, now, is_short_of_room };
+        let now_ms = participant.now_ms(now.monotonic_ms);
+        let effects = participant.exchange.handle_frame(peer, payload, now_ms, &values);
+        if let Some(from) = from {
+            participant.note_routes(&effects, from.connection, &from.client_id);
+        }
+        self.apply(publisher, effects, now);
+        FrameOutcome::Handled
+    }
+
+    /// Calls the exchange with the values of the store, and applies the effects. Returns `None` without an exchange.
+    pub(super) fn with_exchange<T>(
+        &mut self,
+        publisher: &dyn Publisher,
+        now: Now,
+        call: impl FnOnce(&mut Exchange, u64, &dyn Values) -> (T, Effects),
+    ) -> Option<T> {
+        let is_short_of_room = self.is_short_of_room();
+        let participant = self.exchange.as_mut()?;
+        let values = StoreValues { store: &self.store, now, is_short_of_room };
+        let now_ms = participant.now_ms(now.monotonic_ms);
+        let (result, effects) = call(&mut participant.exchange, now_ms, &values);
+        self.apply(publisher, effects, now);
+        Some(result)
+    }
+
+    /// Writes the values of a step, and queues all of it for the next commit group.
+    pub(super) fn apply(&mut self, publisher: &dyn Publisher, effects: Effects, now: Now) {
+        let Some(participant) = &mut self.exchange else { return };
+        let has_rows = effects.step != 0;
+        for value in participant.note(effects) {
+            let before = self.before_image(&value.key, now);
+            let content = value.content.map(|Content { value, ttl_ms }| (value, ttl_ms));
+            let StoreResponse { expired, change, .. } = self.store.apply(value.key, content, now);
+            // The exchange has taken the key's new state already.
+            if let Some(expired) = expired {
+                let key = expired.key.clone();
+                self.send(publisher, expired.into(), Some(&key), None);
+            }
+            if let Some(change) = change {
+                let key = change.key.clone();
+                self.send(publisher, change.into(), Some(&key), Some(before));
+            }
+        }
+        if let Some(queue) = self.commit_queue.as_mut().filter(|_| has_rows) {
+            queue.note_rows();
+        }
+    }
+
+    /// Takes a part of the store's keys into the exchange. Returns whether there are more.
+    pub(super) fn walk(&mut self, publisher: &dyn Publisher, now: Now) -> bool {
+        let is_half_full = self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full);
+        let ready = self.exchange.as_ref().filter(|participant| !participant.is_stale() && !is_half_full);
+        let Some(from) = ready.and_then(|participant| participant.walk()) else { return false };
+        let (keys, next) = self.store.keys_from(from, KEYS_PER_STEP);
+        for key in keys {
+            if !self.exchange.as_ref().is_some_and(|participant| participant.exchange.concerns(&key)) {
+                continue;
+            }
+            if let Some(change) = self.store.persist(&key) {
+                self.send(publisher, change.into(), Some(&key), None);
+            }
+            self.with_exchange(publisher, now, |exchange, now_ms, values| match values.content(&key) {
+                Some(content) => ((), exchange.handle_found(&key, &content, now_ms, values)),
+                None => ((), Effects::default()),
+            });
+        }
+        if let Some(participant) = &mut self.exchange {
+            let effects = participant.set_walk(next);
+            self.apply(publisher, effects, now);
+        }
+        next.is_some()
+    }
+
+    /// Handles what is due by time.
+    pub(super) fn handle_exchange_timeout(&mut self, publisher: &dyn Publisher, now: Now) {
+        if self.exchange.as_ref().is_some_and(|participant| !participant.is_stale()) {
+            self.with_exchange(publisher, now, |exchange, now_ms, values| {
+                ((), exchange.handle_timeout(now_ms, values))
+            });
+        }
+    }
+
+    /// Returns when the exchange is to be called, in monotonic milliseconds; the greatest number: not before something
+    /// happens.
+    pub(super) fn exchange_due_ms(&self) -> u64 {
+        let participant = self.exchange.as_ref().filter(|participant| !participant.is_stale());
+        participant.and_then(|participant| participant.due_ms()).unwrap_or(u64::MAX)
+    }
+
+    fn is_short_of_room(&self) -> bool {
+        self.commit_queue.as_ref().is_some_and(CommitQueue::is_short_of_room)
+    }
+
+    /// Returns the next frame, and the connection that it is for at the root.
+    pub(super) fn poll_frame(&mut self, now: Now) -> Option<(Bytes, Option<Route>)> {
+        let is_short_of_room = self.is_short_of_room();
+        let participant = self.exchange.as_mut()?;
+        let values = StoreValues { store: &self.store, now, is_short_of_room };
+        let (outgoing, route) = participant.poll_outgoing(now.monotonic_ms, &values)?;
+        Some((outgoing.payload, route))
+    }
+}

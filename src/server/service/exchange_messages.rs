@@ -1,0 +1,146 @@
+//! Messages on the topics of an exchange: frames of leaves, and requests of operators.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::application::Service;
+use super::shared::Shared;
+use crate::broker::{self, Broker, Continuation, Peer, Verdict};
+use crate::exchange::Exchange;
+use crate::exchange::effects::Effects;
+use crate::exchange::names::Name;
+use crate::exchange::rules::{Patterns, Rules};
+use crate::mqtt::ReasonCode;
+use crate::protocol::exchange::topic::Topic;
+use crate::protocol::exchange::{Answer, Command, Refusal};
+use crate::protocol::{Message, Reply};
+use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
+use crate::server::exchange::command::handle_command;
+use crate::server::exchange::uplink::FrameOutcome;
+use crate::server::operations::metrics::Metrics;
+
+/// A frame that waits until the commit queue has drained.
+struct WaitingFrame {
+    shared: Arc<Shared>,
+    metrics: Arc<Metrics>,
+    from: Peer,
+    leaf: Name,
+    payload: Bytes,
+}
+
+impl Service {
+    /// Whether the store is the root of an exchange.
+    #[must_use]
+    pub fn is_exchange_root(&self) -> bool {
+        self.membership.as_ref().is_some_and(|membership| membership.uplink.is_none())
+    }
+
+    /// Sets what a root's file defines besides its name: the rules, and the leaves that may join unasked.
+    pub fn set_exchange_rules(&self, publisher: &dyn Publisher, rules: Rules, admit: Patterns) {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        state.with_exchange(publisher, now, |exchange, _, _| match exchange {
+            Exchange::Root(root) => {
+                root.set_admit(admit);
+                ((), root.set_rules(rules))
+            }
+            Exchange::Leaf(_) => ((), Effects::default()),
+        });
+        self.shared.wake_commit_thread(&state);
+        drop(state);
+        self.shared.wake_exchange();
+    }
+
+    /// Handles a message on a topic of exchanges.
+    pub(super) fn handle_exchange_message(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        mut message: Message,
+    ) -> Verdict {
+        let membership = self.membership.as_ref();
+        let topic = Topic::parse(&message.topic);
+        if topic == Some(Topic::Command) {
+            let response_topic = message.response_topic.take();
+            return match self.reply_to(publisher, from, &message, response_topic) {
+                Ok(reply_to) => self.handle_command(publisher, &message.payload, reply_to),
+                Err(verdict) => *verdict,
+            };
+        }
+        let Some(membership) = membership else { return Verdict::Route(message) };
+        if let Some(Topic::Up { exchange, leaf }) = topic
+            && membership.uplink.is_none()
+            && exchange == membership.exchange.as_str()
+            && let Ok(leaf) = Name::new(leaf)
+        {
+            let (shared, metrics) = (Arc::clone(&self.shared), Arc::clone(self.metrics()));
+            let frame = WaitingFrame { shared, metrics, from: from.clone(), leaf, payload: message.payload };
+            let is_handled = frame.handle(publisher);
+            return if is_handled { Verdict::Consumed } else { Verdict::Continue(Box::new(frame)) };
+        }
+        let (client_id, reason) =
+            (Arc::clone(&from.client_id), "only a node of the exchange publishes there");
+        (self.shared.events)(broker::Event::Dropped { client_id, topic: message.topic, reason }.into());
+        Verdict::Refused(ReasonCode::NotAuthorized)
+    }
+
+    fn handle_command(&self, publisher: &dyn Publisher, payload: &Bytes, reply_to: ReplyTo) -> Verdict {
+        let command = Command::decode(payload);
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        let is_stale = state.exchange.as_ref().is_some_and(|exchange| exchange.is_stale());
+        let answer = match command {
+            None => Some(Answer::Refused(Refusal::UnknownCommand)),
+            Some(command) if command.changes() && is_stale => Some(Answer::Refused(Refusal::NotPersisted)),
+            Some(command) => state.with_exchange(publisher, now, |exchange, now_ms, values| {
+                handle_command(exchange, command, now_ms, values)
+            }),
+        };
+        let answer = answer.unwrap_or(Answer::Refused(Refusal::NoExchange));
+        let response = Response::with_payload(Some(answer.encode()), &Reply::Done, None);
+        let outbound = Outbound::from((reply_to, response));
+        // What an operator has seen is there after a crash.
+        let outbound = match &mut state.commit_queue {
+            Some(queue) => queue.enqueue_last(outbound),
+            None => Some(outbound),
+        };
+        if let Some(outbound) = outbound {
+            outbound.send(publisher);
+        }
+        self.shared.wake_commit_thread(&state);
+        drop(state);
+        self.shared.wake_exchange();
+        Verdict::Consumed
+    }
+}
+
+impl WaitingFrame {
+    /// Handles the frame, unless the commit queue must drain first. Returns whether it did.
+    fn handle(&self, publisher: &dyn Publisher) -> bool {
+        let principal = Bytes::from(self.from.principal.identity());
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        let leaf = (&self.leaf, &principal);
+        let outcome = state.handle_leaf_frame(publisher, &self.from, leaf, &self.payload, now);
+        self.shared.wake_commit_thread(&state);
+        self.shared.wake_expiry_task(&mut state);
+        drop(state);
+        self.shared.wake_exchange();
+        outcome == FrameOutcome::Handled
+    }
+}
+
+impl Continuation for WaitingFrame {
+    fn step(&mut self, broker: &Broker) -> Option<Verdict> {
+        let metrics = Arc::clone(&self.metrics);
+        self.handle(&BrokerPublisher { broker, metrics: &*metrics }).then_some(Verdict::Consumed)
+    }
+}
+
+impl fmt::Debug for WaitingFrame {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("WaitingFrame").field("leaf", &self.leaf).finish_non_exhaustive()
+    }
+}

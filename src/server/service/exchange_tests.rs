@@ -1,0 +1,288 @@
+//! Two services with simulated disks as root and leaf: what is set on one side is there on the other.
+
+use std::sync::{Arc, Mutex};
+
+use super::tests::{
+    RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, watch,
+};
+use super::*;
+use crate::broker::Verdict;
+use crate::exchange::names::Name;
+use crate::exchange::rules::tests::plant;
+use crate::protocol::{Condition, ErrorReply, Notification, Reply, Request, exchange::topic as topics};
+use crate::server::exchange::participant::Seeds;
+use crate::server::exchange::settings::tests::leaf;
+use crate::server::exchange::settings::{ExchangeSettings, Role};
+use crate::server::storage::simulated::SimulatedDisk;
+use crate::server::storage::{Storage, StorageError, StorageErrorKind, WalPolicy};
+use crate::{clock, exchange};
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A node whose commits are made by the test.
+struct Node {
+    test: TestService,
+    storage: Storage,
+    disk: SimulatedDisk,
+    settings: StoreSettings,
+}
+
+impl Node {
+    fn root() -> Self {
+        let admit = exchange::rules::Patterns::default();
+        let mut node = Self::start(SimulatedDisk::default(), "root", Role::Root { rules: plant(), admit });
+        node.exchange(|exchange, _| {
+            let exchange::Exchange::Root(root) = exchange else { panic!() };
+            root.add_leaf(&name("press-7"), false)
+        });
+        node.commit();
+        node
+    }
+
+    fn leaf() -> Self {
+        Self::start(SimulatedDisk::default(), "press-7", leaf())
+    }
+
+    fn start(disk: SimulatedDisk, node: &str, role: Role) -> Self {
+        let settings = ExchangeSettings { exchange: name("plant"), node: name(node), role };
+        let settings = StoreSettings { exchange: Some(settings), ..StoreSettings::default() };
+        Self::open(disk, settings).map_err(|error| error.to_string()).unwrap()
+    }
+
+    fn open(disk: SimulatedDisk, settings: StoreSettings) -> Result<Self, StorageError> {
+        let storage = Storage::open_in(Box::new(disk.clone()), WalPolicy::default())?;
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&events);
+        let random = crate::random::u64;
+        let service = Service::with_storage(
+            &settings,
+            false,
+            Some(storage),
+            Arc::new(move |event| sink.lock().unwrap().push(event)),
+            Arc::default(),
+            clock::now(),
+            Seeds { store: random(), run: random(), stream: random() },
+        )?;
+        let storage = service.storage.lock().unwrap().take().unwrap();
+        let test = TestService { service, sent_messages: RecordingPublisher::default(), events };
+        Ok(Self { test, storage, disk, settings })
+    }
+
+    /// Kills the process and starts it again.
+    fn restart(self) -> Self {
+        let Self { storage, disk, settings, .. } = self;
+        drop(storage);
+        Self::open(disk.after_kill(), settings).map_err(|error| error.to_string()).unwrap()
+    }
+
+    fn exchange(&mut self, call: impl FnOnce(&mut exchange::Exchange, u64) -> exchange::effects::Effects) {
+        let now = self.test.service.shared.now();
+        let mut state = self.test.service.shared.lock();
+        let call = |exchange: &mut exchange::Exchange, now_ms, _: &dyn exchange::effects::Values| {
+            ((), call(exchange, now_ms))
+        };
+        state.with_exchange(&self.test.sent_messages, now, call).unwrap();
+    }
+
+    /// Commits what waits; returns false if that failed.
+    fn commit(&mut self) -> bool {
+        let now = self.test.service.shared.now();
+        let Some(group) = self.test.service.shared.lock().take_group(now) else { return true };
+        let shared = &self.test.service.shared;
+        commit_thread::commit(shared, &mut self.storage, &group, now, &self.test.sent_messages)
+    }
+
+    fn recover(&mut self) {
+        let shared = &self.test.service.shared;
+        commit_thread::try_recover(shared, &mut self.storage, &self.test.sent_messages, shared.now())
+            .unwrap();
+    }
+
+    /// Handles a request; returns its reply, after the commit.
+    fn reply(&mut self, request: &Request) -> Reply {
+        self.test.request(request);
+        self.commit();
+        self.test.sent_messages.replies().pop().unwrap()
+    }
+
+    fn walk(&mut self) {
+        let now = self.test.service.shared.now();
+        while self.test.service.shared.lock().walk(&self.test.sent_messages, now) {}
+        assert!(self.commit());
+    }
+
+    fn poll(&mut self) -> Option<bytes::Bytes> {
+        let now = self.test.service.shared.now();
+        self.test.service.shared.lock().poll_frame(now).map(|(payload, _)| payload)
+    }
+}
+
+/// Connects the leaf and carries frames until there are none.
+fn link(root: &mut Node, leaf: &mut Node) {
+    leaf.exchange(|exchange, now_ms| {
+        let exchange::Exchange::Leaf(leaf) = exchange else { panic!() };
+        leaf.handle_connected(crate::random::u64(), now_ms);
+        exchange::effects::Effects::default()
+    });
+    carry(root, leaf);
+}
+
+fn carry(root: &mut Node, leaf: &mut Node) {
+    loop {
+        root.walk();
+        leaf.walk();
+        let (up, down) = (leaf.poll(), root.poll());
+        if up.is_none() && down.is_none() {
+            return;
+        }
+        if let Some(payload) = up {
+            let topic = topics::up("plant", "press-7");
+            let verdict = root.test.send(crate::protocol::Message { topic, payload, ..Default::default() });
+            assert!(matches!(verdict, Verdict::Consumed));
+            assert!(root.commit());
+        }
+        if let Some(payload) = down {
+            let now = leaf.test.service.shared.now();
+            leaf.test.service.shared.lock().handle_root_frame(&leaf.test.sent_messages, &payload, now);
+            assert!(leaf.commit());
+        }
+    }
+}
+
+fn linked() -> (Node, Node) {
+    let (mut root, mut leaf) = (Node::root(), Node::leaf());
+    link(&mut root, &mut leaf);
+    (root, leaf)
+}
+
+#[test]
+fn a_change_on_either_side_reaches_the_other_one() {
+    let (mut root, mut leaf) = linked();
+    assert_eq!(root.reply(&set("recipe/1", "bread")), Reply::Done);
+    assert_eq!(leaf.reply(&set("line/1", "80")), Reply::Done);
+    assert_eq!(root.reply(&set("other", "local")), Reply::Done);
+    carry(&mut root, &mut leaf);
+    assert_eq!((leaf.reply(&get("recipe/1")), root.reply(&get("line/1"))), (value("bread"), value("80")));
+    assert_eq!(leaf.reply(&get("other")), Reply::Absent);
+    assert_eq!(root.reply(&del("line/1")), Reply::Count(1));
+    assert_eq!(root.reply(&set_with("line/2", "short", None, 3_600_000)), Reply::Done);
+    carry(&mut root, &mut leaf);
+    assert_eq!(leaf.reply(&get("line/1")), Reply::Absent);
+    let content = leaf.test.service.shared.lock().store.read(&key("line/2")).unwrap().1;
+    assert!(content.deadline_ms.is_some() && content.persist);
+}
+
+#[test]
+fn a_key_that_was_there_before_is_taken_over() {
+    let (mut root, mut leaf) = (Node::root(), Node::leaf());
+    assert_eq!(leaf.reply(&set("line/1", "of the leaf")), Reply::Done);
+    assert_eq!(leaf.reply(&set("line/2", "of the leaf")), Reply::Done);
+    assert_eq!(root.reply(&set("line/2", "of the root")), Reply::Done);
+    link(&mut root, &mut leaf);
+    assert_eq!(root.reply(&get("line/1")), value("of the leaf"));
+    assert_eq!(leaf.reply(&get("line/2")), value("of the root"));
+}
+
+#[test]
+fn a_write_that_the_rules_forbid_is_refused_and_so_are_leases_and_fencing_tokens() {
+    let (_, mut leaf) = linked();
+    let refused = |error| Reply::Error(error);
+    assert_eq!(leaf.reply(&set("recipe/1", "v")), refused(ErrorReply::RootOnly));
+    assert_eq!(leaf.reply(&del("recipe/1")), refused(ErrorReply::RootOnly));
+    let lease = |key: &str| set_with(key, "holder", Some(Condition::Absent), 10_000);
+    assert_eq!(leaf.reply(&lease("line/1")), refused(ErrorReply::NotReplicated));
+    assert_eq!(leaf.reply(&lease("lock")), Reply::Done);
+    assert_eq!(leaf.reply(&set_with("line/1", "v", Some(Condition::Absent), 0)), Reply::Done);
+    assert_eq!(leaf.reply(&set_with("line/1", "w", Some(Condition::Absent), 0)), Reply::NotApplied);
+}
+
+#[test]
+fn a_change_that_loses_is_replaced_and_its_watchers_are_notified() {
+    let (mut root, mut leaf) = linked();
+    assert_eq!(leaf.reply(&watch("line/1")), Reply::Done);
+    assert_eq!(root.reply(&set("line/1", "75")), Reply::Done);
+    assert_eq!(leaf.reply(&set("line/1", "80")), Reply::Done);
+    leaf.test.sent_messages.take();
+    carry(&mut root, &mut leaf);
+    let sent = leaf.test.sent_messages.take();
+    let notified: Vec<_> = sent.iter().filter_map(|(to, message)| to.map(|_| &message.payload)).collect();
+    assert_eq!(notified, [&Notification::Set(Some("75".into())).encode()]);
+    assert_eq!(leaf.reply(&get("line/1")), value("75"));
+    for node in [&mut root, &mut leaf] {
+        let state = node.test.service.shared.lock();
+        let participant = state.exchange.as_ref().unwrap();
+        let conflicts: Vec<_> =
+            participant.exchange.conflicts().since(0).map(|(_, one)| one.clone()).collect();
+        assert_eq!((conflicts.len(), conflicts[0].value.as_deref()), (1, Some(&b"80"[..])));
+    }
+}
+
+#[test]
+fn a_failed_commit_puts_values_and_rows_back_on_both_sides() {
+    let (mut root, mut leaf) = linked();
+    assert_eq!(leaf.reply(&set("line/1", "1")), Reply::Done);
+    carry(&mut root, &mut leaf);
+    leaf.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert_eq!(leaf.reply(&set("line/1", "2")), Reply::Error(ErrorReply::NotPersisted));
+    leaf.recover();
+    assert_eq!(leaf.reply(&get("line/1")), value("1"));
+    link(&mut root, &mut leaf);
+    assert_eq!(leaf.reply(&set("line/1", "3")), Reply::Done);
+    let up = leaf.poll().unwrap();
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    let topic = topics::up("plant", "press-7");
+    root.test.send(crate::protocol::Message { topic, payload: up, ..Default::default() });
+    assert!(!root.commit());
+    assert_eq!(root.test.service.shared.lock().store.read(&key("line/1")).unwrap().1.value, "1");
+    root.recover();
+    link(&mut root, &mut leaf);
+    let (mut root, mut leaf) = (root.restart(), leaf.restart());
+    assert_eq!((root.reply(&get("line/1")), leaf.reply(&get("line/1"))), (value("3"), value("3")));
+}
+
+#[test]
+fn a_link_goes_on_after_a_restart_of_both_sides() {
+    let (mut root, mut leaf) = linked();
+    assert_eq!(leaf.reply(&set("line/1", "1")), Reply::Done);
+    assert_eq!(root.reply(&set("recipe/1", "1")), Reply::Done);
+    let (mut root, mut leaf) = (root.restart(), leaf.restart());
+    assert_eq!(leaf.reply(&set("line/1", "2")), Reply::Done);
+    link(&mut root, &mut leaf);
+    assert_eq!((root.reply(&get("line/1")), leaf.reply(&get("recipe/1"))), (value("2"), value("1")));
+}
+
+#[test]
+fn a_folder_of_a_node_is_served_as_that_node_only() {
+    let Node { storage, disk, settings, .. } = Node::leaf();
+    drop(storage);
+    let kind = |settings: StoreSettings| Node::open(disk.clone(), settings).err().map(|error| error.kind);
+    let Some(StorageErrorKind::OtherNode(text)) = kind(StoreSettings::default()) else { panic!() };
+    assert_eq!(text, "the leaf press-7 of the exchange plant");
+    let other = |change: &dyn Fn(&mut ExchangeSettings)| {
+        let mut settings = settings.clone();
+        settings.exchange.iter_mut().for_each(change);
+        settings
+    };
+    let is_other = |settings| matches!(kind(settings), Some(StorageErrorKind::OtherNode(_)));
+    assert!(is_other(other(&|settings| settings.node = name("press-8"))));
+    assert!(is_other(other(&|settings| settings.exchange = name("mill"))));
+    let role = Role::Root { rules: plant(), admit: exchange::rules::Patterns::default() };
+    assert!(is_other(other(&|settings| settings.role = role.clone())));
+    assert!(kind(settings.clone()).is_none());
+}
+
+#[test]
+fn only_nodes_publish_on_the_topics_of_the_exchange() {
+    let (root, leaf) = linked();
+    let refused = |node: &Node, topic: String| {
+        let message = crate::protocol::Message { topic, ..Default::default() };
+        matches!(node.test.send(message), Verdict::Refused(_))
+    };
+    assert!(refused(&root, topics::down("plant", "press-7")) && refused(&root, topics::conflicts("plant")));
+    assert!(refused(&root, topics::up("mill", "press-7")) && refused(&leaf, topics::up("plant", "press-7")));
+    let own = TestService::new(Persistence::None);
+    let message = crate::protocol::Message { topic: topics::up("plant", "press-7"), ..message(&get("k")) };
+    assert!(matches!(own.service.handle_message(&own.sent_messages, &peer(1), message), Verdict::Route(_)));
+}
