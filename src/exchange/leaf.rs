@@ -64,6 +64,8 @@ pub struct Leaf {
     hello_after: u64,
     /// Where the sweep at the end of a resync goes on.
     sweep: Option<Bound<Key>>,
+    /// Whether the walk has found a key for which the outbox had no room.
+    is_walk_cut: bool,
     source: MutexSource,
     steps: Steps<Progress>,
     saved: Progress,
@@ -138,6 +140,7 @@ impl Leaf {
             ended: None,
             hello_after: 0,
             sweep: None,
+            is_walk_cut: false,
             source: MutexSource::new(run),
             steps: Steps::new(),
             saved: Progress::default(),

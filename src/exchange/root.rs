@@ -43,6 +43,7 @@ pub struct Root {
     rules: Rules,
     /// The rules of the rows.
     stored_rules: Rules,
+    stored_digest: u64,
     /// Where the sweep after a change of the rules goes on.
     sweep: Option<Bound<Key>>,
     /// The digest of the records of each rule, up to `sweep`.
@@ -118,6 +119,7 @@ impl Root {
             },
             rules_digest: rules.digest(),
             stored_rules: rules.clone(),
+            stored_digest: rules.digest(),
             sweep: None,
             digests: vec![0; rules.iter().count()],
             rules,

@@ -23,6 +23,10 @@ impl<T> Steps<T> {
         self.made == 0
     }
 
+    pub fn last(&self) -> u64 {
+        self.made
+    }
+
     /// Returns the number of the next step that has something to commit.
     pub fn next(&self) -> u64 {
         self.made.saturating_add(1)

@@ -121,3 +121,45 @@ fn a_restored_backup_converges() {
     states("leaf restored", Bounds { leaf_restores: 1, ..one });
     states("root restored", Bounds { root_restores: 1, ..one });
 }
+
+#[test]
+fn a_resync_in_the_midst_of_changes_converges() {
+    let one = Bounds { root_deletes: 1, leaf_sets: 1, leaf_deletes: 1, resyncs: 1, ..Bounds::NONE };
+    states("resync", Bounds { losses: 1, ..one });
+    states("resync, commits fail", Bounds { failed_commits: 1, is_lazy: true, leaf_deletes: 0, ..one });
+}
+
+#[test]
+fn a_new_root_gets_what_the_leaves_have() {
+    let one = Bounds { root_sets: 1, leaf_sets: 2, leaf_deletes: 1, new_roots: 1, ..Bounds::NONE };
+    states("new root", one);
+    let lazy = Bounds { leaf_sets: 1, leaf_deletes: 0, is_lazy: true, ..one };
+    states("new root, leaf crashes", Bounds { leaf_crashes: 1, ..lazy });
+    states("new root, two leaves", Bounds { leaves: 2, root_sets: 0, leaf_sets: 1, leaf_deletes: 0, ..one });
+}
+
+#[test]
+fn a_key_that_leaves_the_rules_and_comes_back_converges() {
+    let one = Bounds { leaf_sets: 1, rule_changes: 2, ..Bounds::NONE };
+    states("rules", Bounds { root_deletes: 1, ..one });
+    states("rules, root crashes", Bounds { root_crashes: 1, rule_changes: 1, is_lazy: true, ..one });
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_key_that_leaves_the_rules_and_comes_back_converges_within_wider_bounds() {
+    let one = Bounds { root_sets: 1, leaf_sets: 1, rule_changes: 2, ..Bounds::NONE };
+    states("rules, wider", Bounds { root_deletes: 1, leaf_deletes: 1, ..one });
+    states("rules, root crashes, wider", Bounds { root_crashes: 1, is_lazy: true, ..one });
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn faults_that_meet_converge() {
+    let one = Bounds { root_deletes: 1, leaf_sets: 1, ..Bounds::NONE };
+    states("resync, root restored", Bounds { resyncs: 1, root_restores: 1, ..one });
+    states("resync, leaf restored", Bounds { resyncs: 1, leaf_restores: 1, ..one });
+    states("new root, leaf restored", Bounds { new_roots: 1, leaf_restores: 1, ..one });
+    states("new root, lost link", Bounds { new_roots: 1, losses: 1, leaf_deletes: 1, ..one });
+    states("rules, lost link", Bounds { rule_changes: 2, losses: 1, ..one });
+}

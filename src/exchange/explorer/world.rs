@@ -10,7 +10,7 @@ use super::super::leaf::{Leaf, OnJoin};
 use super::super::names::{Mutex, Name};
 use super::super::root::Root;
 use super::super::row::{Identity, Row, RowId};
-use super::super::rules::tests::all_keys;
+use super::super::rules::tests::{all_keys, keys};
 use super::super::rules::{Patterns, Position, Rules, Text};
 use super::Model;
 use super::controls::Control;
@@ -36,6 +36,12 @@ pub struct Bounds {
     pub failed_commits: u8,
     pub leaf_restores: u8,
     pub root_restores: u8,
+    /// Resyncs that operators ask for, on either side.
+    pub resyncs: u8,
+    /// New, empty roots that the leaves accept.
+    pub new_roots: u8,
+    /// The rules lose the key, or get it back.
+    pub rule_changes: u8,
     /// Whether commits are actions of their own.
     pub is_lazy: bool,
     pub control: Option<Control>,
@@ -59,6 +65,9 @@ impl Bounds {
         failed_commits: 0,
         leaf_restores: 0,
         root_restores: 0,
+        resyncs: 0,
+        new_roots: 0,
+        rule_changes: 0,
         is_lazy: false,
         control: None,
     };
@@ -86,6 +95,9 @@ pub enum Action {
     Crash(Option<usize>),
     Backup(Option<usize>),
     Restore(Option<usize>),
+    Resync(usize, bool),
+    NewRoot,
+    ChangeRules,
     Timeout,
     EarlyPurge,
 }
@@ -131,6 +143,9 @@ pub struct World {
     bases: BTreeMap<Mutex, Mutex>,
     /// Whether the counters of a leaf hold: not after its backup was restored.
     is_restored: bool,
+    /// Whether the rules have the key.
+    has_rule: bool,
+    root_store: u64,
 }
 
 impl Values for Site {
@@ -156,13 +171,17 @@ fn identity(node: Name, store: u64) -> Identity {
 }
 
 pub fn new_root(run: u64) -> Root {
-    let admit = vec![Text { text: "*".to_owned(), at: Position::default() }];
-    let admit = Patterns::parse(&admit, Position::default(), "admit").unwrap();
-    Root::new(identity(Name::new("root").unwrap(), 1), rules(), admit, run)
+    root_with(all_keys(), 1, run)
 }
 
-fn rules() -> Rules {
-    all_keys()
+fn root_with(rules: Rules, store: u64, run: u64) -> Root {
+    let admit = vec![Text { text: "*".to_owned(), at: Position::default() }];
+    let admit = Patterns::parse(&admit, Position::default(), "admit").unwrap();
+    Root::new(identity(Name::new("root").unwrap(), store), rules, admit, run)
+}
+
+fn rules(has_rule: bool) -> Rules {
+    if has_rule { all_keys() } else { keys(&["other"]) }
 }
 
 pub fn new_leaf(at: usize, run: u64) -> Leaf {
@@ -189,8 +208,10 @@ impl Site {
         }
         if effects.step > 0 {
             self.pending.push((UncommittedStep { step: effects.step, rows: effects.rows.clone() }, values));
-        } else {
-            assert!(values.is_empty(), "a value without a row");
+        } else if !values.is_empty() {
+            assert!(effects.values.is_empty(), "a value without a row");
+            // The key is local.
+            self.pending.push((UncommittedStep { step: 0, rows: Vec::new() }, values));
         }
     }
 
@@ -198,7 +219,7 @@ impl Site {
     fn commit(&mut self) -> (u64, Vec<Mutex>) {
         let (mut last, mut mutexes) = (0, Vec::new());
         for (effects, values) in std::mem::take(&mut self.pending) {
-            last = effects.step;
+            last = last.max(effects.step);
             for change in effects.rows {
                 if let (Some(Row::Record(record)), before) = (&change.after, &change.before)
                     && !matches!(before, Some(Row::Record(before)) if before.mutex == record.mutex)
@@ -276,6 +297,8 @@ impl World {
             history: Vec::new(),
             bases: BTreeMap::new(),
             is_restored: false,
+            has_rule: true,
+            root_store: 1,
         };
         // All have joined before the exploration begins.
         for at in 0..bounds.leaves {
@@ -445,7 +468,7 @@ impl World {
             None => {
                 (0..self.leaves.len()).for_each(|at| self.disconnect(at));
                 self.runs[0] += 1;
-                self.root = new_root(self.runs[0]);
+                self.root = root_with(rules(self.has_rule), self.root_store, self.runs[0]);
                 self.root_site.load(|id, row| self.root.restore(id, row));
             }
             Some(at) => {
@@ -470,8 +493,9 @@ impl World {
                 let before = leaf.pending(&key()).map(|(_, entry)| entry.mutex);
                 let before = before.or(leaf.note(&key()).map(|note| note.mutex)).unwrap_or_default();
                 let effects = leaf.handle_change(&key(), content.as_ref(), 0);
-                let made = leaf.pending(&key()).unwrap().1.mutex;
-                self.bases.insert(made, before);
+                if let Some((_, made)) = leaf.pending(&key()) {
+                    self.bases.insert(made.mutex, before);
+                }
                 self.take_leaf(at, &effects, Some((key(), value)));
             }
         }
@@ -507,6 +531,15 @@ impl World {
                     actions.push(Action::Reorder(at, is_up));
                 }
             }
+        }
+        for at in (0..self.leaves.len()).filter(|_| left.resyncs > 0) {
+            actions.extend([Action::Resync(at, false), Action::Resync(at, true)]);
+        }
+        if left.new_roots > 0 {
+            actions.push(Action::NewRoot);
+        }
+        if left.rule_changes > 0 {
+            actions.push(Action::ChangeRules);
         }
         for site in self.sites() {
             let (crashes, restores) = match site {
@@ -671,6 +704,40 @@ impl Model for World {
                 target.disk = *target.backup.take().unwrap();
                 self.restart(site);
             }
+            Action::Resync(at, is_root) => {
+                self.left.resyncs -= 1;
+                if is_root {
+                    let effects = self.root.resync(&name(at));
+                    self.take_root(&effects, None);
+                } else {
+                    let effects = self.leaves[at].0.resync(false);
+                    self.take_leaf(at, &effects, None);
+                }
+            }
+            Action::NewRoot => {
+                self.left.new_roots -= 1;
+                (0..self.leaves.len()).for_each(|at| self.disconnect(at));
+                self.runs[0] += 1;
+                self.root_store += 1;
+                self.is_restored = true;
+                self.history.clear();
+                self.root = root_with(rules(self.has_rule), self.root_store, self.runs[0]);
+                self.root_site = Site::new(self.root.first_rows());
+                for at in 0..self.leaves.len() {
+                    let effects = self.leaves[at].0.resync(true);
+                    self.take_leaf(at, &effects, None);
+                    // The operator waits for the answer.
+                    self.commit(Some(at));
+                }
+            }
+            Action::ChangeRules => {
+                self.left.rule_changes -= 1;
+                self.has_rule = !self.has_rule;
+                self.is_restored = true;
+                self.history.clear();
+                let effects = self.root.set_rules(rules(self.has_rule));
+                self.take_root(&effects, None);
+            }
             Action::Timeout => {
                 let effects = self.root.handle_timeout(STALL_MS);
                 self.take_root(&effects, None);
@@ -704,14 +771,16 @@ impl Model for World {
             return Ok(());
         }
         for (leaf, site) in &self.leaves {
-            if self.root.digest(&leaf.row().identity.node) != Some(leaf.digest()) {
-                return Err("the digests differ".to_owned());
-            }
             if leaf.outbox().0 > 0 {
                 return Err("a change has no verdict".to_owned());
             }
-            if site.values != self.root_site.values {
+            if site.values != self.root_site.values && self.has_rule {
                 return Err("the values differ".to_owned());
+            }
+            // The controls have to be found without the digest.
+            let digest = self.root.digest(&leaf.row().identity.node);
+            if digest != Some(leaf.digest()) && self.left.control.is_none() {
+                return Err("the digests differ".to_owned());
             }
             let counts = leaf.row().counts;
             let is_crashed = self.left.is_lazy;

@@ -16,6 +16,8 @@ impl Leaf {
     /// Begins a link: the connection with the root is established. `link` is random.
     pub fn handle_connected(&mut self, link: u64, now_ms: u64) {
         self.link = Some(Link::new(link, now_ms));
+        // What HELLO does not report as applied comes again, possibly in a resync, where it has to be applied again.
+        self.hello_after = self.hello_after.max(self.steps.last());
     }
 
     /// Reports that the connection with the root is lost.

@@ -43,14 +43,18 @@ impl Leaf {
     fn accepted(&mut self, seq: u64, ver: u64, now_ms: u64, effects: &mut Effects) -> Result<(), Cause> {
         let Some(entry) = self.pop(seq, effects)? else { return Ok(()) };
         self.row.counts.accepted = self.row.counts.accepted.saturating_add(1);
-        if !self.is_news(&entry.key, ver) {
+        // A key may have left the rules since: it is local.
+        if !self.concerns(&entry.key) || !self.is_news(&entry.key, ver) {
             return Ok(());
         }
         // A record that is older than this change had replaced it.
         if entry.state == EntryState::Lost && !self.live.contains_key(&entry.key) {
             effects.value(entry.key.clone(), entry.content(now_ms));
         }
-        let note = Note { ver, mutex: entry.mutex, until: entry.value_until(), epoch: self.row.epoch };
+        // Within a resync, the verdict does not say whether the root still has the record: if so, it names it.
+        let is_unnamed = self.row.resync.is_some_and(|resync| ver <= resync.horizon);
+        let epoch = self.row.epoch.wrapping_sub(is_unnamed.into());
+        let note = Note { ver, mutex: entry.mutex, until: entry.value_until(), epoch };
         self.put_note(entry.key, Some(note), effects);
         Ok(())
     }

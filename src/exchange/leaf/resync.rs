@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use super::super::frame::VERDICTS_MAX;
 use super::{
-    Cause, ChangeError, Conflict, Content, Effects, EntryState, Key, Leaf, Mutex, OnJoin, Reason, Resync,
-    ResyncKind, Values,
+    Cause, ChangeError, Conflict, Content, Effects, EntryState, Key, Leaf, Mutex, OUTBOX_BYTES_MAX,
+    OUTBOX_ENTRIES_MAX, OnJoin, Reason, Resync, ResyncKind, Values,
 };
 
 /// The most notes that one step of a sweep looks at, because requests wait meanwhile.
@@ -103,7 +103,9 @@ impl Leaf {
     /// Whether the service has to call `handle_found` for each key of its store, then `handle_walked`.
     #[must_use]
     pub fn is_walk_due(&self) -> bool {
-        self.row.is_walk_due
+        // While the outbox is full, a walk finds no room for what it has not offered.
+        let is_full = self.outbox.len() > OUTBOX_ENTRIES_MAX / 2 || self.outbox_bytes > OUTBOX_BYTES_MAX / 2;
+        self.row.is_walk_due && !is_full
     }
 
     /// Takes a key of the store that the exchange does not have: what only the leaf has is offered when it joins.
@@ -118,8 +120,7 @@ impl Leaf {
         if self.concerns(key) && !self.notes.contains_key(key) && !self.live.contains_key(key) {
             match (self.on_join, self.check_change(key, content.value.len())) {
                 (OnJoin::Offer, Ok(())) => self.append(key, Some(content), now_ms, &mut effects),
-                // The walk is repeated after the next resync; until then the key is shown, and changes are refused.
-                (_, Err(ChangeError::OutboxFull)) => {}
+                (_, Err(ChangeError::OutboxFull)) => self.is_walk_cut = true,
                 (OnJoin::Discard, Ok(())) | (_, Err(ChangeError::RootOnly)) => {
                     self.discard(key, Mutex::NIL, Reason::Joined, now_ms, values, &mut effects);
                 }
@@ -128,11 +129,11 @@ impl Leaf {
         self.finish(effects)
     }
 
-    /// Reports that `handle_found` was called for each key of the store.
+    /// Reports that `handle_found` was called for each key of the store. The walk is repeated if the outbox had no room.
     pub fn handle_walked(&mut self) -> Effects {
         let mut effects = Effects::default();
         let before = self.node();
-        self.row.is_walk_due = false;
+        self.row.is_walk_due = std::mem::take(&mut self.is_walk_cut);
         self.put_node(before, &mut effects);
         self.finish(effects)
     }

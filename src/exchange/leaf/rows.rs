@@ -83,6 +83,7 @@ impl Leaf {
             ended: None,
             hello_after: 0,
             sweep: None,
+            is_walk_cut: false,
             source: super::MutexSource::new(0),
             steps: super::Steps::new(),
             conflicts: self.conflicts.on_disk(),

@@ -343,3 +343,15 @@ fn a_digest_that_differs_has_the_leaf_do_a_resync() {
     testbed.settle();
     assert_eq!(testbed.leaves[1].causes(), [Cause::Diverged]);
 }
+
+#[test]
+fn a_leaf_that_has_more_than_the_outbox_offers_it_in_several_walks() {
+    let mut testbed = Testbed::new(all_keys(), &["a"]);
+    let large = "v".repeat(8 * 1024 * 1024);
+    for at in 0..20 {
+        testbed.leaves[0].put(&format!("k{at}"), Some(content(&large, None)));
+    }
+    testbed.settle();
+    assert_eq!(testbed.root.values().len(), 20);
+    assert!(!testbed.leaves[0].leaf().row().is_walk_due);
+}

@@ -407,8 +407,10 @@ impl Root {
             let verdict =
                 verdict.filter(|(made, verdict)| **made <= leaf.saved && verdict.at <= self.saved_ver);
             let (item, size) = match verdict {
-                // The own change comes back as its verdict, without the value.
-                Some((made, verdict)) if verdict.kind == (VerdictKind::Accepted { ver: next }) => {
+                // The own change comes back as its verdict, without the value. A resync names each record.
+                Some((made, verdict))
+                    if verdict.kind == (VerdictKind::Accepted { ver: next }) && next > link.complete_at =>
+                {
                     (seq, to) = (*made, next);
                     (Item::Accepted { seq, ver: next }, 0)
                 }

@@ -18,7 +18,9 @@ impl Root {
                     self.begin_sweep();
                 }
             }
-            (RowId::Rules, Some(Row::Rules(rules))) => self.stored_rules = rules,
+            (RowId::Rules, Some(Row::Rules(rules))) => {
+                (self.stored_digest, self.stored_rules) = (rules.digest(), rules);
+            }
             (RowId::Terms, Some(Row::Terms(terms))) => self.terms = terms,
             (RowId::Terms, None) => self.terms.clear(),
             (RowId::Key(key), Some(Row::Record(record))) => self.set_record(key, Some(record)),
@@ -121,6 +123,7 @@ impl Root {
             saved_ver: row.ver,
             row,
             stored_rules: self.stored_rules.clone(),
+            stored_digest: self.stored_digest,
             digests: self.digests.clone(),
             terms: self.terms.clone(),
             records,

@@ -27,13 +27,14 @@ impl Root {
 
     /// Whether the rules are not those of the rows: the configuration has changed between two starts.
     pub(super) fn is_adoption_due(&self) -> bool {
-        self.stored_rules != self.rules
+        self.stored_digest != self.rules_digest
     }
 
     /// Begins to use the rules.
     pub(super) fn adopt(&mut self, effects: &mut Effects) {
         let before = Row::Root(self.row.clone());
         let stored = std::mem::replace(&mut self.stored_rules, self.rules.clone());
+        self.stored_digest = self.rules_digest;
         effects.row(RowId::Rules, Some(Row::Rules(stored)), Some(Row::Rules(self.rules.clone())));
         // The version has no record: it is the one from which on the keys of these rules are complete.
         self.row.rules_ver = self.next_ver(effects);
