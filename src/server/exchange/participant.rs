@@ -16,6 +16,9 @@ use crate::exchange::{Exchange, Outgoing, Peer};
 use crate::protocol::ConnectionId;
 use crate::server::storage::EncodedRows;
 
+/// The number of rows for the next commit group at which nothing more is taken from other nodes and from a walk.
+const ROWS_MAX: usize = 16_384;
+
 /// Rows for a commit group: the last one of each address.
 pub type Rows = BTreeMap<RowId, Option<Row>>;
 
@@ -195,6 +198,12 @@ impl Participant {
     #[must_use]
     pub fn has_rows(&self) -> bool {
         !self.next_rows.is_empty()
+    }
+
+    /// Whether so many rows wait for a commit group that frames and walks must wait.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.next_rows.len() >= ROWS_MAX
     }
 
     /// Handles the commit of all steps up to this one.

@@ -117,15 +117,14 @@ impl State {
         payload: &Bytes,
         now: Now,
     ) -> FrameOutcome {
-        let is_half_full = self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full);
+        let is_full = self.is_exchange_full();
         let is_short_of_room = self.is_short_of_room();
         let Some(participant) = &mut self.exchange else { return FrameOutcome::Handled };
-        // The other side repeats what is not acknowledged once the disk works again.
-        if participant.is_stale() {
-            return FrameOutcome::Handled;
-        }
-        if is_half_full {
-            return FrameOutcome::Busy;
+        match peer {
+            // Leaves repeat what is not acknowledged once the disk works again.
+            exchange::Peer::Leaf(..) if participant.is_stale() => return FrameOutcome::Handled,
+            _ if is_full || participant.is_stale() => return FrameOutcome::Busy,
+            _ => {}
         }
         let values = StoreValues { store: &self.store, now, is_short_of_room };
         let now_ms = participant.now_ms(now.monotonic_ms);
@@ -178,8 +177,8 @@ impl State {
 
     /// Takes a part of the store's keys into the exchange. Returns whether there are more.
     pub(super) fn walk(&mut self, publisher: &dyn Publisher, now: Now) -> bool {
-        let is_half_full = self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full);
-        let ready = self.exchange.as_ref().filter(|participant| !participant.is_stale() && !is_half_full);
+        let is_full = self.is_exchange_full();
+        let ready = self.exchange.as_ref().filter(|participant| !participant.is_stale() && !is_full);
         let Some(from) = ready.and_then(|participant| participant.walk()) else { return false };
         let (keys, next) = self.store.keys_from(from, KEYS_PER_STEP);
         for key in keys {
@@ -215,6 +214,12 @@ impl State {
     pub(super) fn exchange_due_ms(&self) -> u64 {
         let participant = self.exchange.as_ref().filter(|participant| !participant.is_stale());
         participant.and_then(|participant| participant.due_ms()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether commits must take what waits for them before more is taken from other nodes.
+    fn is_exchange_full(&self) -> bool {
+        self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full)
+            || self.exchange.as_ref().is_some_and(|participant| participant.is_full())
     }
 
     fn is_short_of_room(&self) -> bool {

@@ -286,3 +286,29 @@ fn only_nodes_publish_on_the_topics_of_the_exchange() {
     let message = crate::protocol::Message { topic: topics::up("plant", "press-7"), ..message(&get("k")) };
     assert!(matches!(own.service.handle_message(&own.sent_messages, &peer(1), message), Verdict::Route(_)));
 }
+
+#[test]
+fn a_walk_waits_for_commits_while_many_rows_wait_for_one() {
+    const KEYS: usize = 40_000;
+    let mut node = Node::root();
+    let shared = Arc::clone(&node.test.service.shared);
+    let now = shared.now();
+    for number in 0..KEYS {
+        let content = Some(("v".into(), None));
+        shared.lock().store.apply(key(&format!("line/{number}")), content, now);
+    }
+    let mut rows_max = 0;
+    loop {
+        while shared.lock().walk(&node.test.sent_messages, now) {}
+        let mut state = shared.lock();
+        let group = state.take_group(now);
+        drop(state);
+        let Some(group) = group else { break };
+        rows_max = rows_max.max(group.rows.len());
+        assert!(commit_thread::commit(&shared, &mut node.storage, &group, now, &node.test.sent_messages));
+    }
+    assert!((1_000..20_000).contains(&rows_max), "{rows_max}");
+    let state = shared.lock();
+    let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+    assert_eq!(root.status().records, KEYS);
+}
