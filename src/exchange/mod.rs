@@ -10,6 +10,8 @@ mod elements;
 #[cfg(test)]
 mod explorer;
 pub mod frame;
+#[cfg(test)]
+mod generators;
 pub mod leaf;
 pub mod names;
 pub mod root;

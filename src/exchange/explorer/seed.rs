@@ -26,6 +26,8 @@ struct Literal {
     duplicates: u8,
     reorders: u8,
     losses: u8,
+    /// Deletions at the root: the row goes with its mutexes.
+    deletes: u8,
 }
 
 const ROOT: usize = 2;
@@ -33,6 +35,7 @@ const ROOT: usize = 2;
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Set(usize),
+    Delete,
     Up(usize),
     Down(usize),
     Duplicate(usize, bool),
@@ -54,6 +57,7 @@ impl Literal {
             duplicates: 0,
             reorders: 0,
             losses: 0,
+            deletes: 0,
         }
     }
 
@@ -69,6 +73,9 @@ impl Model for Literal {
         let mut actions = Vec::new();
         if self.sets > 0 {
             actions.extend([Action::Set(0), Action::Set(1), Action::Set(ROOT)]);
+        }
+        if self.deletes > 0 && self.value != 0 {
+            actions.push(Action::Delete);
         }
         for at in 0..2 {
             for (is_up, channel) in [(true, &self.up[at]), (false, &self.down[at])] {
@@ -105,6 +112,12 @@ impl Model for Literal {
                     self.leaves[source].1 = value;
                     self.up[source].push_back(Message { source, shared, change, value });
                 }
+            }
+            Action::Delete => {
+                self.deletes -= 1;
+                (self.owner, self.change, self.value) = (ROOT, 0, 0);
+                let message = Message { source: ROOT, shared: 0, change: 0, value: 0 };
+                self.down.iter_mut().for_each(|down| down.push_back(message));
             }
             Action::Up(at) => {
                 let message = self.up[at].pop_front().unwrap();
@@ -148,6 +161,7 @@ fn the_literal_pseudo_code_diverges() {
         Literal { duplicates: 1, ..Literal::new() },
         Literal { reorders: 1, ..Literal::new() },
         Literal { losses: 1, ..Literal::new() },
+        Literal { deletes: 1, ..Literal::new() },
     ] {
         println!("{}", explore(faulty, 100_000).expect_err("it must diverge"));
     }

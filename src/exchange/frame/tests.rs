@@ -4,28 +4,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::super::generators::{any_mutex, counter, key, name, value};
 use super::super::rules::tests::plant;
 use super::*;
 
-fn counter() -> impl Strategy<Value = u64> {
-    prop_oneof![0..5_u64, 0..=i64::MAX as u64]
-}
-
-fn key() -> impl Strategy<Value = Key> {
-    vec(any::<u8>(), 1..20).prop_map(|bytes| Key::new(bytes).unwrap())
-}
-
-fn name() -> impl Strategy<Value = Name> {
-    "[a-z0-9._-]{1,64}".prop_map(|text| Name::new(&text).unwrap())
-}
-
-fn any_mutex() -> impl Strategy<Value = Mutex> {
-    (any::<u64>(), any::<u64>()).prop_map(|(run, counter)| Mutex { run, counter })
-}
-
 fn content() -> impl Strategy<Value = Option<Content>> {
-    let value = vec(any::<u8>(), 0..20).prop_map(Bytes::from);
-    option::of((value, option::of(counter())).prop_map(|(value, ttl_ms)| Content { value, ttl_ms }))
+    option::of((value(), option::of(counter())).prop_map(|(value, ttl_ms)| Content { value, ttl_ms }))
 }
 
 fn record() -> impl Strategy<Value = RecordItem> {

@@ -279,7 +279,6 @@ impl Leaf {
             let is_complete = self.outbox.is_empty() && self.row.resync.is_none();
             if is_complete && records.digest.is_some_and(|digest| digest != self.digest()) {
                 self.row.due = self.row.due.max(Some(ResyncKind::Missed));
-                self.hello_after = self.steps.next();
                 effects.events.push(Event::Diverged { leaf: self.row.identity.node.clone() });
                 result = Err(Cause::Diverged);
             }

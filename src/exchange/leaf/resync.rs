@@ -23,7 +23,6 @@ impl Leaf {
         if is_new_root {
             self.leave_root(&mut effects);
         }
-        self.hello_after = self.steps.next();
         self.put_node(before, &mut effects);
         self.finish(effects)
     }
@@ -57,7 +56,6 @@ impl Leaf {
         self.row.epoch = self.row.epoch.wrapping_add(1);
         (self.row.cursor, self.row.term, self.row.resync) = (0, 0, Some(Resync { horizon, kind }));
         self.sweep = None;
-        self.hello_after = self.steps.next();
     }
 
     /// Begins the sweep if the root has named all records up to the horizon.

@@ -255,11 +255,13 @@ impl Root {
     }
 
     fn start(&self, hello: &Hello, is_resync_due: bool) -> Start {
-        let is_of_this_history =
-            hello.cursor <= self.row.ver && (hello.cursor == 0 || self.term(hello.cursor) == hello.term);
         // In a resync, the leaf misses nothing that was gone when the resync began.
         let complete_at = hello.cursor.max(hello.horizon);
-        let is_incomplete = complete_at < self.row.purged || complete_at < self.row.rules_ver;
+        let is_of_this_history =
+            complete_at <= self.row.ver && (hello.cursor == 0 || self.term(hello.cursor) == hello.term);
+        // A resync without any record yet may have been begun by a root that was restored since.
+        let is_empty = hello.cursor == 0 && hello.horizon > 0;
+        let is_incomplete = is_empty || complete_at < self.row.purged.max(self.row.rules_ver);
         if !is_of_this_history {
             Start::Restored
         } else if is_incomplete || is_resync_due || hello.is_resync || hello.rules != self.rules_digest {

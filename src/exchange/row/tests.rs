@@ -4,24 +4,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::super::generators::{any_mutex, counter, key, name, value};
 use super::super::rules::tests::plant;
 use super::*;
-
-fn counter() -> impl Strategy<Value = u64> {
-    prop_oneof![0..5_u64, 0..=i64::MAX as u64]
-}
-
-fn key() -> impl Strategy<Value = Key> {
-    vec(any::<u8>(), 1..20).prop_map(|bytes| Key::new(bytes).unwrap())
-}
-
-fn name() -> impl Strategy<Value = Name> {
-    "[a-z0-9._-]{1,64}".prop_map(|text| Name::new(&text).unwrap())
-}
-
-fn any_mutex() -> impl Strategy<Value = Mutex> {
-    (any::<u64>(), any::<u64>()).prop_map(|(run, counter)| Mutex { run, counter })
-}
 
 fn identity() -> impl Strategy<Value = Identity> {
     (name(), name(), any::<u64>()).prop_map(|(exchange, node, store)| Identity { exchange, node, store })
@@ -32,7 +17,7 @@ fn reason() -> impl Strategy<Value = Reason> {
 }
 
 fn row() -> impl Strategy<Value = Row> {
-    let value = || option::of(vec(any::<u8>(), 0..20).prop_map(Bytes::from));
+    let value = || option::of(value());
     let state = prop::sample::select(vec![EntryState::Live, EntryState::Settled, EntryState::Lost]);
     let kinds = [ResyncKind::Missed, ResyncKind::Restored, ResyncKind::NewRoot];
     let resync_kind = || prop::sample::select(kinds.to_vec());
