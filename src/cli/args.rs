@@ -92,7 +92,7 @@ Examples:
   mqkv completions elvish >> ~/.config/elvish/rc.elv
   mqkv completions powershell >> $PROFILE
 
-The script runs mqkv, found through PATH, for each completion. Keys are completed only if MQKV_COMPLETE_KEYS is 1: each \
+The script runs mqkv, found through PATH, for each completion. Keys, leaves and conflicts are completed only if MQKV_COMPLETE_KEYS is 1: each \
 completion of a key then connects to the broker, and waits at most 300 ms.
 
 The directory of the script must exist. zsh finds scripts in the directories of fpath, before compinit is run.";

@@ -107,6 +107,8 @@ fn operand(arg: &Arg) -> Operand {
         "FILE" | "FILE|-" => ValueKind::File,
         "DIR" => ValueKind::Directory,
         "CONTEXT" => ValueKind::Context,
+        "LEAF" => ValueKind::Leaf,
+        "ID" => ValueKind::Conflict,
         "CMD" => ValueKind::Command,
         "VERB|TOPIC" => ValueKind::HelpSubject,
         _ => ValueKind::Other,

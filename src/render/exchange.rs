@@ -170,7 +170,7 @@ fn table(leaves: &[LeafReport]) -> String {
 /// Returns when a leaf was last heard.
 fn heard(leaf: &LeafReport) -> String {
     match (leaf.state, leaf.heard_ms) {
-        (LeafState::Synchronised | LeafState::Linked, _) => "now".to_owned(),
+        (LeafState::Synchronised | LeafState::Linked, _) | (LeafState::Blocked, Some(_)) => "now".to_owned(),
         (_, Some(ms)) => format!("{} ago", rough(ms)),
         (_, None) => "?".to_owned(),
     }
@@ -203,8 +203,9 @@ fn own(report: &OwnReport) -> String {
         0 => String::new(),
         dropped => format!("; {dropped} more made room for them"),
     };
+    let ended = report.ended.as_deref().map(|ended| format!(": {}", shown(ended))).unwrap_or_default();
     let rows = [
-        ("state", report.state.as_str().to_owned()),
+        ("state", format!("{}{ended}", report.state.as_str())),
         ("cursor", format!("ver {} of the root", report.cursor)),
         ("outbox", format!("{}, {}", counted(report.outbox, "change"), counted(report.outbox_bytes, "byte"))),
         ("changes", format!("{made} made, {accepted} accepted, {refused} refused, {merged} merged")),
@@ -427,6 +428,7 @@ mod tests {
             merged: 1,
             conflicts: 2,
             dropped: 0,
+            ended: None,
         };
         let rendered = text(&ExchangeRecord::Leaf(report), &STYLE);
         assert_eq!(

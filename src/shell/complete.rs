@@ -19,6 +19,8 @@ pub enum Candidates {
     Words(Vec<Candidate>),
     Keys,
     Contexts,
+    Leaves,
+    Conflicts,
     Files,
     Directories,
     /// What the command that begins with the word of this index takes; a program's name where that word is missing.
@@ -90,6 +92,8 @@ fn values(
         ValueKind::File => Candidates::Files,
         ValueKind::Directory => Candidates::Directories,
         ValueKind::Context => Candidates::Contexts,
+        ValueKind::Leaf => Candidates::Leaves,
+        ValueKind::Conflict => Candidates::Conflicts,
         ValueKind::Command => Candidates::Command(words.len()),
         ValueKind::HelpSubject => Candidates::Words(subjects(definition, &[], prefix)),
         ValueKind::Other => Candidates::Words(Vec::new()),

@@ -69,6 +69,10 @@ pub enum ValueKind {
     Directory,
     /// The name of a context.
     Context,
+    /// The name of a leaf of an exchange.
+    Leaf,
+    /// The number of a conflict of an exchange.
+    Conflict,
     /// A program; the words behind it are its arguments.
     Command,
     /// A verb or a topic.

@@ -104,8 +104,9 @@ fn of_completion(completion: Completion<'_>, current: &[u8], known: &Known<'_>) 
         Candidates::Contexts => words((known.contexts)(), prefix),
         // The paths of the prompt are few; directories among them lead to both.
         Candidates::Files | Candidates::Directories => files(&before, prefix, known),
-        // A line of the prompt runs no command of the system: `lock` holds its lock in the background.
-        Candidates::Command(_) => Vec::new(),
+        // A line of the prompt runs no command of the system: `lock` holds its lock in the background. And no key press
+        // waits for an answer of the broker.
+        Candidates::Command(_) | Candidates::Leaves | Candidates::Conflicts => Vec::new(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use clap::{Arg, Args, Command, Parser, ValueEnum};
 
 use super::bash_line::{self, BashLine};
-use super::keys;
+use super::stored::{self, Stored};
 use super::stub::Shell;
 use crate::cli::args::Cli;
 use crate::cli::config::variables::Variables;
@@ -45,14 +45,13 @@ pub fn answer(arguments: &[OsString], variables: &Variables) -> Result<Vec<u8>, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listed<'a> {
     Contexts,
-    /// The keys that begin with this text.
-    Keys(&'a str),
+    Stored(Stored<'a>),
 }
 
-/// Lists contexts or keys, with the options that were typed.
+/// Lists contexts, or names that a broker knows, with the options that were typed.
 type Lister<'a> = dyn Fn(&[Given<'_>], Listed<'_>) -> Vec<String> + 'a;
 
-/// Reads a file or asks a broker only here, where the cursor stands at a context or a key.
+/// Reads a file or asks a broker only here, where the cursor stands at a context or at such a name.
 fn list(given: &[Given<'_>], listed: Listed<'_>, variables: &Variables) -> Vec<String> {
     let Some(options) = options(given) else { return Vec::new() };
     match listed {
@@ -61,8 +60,8 @@ fn list(given: &[Given<'_>], listed: Listed<'_>, variables: &Variables) -> Vec<S
             file.map(|file| file.contexts.iter().map(|context| context.name.to_string()).collect())
                 .unwrap_or_default()
         }
-        Listed::Keys(prefix) if keys::are_wanted(variables) => keys::list(&options, variables, prefix),
-        Listed::Keys(_) => Vec::new(),
+        Listed::Stored(stored) if stored::are_wanted(variables) => stored::list(&options, variables, stored),
+        Listed::Stored(_) => Vec::new(),
     }
 }
 
@@ -132,7 +131,9 @@ impl Line {
             Candidates::Contexts => listed(Listed::Contexts),
             // The keys of a verb without a connection are in files.
             Candidates::Keys if place.verb.option(b"--broker").is_none() => self.words(&before, Vec::new()),
-            Candidates::Keys => listed(Listed::Keys(prefix)),
+            Candidates::Keys => listed(Listed::Stored(Stored::Keys(prefix))),
+            Candidates::Leaves => listed(Listed::Stored(Stored::Leaves)),
+            Candidates::Conflicts => listed(Listed::Stored(Stored::Conflicts)),
             Candidates::Files => format!("files {characters}\n"),
             Candidates::Directories => format!("directories {characters}\n"),
             Candidates::Command(first) => {
@@ -176,7 +177,11 @@ mod tests {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
         let list = |_: &[Given<'_>], listed: Listed<'_>| match listed {
             Listed::Contexts => vec!["lab".to_owned(), "prod".to_owned()],
-            Listed::Keys(_) => vec!["a b".to_owned(), "line1/temp".to_owned(), "tab\there".to_owned()],
+            Listed::Stored(Stored::Leaves) => vec!["press-7".to_owned(), "mill".to_owned()],
+            Listed::Stored(Stored::Conflicts) => vec!["40".to_owned(), "41".to_owned()],
+            Listed::Stored(Stored::Keys(_)) => {
+                vec!["a b".to_owned(), "line1/temp".to_owned(), "tab\there".to_owned()]
+            }
         };
         Line::of(shell, &arguments)
             .map(|line| line.answer(&definition::of_command_line(), &list))
@@ -198,6 +203,13 @@ mod tests {
         assert_eq!(bash("mqkv get k --file=o"), "files 7\n");
         assert_eq!(bash("mqkv -b mqtt://h lock d -- l"), "command 8\n");
         assert_eq!(bash("mqk"), "");
+        for line in ["status p", "conflicts --leaf=p", "drop-leaf p", "resync p"] {
+            assert_eq!(bash(&format!("mqkv exchange {line}")), "words\npress-7\n", "{line}");
+        }
+        assert_eq!(bash("mqkv exchange add-leaf p"), "words\n", "a new leaf");
+        assert_eq!(bash("mqkv exchange value "), "words\n40\n41\n");
+        assert_eq!(bash("mqkv exchange clear 40 "), "words\n40\n41\n");
+        assert_eq!(bash("mqkv exchange check "), "files 0\n");
     }
 
     #[test]

@@ -2,5 +2,5 @@
 
 pub mod answer;
 mod bash_line;
-mod keys;
+mod stored;
 pub mod stub;

@@ -105,7 +105,7 @@ enum ExchangeVerb {
     /// It can join again if the file of the root admits it, or after add-leaf.
     DropLeaf {
         /// Name of the leaf
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "LEAF")]
         name: String,
     },
     /// Send all records again
@@ -151,7 +151,7 @@ struct ResyncArgs {
     /// Name of a leaf; the broker is the root [default: all]
     ///
     /// If the broker is a leaf, that leaf gets all records again.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "LEAF")]
     name: Option<String>,
     /// Join a root that has lost its store
     ///
@@ -241,6 +241,30 @@ pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Resul
             Err(error.hint("mqkv exchange check FILE, at the command line"))
         }
     }
+}
+
+/// Returns the names of the leaves that the node knows, for completion.
+///
+/// # Errors
+/// The request failed or was refused.
+pub async fn leaf_names(session: &Session) -> Result<Vec<String>, CommandError> {
+    Ok(match ask(&Command::Status { leaf: None }, session).await? {
+        Answer::Root(report) => report.leaves.into_iter().map(|leaf| leaf.name).collect(),
+        Answer::Leaf(report) => vec![report.name],
+        _ => Vec::new(),
+    })
+}
+
+/// Returns the numbers of the oldest conflicts of the node, for completion.
+///
+/// # Errors
+/// The request failed or was refused.
+pub async fn conflict_ids(session: &Session) -> Result<Vec<String>, CommandError> {
+    const IDS_MAX: u64 = 500;
+    Ok(match ask(&Command::Conflicts { leaf: None, since: 0, max: IDS_MAX }, session).await? {
+        Answer::Conflicts(page) => page.conflicts.iter().map(|conflict| conflict.id.to_string()).collect(),
+        _ => Vec::new(),
+    })
 }
 
 /// Returns the number of conflicts or leaves that a request has changed; `None` if there are none of the name.

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::conflict::{ConflictPage, Origin};
-use super::elements::{Elements, encoded, number, optional_number, simple, text};
+use super::elements::{Elements, encoded, number, optional_number, optional_text, simple, text};
 use super::refusal::Refusal;
 use crate::protocol::frame::{Frame, FrameError};
 
@@ -66,6 +66,8 @@ pub enum LeafState {
     /// It may join, and has not yet.
     Expected,
     Offline,
+    /// The root has no room for the next change of the leaf.
+    Blocked,
     /// Linked, and not synchronised yet.
     Linked,
     /// Linked, with all records and all verdicts.
@@ -90,13 +92,15 @@ pub struct OwnReport {
     pub conflicts: u64,
     /// Conflicts that made room for others since the start.
     pub dropped: u64,
+    /// The reason why the last link has ended, until another one is established.
+    pub ended: Option<String>,
 }
 
 /// The state of a leaf itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnState {
     Offline,
-    /// The store has no room for what the root sends.
+    /// This store or the root's has no room for the next change.
     Blocked,
     /// Linked, and receiving all records again.
     Resync,
@@ -272,7 +276,8 @@ impl OwnReport {
             self.dropped,
         ];
         let names = [simple("leaf"), text(&self.exchange), text(&self.name), simple(self.state.as_str())];
-        names.into_iter().chain(counters.into_iter().map(number)).collect()
+        let ended = optional_text(self.ended.as_deref());
+        names.into_iter().chain(counters.into_iter().map(number)).chain([ended]).collect()
     }
 
     fn decode(rest: &mut Elements<'_>) -> Option<Self> {
@@ -289,6 +294,7 @@ impl OwnReport {
             merged: rest.number()?,
             conflicts: rest.number()?,
             dropped: rest.number()?,
+            ended: rest.optional_text()?,
         })
     }
 }
@@ -364,7 +370,7 @@ macro_rules! states {
     };
 }
 
-states!(LeafState: Expected = "expected", Offline = "offline", Linked = "linked", Synchronised = "synchronised");
+states!(LeafState: Expected = "expected", Offline = "offline", Blocked = "blocked", Linked = "linked", Synchronised = "synchronised");
 states!(OwnState: Offline = "offline", Blocked = "blocked", Resync = "resync", Linked = "linked");
 states!(
     KeyState: Local = "local", Absent = "absent", Synchronised = "synchronised", Proposed = "proposed",

@@ -47,7 +47,13 @@ fn origin() -> impl Strategy<Value = Origin> {
 }
 
 fn leaf() -> impl Strategy<Value = LeafReport> {
-    let states = [LeafState::Expected, LeafState::Offline, LeafState::Linked, LeafState::Synchronised];
+    let states = [
+        LeafState::Expected,
+        LeafState::Offline,
+        LeafState::Blocked,
+        LeafState::Linked,
+        LeafState::Synchronised,
+    ];
     let state = prop::sample::select(states.to_vec());
     ("[a-z]{1,5}", state, number(), option::of(number()), number(), option::of(number()), number()).prop_map(
         |(name, state, behind, unjudged, conflicts, heard_ms, accepted)| LeafReport {
@@ -81,6 +87,7 @@ fn own() -> impl Strategy<Value = OwnReport> {
             merged,
             conflicts,
             dropped,
+            ended: (dropped > 2).then(|| "reason".to_owned()),
         }
     })
 }

@@ -109,6 +109,7 @@ fn own(report: &OwnReport) -> Object {
     put(&mut object, "merged", report.merged);
     put(&mut object, "conflicts", report.conflicts);
     put(&mut object, "conflicts_dropped", report.dropped);
+    put_some(&mut object, "ended", report.ended.as_deref());
     object
 }
 

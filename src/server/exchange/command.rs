@@ -1,7 +1,7 @@
 //! Operator requests: what a node answers to them.
 
 use crate::exchange::Exchange;
-use crate::exchange::effects::{Effects, Values};
+use crate::exchange::effects::{Effects, LinkEnd, Values};
 use crate::exchange::leaf::Leaf;
 use crate::exchange::names::{Mutex, Name};
 use crate::exchange::root::{LEAVES_MAX, Root};
@@ -90,6 +90,7 @@ fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
     LeafReport {
         name: leaf.name.as_str().to_owned(),
         state: match leaf.heard_ms {
+            _ if leaf.is_blocked => LeafState::Blocked,
             _ if leaf.is_synchronised() => LeafState::Synchronised,
             Some(_) => LeafState::Linked,
             None if leaf.has_joined => LeafState::Offline,
@@ -114,6 +115,7 @@ fn own_status(leaf: &Leaf, name: Option<&str>) -> Answer {
         exchange: own.exchange.as_str().to_owned(),
         name: own.name.as_str().to_owned(),
         state: match (own.is_linked, own.is_resync) {
+            _ if own.ended.as_ref().is_some_and(LinkEnd::is_blocked) => OwnState::Blocked,
             (false, _) => OwnState::Offline,
             (true, true) => OwnState::Resync,
             (true, false) => OwnState::Linked,
@@ -127,6 +129,7 @@ fn own_status(leaf: &Leaf, name: Option<&str>) -> Answer {
         merged: own.counts.merged,
         conflicts: count(own.conflicts),
         dropped: leaf.conflicts().dropped(),
+        ended: own.ended.map(|ended| ended.text),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Keys for completion: one short scan of the store, where the user has asked for it.
+//! Names for completion that the broker knows: one short request, where the user has asked for it.
 
 use std::time::Duration;
 
@@ -12,28 +12,42 @@ use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
 use crate::cli::signals::EndSignals;
-use crate::commands::{CommandError, Session, prefix_pattern};
+use crate::commands::{CommandError, Session, exchange, prefix_pattern};
 
 /// The time for connecting and listing together: a Tab that waits longer feels stuck.
 const WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// No list of candidates is longer.
-const KEYS_MAX: usize = 1_000;
+const NAMES_MAX: usize = 1_000;
 
-/// Returns whether the user has asked for keys. Each Tab costs a connection, so it is off by default.
+/// The names to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored<'a> {
+    /// The keys that begin with this text.
+    Keys(&'a str),
+    /// The leaves of the exchange.
+    Leaves,
+    /// The numbers of its conflicts.
+    Conflicts,
+}
+
+/// Returns whether the user has asked for such names. Each Tab costs a connection, so it is off by default.
 #[must_use]
 pub fn are_wanted(variables: &Variables) -> bool {
     variables.get(COMPLETE_KEYS).is_some_and(|value| value == "1")
 }
 
-/// Lists the keys that begin with a prefix, in order. Without an answer in time there are none: a completion reports no
-/// errors.
+/// Lists names in order. Without an answer in time there are none: a completion reports no errors.
 #[must_use]
-pub fn list(options: &Options, variables: &Variables, prefix: &str) -> Vec<String> {
-    try_list(options, variables, prefix).unwrap_or_default()
+pub fn list(options: &Options, variables: &Variables, stored: Stored<'_>) -> Vec<String> {
+    try_list(options, variables, stored).unwrap_or_default()
 }
 
-fn try_list(options: &Options, variables: &Variables, prefix: &str) -> Result<Vec<String>, CommandError> {
+fn try_list(
+    options: &Options,
+    variables: &Variables,
+    stored: Stored<'_>,
+) -> Result<Vec<String>, CommandError> {
     let configuration = Configuration::resolve(&options.connection, &options.display, variables)?;
     let connection = Connection::of(&configuration.settings, resolve::process())?;
     if !matches!(connection.login, Login::Known(_)) {
@@ -43,18 +57,24 @@ fn try_list(options: &Options, variables: &Variables, prefix: &str) -> Result<Ve
     let style = resolve::style(&configuration.settings, false);
     let (session, store) = session(Some(connection), None, EndSignals::default(), style);
     runtime::block_on(false, async {
-        let mut keys = Vec::new();
-        let scan_and_close = async {
-            scan(&session, prefix, &mut keys).await?;
+        let mut names = Vec::new();
+        let list_and_close = async {
+            match stored {
+                Stored::Keys(prefix) => scan(&session, prefix, &mut names).await?,
+                Stored::Leaves => names = exchange::leaf_names(&session).await?,
+                Stored::Conflicts => names = exchange::conflict_ids(&session).await?,
+            }
             session.clone().close().await;
             Ok::<_, CommandError>(())
         };
         // Keys that were listed in time count, even if more would have followed.
-        let scanned = timeout(WAIT_MAX, scan_and_close).await.unwrap_or(Ok(()));
+        let listed = timeout(WAIT_MAX, list_and_close).await.unwrap_or(Ok(()));
         store.stop().await;
-        scanned?;
-        keys.sort();
-        Ok(keys)
+        listed?;
+        if matches!(stored, Stored::Keys(_)) {
+            names.sort();
+        }
+        Ok(names)
     })?
 }
 
@@ -64,10 +84,10 @@ async fn scan(session: &Session, prefix: &str, keys: &mut Vec<String>) -> Result
     let mut token = None;
     loop {
         let page = client.scan(pattern.clone(), token.take()).await?;
-        let room = KEYS_MAX.saturating_sub(keys.len());
+        let room = NAMES_MAX.saturating_sub(keys.len());
         keys.extend(page.keys.iter().filter_map(|key| text(key.as_bytes())).take(room));
         match page.token {
-            Some(next) if keys.len() < KEYS_MAX => token = Some(next),
+            Some(next) if keys.len() < NAMES_MAX => token = Some(next),
             _ => return Ok(()),
         }
     }
