@@ -373,6 +373,10 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
         }
         ErrorReply::QuotaExceeded => Some("delete unused keys, or let them expire (--ttl)"),
         ErrorReply::ValueTooLong => Some("use a smaller value, or several keys"),
+        ErrorReply::RootOnly => Some("change it at the root, or let leaves change it by a rule of the root"),
+        ErrorReply::NotReplicated => {
+            Some("use a key that takes no part in the exchange; `mqkv exchange key KEY` shows its rule")
+        }
         ErrorReply::NotPersisted => Some("see the log of the store: its disk is full or has failed"),
         ErrorReply::NotAuthorized => Some("this client id (-i) needs a permission for this key"),
         ErrorReply::UnknownCommand => {

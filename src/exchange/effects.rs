@@ -128,6 +128,38 @@ impl Effects {
 }
 
 impl Cause {
+    const ALL: [Self; 23] = [
+        Self::Version,
+        Self::OtherExchange,
+        Self::OtherLeaf,
+        Self::UnknownLeaf,
+        Self::OtherStore,
+        Self::OtherPrincipal,
+        Self::SecondRun,
+        Self::OtherRoot,
+        Self::TooManyLeaves,
+        Self::Malformed,
+        Self::Unexpected,
+        Self::Gap,
+        Self::Window,
+        Self::Blocked,
+        Self::Stalled,
+        Self::NotCommitted,
+        Self::RulesChanged,
+        Self::Replaced,
+        Self::Dropped,
+        Self::ByRoot,
+        Self::Resync,
+        Self::Diverged,
+        Self::Purged,
+    ];
+
+    /// Returns the cause with this code; `None` for a code of another version.
+    #[must_use]
+    pub fn parse(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.as_str() == code)
+    }
+
     /// Returns the code of REFUSED, of events and of metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -172,6 +172,7 @@ fn heard(leaf: &LeafReport) -> String {
     match (leaf.state, leaf.heard_ms) {
         (LeafState::Synchronised | LeafState::Linked, _) | (LeafState::Blocked, Some(_)) => "now".to_owned(),
         (_, Some(ms)) => format!("{} ago", rough(ms)),
+        (LeafState::Expected, None) => "never".to_owned(),
         (_, None) => "?".to_owned(),
     }
 }

@@ -65,11 +65,12 @@ the separator / or the text after the placeholder, or would make a topic begin w
 a line for each such client. A client also needs permission to publish to its response topic.
 
 Reload:
-SIGHUP reloads the files of --authz, --users, --sat-tokens, --tls-cert, --tls-key and --client-ca. It disconnects the \
+SIGHUP reloads the files of --authz, --users, --sat-tokens, --tls-cert, --tls-key and --client-ca, and the rules in the \
+file of the root of an exchange. It disconnects the \
 clients of removed users, changed passwords and removed tokens, and those whose certificate has expired; all others \
 continue. A subscription that is no longer allowed delivers nothing until it is allowed again. New connections get the new certificate and are \
 verified against the new CAs. If a file is invalid, the error is logged and the previous content stays in force: \
-separately for the rules, the users and the tokens, and together for all TLS files.
+separately for the rules, the users, the tokens and the exchange, and together for all TLS files.
 
 The files of --users and --sat-tokens are also read at each authentication, which disconnects no other client. A file \
 that is unreadable or not a regular file is logged and changes nothing. A session belongs to the user that created it: another user with the same client id does not get it.
@@ -87,7 +88,7 @@ are answered only for the name given here; addresses and localhost are always va
 
 Shutdown:
 SIGTERM and SIGINT stop the server: it accepts no new connection, answers the requests received so far and exits with 0. \
-So does SIGHUP without --authz, --users, --sat-tokens and TLS; with --exec it is forwarded to the command, unless there \
+So does SIGHUP without --authz, --users, --sat-tokens, --exchange and TLS; with --exec it is forwarded to the command, unless there \
 is --authz.";
 
 /// Run an MQTT broker with a state store

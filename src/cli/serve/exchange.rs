@@ -14,6 +14,7 @@ use crate::cli::report::{self, Reporter};
 use crate::cli::storage_error::of_start;
 use crate::client::{self, Target};
 use crate::commands::{CommandError, Kind};
+use crate::exchange::rules::{Patterns, Rules};
 use crate::net::ClientTls;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
@@ -27,7 +28,7 @@ pub struct ExchangeOptions {
     ///
     /// FILE is in TOML; see `mqkv help exchange`. Keys that take part are always persistent.
     #[arg(long, value_name = "FILE", requires = "data")]
-    exchange: Option<PathBuf>,
+    pub exchange: Option<PathBuf>,
     /// Remove the data of an exchange from DIR, and exit
     ///
     /// The store keeps all its keys and is one of its own again: serve it without --exchange.
@@ -91,6 +92,20 @@ pub fn warn_of_anonymous(settings: &ExchangeSettings, listeners: &[ListenerSetti
         log.warn(&format!(
             "every client that can reach {address} can join the exchange as a leaf: there is no authentication"
         ));
+    }
+}
+
+/// Reads the rules of a root again, and the patterns of the leaves that may join unasked. May block.
+///
+/// # Errors
+/// The mistakes of the file, or that it is the file of another node.
+pub fn reread(path: &Path) -> Result<(Rules, Patterns), String> {
+    let all = |CommandError { message, causes, .. }: CommandError| {
+        std::iter::once(message).chain(causes).collect::<Vec<_>>().join("; ")
+    };
+    match read(path).map_err(all)?.role {
+        FileRole::Root { rules, admit, .. } => Ok((rules, admit)),
+        FileRole::Leaf { .. } => Err(format!("{} is the file of a leaf", path.display())),
     }
 }
 

@@ -1,10 +1,11 @@
-//! SIGHUP: reloads the authorization rules, users, tokens and TLS files.
+//! SIGHUP: reloads the authorization rules, users, tokens, TLS files, and the rules of an exchange.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::args::ServeArgs;
+use super::exchange::reread;
 use super::logging::EventLog;
 use super::systemd;
 use crate::cli::detached::run_detached;
@@ -22,7 +23,8 @@ impl ReloadSignals {
     /// # Errors
     /// The system accepts no handler.
     pub fn listen(args: &ServeArgs) -> Result<Option<Self>, CommandError> {
-        let has_files = args.tls_cert.is_some() || args.users.is_some() || args.sat_tokens.is_some();
+        let files = [&args.tls_cert, &args.users, &args.sat_tokens, &args.exchange.exchange];
+        let has_files = files.into_iter().any(Option::is_some);
         if args.authz.is_none() && (!has_files || args.run.exec) {
             return Ok(None);
         }
@@ -33,13 +35,14 @@ impl ReloadSignals {
     }
 
     /// Reloads at each signal, including those during the start, until the returned tasks are dropped. Rules, users with
-    /// tokens, and TLS files have a task each, so that a file that hangs delays only itself.
+    /// tokens, TLS files and the exchange have a task each, so that a file that hangs delays only itself.
     #[must_use]
     pub fn reload(self, server: &StoreServer, args: &ServeArgs, log: &EventLog) -> JoinSet<()> {
         let (mut tasks, (requested, _)) = (JoinSet::new(), watch::channel(0));
         let (rules_done, for_rules) = watch::channel(0);
         let (credentials_done, for_credentials) = watch::channel(0);
         let (certificates_done, for_certificates) = watch::channel(0);
+        let (exchange_done, for_exchange) = watch::channel(0);
         if let Some(rules) = server.rules().cloned() {
             tasks.spawn(at_each(requested.subscribe(), rules_done, log.clone(), move || rules.reload()));
         }
@@ -55,9 +58,14 @@ impl ReloadSignals {
             };
             tasks.spawn(at_each(requested.subscribe(), certificates_done, log.clone(), reload));
         }
+        if let (Some(exchange), Some(path)) = (server.exchange().cloned(), args.exchange.exchange.clone()) {
+            let reload = move || exchange.reload(reread(&path));
+            tasks.spawn(at_each(requested.subscribe(), exchange_done, log.clone(), reload));
+        }
         // With --exec the command notifies the service manager, not the server.
         let is_service = !args.run.exec;
-        tasks.spawn(handle(self.0, requested, [for_rules, for_credentials, for_certificates], is_service));
+        let done = [for_rules, for_credentials, for_certificates, for_exchange];
+        tasks.spawn(handle(self.0, requested, done, is_service));
         tasks
     }
 }
@@ -66,7 +74,7 @@ impl ReloadSignals {
 async fn handle(
     mut signals: Signal,
     requested: watch::Sender<u64>,
-    mut done: [watch::Receiver<u64>; 3],
+    mut done: [watch::Receiver<u64>; 4],
     is_service: bool,
 ) {
     let (mut count, mut is_reloading) = (0_u64, false);

@@ -40,7 +40,7 @@ impl Leaf {
             LinkFrame::Records(records) => self.receive(records, now_ms, values, &mut effects),
             LinkFrame::Refused(refused) => {
                 if self.link.as_ref().is_some_and(|link| link.id == refused.link) {
-                    self.end(Cause::ByRoot, &mut effects);
+                    self.end(Cause::parse(&refused.code).unwrap_or(Cause::ByRoot), &mut effects);
                     self.ended = Some(LinkEnd { code: refused.code, text: refused.text });
                 }
                 Ok(())

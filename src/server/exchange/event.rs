@@ -179,11 +179,12 @@ impl fmt::Display for ExchangeEvent {
                 write!(f, " ({})", reason.as_str().replace('-', " "))
             }
             Self::UplinkConnected { target } => write!(f, "connected to the root of the exchange: {target}"),
-            Self::UplinkFailed { target, reason } => {
-                write!(f, "cannot connect to the root of the exchange at {target}: {}", Shown(reason))
+            Self::UplinkFailed { reason, .. } => {
+                write!(f, "cannot connect to the root of the exchange: {}", Shown(reason))
             }
-            Self::UplinkLost { target, reason } => {
-                write!(f, "lost the connection to the root of the exchange at {target}: {}", Shown(reason))
+            // The reason names the target.
+            Self::UplinkLost { reason, .. } => {
+                write!(f, "the root of the exchange is offline: {}", Shown(reason))
             }
             Self::Rules { outcome: Ok(count) } => write!(f, "rules of the exchange reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {

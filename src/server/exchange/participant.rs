@@ -341,7 +341,9 @@ pub fn describe(row: &Row) -> Option<String> {
         Row::LeafNode(row) => ("leaf", &row.identity),
         _ => return None,
     };
-    Some(format!("the {role} {} of the exchange {}", identity.node, identity.exchange))
+    // An exchange has one root, which is often called so.
+    let name = if identity.node.as_str() == role { String::new() } else { format!(" {}", identity.node) };
+    Some(format!("the {role}{name} of the exchange {}", identity.exchange))
 }
 
 /// Encodes rows for the disk.

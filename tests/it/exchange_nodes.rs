@@ -1,0 +1,219 @@
+//! A root and its leaves, as an operator uses them.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::common::{Place, Server, wait_until};
+
+const RULES: &str = "\
+exchange = \"plant\"
+node = \"root\"
+role = \"root\"
+admit = [\"press-*\"]
+[[rule]]
+keys = [\"recipe/**\"]
+change = \"root\"
+[[rule]]
+keys = [\"line/*\"]
+change = \"leaves\"
+";
+
+/// A root with a directory of its own.
+struct Root {
+    place: Place,
+    server: Server,
+}
+
+/// A leaf with a directory of its own.
+struct Leaf {
+    place: Place,
+    server: Server,
+}
+
+const SERVE: [&str; 4] = ["--data", "data", "--exchange", "node.toml"];
+
+impl Root {
+    fn start() -> Self {
+        let place = Place::new();
+        place.write("node.toml", RULES);
+        let server = Server::start(&place, &SERVE);
+        Self { place, server }
+    }
+
+    fn leaf(&self, name: &str) -> Leaf {
+        let place = Place::new();
+        let url = self.server.url();
+        place.write(
+            "node.toml",
+            format!("exchange = \"plant\"\nnode = \"{name}\"\nrole = \"leaf\"\nroot = \"{url}\"\n"),
+        );
+        let server = Server::start(&place, &SERVE);
+        Leaf { place, server }
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        run(&self.place, &self.server, words)
+    }
+
+    /// Waits until all leaves are synchronised.
+    fn settle(&self) {
+        let status = self.run(&["exchange", "status", "--wait", "20s"]);
+        assert!(status.ends_with("--- exit 0\n"), "{status}");
+    }
+}
+
+impl Leaf {
+    fn run(&self, words: &[&str]) -> String {
+        run(&self.place, &self.server, words)
+    }
+}
+
+fn run(place: &Place, server: &Server, words: &[&str]) -> String {
+    place.run(&[&["-b", &server.url()], words].concat())
+}
+
+fn value(text: &str) -> String {
+    format!("--- stdout\n{text}(no line feed)\n--- exit 0\n")
+}
+
+#[test]
+fn changes_of_root_and_leaf_reach_the_other() {
+    let root = Root::start();
+    let leaf = root.leaf("press-7");
+    let waited = root.run(&["exchange", "status", "press-7", "-w", "20s"]);
+    assert!(waited.starts_with("--- stdout\npress-7\tsynchronised\t0\t0\t0\t"), "{waited}");
+    root.run(&["set", "recipe/1", "gold"]);
+    leaf.run(&["set", "line/2", "75"]);
+    root.settle();
+    assert_eq!(leaf.run(&["get", "recipe/1"]), value("gold"));
+    wait_until("the change is accepted", || (root.run(&["get", "line/2"]) == value("75")).then_some(()));
+    let key = root.run(&["exchange", "key", "line/2", "-j"]);
+    assert!(
+        key.contains(
+            "\"state\":\"synchronised\",\"rule\":2,\"rule_keys\":[\"line/*\"],\"change\":\"leaves\""
+        ),
+        "{key}"
+    );
+    assert!(key.contains("\"by\":\"press-7\""), "{key}");
+}
+
+#[test]
+fn a_change_that_the_rules_forbid_is_refused_with_76() {
+    let root = Root::start();
+    let leaf = root.leaf("press-7");
+    root.run(&["exchange", "status", "press-7", "-w", "20s"]);
+    assert_eq!(
+        leaf.run(&["set", "recipe/1", "x"]),
+        "--- stderr\nerror: the store refused the request: only the root of the exchange changes this key\n  \
+         nothing was changed\nhint: change it at the root, or let leaves change it by a rule of the root\n--- exit 76\n"
+    );
+    let leased = leaf.run(&["set", "line/2", "x", "--nx", "--ttl", "5s"]);
+    assert!(
+        leased.contains("neither a lease nor a fencing token") && leased.ends_with("exit 76\n"),
+        "{leased}"
+    );
+}
+
+#[test]
+fn an_unknown_leaf_joins_when_an_operator_adds_it() {
+    let root = Root::start();
+    let leaf = root.leaf("mill");
+    wait_until("the leaf is refused", || {
+        let status = leaf.run(&["exchange", "status"]);
+        status.contains("neither known nor admitted; at the root: mqkv exchange add-leaf mill").then_some(())
+    });
+    assert!(root.run(&["exchange", "status", "mill"]).ends_with("error: leaf not found: mill\n--- exit 1\n"));
+    assert_eq!(root.run(&["exchange", "add-leaf", "mill"]), "--- exit 0\n");
+    root.settle();
+    assert!(leaf.run(&["exchange", "status"]).ends_with("--- exit 0\n"));
+    assert_eq!(root.run(&["exchange", "drop-leaf", "mill"]), "--- exit 0\n");
+    assert!(root.run(&["exchange", "drop-leaf", "mill"]).ends_with("--- exit 1\n"));
+    let refused = leaf.run(&["exchange", "drop-leaf", "mill"]);
+    assert!(
+        refused.contains("only the root of the exchange has leaves") && refused.ends_with("exit 76\n"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_conflict_is_listed_read_and_cleared_at_both_nodes() {
+    let mut root = Root::start();
+    let leaf = root.leaf("press-7");
+    let other = root.leaf("press-9");
+    for name in ["press-7", "press-9"] {
+        root.run(&["exchange", "status", name, "-w", "20s"]);
+    }
+    root.server.kill();
+    leaf.run(&["set", "line/2", "80"]);
+    other.run(&["set", "line/2", "75"]);
+    root.server.start_again(&root.place, &SERVE);
+    for name in ["press-7", "press-9"] {
+        root.run(&["exchange", "status", name, "-w", "20s"]);
+    }
+    let conflicts = wait_until("there is a conflict", || {
+        let conflicts = root.run(&["exchange", "conflicts", "-j"]);
+        conflicts.contains("\"op\":\"exchange-conflict\"").then_some(conflicts)
+    });
+    assert!(
+        conflicts.contains("\"id\":1,") && conflicts.contains("\"reason\":\"first-leaf-wins\""),
+        "{conflicts}"
+    );
+    let (lost, won, loser) = match conflicts.contains("\"leaf\":\"press-7\"") {
+        true => ("80", "75", &leaf),
+        false => ("75", "80", &other),
+    };
+    wait_until("the loser has the value", || (loser.run(&["get", "line/2"]) == value(won)).then_some(()));
+    for (place, server) in [(&root.place, &root.server), (&loser.place, &loser.server)] {
+        let run = |words: &[&str]| run(place, server, words);
+        assert_eq!(run(&["exchange", "value", "1"]), value(lost));
+        assert!(run(&["exchange", "value", "2"]).ends_with("error: conflict not found: 2\n--- exit 1\n"));
+        assert_eq!(run(&["exchange", "clear", "1"]), "--- exit 0\n");
+        assert!(run(&["exchange", "clear", "1"]).ends_with("--- exit 1\n"));
+        assert_eq!(run(&["exchange", "clear", "--all"]), "--- exit 0\n");
+        assert_eq!(run(&["exchange", "conflicts"]), "--- exit 0\n");
+    }
+}
+
+#[test]
+fn sighup_reads_the_rules_of_a_root_again() {
+    let root = Root::start();
+    let leaf = root.leaf("press-7");
+    root.run(&["exchange", "status", "press-7", "-w", "20s"]);
+    fs::write(root.place.path("node.toml"), RULES.replace("change = \"root\"", "change = \"leaves\""))
+        .unwrap();
+    root.server.signal(Signal::SIGHUP);
+    wait_until("the leaf may change the recipe", || {
+        (leaf.run(&["set", "recipe/1", "x"]) == "--- exit 0\n").then_some(())
+    });
+    root.settle();
+    wait_until("the root has the change", || (root.run(&["get", "recipe/1"]) == value("x")).then_some(()));
+}
+
+#[test]
+fn a_folder_of_a_node_is_served_as_that_node_only() {
+    let mut root = Root::start();
+    root.server.kill();
+    let hint = "mqkv serve --data data --leave-exchange";
+    for words in
+        [&["serve", "--data", "data", "--listen", "127.0.0.1:0"][..], &["--embedded=data", "get", "k"]]
+    {
+        let refused = root.place.run(words);
+        assert!(refused.contains("belongs to the root of the exchange plant"), "{refused}");
+        assert!(refused.contains(hint) && refused.ends_with("--- exit 74\n"), "{refused}");
+    }
+    let left = root.place.run(&["serve", "--data", "data", "--leave-exchange"]);
+    assert_eq!(left, "--- stderr\ndata is a store of its own again; its keys are unchanged\n--- exit 0\n");
+    assert_eq!(root.place.run(&["--embedded=data", "set", "k", "v"]), "--- exit 0\n");
+}
+
+#[test]
+fn a_store_without_an_exchange_answers_so() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    assert_eq!(
+        run(&place, &server, &["exchange", "status"]),
+        "--- stderr\nerror: this store takes no part in an exchange\n\
+         hint: start the store with: mqkv serve --data DIR --exchange FILE\n--- exit 76\n"
+    );
+}
