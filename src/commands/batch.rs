@@ -25,7 +25,7 @@ Examples:
     mqkv batch --format jsonl -
 
 Lines:
-Each line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode. Verbs are case-insensitive, and \
+Each line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode, exchange. Verbs are case-insensitive, and \
 SET accepts the options of the wire: SET k v NX PX 5000. Blanks separate words. 'Single quotes' keep every character; \
 \"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. Outside quotes a backslash escapes a blank, a quote, #, |, > \
 and a backslash. Before any other character a backslash is literal: C:\\temp. In a line without options, a quoted key or value is literal, also \
@@ -335,6 +335,6 @@ fn check_mode<C: BatchCommand>(command: C) -> Result<C, CommandError> {
     match command.mode() {
         BatchMode::Pipelined | BatchMode::Exclusive => Ok(command),
         BatchMode::Unsupported => Err(CommandError::usage("this verb cannot be used in a batch")
-            .hint("verbs of a batch: get, set, del, vdel, raw, keys, ping, decode")),
+            .hint("verbs of a batch: get, set, del, vdel, raw, keys, ping, decode, exchange")),
     }
 }

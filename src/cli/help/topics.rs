@@ -99,6 +99,9 @@ Records have v (the schema, 1) and op (the verb).
   request or reply are escaped as in text, with doubled backslashes
 - `serve --log json`: event (ready, connected, disconnected, refused, denied, dropped, unanswerable, left-out, warning,
   stopping and others), time, and message, which is the line of text
+- `exchange`: op is exchange-status, exchange-key, exchange-conflict (one object for each conflict), exchange-value,
+  exchange-clear, exchange-add-leaf, exchange-drop-leaf, exchange-resync or exchange-check. by is null if the root made
+  the version; of a conflict, lost and won have deletion, or size and value, which is left out if it is long
 - `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is whole, late (the last writes
   cannot be read), gap (some keys are lost, and the keys found in their place doubtful), loose (the order is lost) or
   rows (the keys are whole, the rows of the exchange are not); damage is the cause. rows is their number, only if the

@@ -64,6 +64,11 @@ A root reports each leaf: expected (it may join, and has not yet), offline, link
 synchronised. BEHIND counts the versions of the root that the leaf has not stored; UNJUDGED counts changes whose verdict \
 it has not stored, and is not known while it is offline.
 
+Output:
+In a pipe, status of a root has a line for each leaf, and conflicts one for each conflict, with tabs between the columns. \
+Of a leaf: name, state, behind, unjudged, conflicts, milliseconds since it was heard. Of a conflict: number, time in UTC, \
+key, leaf, reason, version that won, node that made it, and the first 256 bytes that lost. value prints all bytes.
+
 Exit status:
 status: 0 if all is synchronised, 1 if not; with --wait 124 if not in time. The others: 1 if there is no such leaf or \
 conflict, or if a key takes no part (check).";
