@@ -38,6 +38,8 @@ pub enum Event {
     Linked { leaf: Name, link: u64 },
     /// The connection of the link is to be closed.
     Ended { leaf: Name, link: u64, cause: Cause },
+    /// The root has refused or ended the link of this leaf. Reported again if the reason changes, or after a link.
+    EndedByRoot { leaf: Name, end: LinkEnd },
     /// A HELLO was refused; the frame follows with `poll_outgoing`.
     Refused { leaf: Name, link: u64, cause: Cause },
     /// The leaf's records were not the root's: it does a resync.
@@ -87,8 +89,6 @@ pub enum Cause {
     Replaced,
     /// The leaf was dropped.
     Dropped,
-    /// The root refused the link.
-    ByRoot,
     /// An operator has asked for a resync.
     Resync,
     /// The records of the root and of the leaf differ.
@@ -128,38 +128,6 @@ impl Effects {
 }
 
 impl Cause {
-    const ALL: [Self; 23] = [
-        Self::Version,
-        Self::OtherExchange,
-        Self::OtherLeaf,
-        Self::UnknownLeaf,
-        Self::OtherStore,
-        Self::OtherPrincipal,
-        Self::SecondRun,
-        Self::OtherRoot,
-        Self::TooManyLeaves,
-        Self::Malformed,
-        Self::Unexpected,
-        Self::Gap,
-        Self::Window,
-        Self::Blocked,
-        Self::Stalled,
-        Self::NotCommitted,
-        Self::RulesChanged,
-        Self::Replaced,
-        Self::Dropped,
-        Self::ByRoot,
-        Self::Resync,
-        Self::Diverged,
-        Self::Purged,
-    ];
-
-    /// Returns the cause with this code; `None` for a code of another version.
-    #[must_use]
-    pub fn parse(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cause| cause.as_str() == code)
-    }
-
     /// Returns the code of REFUSED, of events and of metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -183,7 +151,6 @@ impl Cause {
             Self::RulesChanged => "rules-changed",
             Self::Replaced => "replaced",
             Self::Dropped => "dropped",
-            Self::ByRoot => "by-root",
             Self::Resync => "resync",
             Self::Diverged => "diverged",
             Self::Purged => "purged",
@@ -215,7 +182,6 @@ impl Cause {
             Self::RulesChanged => "the rules have changed",
             Self::Replaced => "a newer link replaces this one",
             Self::Dropped => "the leaf was dropped",
-            Self::ByRoot => "the root has ended the link",
             Self::Resync => "an operator has asked for a resync",
             Self::Diverged => "the records of the root and of the leaf differ",
             Self::Purged => "a deletion that the leaf has not received had to make room",

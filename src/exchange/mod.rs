@@ -114,7 +114,7 @@ impl Exchange {
             (Self::Root(root), Peer::Leaf(name, principal), Ok(frame)) => {
                 root.handle_frame(name, principal, frame, now_ms, values)
             }
-            (Self::Root(root), Peer::Leaf(name, _), Err(_)) => root.handle_malformed(name),
+            (Self::Root(root), Peer::Leaf(name, principal), Err(_)) => root.handle_malformed(name, principal),
             (Self::Leaf(leaf), Peer::Root, Ok(frame)) => leaf.handle_frame(frame, now_ms, values),
             (Self::Leaf(leaf), Peer::Root, Err(_)) => leaf.handle_malformed(),
             (Self::Root(_), Peer::Root, _) | (Self::Leaf(_), Peer::Leaf(..), _) => Effects::default(),

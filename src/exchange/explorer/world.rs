@@ -347,7 +347,7 @@ impl World {
 
     pub fn take_leaf(&mut self, at: usize, effects: &Effects, own: Option<(Key, Option<Bytes>)>) {
         self.leaves[at].1.apply(effects, own);
-        if effects.events.iter().any(|event| matches!(event, Event::Ended { .. })) && self.connected[at] {
+        if !self.leaves[at].0.has_link() && self.connected[at] {
             self.disconnect(at);
         }
         self.commit_at_once(Some(at));

@@ -39,9 +39,13 @@ impl Leaf {
             LinkFrame::Welcome(welcome) => self.welcome(welcome, now_ms, values, &mut effects),
             LinkFrame::Records(records) => self.receive(records, now_ms, values, &mut effects),
             LinkFrame::Refused(refused) => {
-                if self.link.as_ref().is_some_and(|link| link.id == refused.link) {
-                    self.end(Cause::parse(&refused.code).unwrap_or(Cause::ByRoot), &mut effects);
-                    self.ended = Some(LinkEnd { code: refused.code, text: refused.text });
+                if self.link.take_if(|link| link.id == refused.link).is_some() {
+                    let end = LinkEnd { code: refused.code, text: refused.text };
+                    if self.ended.as_ref() != Some(&end) {
+                        let leaf = self.row.identity.node.clone();
+                        effects.events.push(Event::EndedByRoot { leaf, end: end.clone() });
+                    }
+                    self.ended = Some(end);
                 }
                 Ok(())
             }

@@ -49,10 +49,12 @@ impl Root {
         self.finish_of(name, effects)
     }
 
-    /// Ends a link because its frame cannot be decoded.
-    pub fn handle_malformed(&mut self, name: &Name) -> Effects {
+    /// Ends a link because its frame cannot be decoded, unless another identity has sent it.
+    pub fn handle_malformed(&mut self, name: &Name, principal: &bytes::Bytes) -> Effects {
         let mut effects = Effects::default();
-        self.end(name, Cause::Malformed, &mut effects);
+        if self.leaves.get(name).is_some_and(|leaf| leaf.row.principal == *principal) {
+            self.end(name, Cause::Malformed, &mut effects);
+        }
         effects
     }
 

@@ -190,6 +190,15 @@ fn a_change_that_waits_while_its_key_leaves_the_rules_is_a_conflict_and_stays_lo
     assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
 }
 
+#[test]
+fn a_malformed_frame_of_another_identity_ends_no_link() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    let other = testbed.root.root().handle_malformed(&name("leaf"), &"other".into());
+    assert!(other.events.is_empty());
+    let own = testbed.root.root().handle_malformed(&name("leaf"), &bytes::Bytes::new());
+    assert!(matches!(&own.events[..], [Event::Ended { cause: Cause::Malformed, .. }]));
+}
+
 fn hello(testbed: &mut Testbed) -> Hello {
     testbed.disconnect(0);
     testbed.connect(0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::uplink::UplinkEvent;
 use crate::broker::event::{Shown, Subject, shortened};
-use crate::exchange::effects::{self, Cause};
+use crate::exchange::effects::{self, Cause, LinkEnd};
 use crate::exchange::names::Name;
 use crate::exchange::row::Conflict;
 
@@ -20,6 +20,8 @@ pub enum ExchangeEvent {
     Lost { leaf: Name },
     /// This node has ended a link.
     Ended { leaf: Name, cause: Cause },
+    /// The root has refused or ended the link of this leaf.
+    EndedByRoot { leaf: Name, end: LinkEnd },
     /// The root has refused a leaf.
     Refused { leaf: Name, cause: Cause },
     /// A change of a leaf has lost.
@@ -39,12 +41,16 @@ pub enum ExchangeEvent {
     DigestDiffers { leaf: Name },
 }
 
+/// Links end for these reasons although nothing has failed.
+const REGULAR: [Cause; 4] = [Cause::RulesChanged, Cause::Replaced, Cause::Dropped, Cause::Resync];
+
 impl From<effects::Event> for ExchangeEvent {
     fn from(event: effects::Event) -> Self {
         match event {
             effects::Event::Joined { leaf } => Self::Joined { leaf },
             effects::Event::Linked { leaf, .. } => Self::Linked { leaf },
             effects::Event::Ended { leaf, cause, .. } => Self::Ended { leaf, cause },
+            effects::Event::EndedByRoot { leaf, end } => Self::EndedByRoot { leaf, end },
             effects::Event::Refused { leaf, cause, .. } => Self::Refused { leaf, cause },
             effects::Event::Conflict { id, conflict } => Self::Conflict { id, conflict },
             effects::Event::Diverged { leaf } => Self::DigestDiffers { leaf },
@@ -68,15 +74,14 @@ impl ExchangeEvent {
     pub fn is_failure(&self) -> bool {
         match self {
             // Leaves are offline at times.
-            Self::Joined { .. } | Self::Linked { .. } | Self::Lost { .. } | Self::UplinkConnected { .. } => {
-                false
-            }
-            Self::Ended { cause, .. } => {
-                !matches!(cause, Cause::RulesChanged | Cause::Replaced | Cause::Dropped | Cause::Resync)
-            }
+            Self::Joined { .. } | Self::Linked { .. } | Self::Lost { .. } => false,
+            Self::Ended { cause, .. } => !REGULAR.contains(cause),
+            Self::EndedByRoot { end, .. } => REGULAR.iter().all(|cause| cause.as_str() != end.code),
             Self::Rules { outcome } => outcome.is_err(),
             Self::Refused { .. }
             | Self::Conflict { .. }
+            // It ends the failure that was reported before.
+            | Self::UplinkConnected { .. }
             | Self::UplinkFailed { .. }
             | Self::UplinkLost { .. }
             | Self::DigestDiffers { .. } => true,
@@ -91,6 +96,7 @@ impl ExchangeEvent {
             | Self::Linked { leaf }
             | Self::Lost { leaf }
             | Self::Ended { leaf, .. }
+            | Self::EndedByRoot { leaf, .. }
             | Self::Refused { leaf, .. }
             | Self::DigestDiffers { leaf } => Some(Subject::Client(Arc::from(leaf.as_str()))),
             Self::Conflict { .. } => Some(Subject::Other("conflicts of the exchange")),
@@ -108,7 +114,7 @@ impl ExchangeEvent {
             Self::Joined { .. } => "exchange-joined",
             Self::Linked { .. } => "exchange-linked",
             Self::Lost { .. } => "exchange-lost",
-            Self::Ended { .. } => "exchange-ended",
+            Self::Ended { .. } | Self::EndedByRoot { .. } => "exchange-ended",
             Self::Refused { .. } => "exchange-refused",
             Self::Conflict { .. } => "exchange-conflict",
             Self::UplinkConnected { .. } => "exchange-uplink-connected",
@@ -131,6 +137,7 @@ impl ExchangeEvent {
             Self::Ended { leaf, cause } | Self::Refused { leaf, cause } => {
                 vec![text("leaf", leaf), text("reason", &cause.as_str())]
             }
+            Self::EndedByRoot { leaf, end } => vec![text("leaf", leaf), ("reason", shortened(&end.code))],
             Self::Conflict { id, conflict } => vec![
                 text("id", id),
                 text("leaf", &conflict.leaf),
@@ -156,6 +163,9 @@ impl fmt::Display for ExchangeEvent {
             Self::Lost { leaf } => write!(f, "leaf {leaf} is offline"),
             Self::Ended { leaf, cause } => {
                 write!(f, "the link of leaf {leaf} was ended: {}", cause.text())
+            }
+            Self::EndedByRoot { leaf, end } => {
+                write!(f, "the root has ended the link of leaf {leaf}: {}", Shown(&end.text))
             }
             Self::Refused { leaf, cause } => {
                 write!(f, "leaf {leaf} was refused: {}", cause.text())?;
@@ -250,5 +260,10 @@ mod tests {
         let ended = |cause| ExchangeEvent::Ended { leaf: name("press-7"), cause };
         assert!(!ExchangeEvent::Lost { leaf: name("press-7") }.is_failure());
         assert!(!ended(Cause::RulesChanged).is_failure() && ended(Cause::Gap).is_failure());
+        let by_root = |code: &str| {
+            let end = LinkEnd { code: code.to_owned(), text: "why".to_owned() };
+            ExchangeEvent::EndedByRoot { leaf: name("press-7"), end }
+        };
+        assert!(!by_root("rules-changed").is_failure() && by_root("gap").is_failure());
     }
 }

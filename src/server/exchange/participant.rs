@@ -97,15 +97,15 @@ impl Participant {
         seeds: Seeds,
     ) -> Result<(Self, EncodedRows), RowsError> {
         let ExchangeSettings { exchange, node, role } = settings;
-        let known = first_row.map(|row| Row::decode(row).ok_or(RowsError::Malformed)).transpose()?;
-        let known = match (&known, role) {
-            (None, _) => None,
+        let row = first_row.map(|row| Row::decode(row).ok_or(RowsError::Malformed)).transpose()?;
+        let known = match (&row, role) {
             (Some(Row::Root(row)), Role::Root { .. }) => Some(&row.identity),
             (Some(Row::LeafNode(row)), Role::Leaf { .. }) => Some(&row.identity),
-            (Some(row), _) => return Err(RowsError::OtherNode(describe(row).ok_or(RowsError::Malformed)?)),
+            _ => None,
         };
-        if let Some(known) = known.filter(|known| known.exchange != *exchange || known.node != *node) {
-            return Err(RowsError::OtherNode(format!("{} of the exchange {}", known.node, known.exchange)));
+        let is_same = |known: &Identity| known.exchange == *exchange && known.node == *node;
+        if let Some(row) = row.as_ref().filter(|_| !known.is_some_and(is_same)) {
+            return Err(describe(row).map_or(RowsError::Malformed, RowsError::OtherNode));
         }
         let store = known.map_or(seeds.store, |known| known.store);
         let identity = Identity { exchange: exchange.clone(), node: node.clone(), store };

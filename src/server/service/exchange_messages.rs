@@ -80,10 +80,16 @@ impl Service {
             let is_handled = frame.handle(publisher);
             return if is_handled { Verdict::Consumed } else { Verdict::Continue(Box::new(frame)) };
         }
-        let (client_id, reason) =
-            (Arc::clone(&from.client_id), "only a node of the exchange publishes there");
+        // A leaf reports the first code as a wrong exchange or address.
+        let (code, reason) = match topic {
+            Some(Topic::Up { .. }) => {
+                (ReasonCode::NoMatchingSubscribers, "this store is not the root of that exchange")
+            }
+            _ => (ReasonCode::NotAuthorized, "only a node of the exchange publishes there"),
+        };
+        let client_id = Arc::clone(&from.client_id);
         (self.shared.events)(broker::Event::Dropped { client_id, topic: message.topic, reason }.into());
-        Verdict::Refused(ReasonCode::NotAuthorized)
+        Verdict::Refused(code)
     }
 
     fn handle_command(&self, publisher: &dyn Publisher, payload: &Bytes, reply_to: ReplyTo) -> Verdict {

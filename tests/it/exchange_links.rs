@@ -1,0 +1,385 @@
+//! Links between running nodes of an exchange: lost ones, refused ones, and those of killed nodes.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::common::pki::Ca;
+use super::common::wire::{self, Publish};
+use super::common::{Place, RawClient, StreamedProcess, wait_until};
+
+/// Only `press-*` may join unasked.
+const ROOT: &str = "\
+exchange = \"plant\"
+node = \"root\"
+role = \"root\"
+admit = [\"press-*\"]
+[[rule]]
+keys = [\"recipe/**\"]
+change = \"root\"
+[[rule]]
+keys = [\"line/**\"]
+change = \"leaves\"
+";
+
+const TLS: [&str; 6] = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
+
+/// A running node with one listener and a verbose log.
+struct Node<'a> {
+    place: &'a Place,
+    name: String,
+    options: Vec<String>,
+    port: u16,
+    process: Option<StreamedProcess>,
+}
+
+impl<'a> Node<'a> {
+    fn root(place: &'a Place, options: &[&str]) -> Self {
+        place.write("root.toml", ROOT);
+        Self::start(place, "root", options)
+    }
+
+    /// Starts a leaf of the exchange `plant`. Its file may have more lines.
+    fn leaf(place: &'a Place, name: &str, root: &Node<'_>, lines: &str) -> Self {
+        place.write(&format!("{name}.toml"), leaf_file("plant", name, &root.url("mqtt"), lines));
+        Self::start(place, name, &[])
+    }
+
+    /// Starts the node whose file is `NAME.toml`, with the data folder `NAME`.
+    fn start(place: &'a Place, name: &str, options: &[&str]) -> Self {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut node = Self { place, name: name.to_owned(), options, port: 0, process: None };
+        node.start_again();
+        node
+    }
+
+    /// Starts the node on the port that it had.
+    fn start_again(&mut self) {
+        let (listen, file) = (format!("127.0.0.1:{}", self.port), format!("{}.toml", self.name));
+        let words = ["serve", "-v", "--listen", &listen, "--data", &self.name, "--exchange", &file];
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let mut command = self.place.command(&[&words, &options[..]].concat());
+        self.process = Some(StreamedProcess::start(&mut command));
+        let ready = self.log("listening on ");
+        let port = ready.split("127.0.0.1:").nth(1).and_then(|rest| rest.split([',', ' ']).next());
+        self.port = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("no port: {ready}"));
+    }
+
+    /// Kills the process with SIGKILL.
+    fn kill(&mut self) {
+        self.process = None;
+    }
+
+    fn process(&self) -> &StreamedProcess {
+        self.process.as_ref().unwrap()
+    }
+
+    /// Waits for the next log line that contains this text.
+    #[track_caller]
+    fn log(&self, text: &str) -> String {
+        wait_until(&format!("{} logs: {text}", self.name), || {
+            Some(self.process().log_line()).filter(|line| line.contains(text))
+        })
+    }
+
+    fn url(&self, scheme: &str) -> String {
+        format!("{scheme}://127.0.0.1:{}", self.port)
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        self.place.run(&[words, &["-b", &self.url("mqtt")]].concat())
+    }
+
+    #[track_caller]
+    fn set(&self, key: &str, value: &str) {
+        assert_eq!(self.run(&["set", key, value, "-q"]), "--- exit 0\n");
+    }
+
+    /// Waits until the key has this value.
+    #[track_caller]
+    fn wait_for(&self, key: &str, value: &str) {
+        let expected = format!("--- stdout\n{value}(no line feed)\n--- exit 0\n");
+        let what = format!("{key} is {value} at {}", self.name);
+        wait_until(&what, || (self.run(&["get", key]) == expected).then_some(()));
+    }
+
+    /// At the root: waits until all leaves, or one of them, are synchronised.
+    #[track_caller]
+    fn wait_synchronised(&self, leaf: &str) {
+        let status = self.run(&["exchange", "status", leaf, "--wait", "60s"]);
+        assert!(status.ends_with("--- exit 0\n"), "{status}");
+    }
+
+    /// Starts a watch and waits until it shows the key's state.
+    fn watch(&self, key: &str) -> StreamedProcess {
+        let words = ["watch", key, "-b", &self.url("mqtt")];
+        let watch = StreamedProcess::start(&mut self.place.command(&words));
+        watch.line();
+        watch
+    }
+}
+
+fn leaf_file(exchange: &str, name: &str, root: &str, lines: &str) -> String {
+    format!("exchange = \"{exchange}\"\nnode = \"{name}\"\nrole = \"leaf\"\nroot = \"{root}\"\n{lines}")
+}
+
+/// Copies a data folder while no process uses it.
+fn copy(place: &Place, from: &str, to: &str) {
+    fs::create_dir(place.path(to)).unwrap();
+    for file in fs::read_dir(place.path(from)).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), place.path(to).join(file.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_change_at_either_node_reaches_the_other_and_its_watchers() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let leaf = Node::leaf(&place, "press-7", &root, "");
+    root.log("leaf press-7 has joined the exchange");
+    leaf.log("leaf press-7 is linked with the root");
+    let (at_leaf, at_root) = (leaf.watch("recipe/1"), root.watch("line/1"));
+    root.set("recipe/1", "steel");
+    assert!(at_leaf.line().ends_with("SET\trecipe/1\tsteel"));
+    leaf.set("line/1", "80");
+    assert!(at_root.line().ends_with("SET\tline/1\t80"));
+    leaf.wait_for("recipe/1", "steel");
+    assert_eq!(leaf.run(&["del", "line/1", "-q"]), "--- exit 0\n");
+    assert!(at_root.line().ends_with("DELETE\tline/1"));
+    root.wait_synchronised("press-7");
+    leaf.set("other", "1");
+    let missing = "--- stderr\nerror: key not found: other\n--- exit 1\n";
+    assert_eq!(root.run(&["get", "other"]), missing, "no rule has a pattern for it");
+}
+
+#[test]
+fn a_lease_on_a_key_that_takes_part_is_refused() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let leaf = Node::leaf(&place, "press-7", &root, "");
+    root.wait_synchronised("press-7");
+    for node in [&root, &leaf] {
+        let lease = node.run(&["set", "line/1", "me", "--nx", "--ttl", "10s"]);
+        assert!(lease.ends_with("--- exit 76\n"), "{lease}");
+    }
+}
+
+#[test]
+fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let mut leaf = Node::leaf(&place, "press-7", &root, "");
+    leaf.set("line/1", "75");
+    root.wait_for("line/1", "75");
+    root.wait_synchronised("press-7");
+    leaf.kill();
+    root.set("line/1", "80");
+    root.kill();
+    leaf.start_again();
+    leaf.log("cannot connect to the root of the exchange");
+    let watch = leaf.watch("line/1");
+    leaf.set("line/1", "81");
+    assert!(watch.line().ends_with("SET\tline/1\t81"), "a leaf shows its own change at once");
+    root.start_again();
+    assert!(watch.line().ends_with("SET\tline/1\t80"), "the root wins");
+    let conflict =
+        "the change of line/1 by leaf press-7 was refused; version 2 of the root stays in force (root wins)";
+    root.log(conflict);
+    leaf.log(conflict);
+    root.wait_synchronised("press-7");
+    for node in [&root, &leaf] {
+        let conflicts = node.run(&["exchange", "conflicts"]);
+        assert!(conflicts.contains("\tline/1\tpress-7\troot-wins\t2\tthe root\t81\n"), "{conflicts}");
+        let value = node.run(&["exchange", "value", "1"]);
+        assert_eq!(value, "--- stdout\n81(no line feed)\n--- exit 0\n");
+    }
+}
+
+#[test]
+fn no_change_is_lost_when_a_node_is_killed() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let mut leaf = Node::leaf(&place, "press-7", &root, "");
+    root.wait_synchronised("press-7");
+    root.kill();
+    leaf.set("line/1", "offline");
+    leaf.kill();
+    root.start_again();
+    root.set("recipe/1", "steel");
+    root.kill();
+    leaf.start_again();
+    leaf.set("line/2", "again");
+    root.start_again();
+    root.wait_for("line/1", "offline");
+    root.wait_for("line/2", "again");
+    leaf.wait_for("recipe/1", "steel");
+    root.wait_synchronised("press-7");
+    leaf.kill();
+    leaf.start_again();
+    leaf.wait_for("recipe/1", "steel");
+    root.wait_synchronised("press-7");
+    let status = leaf.run(&["exchange", "status"]);
+    assert!(status.contains("2 made, 2 accepted, 0 refused, 0 merged"), "{status}");
+}
+
+#[test]
+fn a_leaf_that_may_not_join_is_reported_and_others_are_unaffected() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let leaf = Node::leaf(&place, "press-7", &root, "");
+    root.wait_synchronised("press-7");
+
+    let unknown = Node::leaf(&place, "mill", &root, "");
+    root.log("leaf mill was refused: the leaf is neither known nor admitted: mqkv exchange add-leaf mill");
+    unknown.log("the leaf is neither known nor admitted; at the root: mqkv exchange add-leaf mill");
+    assert!(root.run(&["exchange", "add-leaf", "mill"]).ends_with("--- exit 0\n"));
+    root.wait_synchronised("mill");
+
+    place.write("press-8.toml", leaf_file("plants", "press-8", &root.url("mqtt"), ""));
+    let other = Node::start(&place, "press-8", &[]);
+    other.log("cannot connect to the root of the exchange: no root of the exchange plants at");
+
+    place.write("twin.toml", leaf_file("plant", "press-7", &root.url("mqtt"), ""));
+    let twin = Node::start(&place, "twin", &[]);
+    root.log("leaf press-7 was refused: another data folder has this name: mqkv exchange add-leaf press-7 --replace");
+    twin.log("another data folder has this name");
+
+    leaf.set("line/1", "unaffected");
+    root.wait_for("line/1", "unaffected");
+    unknown.wait_for("line/1", "unaffected");
+}
+
+#[test]
+fn of_a_copied_folder_only_the_node_that_is_linked_is_served() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let mut leaf = Node::leaf(&place, "press-7", &root, "");
+    root.wait_synchronised("press-7");
+    leaf.kill();
+    copy(&place, "press-7", "copy");
+    leaf.start_again();
+    root.wait_synchronised("press-7");
+    place.write("copy.toml", leaf_file("plant", "press-7", &root.url("mqtt"), ""));
+    let copy = Node::start(&place, "copy", &[]);
+    root.log("leaf press-7 was refused: another process with a copy of this data folder is linked");
+    copy.log("another process with a copy of this data folder is linked");
+    leaf.set("line/1", "80");
+    root.wait_for("line/1", "80");
+}
+
+#[test]
+fn a_folder_is_not_served_with_the_file_of_another_node() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    root.kill();
+    place.write("leaf.toml", leaf_file("plant", "press-7", "mqtt://127.0.0.1:1", ""));
+    place.write("other.toml", ROOT.replace("plant", "mine"));
+    for file in ["leaf.toml", "other.toml"] {
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--data", "root", "--exchange", file];
+        let refused = place.run(&listen);
+        assert!(refused.contains("root/store.redb belongs to the root of the exchange plant"), "{refused}");
+        assert!(refused.ends_with("--- exit 74\n"), "{refused}");
+    }
+}
+
+#[test]
+fn a_frame_that_cannot_be_decoded_ends_the_link_of_its_leaf_only() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let leaf = Node::leaf(&place, "press-7", &root, "");
+    let other = Node::leaf(&place, "press-8", &root, "");
+    root.wait_synchronised("press-7");
+    root.wait_synchronised("press-8");
+    let mut client = RawClient::connect(root.port);
+    client.send(&wire::connect("garbage"));
+    client.receive().unwrap();
+    for (id, payload) in [(1, &b"garbage"[..]), (2, b"*3\r\n+HELLO\r\n"), (3, b"")] {
+        let topic = "mqkv/exchange/v1/plant/up/press-7".to_owned();
+        let publish = Publish { topic, packet_id: id, payload: payload.to_vec(), ..Publish::default() };
+        client.send(&publish.encode());
+        assert_eq!(client.receive().unwrap().name(), "PUBACK");
+    }
+    root.log("the link of leaf press-7 was ended: a frame cannot be decoded");
+    leaf.log("a frame cannot be decoded");
+    let mut lines = std::iter::repeat_with(|| root.process().log_line());
+    let again =
+        lines.find(|line| line.contains("press-8") || line.ends_with("leaf press-7 is linked with the root"));
+    assert!(again.is_some_and(|line| line.contains("press-7")));
+    leaf.set("line/1", "80");
+    other.wait_for("line/1", "80");
+}
+
+#[test]
+fn a_leaf_needs_the_permission_for_its_topics() {
+    const RULES: &str = r##"
+rules:
+- principals: {usernames: [press-7]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: ["mqkv/exchange/v1/plant/up/press-7"]}
+  - {method: Subscribe, topics: ["mqkv/exchange/v1/plant/down/press-7"]}
+- principals: {usernames: [press-8]}
+  brokerResources:
+  - method: Connect
+  - {method: Subscribe, topics: ["mqkv/exchange/v1/plant/down/#"]}
+- principals: {usernames: [press-9]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: ["mqkv/exchange/v1/plant/up/#"]}
+- principals: {usernames: [thief]}
+  brokerResources:
+  - method: Connect
+  - {method: Publish, topics: ["mqkv/exchange/v1/plant/up/#"]}
+  - {method: Subscribe, topics: ["mqkv/exchange/v1/plant/down/#"]}
+"##;
+    let place = Place::new();
+    place.write("rules", RULES);
+    place.write("secret", "p");
+    for name in ["press-7", "press-8", "press-9", "thief"] {
+        let added = place.run_with_input(&["serve", "user", "add", "users", name, "-q"], b"p\n");
+        assert_eq!(added, "--- exit 0\n");
+    }
+    let root = Node::root(&place, &["--users", "users", "--authz", "rules"]);
+    let login = |name| format!("username = \"{name}\"\npassword_file = \"secret\"\n");
+    let [mut seven, eight, nine] =
+        ["press-7", "press-8", "press-9"].map(|name| Node::leaf(&place, name, &root, &login(name)));
+    seven.log("leaf press-7 is linked with the root");
+    seven.kill();
+    let no = "not authorized";
+    assert!(eight.log("cannot connect to the root").contains(no));
+    assert!(nine.log("cannot connect to the root").contains(no));
+    // The name belongs to the user that joined with it.
+    place.write("thief.toml", leaf_file("plant", "press-7", &root.url("mqtt"), &login("thief")));
+    copy(&place, "press-7", "thief");
+    let thief = Node::start(&place, "thief", &[]);
+    thief.log("another client identity has this name");
+    root.log("leaf press-7 was refused: another client identity has this name");
+}
+
+#[test]
+fn a_leaf_authenticates_the_root_and_itself_with_certificates() {
+    let place = Place::new();
+    let ca = Ca::new(&place, "ca.pem");
+    ca.issue(&place, "server", &["127.0.0.1"]);
+    ca.issue(&place, "press-7", &["press-7"]);
+    Ca::new(&place, "other.pem");
+    let root = Node::root(&place, &TLS);
+    let url = root.url("mqtts");
+    let files = "certfile = \"press-7.pem\"\nkeyfile = \"press-7.key\"\n";
+    place
+        .write("press-7.toml", leaf_file("plant", "press-7", &url, &format!("{files}cafile = \"ca.pem\"\n")));
+    place.write(
+        "press-8.toml",
+        leaf_file("plant", "press-8", &url, &format!("{files}cafile = \"other.pem\"\n")),
+    );
+    place.write("press-9.toml", leaf_file("plant", "press-9", &url, "cafile = \"ca.pem\"\n"));
+    let [seven, eight, nine] = ["press-7", "press-8", "press-9"].map(|name| Node::start(&place, name, &[]));
+    seven.log("leaf press-7 is linked with the root");
+    assert!(eight.log("cannot connect to the root").contains("unknown CA"));
+    assert!(nine.log("cannot connect to the root").contains("certificate"));
+    seven.set("line/1", "80");
+    root.log("has joined the exchange");
+    seven.process().signal(Signal::SIGTERM);
+    root.log("leaf press-7 is offline");
+}
