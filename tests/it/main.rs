@@ -19,6 +19,7 @@ mod doctor;
 mod edit;
 mod embedded;
 mod exchange;
+mod exchange_docs;
 mod exchange_links;
 mod exchange_nodes;
 mod fencing;

@@ -228,11 +228,11 @@ impl Reading<'_> {
 
     fn root(&mut self, nodes: &[Node]) -> Option<FileRole> {
         let admit = match find(nodes, "admit") {
-            Some(node) => {
-                let texts = self.texts(node)?;
+            // Mistakes of the rules are reported too.
+            Some(node) => self.texts(node).and_then(|texts| {
                 let admit = Patterns::parse(&texts, position(node.value_at), "admit");
                 admit.map_err(|errors| self.rule_errors(errors)).ok()
-            }
+            }),
             None => Some(Patterns::default()),
         };
         let (mut sources, mut lines) = (Vec::new(), Vec::new());
@@ -482,6 +482,13 @@ on_join = "discard"
                 "10:1: unknown key chagne; did you mean change?",
                 "11:1: the rule has no 'keys'",
                 "12:10: change is \"root\" or \"leaves\", not \"any\"",
+            ],
+        );
+        assert_wrong(
+            "exchange = 'p'\nnode = 'r'\nrole = 'root'\nadmit = 'a'\n[[rule]]\nkeys = ['a']\nchange = 'any'\n",
+            &[
+                "4:9: admit: expected an array of patterns, found a text",
+                "7:10: change is \"root\" or \"leaves\", not \"any\"",
             ],
         );
     }
