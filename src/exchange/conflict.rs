@@ -90,6 +90,11 @@ impl ConflictLog {
         self.conflicts.range(id.saturating_add(1)..).map(|(id, conflict)| (*id, conflict))
     }
 
+    /// Returns the conflicts, the last one first.
+    pub fn latest(&self) -> impl Iterator<Item = (u64, &Conflict)> {
+        self.conflicts.iter().rev().map(|(id, conflict)| (*id, conflict))
+    }
+
     pub(super) fn rows_from<'a>(
         &'a self,
         last: Option<&'a RowId>,

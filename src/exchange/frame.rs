@@ -550,7 +550,7 @@ fn record_item(rest: &mut Elements<'_>) -> Option<RecordItem> {
 }
 
 impl Reason {
-    const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::RootWins,
         Self::FirstLeafWins,
         Self::Forbidden,

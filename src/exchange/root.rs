@@ -401,9 +401,10 @@ impl Root {
         (&self.row.identity, self.records.len(), self.tombstones.len())
     }
 
-    /// Returns the state of each leaf.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = LeafState<'_>> {
-        self.leaves.iter().map(|(name, leaf)| LeafState {
+    /// Returns the state of each leaf after a name, in the order of the names.
+    pub(super) fn leaves_after(&self, last: Option<&Name>) -> impl Iterator<Item = LeafState<'_>> {
+        let first = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.leaves.range::<Name, _>((first, Bound::Unbounded)).map(|(name, leaf)| LeafState {
             name,
             row: &leaf.row,
             verdicts: leaf.verdicts.len(),

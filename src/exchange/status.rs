@@ -88,19 +88,26 @@ pub enum KeyState {
 impl Root {
     #[must_use]
     pub fn status(&self) -> RootStatus {
+        self.status_after(None, usize::MAX)
+    }
+
+    /// Returns the state with at most `max` leaves, those after a name: the leaves of a root can be too many for one
+    /// step.
+    #[must_use]
+    pub fn status_after(&self, last: Option<&Name>, max: usize) -> RootStatus {
         let (identity, records, tombstones) = self.summary();
-        let leaves =
-            self.leaves().map(|LeafState { name, row, verdicts, heard_ms, is_blocked }| LeafStatus {
-                name: name.clone(),
-                has_joined: row.store.is_some(),
-                heard_ms,
-                behind: self.ver().saturating_sub(row.cursor),
-                verdicts,
-                conflicts: self.conflicts().of_leaf(name),
-                accepted: row.accepted,
-                refused: row.refused,
-                is_blocked,
-            });
+        let status = |LeafState { name, row, verdicts, heard_ms, is_blocked }: LeafState<'_>| LeafStatus {
+            name: name.clone(),
+            has_joined: row.store.is_some(),
+            heard_ms,
+            behind: self.ver().saturating_sub(row.cursor),
+            verdicts,
+            conflicts: self.conflicts().of_leaf(name),
+            accepted: row.accepted,
+            refused: row.refused,
+            is_blocked,
+        };
+        let leaves = self.leaves_after(last).take(max).map(status);
         RootStatus {
             exchange: identity.exchange.clone(),
             ver: self.ver(),
@@ -119,7 +126,7 @@ impl Root {
         let state = match record {
             _ if !self.concerns(key) => KeyState::Local,
             None => KeyState::Absent,
-            Some(_) if self.leaves().any(is_behind) => KeyState::Captured,
+            Some(_) if self.leaves_after(None).any(is_behind) => KeyState::Captured,
             Some(_) => KeyState::Synchronised,
         };
         KeyStatus {

@@ -7,6 +7,7 @@ mod application;
 mod background;
 mod commit_thread;
 mod exchange;
+mod exchange_inspection;
 mod exchange_messages;
 mod exchange_task;
 mod expiry_task;
@@ -31,5 +32,6 @@ mod tests;
 
 pub use application::Service;
 pub use background::BackgroundTasks;
+pub use exchange_inspection::NodeReport;
 pub use settings::{Persistence, StoreSettings, recorded_bytes_max};
 pub use state::{DiskStatistics, ServiceStatistics};

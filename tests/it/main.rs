@@ -37,6 +37,7 @@ mod mosquitto_login;
 mod operations_admin;
 mod operations_browser;
 mod operations_drain;
+mod operations_exchange;
 mod operations_log;
 mod operations_seed;
 mod operations_sys;

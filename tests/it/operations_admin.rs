@@ -31,7 +31,7 @@ fn a_ready_server_is_healthy() {
 }
 
 /// Returns the cells of the rows of a list, without markup.
-fn rows(page: &str, list: &str) -> Vec<Vec<String>> {
+pub fn rows(page: &str, list: &str) -> Vec<Vec<String>> {
     let table = page.split(&format!("<div id=\"{list}-list\"")).nth(1).unwrap();
     let body = table.split("<tbody>").nth(1).unwrap().split("</tbody>").next().unwrap();
     let text = |cell: &str| {
@@ -260,13 +260,13 @@ fn a_public_address_causes_a_warning_and_an_unknown_host_name_is_rejected() {
 
 /// A metric family of the text format.
 #[derive(Default)]
-struct Family {
+pub struct Family {
     kind: String,
-    samples: BTreeMap<String, f64>,
+    pub samples: BTreeMap<String, f64>,
 }
 
 /// Parses Prometheus's text format 0.0.4 and panics at every deviation.
-fn families(text: &str) -> BTreeMap<String, Family> {
+pub fn families(text: &str) -> BTreeMap<String, Family> {
     let is_name = |name: &str| {
         let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || c == ':';
         name.starts_with(is_first) && name.chars().all(|c| is_first(c) || c.is_ascii_digit())

@@ -235,6 +235,12 @@ impl RootReport {
 }
 
 impl LeafReport {
+    /// Whether the leaf is linked with the root.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.unjudged.is_some()
+    }
+
     fn to_frame(&self) -> Frame {
         Frame::Array(vec![
             text(&self.name),

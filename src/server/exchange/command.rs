@@ -68,22 +68,29 @@ pub fn conflict_report(id: u64, conflict: &Conflict, won: Option<Lost>) -> Confl
 }
 
 fn root_status(root: &Root, leaf: Option<&str>, now_ms: u64) -> Answer {
-    let status::RootStatus { exchange, ver, records, tombstones, conflicts, leaves } = root.status();
-    let is_wanted = |status: &status::LeafStatus| leaf.is_none_or(|leaf| status.name.as_str() == leaf);
-    let leaves: Vec<_> =
-        leaves.iter().filter(|leaf| is_wanted(leaf)).map(|leaf| leaf_report(leaf, now_ms)).collect();
-    if leaf.is_some() && leaves.is_empty() {
-        return Answer::NotFound;
+    let mut status = root.status();
+    if let Some(leaf) = leaf {
+        status.leaves.retain(|status| status.name.as_str() == leaf);
+        if status.leaves.is_empty() {
+            return Answer::NotFound;
+        }
     }
-    Answer::Root(RootReport {
+    Answer::Root(root_report(root, status, now_ms))
+}
+
+/// Returns the state of a root as operators see it.
+#[must_use]
+pub fn root_report(root: &Root, status: status::RootStatus, now_ms: u64) -> RootReport {
+    let status::RootStatus { exchange, ver, records, tombstones, conflicts, leaves } = status;
+    RootReport {
         exchange: exchange.as_str().to_owned(),
         ver,
         records: count(records),
         tombstones: count(tombstones),
         conflicts: count(conflicts),
         dropped: root.conflicts().dropped(),
-        leaves,
-    })
+        leaves: leaves.iter().map(|leaf| leaf_report(leaf, now_ms)).collect(),
+    }
 }
 
 fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
@@ -107,11 +114,15 @@ fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
 }
 
 fn own_status(leaf: &Leaf, name: Option<&str>) -> Answer {
+    let is_other = name.is_some_and(|name| name != leaf.row().identity.node.as_str());
+    if is_other { Answer::NotFound } else { Answer::Leaf(own_report(leaf)) }
+}
+
+/// Returns the state of a leaf as its operators see it.
+#[must_use]
+pub fn own_report(leaf: &Leaf) -> OwnReport {
     let own = leaf.status();
-    if name.is_some_and(|name| name != own.name.as_str()) {
-        return Answer::NotFound;
-    }
-    Answer::Leaf(OwnReport {
+    OwnReport {
         exchange: own.exchange.as_str().to_owned(),
         name: own.name.as_str().to_owned(),
         state: match (own.is_linked, own.is_resync) {
@@ -130,7 +141,7 @@ fn own_status(leaf: &Leaf, name: Option<&str>) -> Answer {
         conflicts: count(own.conflicts),
         dropped: leaf.conflicts().dropped(),
         ended: own.ended.map(|ended| ended.text),
-    })
+    }
 }
 
 fn key_report(exchange: &Exchange, key: &Key) -> KeyReport {

@@ -107,22 +107,43 @@ impl ExchangeEvent {
         }
     }
 
+    /// The names of all kinds of events, in the order of [`ExchangeEvent::kind`].
+    pub const NAMES: [&str; 11] = [
+        "exchange-joined",
+        "exchange-linked",
+        "exchange-lost",
+        "exchange-ended",
+        "exchange-refused",
+        "exchange-conflict",
+        "exchange-uplink-connected",
+        "exchange-uplink-failed",
+        "exchange-uplink-lost",
+        "exchange-rules",
+        "exchange-digest",
+    ];
+
+    /// Returns the index of the kind of event in [`ExchangeEvent::NAMES`].
+    #[must_use]
+    pub fn kind(&self) -> usize {
+        match self {
+            Self::Joined { .. } => 0,
+            Self::Linked { .. } => 1,
+            Self::Lost { .. } => 2,
+            Self::Ended { .. } | Self::EndedByRoot { .. } => 3,
+            Self::Refused { .. } => 4,
+            Self::Conflict { .. } => 5,
+            Self::UplinkConnected { .. } => 6,
+            Self::UplinkFailed { .. } => 7,
+            Self::UplinkLost { .. } => 8,
+            Self::Rules { .. } => 9,
+            Self::DigestDiffers { .. } => 10,
+        }
+    }
+
     /// Returns the name of the kind of event in the JSON log.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Joined { .. } => "exchange-joined",
-            Self::Linked { .. } => "exchange-linked",
-            Self::Lost { .. } => "exchange-lost",
-            Self::Ended { .. } | Self::EndedByRoot { .. } => "exchange-ended",
-            Self::Refused { .. } => "exchange-refused",
-            Self::Conflict { .. } => "exchange-conflict",
-            Self::UplinkConnected { .. } => "exchange-uplink-connected",
-            Self::UplinkFailed { .. } => "exchange-uplink-failed",
-            Self::UplinkLost { .. } => "exchange-uplink-lost",
-            Self::Rules { .. } => "exchange-rules",
-            Self::DigestDiffers { .. } => "exchange-digest",
-        }
+        Self::NAMES.get(self.kind()).copied().unwrap_or_default()
     }
 
     /// Returns the fields of the JSON log. Values from the network are not escaped.
@@ -253,6 +274,25 @@ mod tests {
             refused.is_failure() && refused.to_string().ends_with("mqkv exchange add-leaf press-7 --replace")
         );
         assert_eq!(refused.fields()[1], ("reason", "other-store".to_owned()));
+    }
+
+    #[test]
+    fn every_kind_of_event_has_its_own_name() {
+        let (target, reason) = (String::new(), String::new());
+        let events = [
+            ExchangeEvent::Joined { leaf: name("l") },
+            ExchangeEvent::Linked { leaf: name("l") },
+            ExchangeEvent::Lost { leaf: name("l") },
+            ExchangeEvent::Ended { leaf: name("l"), cause: Cause::Gap },
+            ExchangeEvent::Refused { leaf: name("l"), cause: Cause::Gap },
+            conflict(1, None),
+            ExchangeEvent::UplinkConnected { target: target.clone() },
+            ExchangeEvent::UplinkFailed { target: target.clone(), reason: reason.clone() },
+            ExchangeEvent::UplinkLost { target, reason },
+            ExchangeEvent::Rules { outcome: Ok(1) },
+            ExchangeEvent::DigestDiffers { leaf: name("l") },
+        ];
+        assert_eq!(events.each_ref().map(ExchangeEvent::name), ExchangeEvent::NAMES);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::broker;
 use crate::broker::counters::{Counter, Counters};
+use crate::exchange::frame::Reason;
 use crate::server::event::Event;
+use crate::server::exchange::event::ExchangeEvent;
 
 /// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
 pub const BOUNDS_US: [u64; 18] = [
@@ -164,6 +166,8 @@ pub struct Metrics {
     pub dropped: Counter,
     /// Requests that could not be answered.
     pub unanswerable: Counter,
+    exchange_events: [Counter; ExchangeEvent::NAMES.len()],
+    conflicts: [Counter; Reason::ALL.len()],
     /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
 }
@@ -223,8 +227,8 @@ impl Metrics {
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
-            Event::Exchange(_)
-            | Event::IdentityFile { .. }
+            Event::Exchange(event) => self.count_exchange_event(event),
+            Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::TemplateSkipped { .. }
             | Event::Rules { .. }
@@ -249,6 +253,27 @@ impl Metrics {
         }
     }
 
+    fn count_exchange_event(&self, event: &ExchangeEvent) {
+        if let Some(counter) = self.exchange_events.get(event.kind()) {
+            counter.add(1);
+        }
+        if let ExchangeEvent::Conflict { conflict, .. } = event
+            && let Some(counter) = self.conflicts.get(conflict.reason as usize)
+        {
+            counter.add(1);
+        }
+    }
+
+    /// Returns the number of events of an exchange by their names.
+    pub fn each_exchange_event(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        ExchangeEvent::NAMES.into_iter().zip(self.exchange_events.iter().map(Counter::get))
+    }
+
+    /// Returns the number of conflicts of an exchange by their reasons.
+    pub fn each_conflict(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL.into_iter().zip(self.conflicts.iter().map(Counter::get))
+    }
+
     /// Returns the number of requests for each verb and outcome.
     pub fn each_request(&self) -> impl Iterator<Item = (Verb, Outcome, u64)> + '_ {
         Verb::ALL.into_iter().flat_map(move |verb| {
@@ -260,6 +285,9 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::names::{Mutex, Name};
+    use crate::exchange::row::Conflict;
+    use crate::protocol::Key;
 
     #[test]
     fn a_duration_equal_to_a_bound_is_in_its_bucket() {
@@ -299,6 +327,29 @@ mod tests {
         assert_eq!(metrics.requests(Verb::Unknown, Outcome::Refused), 1);
         assert_eq!(metrics.requests_total(), 3);
         assert_eq!(metrics.latency(Verb::Set).map(Histogram::count), Some(2));
+    }
+
+    #[test]
+    fn conflicts_are_counted_by_their_reasons_and_events_by_their_names() {
+        let metrics = Metrics::default();
+        for (reason, count) in Reason::ALL.into_iter().zip(1..) {
+            let conflict = Conflict {
+                key: Key::new("k").unwrap(),
+                leaf: Name::new("press-7").unwrap(),
+                mutex: Mutex::NIL,
+                reason,
+                value: None,
+                winner: 0,
+                owner: None,
+                at_ms: 0,
+            };
+            let event = Event::Exchange(ExchangeEvent::Conflict { id: 1, conflict });
+            (0..count).for_each(|_| metrics.count_event(&event));
+        }
+        let expected: Vec<_> = Reason::ALL.into_iter().zip(1..).collect();
+        assert_eq!(metrics.each_conflict().collect::<Vec<_>>(), expected);
+        let events: Vec<_> = metrics.each_exchange_event().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(events, [("exchange-conflict", 21)]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod chart;
 mod clients;
+mod exchange;
 mod keys;
+mod parts;
 mod query;
 mod selection;
 mod table;
@@ -11,6 +13,7 @@ mod text;
 use std::time::Duration;
 
 use self::chart::{Chart, Line, Scale};
+use self::parts::{cards, live, number_of, section, share};
 use self::query::Query;
 use super::metrics::{Histogram, Outcome, Verb};
 use super::monitor::{Quantiles, Rates, ServerMonitor, TRENDS_SPAN, Trend};
@@ -32,9 +35,12 @@ pub async fn html(monitor: &ServerMonitor, query: &str) -> String {
     let (clients, statistics) = clients::html(monitor, &query).await;
     let service = monitor.service.statistics();
     let keys = keys::html(monitor, &query, service.store.keys).await;
+    let exchange = exchange::html(monitor, &query).await;
+    let exchange = exchange.map(|exchange| section("exchange", "Exchange", &exchange)).unwrap_or_default();
     let contents = [
         section("trends", "Last ten minutes", &live("trends-now", &trends(monitor))),
         section("numbers", "Now", &live("numbers-now", &numbers(monitor, &statistics, &service))),
+        exchange,
         section("clients", "Clients", &clients),
         section("requests", "Requests since the start", &live("requests-now", &requests(monitor))),
         section("keys", "Keys", &keys),
@@ -76,26 +82,16 @@ fn header(monitor: &ServerMonitor) -> String {
         1,
     );
     let uptime = live("uptime", &format!("version {}, up for {uptime}", env!("CARGO_PKG_VERSION")));
+    let exchange = if monitor.service.takes_part() { "<a href=\"/#exchange\">Exchange</a> " } else { "" };
     format!(
         "<header>\n<h1><a href=\"/\">mqkv</a></h1>\n{state}{uptime}\
          <div class=\"updates\"><span id=\"updates\" role=\"status\"></span>\
          <button type=\"button\" id=\"pause\" hidden>Pause updates</button>\
          <noscript><a href=\"\">Reload</a></noscript></div>\n\
-         <nav aria-label=\"Sections\"><a href=\"/#trends\">Trends</a> <a href=\"/#clients\">Clients</a> \
+         <nav aria-label=\"Sections\"><a href=\"/#trends\">Trends</a> {exchange}<a href=\"/#clients\">Clients</a> \
          <a href=\"/#requests\">Requests</a> <a href=\"/#keys\">Keys</a> <a href=\"/metrics\">Metrics</a> \
          <a href=\"/healthz\">Health</a></nav>\n</header>\n"
     )
-}
-
-fn section(id: &str, title: &str, contents: &str) -> String {
-    format!(
-        "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\n<h2 id=\"{id}-title\">{title}</h2>\n{contents}</section>\n"
-    )
-}
-
-/// Marks a part of the page that the script replaces.
-fn live(id: &str, contents: &str) -> String {
-    format!("<div id=\"{id}\" data-live>{contents}</div>\n")
 }
 
 fn trends(monitor: &ServerMonitor) -> String {
@@ -186,7 +182,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
         |number: usize, bytes: usize| format!("{}, {}", count(number), text::bytes(number_of(bytes)));
     let bytes_per_s = |rate: f64| format!("{}/s", bytes_of(rate));
     let store = &service.store;
-    let mut cards = vec![
+    let mut shown = vec![
         (
             "Store",
             vec![
@@ -238,7 +234,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             true => format!("<span class=\"bad\">no room for {}</span>", text::bytes(RESERVE_BYTES)),
             false => format!("up to {}", text::bytes(RESERVE_BYTES)),
         };
-        cards.push((
+        shown.push((
             "Disk",
             vec![
                 ("Waiting replies", count(service.waiting_for_commit)),
@@ -249,27 +245,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             ],
         ));
     }
-    let card = |(title, rows): (&str, Vec<(&str, String)>)| {
-        let rows: String =
-            rows.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>")).collect();
-        format!("<div class=\"card\"><h3>{title}</h3><dl>{rows}</dl></div>\n")
-    };
-    format!("<div class=\"cards\">\n{}</div>\n", cards.into_iter().map(card).collect::<String>())
-}
-
-fn number_of(number: usize) -> u64 {
-    // A usize fits a u64 on every platform that Rust supports.
-    u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-/// Returns what is used of a limited number of bytes.
-fn share(used: u64, max: u64) -> String {
-    format!(
-        "{} of {}</dd><dd class=\"meter\"><meter value=\"{used}\" max=\"{max}\" high=\"{}\" aria-hidden=\"true\"></meter>",
-        text::bytes(used),
-        text::bytes(max),
-        max.saturating_sub(max / 10),
-    )
+    cards(shown)
 }
 
 /// Returns the median and the 99th percentile.

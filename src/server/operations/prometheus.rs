@@ -1,8 +1,10 @@
 //! The metrics in the text format of Prometheus, version 0.0.4.
 
-use std::fmt::{Display, Write};
+mod exchange;
+mod exposition;
 
-use super::metrics::{BOUNDS_US, Histogram, Verb};
+use self::exposition::Text;
+use super::metrics::Verb;
 use super::monitor::ServerMonitor;
 use crate::broker::MemoryKind;
 use crate::server::storage::RESERVE_BYTES;
@@ -14,7 +16,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
     let metrics = monitor.metrics();
     let statistics = monitor.broker.statistics().await;
     let service = monitor.service.statistics();
-    let mut text = Text(String::new());
+    let mut text = Text::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("mqkv_build_info", "gauge", "Version of the server; always 1.", [(&version[..], 1)]);
     let started_s = monitor.started_ms / 1_000;
@@ -202,53 +204,8 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         let samples = directions.iter().zip(counts).map(|(labels, count)| (&labels[..], count.get()));
         text.family(name, "counter", help, samples);
     }
-    text.0
-}
-
-struct Text(String);
-
-type Labels<'a> = &'a [(&'a str, &'a str)];
-
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String does not fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    if let Some(node) = monitor.service.exchange_report().await {
+        exchange::write(&mut text, &node, metrics);
     }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help, [(&[][..], value)]);
-    }
-
-    fn family<'a>(
-        &mut self,
-        name: &str,
-        kind: &str,
-        help: &str,
-        samples: impl IntoIterator<Item = (Labels<'a>, impl Display)>,
-    ) {
-        self.head(name, kind, help);
-        for (labels, value) in samples {
-            self.sample(name, labels, value);
-        }
-    }
-
-    fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
-        let cumulative = histogram.cumulative();
-        let bucket = format!("{name}_bucket");
-        for (bound_us, count) in BOUNDS_US.iter().zip(&cumulative) {
-            let bound = format!("{}", std::time::Duration::from_micros(*bound_us).as_secs_f64());
-            self.sample(&bucket, &[labels, &[("le", bound.as_str())]].concat(), count);
-        }
-        let count = cumulative.last().copied().unwrap_or(0);
-        self.sample(&bucket, &[labels, &[("le", "+Inf")]].concat(), count);
-        self.sample(&format!("{name}_sum"), labels, histogram.sum_s());
-        self.sample(&format!("{name}_count"), labels, count);
-    }
-
-    /// Writes a sample. The label values contain no characters that must be escaped.
-    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl Display) {
-        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
-    }
+    text.into_string()
 }

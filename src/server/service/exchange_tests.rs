@@ -312,3 +312,22 @@ fn a_walk_waits_for_commits_while_many_rows_wait_for_one() {
     let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
     assert_eq!(root.status().records, KEYS);
 }
+
+#[tokio::test]
+async fn a_root_with_many_leaves_is_shown_in_steps() {
+    let mut root = Node::root();
+    let names: Vec<_> = (100..228).map(|number| format!("press-{number}")).collect();
+    for leaf in &names {
+        root.exchange(|exchange, _| {
+            let exchange::Exchange::Root(root) = exchange else { panic!() };
+            root.add_leaf(&name(leaf), false)
+        });
+    }
+    let service = &root.test.service;
+    let (step, next) = service.exchange_report_step(None).unwrap();
+    let NodeReport::Root(step) = step else { panic!() };
+    assert_eq!((step.leaves.len(), next), (64, Some(name("press-163"))));
+    let Some(NodeReport::Root(all)) = service.exchange_report().await else { panic!() };
+    let expected = names.iter().map(String::as_str).chain(["press-7"]);
+    assert!(all.leaves.iter().map(|leaf| leaf.name.as_str()).eq(expected), "{:?}", all.leaves);
+}

@@ -63,13 +63,7 @@ impl Row {
     }
 
     fn html(&self, now_ms: u64) -> String {
-        let key = text::shortened(&self.key, self.key_len, SHOWN_BYTES_MAX);
-        let key = match self.key_len <= LINKED_BYTES_MAX {
-            true => {
-                format!("<a href=\"/key?{}={}\"><code>{key}</code></a>", query::KEY, query::encode(&self.key))
-            }
-            false => format!("<code>{key}</code> <span class=\"tag\">{} long</span>", size(self.key_len)),
-        };
+        let key = link(&self.key, self.key_len);
         let fence = if self.is_fenced { " <span class=\"tag\">fenced</span>" } else { "" };
         let dim = |text: &str| format!("<span class=\"dim\">{text}</span>");
         let watchers = if self.watchers == 0 { dim("0") } else { self.watchers.to_string() };
@@ -83,7 +77,16 @@ impl Row {
     }
 }
 
-fn size(len: usize) -> String {
+/// Returns a key as HTML, with a link to its value. `key` is the beginning of the key at least.
+pub(super) fn link(key: &[u8], key_len: usize) -> String {
+    let shown = text::shortened(key, key_len, SHOWN_BYTES_MAX);
+    match key_len <= LINKED_BYTES_MAX {
+        true => format!("<a href=\"/key?{}={}\"><code>{shown}</code></a>", query::KEY, query::encode(key)),
+        false => format!("<code>{shown}</code> <span class=\"tag\">{} long</span>", size(key_len)),
+    }
+}
+
+pub(super) fn size(len: usize) -> String {
     text::bytes(u64::try_from(len).unwrap_or(u64::MAX))
 }
 

@@ -7,6 +7,8 @@ use super::text;
 /// The parameters of the page, in the order in which links contain them.
 pub const CLIENTS: ListNames =
     ListNames { filter: "clients", sort: "clients-sort", skip: "clients-skip", from: "" };
+pub const LEAVES: ListNames =
+    ListNames { filter: "leaves", sort: "leaves-sort", skip: "leaves-skip", from: "" };
 pub const KEYS: ListNames =
     ListNames { filter: "keys", sort: "keys-sort", skip: "keys-skip", from: "keys-from" };
 /// The key of the page with its value.
@@ -43,8 +45,10 @@ impl Query {
     pub fn parse(query: &str) -> Self {
         let mut values = BTreeMap::new();
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let Some(name) = CLIENTS.all().chain(KEYS.all()).find(|known| *known == name) else { continue };
-            let is_filter = name == CLIENTS.filter || name == KEYS.filter;
+            let lists = [LEAVES, CLIENTS, KEYS];
+            let mut known = lists.into_iter().flat_map(ListNames::all);
+            let Some(name) = known.find(|known| *known == name) else { continue };
+            let is_filter = lists.iter().any(|list| list.filter == name);
             let bytes_max = if is_filter { FILTER_BYTES_MAX } else { OTHER_BYTES_MAX };
             let value = decode(value);
             let value = String::from_utf8_lossy(text::beginning(&value, bytes_max)).trim().to_owned();
