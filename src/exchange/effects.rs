@@ -161,7 +161,7 @@ impl Cause {
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Self::Version => "the two programs have no common version of the exchange: update the older one",
+            Self::Version => "the two programs have no common version of the exchange; update the older one",
             Self::OtherExchange => "the other node takes part in another exchange",
             Self::OtherLeaf => "the name of the leaf is not the one of its topic",
             Self::UnknownLeaf => "the leaf is neither known nor admitted",
@@ -169,7 +169,7 @@ impl Cause {
             Self::OtherPrincipal => "another client identity has this name",
             Self::SecondRun => "another process with a copy of this data folder is linked",
             Self::OtherRoot => {
-                "the root has another store than the one joined: mqkv exchange resync --new-root"
+                "the root has another store than the one joined; to join it: mqkv exchange resync --new-root"
             }
             Self::TooManyLeaves => "the root has no room for another leaf",
             Self::Malformed => "a frame cannot be decoded",

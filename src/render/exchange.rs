@@ -204,14 +204,16 @@ fn own(report: &OwnReport) -> String {
         0 => String::new(),
         dropped => format!("; {dropped} more made room for them"),
     };
-    let ended = report.ended.as_deref().map(|ended| format!(": {}", shown(ended))).unwrap_or_default();
-    let rows = [
-        ("state", format!("{}{ended}", report.state.as_str())),
+    // The rest of the reason is what to do.
+    let ended = report.ended.as_deref().map(|ended| shown(ended).replacen("; ", ";\n           ", 1));
+    let mut rows = vec![("state", report.state.as_str().to_owned())];
+    rows.extend(ended.map(|ended| ("reason", ended)));
+    rows.extend([
         ("cursor", format!("ver {} of the root", report.cursor)),
         ("outbox", format!("{}, {}", counted(report.outbox, "change"), counted(report.outbox_bytes, "byte"))),
         ("changes", format!("{made} made, {accepted} accepted, {refused} refused, {merged} merged")),
         ("conflicts", format!("{}{dropped}", report.conflicts)),
-    ];
+    ]);
     head + &properties(&rows)
 }
 
@@ -431,6 +433,17 @@ mod tests {
             dropped: 0,
             ended: None,
         };
+        let refused = OwnReport {
+            state: OwnState::Offline,
+            ended: Some("the leaf is not known; at the root: mqkv exchange add-leaf press-7".to_owned()),
+            ..report.clone()
+        };
+        let rendered = text(&ExchangeRecord::Leaf(refused), &STYLE);
+        let shown = str::from_utf8(&rendered.stdout).unwrap();
+        let state = "state:     offline\n\
+                     reason:    the leaf is not known;\n           at the root: mqkv exchange add-leaf press-7\n\
+                     cursor:    ";
+        assert!(shown.contains(state), "{shown}");
         let rendered = text(&ExchangeRecord::Leaf(report), &STYLE);
         assert_eq!(
             rendered.stdout,

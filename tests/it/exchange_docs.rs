@@ -184,7 +184,8 @@ fn the_commands_of_the_page_work_as_written() {
             step.output.iter().for_each(|line| expected.push_str(&format!("{line}\n")));
         }
         expected.push_str(&format!("{prompt}$\n"));
-        assert_eq!(comparable(shown.lines()), comparable(expected.lines()));
+        let (shown, expected) = (comparable(shown.lines()), comparable(expected.lines()));
+        assert!(shown == expected, "--- shown\n{shown}--- page\n{expected}---");
     }
 }
 

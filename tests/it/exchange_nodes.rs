@@ -121,7 +121,8 @@ fn an_unknown_leaf_joins_when_an_operator_adds_it() {
     let leaf = root.leaf("mill");
     wait_until("the leaf is refused", || {
         let status = leaf.run(&["exchange", "status"]);
-        status.contains("neither known nor admitted; at the root: mqkv exchange add-leaf mill").then_some(())
+        let reason = "neither known nor admitted;\n           at the root: mqkv exchange add-leaf mill\n";
+        status.contains(reason).then_some(())
     });
     assert!(root.run(&["exchange", "status", "mill"]).ends_with("error: leaf not found: mill\n--- exit 1\n"));
     assert_eq!(root.run(&["exchange", "add-leaf", "mill"]), "--- exit 0\n");

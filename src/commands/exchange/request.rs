@@ -58,7 +58,9 @@ fn failed(error: Error) -> CommandError {
             error.hint("only a root or a leaf answers: mqkv serve --data DIR --exchange FILE")
         }
         Error::PublishRefused { reason } if reason.code == ReasonCode::NOT_AUTHORIZED => {
-            let hints = vec![format!("this client needs the permission to publish to {COMMAND}")];
+            let hints = vec![format!(
+                "this client needs the permission to publish to {COMMAND} and, for the answer, to clients/CLIENT-ID/#"
+            )];
             CommandError { hints, ..error.into() }
         }
         _ => error.into(),
