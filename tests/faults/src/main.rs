@@ -27,6 +27,7 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("bit-flips", scenarios::bit_flips::run),
     ("hostile-clients", scenarios::hostile_clients::run),
     ("logins", scenarios::logins::run),
+    ("star", scenarios::star::run),
 ];
 
 fn main() -> ExitCode {

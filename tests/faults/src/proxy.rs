@@ -41,6 +41,8 @@ struct Shared {
     /// Whether bytes for clients are held back.
     holds_replies: AtomicBool,
     delay_ms: AtomicU64,
+    /// Whether new connections are closed at once.
+    is_down: AtomicBool,
     is_ended: AtomicBool,
     /// Lies so far.
     lies: AtomicU64,
@@ -57,6 +59,7 @@ impl Proxy {
             connections: Mutex::default(),
             holds_replies: AtomicBool::new(false),
             delay_ms: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
             is_ended: AtomicBool::new(false),
             lies: AtomicU64::new(0),
             seed: AtomicU64::new(seed),
@@ -68,6 +71,9 @@ impl Proxy {
                     break;
                 }
                 let Ok(client) = client else { continue };
+                if accepting.is_down.load(Ordering::SeqCst) {
+                    continue;
+                }
                 // A broker that was killed refuses: the client's connection is closed.
                 let Ok(broker) = TcpStream::connect(("127.0.0.1", accepting.broker)) else { continue };
                 forward(&accepting, client, broker);
@@ -82,6 +88,12 @@ impl Proxy {
 
     /// Cuts all connections.
     pub fn cut(&self) {
+        self.shared.cut();
+    }
+
+    /// Cuts all connections and accepts none, or accepts them again.
+    pub fn take_down(&self, is_down: bool) {
+        self.shared.is_down.store(is_down, Ordering::SeqCst);
         self.shared.cut();
     }
 

@@ -6,3 +6,4 @@ pub mod kills;
 pub mod linearizability;
 pub mod logins;
 pub mod power_cuts;
+pub mod star;
