@@ -1,10 +1,12 @@
 //! The handle of a broker, and the traits of the program that it is a part of.
 
+mod direct_delivery;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -92,6 +94,11 @@ pub enum Verdict {
 pub trait Continuation: fmt::Debug + Send {
     /// Does the next step; returns the verdict, which is not `Continue`, after the last one.
     fn step(&mut self, broker: &Broker) -> Option<Verdict>;
+
+    /// Returns how long to wait before the next step; zero: until other connections of the thread have had their turn.
+    fn pause(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The application that the broker serves. All of its functions may call the broker: it holds no lock meanwhile.

@@ -1,5 +1,6 @@
 //! Topics of the state store: requests, responses, notifications; keys in hexadecimal.
 
+use super::exchange;
 use super::key::Key;
 use super::message::TOPIC_BYTES_MAX;
 
@@ -17,10 +18,10 @@ pub fn response(client_id: &str) -> String {
     format!("clients/{client_id}/services/{REQUEST}/response")
 }
 
-/// Whether a response topic is reserved. A client that names one is disconnected (protocol §1).
+/// Whether a response topic is reserved, or one of an exchange. A client that names one is disconnected (protocol §1).
 #[must_use]
 pub fn is_reserved_for_response(topic: &str) -> bool {
-    topic == REQUEST || topic.starts_with(RESERVED)
+    topic == REQUEST || topic.starts_with(RESERVED) || topic.starts_with(exchange::topic::PREFIX)
 }
 
 /// Returns the topic of the notifications of a key for one client; `None` if it would be longer than MQTT

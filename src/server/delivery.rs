@@ -22,6 +22,9 @@ pub trait Publisher: Send + Sync {
     /// Publishes to one connection of a client, exactly once, whether or not it has subscribed (protocol §3).
     fn push(&self, to: ConnectionId, client_id: &str, message: Message);
 
+    /// Delivers to one connection and to no other one, whatever these subscribe to.
+    fn deliver(&self, to: ConnectionId, message: Message);
+
     /// Whether any client subscribes to the requests.
     fn has_monitors(&self) -> bool;
 
@@ -54,6 +57,10 @@ where
 
     fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
         self.broker.borrow().push(to, client_id, message);
+    }
+
+    fn deliver(&self, to: ConnectionId, message: Message) {
+        self.broker.borrow().deliver(to, message);
     }
 
     fn has_monitors(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Registry: sessions by client id, open connections, subscriptions, retained messages, deadlines.
 
+mod direct_delivery;
 mod reauthorization;
 pub mod retained_delivery;
 mod statistics;

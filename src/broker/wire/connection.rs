@@ -10,13 +10,12 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
 use super::handshake_turns::run_in_turns;
 use super::keep_alive::KeepAlive;
-use super::packet_handler::PacketHandler;
+use super::packet_handler::{PacketHandler, wait};
 use crate::broker::authentication;
 use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
 use crate::broker::counters::Counter;
@@ -402,7 +401,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if let Some((method, data)) = handler.poll_authentication() {
                 checking = Some(check(broker, method, data));
             }
-            let (reads, yields) = (handler.wants_input(&self.input), handler.is_unfinished());
+            let (reads, yields) =
+                (handler.wants_input(&self.input), handler.is_unfinished().then(|| handler.pause()));
             let output = handler.output();
             let writes = !output.is_empty();
             tokio::select! {
@@ -456,7 +456,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         return CloseReason::ServerDisconnect { reason, text };
                     }
                 }
-                () = yield_now(), if yields => {}
+                () = wait(yields.unwrap_or_default()), if yields.is_some() => {}
                 () = &mut progress_timer, if writes => {
                     if let Some(at) = clock::monotonic().checked_add(NOT_READING_TIMEOUT) {
                         progress_timer.as_mut().reset(Instant::from_std(at));

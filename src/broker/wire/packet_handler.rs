@@ -15,6 +15,7 @@ use bytes::BytesMut;
 
 use self::authentication::Authentication;
 use self::unfinished::Unfinished;
+pub use self::unfinished::wait;
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
@@ -229,6 +230,12 @@ impl PacketHandler {
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.unfinished.is_some()
+    }
+
+    /// Returns how long to wait before the next step.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.unfinished.as_ref().map_or(Duration::ZERO, Unfinished::pause)
     }
 
     /// Whether bytes should be read from the stream, with `input` as unhandled input so far.

@@ -8,16 +8,20 @@ use bytes::Bytes;
 use super::event::ExchangeEvent;
 use super::settings::{ExchangeSettings, Role};
 use crate::exchange::effects::{Effects, Event, ValueChange, Values};
+use crate::exchange::frame::LinkFrame;
 use crate::exchange::leaf::Leaf;
 use crate::exchange::names::Name;
 use crate::exchange::root::Root;
-use crate::exchange::row::{Identity, Row, RowId};
+use crate::exchange::row::{Conflict, Entry, Identity, Row, RowChange, RowId};
 use crate::exchange::{Exchange, Outgoing, Peer};
 use crate::protocol::ConnectionId;
 use crate::server::storage::EncodedRows;
 
-/// The number of rows for the next commit group at which nothing more is taken from other nodes and from a walk.
-const ROWS_MAX: usize = 16_384;
+/// The number of uncommitted steps, or of rows for the next commit group, at which nothing more is taken from other nodes
+/// and from a walk.
+const UNCOMMITTED_MAX: usize = 16_384;
+/// The same for the bytes of uncommitted rows.
+const UNCOMMITTED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Rows for a commit group: the last one of each address.
 pub type Rows = BTreeMap<RowId, Option<Row>>;
@@ -43,6 +47,8 @@ pub struct Participant {
     /// Rows that no commit group has taken.
     next_rows: Rows,
     uncommitted: VecDeque<Step>,
+    /// Bytes of the rows in `uncommitted`, before and after.
+    uncommitted_bytes: usize,
     /// Set by a failed commit, until the disk works again: the rows of which the disk may hold another state.
     stale: Option<BTreeSet<RowId>>,
     /// The last step.
@@ -70,6 +76,7 @@ pub struct Route {
 #[derive(Debug)]
 struct Step {
     number: u64,
+    bytes: usize,
     /// Rows in the order of their changes, as they were before.
     before: Vec<(RowId, Option<Row>)>,
     events: Vec<Event>,
@@ -126,6 +133,7 @@ impl Participant {
             origin_ms,
             next_rows: Rows::new(),
             uncommitted: VecDeque::new(),
+            uncommitted_bytes: 0,
             stale: None,
             step: 0,
             routes: HashMap::new(),
@@ -162,12 +170,9 @@ impl Participant {
     /// Records the rows and events of a step; returns the values to write in the same commit group.
     pub fn note(&mut self, effects: Effects) -> Vec<ValueChange> {
         let Effects { step, rows, values, events } = effects;
-        for event in &events {
-            if let Event::Ended { link, .. } = event
-                && let Some(route) = self.routes.get_mut(link)
-            {
-                route.is_linked = false;
-            }
+        self.note_ended(&events);
+        if rows.iter().any(restarts_walk) {
+            self.walk = 0;
         }
         if step == 0 {
             self.events.extend(events.into_iter().map(ExchangeEvent::from));
@@ -181,11 +186,14 @@ impl Participant {
             return values;
         }
         let mut before = Vec::with_capacity(rows.len());
+        let mut bytes = 0_usize;
         for row in rows {
+            bytes = bytes.saturating_add(size(row.before.as_ref())).saturating_add(size(row.after.as_ref()));
             self.next_rows.insert(row.id.clone(), row.after);
             before.push((row.id, row.before));
         }
-        self.uncommitted.push_back(Step { number: step, before, events });
+        self.uncommitted_bytes = self.uncommitted_bytes.saturating_add(bytes);
+        self.uncommitted.push_back(Step { number: step, bytes, before, events });
         values
     }
 
@@ -194,21 +202,18 @@ impl Participant {
         (std::mem::take(&mut self.next_rows), self.step)
     }
 
-    /// Whether rows wait for a commit group.
-    #[must_use]
-    pub fn has_rows(&self) -> bool {
-        !self.next_rows.is_empty()
-    }
-
-    /// Whether so many rows wait for a commit group that frames and walks must wait.
+    /// Whether so much waits for commits that frames and walks must wait.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.next_rows.len() >= ROWS_MAX
+        self.next_rows.len() >= UNCOMMITTED_MAX
+            || self.uncommitted.len() >= UNCOMMITTED_MAX
+            || self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX
     }
 
     /// Handles the commit of all steps up to this one.
     pub fn handle_saved(&mut self, step: u64) {
         while let Some(saved) = self.uncommitted.pop_front_if(|saved| saved.number <= step) {
+            self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(saved.bytes);
             self.events.extend(saved.events.into_iter().map(ExchangeEvent::from));
         }
         self.exchange.handle_saved(step);
@@ -225,6 +230,9 @@ impl Participant {
             }
         }
         self.next_rows.clear();
+        self.uncommitted_bytes = 0;
+        // The walk has to find the keys again whose rows are put back.
+        self.walk = 0;
         self.stale = Some(stale);
         let effects = self.exchange.handle_commit_failed();
         let values = self.note(effects);
@@ -247,7 +255,9 @@ impl Participant {
     /// Handles the commit of [`Participant::stale_rows`]. Returns whether no row is stale any more.
     pub fn handle_rows_recovered(&mut self, rows: &Rows) -> bool {
         if let Some(stale) = &mut self.stale {
-            stale.retain(|id| !rows.contains_key(id));
+            // A row may have changed while the others were committed.
+            let is_on_disk = |id: &RowId| rows.get(id).is_some_and(|row| *row == self.exchange.row(id));
+            stale.retain(|id| !is_on_disk(id));
         }
         self.stale.as_ref().is_none_or(BTreeSet::is_empty)
     }
@@ -258,8 +268,18 @@ impl Participant {
         self.handle_saved(self.step);
     }
 
+    /// At the root: whether a frame from a connection counts. HELLO does from any, because the exchange checks who sends it;
+    /// the other frames do from the connection of the leaf's link only.
+    #[must_use]
+    pub fn accepts(&self, connection: ConnectionId, leaf: &Name, payload: &Bytes) -> bool {
+        let route = self.links.get(&connection).and_then(|link| self.routes.get(link));
+        route.is_some_and(|route| route.is_linked && route.leaf == *leaf)
+            || matches!(LinkFrame::decode(payload), Ok(LinkFrame::Hello(_)))
+    }
+
     /// Keeps the connection of the link that a frame has established or had refused. A connection has one link at a time.
     pub fn note_routes(&mut self, effects: &Effects, connection: ConnectionId, client_id: &Arc<str>) {
+        self.note_ended(&effects.events);
         for event in &effects.events {
             let (leaf, link, is_linked) = match event {
                 Event::Linked { leaf, link } => (leaf, *link, true),
@@ -267,7 +287,7 @@ impl Participant {
                 _ => continue,
             };
             if let Some(earlier) = self.links.insert(connection, link) {
-                self.routes.remove(&earlier);
+                self.lose(earlier);
             }
             let (client_id, leaf) = (Arc::clone(client_id), leaf.clone());
             self.routes.insert(link, Route { connection, client_id, leaf, is_linked });
@@ -288,7 +308,23 @@ impl Participant {
 
     /// Handles the end of a connection: its link is lost.
     pub fn handle_disconnect(&mut self, connection: ConnectionId) {
-        let Some(link) = self.links.remove(&connection) else { return };
+        if let Some(link) = self.links.remove(&connection) {
+            self.lose(link);
+        }
+    }
+
+    fn note_ended(&mut self, events: &[Event]) {
+        for event in events {
+            if let Event::Ended { link, .. } = event
+                && let Some(route) = self.routes.get_mut(link)
+            {
+                route.is_linked = false;
+            }
+        }
+    }
+
+    /// Handles the loss of a link's route.
+    fn lose(&mut self, link: u64) {
         let Some(Route { leaf, is_linked, .. }) = self.routes.remove(&link) else { return };
         self.exchange.handle_lost(Peer::Leaf(&leaf, &Bytes::new()), link);
         if is_linked {
@@ -331,6 +367,23 @@ impl Participant {
         self.walk = next.unwrap_or_default();
         if next.is_some() { Effects::default() } else { self.exchange.handle_walked() }
     }
+}
+
+/// Whether a walk must begin anew: other keys take part, or a resync has ended.
+fn restarts_walk(change: &RowChange) -> bool {
+    let is_in_resync = |row: &Option<Row>| matches!(row, Some(Row::LeafNode(node)) if node.resync.is_some());
+    change.id == RowId::Rules || (is_in_resync(&change.before) && !is_in_resync(&change.after))
+}
+
+/// Returns about how many bytes a row has that is kept in memory.
+fn size(row: Option<&Row>) -> usize {
+    const OVERHEAD_BYTES: usize = 128;
+    let value = match row {
+        Some(Row::Entry(Entry { value, .. }) | Row::Conflict(Conflict { value, .. })) => value.as_ref(),
+        Some(_) => None,
+        None => return 0,
+    };
+    value.map_or(0, Bytes::len).saturating_add(OVERHEAD_BYTES)
 }
 
 /// Returns the name of the node that a folder belongs to; `None` if the row is not the one of a node.

@@ -315,10 +315,10 @@ impl Application for Service {
         Some(topic::REQUEST)
     }
 
-    /// Rejects wills on the store's topics: the broker publishes a will without asking the application, so that it
-    /// could forge a notification or be a request without a response.
+    /// Rejects wills on topics of the store and of exchanges: the broker publishes a will without asking the application, so that it
+    /// could forge a notification or a frame, or be a request without a response.
     fn check_will(&self, will: &Message) -> Result<(), String> {
-        if will.topic == topic::REQUEST || will.topic.starts_with(topic::RESERVED) {
+        if topic::is_reserved_for_response(&will.topic) {
             return Err("the topic of the will is reserved for the state store".to_owned());
         }
         Ok(())

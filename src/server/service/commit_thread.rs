@@ -85,7 +85,7 @@ pub(super) fn commit(
                 drop(state);
                 state = shared.lock_after_others();
             }
-            if let Some(exchange) = state.exchange.as_mut().filter(|_| group.step > 0) {
+            if let Some(exchange) = &mut state.exchange {
                 exchange.handle_saved(group.step);
                 shared.wake_exchange();
             }

@@ -127,6 +127,11 @@ impl State {
             _ => {}
         }
         let values = StoreValues { store: &self.store, now, is_short_of_room };
+        if let (exchange::Peer::Leaf(leaf, _), Some(from)) = (peer, from)
+            && !participant.accepts(from.connection, leaf, payload)
+        {
+            return FrameOutcome::Handled;
+        }
         let now_ms = participant.now_ms(now.monotonic_ms);
         let effects = participant.exchange.handle_frame(peer, payload, now_ms, &values);
         if let Some(from) = from {
@@ -202,7 +207,9 @@ impl State {
 
     /// Handles what is due by time.
     pub(super) fn handle_exchange_timeout(&mut self, publisher: &dyn Publisher, now: Now) {
-        if self.exchange.as_ref().is_some_and(|participant| !participant.is_stale()) {
+        // A sweep removes values.
+        let is_full = self.is_exchange_full();
+        if self.exchange.as_ref().is_some_and(|participant| !participant.is_stale() && !is_full) {
             self.with_exchange(publisher, now, |exchange, now_ms, values| {
                 ((), exchange.handle_timeout(now_ms, values))
             });
@@ -212,7 +219,8 @@ impl State {
     /// Returns when the exchange is to be called, in monotonic milliseconds; the greatest number: not before something
     /// happens.
     pub(super) fn exchange_due_ms(&self) -> u64 {
-        let participant = self.exchange.as_ref().filter(|participant| !participant.is_stale());
+        let is_full = self.is_exchange_full();
+        let participant = self.exchange.as_ref().filter(|participant| !participant.is_stale() && !is_full);
         participant.and_then(|participant| participant.due_ms()).unwrap_or(u64::MAX)
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -20,6 +21,9 @@ use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Res
 use crate::server::exchange::command::handle_command;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::operations::metrics::Metrics;
+
+/// The time between two attempts to handle a frame that waits for commits.
+const FRAME_PAUSE: Duration = Duration::from_millis(5);
 
 /// A frame that waits until the commit queue has drained.
 struct WaitingFrame {
@@ -101,16 +105,30 @@ impl Service {
             None => Some(Answer::Refused(Refusal::UnknownCommand)),
             Some(command) if command.changes() && is_stale => Some(Answer::Refused(Refusal::NotPersisted)),
             Some(command) => state.with_exchange(publisher, now, |exchange, now_ms, values| {
-                handle_command(exchange, command, now_ms, values)
+                let (mut answer, effects) = handle_command(exchange, command, now_ms, values);
+                if let Answer::Conflicts(page) = &mut answer {
+                    // The exchange's clock does not follow steps of the wall clock.
+                    for conflict in &mut page.conflicts {
+                        conflict.at_ms = now.wall_ms.saturating_sub(now_ms.saturating_sub(conflict.at_ms));
+                    }
+                }
+                (answer, effects)
             }),
         };
         let answer = answer.unwrap_or(Answer::Refused(Refusal::NoExchange));
-        let response = Response::with_payload(Some(answer.encode()), &Reply::Done, None);
-        let outbound = Outbound::from((reply_to, response));
         // What an operator has seen is there after a crash.
         let outbound = match &mut state.commit_queue {
-            Some(queue) => queue.enqueue_last(outbound),
-            None => Some(outbound),
+            Some(queue) if let Some(error) = queue.error_if_full() => {
+                Some(Outbound::from((reply_to, Response::error(error))))
+            }
+            queue => {
+                let response = Response::with_payload(Some(answer.encode()), &Reply::Done, None);
+                let outbound = Outbound::from((reply_to, response));
+                match queue {
+                    Some(queue) => queue.enqueue_last(outbound),
+                    None => Some(outbound),
+                }
+            }
         };
         if let Some(outbound) = outbound {
             outbound.send(publisher);
@@ -133,8 +151,11 @@ impl WaitingFrame {
         self.shared.wake_commit_thread(&state);
         self.shared.wake_expiry_task(&mut state);
         drop(state);
-        self.shared.wake_exchange();
-        outcome == FrameOutcome::Handled
+        let is_handled = outcome == FrameOutcome::Handled;
+        if is_handled {
+            self.shared.wake_exchange();
+        }
+        is_handled
     }
 }
 
@@ -142,6 +163,11 @@ impl Continuation for WaitingFrame {
     fn step(&mut self, broker: &Broker) -> Option<Verdict> {
         let metrics = Arc::clone(&self.metrics);
         self.handle(&BrokerPublisher { broker, metrics: &*metrics }).then_some(Verdict::Consumed)
+    }
+
+    /// The commit queue drains with the next commit.
+    fn pause(&self) -> Duration {
+        FRAME_PAUSE
     }
 }
 

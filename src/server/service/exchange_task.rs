@@ -7,6 +7,7 @@ use tokio::task::yield_now;
 
 use super::shared::Shared;
 use crate::protocol::Message;
+use crate::protocol::exchange::ConflictReport;
 use crate::protocol::exchange::topic as topics;
 use crate::protocol::message::Qos;
 use crate::server::delivery::Publisher;
@@ -33,7 +34,8 @@ pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher, exchange: &s
         let Step { events, is_busy, due_ms } = step(shared, publisher, exchange, is_root, &mut upkeep_ms);
         for event in events {
             if let ExchangeEvent::Conflict { id, conflict } = &event {
-                let report = command::conflict_report(*id, conflict, None);
+                let at_ms = shared.now().wall_ms;
+                let report = ConflictReport { at_ms, ..command::conflict_report(*id, conflict, None) };
                 publisher.publish(message(topics::conflicts(exchange), report.encode()));
             }
             (shared.events)(event.into());
@@ -68,8 +70,8 @@ fn step(
     if is_root && let Some((payload, route)) = state.poll_frame(now) {
         is_busy = true;
         // The connection may have ended meanwhile.
-        if let Some(Route { connection, client_id, leaf, .. }) = route {
-            publisher.push(connection, &client_id, message(topics::down(exchange, leaf.as_str()), payload));
+        if let Some(Route { connection, leaf, .. }) = route {
+            publisher.deliver(connection, message(topics::down(exchange, leaf.as_str()), payload));
         }
     }
     let events = state.exchange.as_mut().map(|exchange| exchange.take_events()).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::tests::{
     RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, watch,
 };
 use super::*;
-use crate::broker::Verdict;
+use crate::broker::{Application, Verdict};
 use crate::exchange::names::Name;
 use crate::exchange::rules::tests::plant;
 use crate::protocol::{Condition, ErrorReply, Notification, Reply, Request, exchange::topic as topics};
@@ -330,4 +330,55 @@ async fn a_root_with_many_leaves_is_shown_in_steps() {
     let Some(NodeReport::Root(all)) = service.exchange_report().await else { panic!() };
     let expected = names.iter().map(String::as_str).chain(["press-7"]);
     assert!(all.leaves.iter().map(|leaf| leaf.name.as_str()).eq(expected), "{:?}", all.leaves);
+}
+
+#[test]
+fn a_frame_counts_only_from_the_connection_of_its_link() {
+    let (mut root, mut leaf) = linked();
+    assert_eq!(leaf.reply(&set("line/1", "80")), Reply::Done);
+    let payload = leaf.poll().unwrap();
+    let topic = topics::up("plant", "press-7");
+    let send = |root: &Node, connection, payload: &bytes::Bytes| {
+        let message =
+            crate::protocol::Message { topic: topic.clone(), payload: payload.clone(), ..Default::default() };
+        root.test.service.handle_message(&root.test.sent_messages, &peer(connection), message);
+    };
+    for payload in [payload.clone(), "garbage".into()] {
+        send(&root, 2, &payload);
+    }
+    root.commit();
+    assert_eq!(root.reply(&get("line/1")), Reply::Absent);
+    send(&root, 1, &payload);
+    root.commit();
+    assert_eq!(root.reply(&get("line/1")), value("80"));
+}
+
+#[test]
+fn a_failed_commit_begins_the_walk_anew() {
+    let mut node = Node::root();
+    let shared = Arc::clone(&node.test.service.shared);
+    let now = shared.now();
+    for number in 0..1_000 {
+        shared.lock().store.apply(key(&format!("line/{number}")), Some(("v".into(), None)), now);
+    }
+    // One step of the walk, whose commit fails.
+    node.test.service.shared.lock().walk(&node.test.sent_messages, now);
+    node.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert!(!node.commit());
+    node.recover();
+    node.walk();
+    let state = shared.lock();
+    let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+    let keys = state.store.keys_from(0, usize::MAX).0;
+    assert!(!keys.is_empty() && keys.iter().all(|key| root.record(key).is_some()));
+}
+
+#[test]
+fn wills_and_responses_are_not_published_on_topics_of_an_exchange() {
+    let (root, _) = linked();
+    let will = crate::protocol::Message { topic: topics::down("plant", "press-7"), ..Default::default() };
+    assert!(root.test.service.check_will(&will).is_err());
+    let response_topic = Some(topics::conflicts("plant"));
+    let request = crate::protocol::Message { response_topic, ..message(&get("k")) };
+    assert!(matches!(root.test.send(request), Verdict::Disconnect { .. }));
 }

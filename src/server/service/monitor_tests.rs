@@ -4,16 +4,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use tempfile::TempDir;
+
+use super::tests::RecordingPublisher;
 use super::*;
 use crate::broker::test_client::wire::{Packet, Publish, QoS, SubscribeFilter, Unsubscribe};
 use crate::broker::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, with_properties};
 use crate::broker::{Hooks, Server, Settings};
+use crate::exchange::Exchange;
+use crate::exchange::effects::Values;
+use crate::exchange::leaf::{Leaf, OnJoin};
+use crate::exchange::names::Name;
+use crate::exchange::row::Identity;
+use crate::exchange::rules::Patterns;
+use crate::exchange::rules::tests::plant;
 use crate::protocol::{Key, Reply, Request, Value, topic};
 use crate::server::delivery::BrokerPublisher;
+use crate::server::exchange::settings::{ExchangeSettings, Role};
 use crate::server::operations::metrics::Metrics;
 
 async fn start() -> (Server, BackgroundTasks) {
-    let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
+    start_service(Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap()).await
+}
+
+async fn start_service(service: Arc<Service>) -> (Server, BackgroundTasks) {
     let hooks = Hooks::new(Arc::<Service>::clone(&service));
     let server = Server::start(Settings::default(), hooks).await.unwrap();
     let running = service
@@ -171,4 +185,34 @@ async fn requests_are_copied_only_while_a_client_subscribes_to_them() {
     let clean = ConnectOptions { clean_start: true, ..ConnectOptions::new("lasting") };
     let (_clean, _) = Client::connect_with(&server, clean).await;
     assert!(!broker.has_monitors());
+}
+
+#[tokio::test]
+async fn a_frame_of_the_root_reaches_the_connection_of_its_leaf_only() {
+    let home = TempDir::new().unwrap();
+    let name = |text| Name::new(text).unwrap();
+    let role = Role::Root { rules: plant(), admit: Patterns::default() };
+    let exchange = Some(ExchangeSettings { exchange: name("plant"), node: name("root"), role });
+    let persistence = Persistence::Custom(home.path().to_owned());
+    let settings = StoreSettings { persistence, exchange, ..StoreSettings::default() };
+    let service = Service::open(settings, Arc::new(|_| {}), Arc::default()).unwrap();
+    let recorded = RecordingPublisher::default();
+    let add_leaf = |exchange: &mut Exchange, _, _: &dyn Values| match exchange {
+        Exchange::Root(root) => ((), root.add_leaf(&name("press-7"), false)),
+        Exchange::Leaf(_) => panic!(),
+    };
+    service.shared.lock().with_exchange(&recorded, service.shared.now(), add_leaf);
+    let (server, _running) = start_service(service).await;
+    let mut other = Client::connect(&server, "other").await;
+    other.subscribe(filter("#")).await;
+    other.subscribe(filter("mqkv/exchange/v1/plant/down/#")).await;
+    let mut leaf = Client::connect(&server, "leaf").await;
+    let identity = Identity { exchange: name("plant"), node: name("press-7"), store: 1 };
+    let mut node = Leaf::new(identity, OnJoin::Offer, 2, 3);
+    node.handle_connected(4, 0);
+    let payload = node.poll_outgoing("test", 0).unwrap().encode();
+    leaf.publish(Publish { payload, ..qos_1("mqkv/exchange/v1/plant/up/press-7", 1) }).await;
+    let welcome = receive_messages(&mut leaf, 2).await;
+    assert_eq!(topic_of(&welcome[0]), "mqkv/exchange/v1/plant/down/press-7");
+    other.expect_nothing().await;
 }

@@ -41,6 +41,10 @@ impl Publisher for RecordingPublisher {
         self.0.lock().unwrap().push((Some(to), message));
     }
 
+    fn deliver(&self, to: ConnectionId, message: Message) {
+        self.0.lock().unwrap().push((Some(to), message));
+    }
+
     fn has_monitors(&self) -> bool {
         false
     }

@@ -1,5 +1,10 @@
 //! Packet that is handled in several steps.
 
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
 use crate::broker::handle::Continuation;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::mqtt::ReasonCode;
@@ -13,4 +18,19 @@ pub enum Unfinished {
     Subscribe { packet_id: u16, results: Vec<Result<Qos, ReasonCode>>, delivery: RetainedDelivery },
     /// A PUBLISH.
     Publish { packet_id: u16, qos: Qos, continuation: Box<dyn Continuation> },
+}
+
+impl Unfinished {
+    /// Returns how long to wait before the next step.
+    pub fn pause(&self) -> Duration {
+        match self {
+            Self::Subscribe { .. } => Duration::ZERO,
+            Self::Publish { continuation, .. } => continuation.pause(),
+        }
+    }
+}
+
+/// Waits before the next step of a packet.
+pub async fn wait(pause: Duration) {
+    if pause.is_zero() { yield_now().await } else { sleep(pause).await }
 }
