@@ -144,7 +144,7 @@ pub struct Flags {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Content {
     pub value: Bytes,
-    /// `None`: it does not expire.
+    /// `None`: it does not expire; never 0.
     pub ttl_ms: Option<u64>,
 }
 
@@ -450,7 +450,8 @@ fn content(rest: &mut Elements<'_>) -> Option<Option<Content>> {
     let (value, ttl_ms) = (rest.next()?, rest.next()?);
     let ttl_ms = match ttl_ms {
         Frame::Null => None,
-        ttl_ms => Some(Elements(std::slice::from_ref(ttl_ms)).number()?),
+        // A store would take 0 for "no expiry".
+        ttl_ms => Some(Elements(std::slice::from_ref(ttl_ms)).number().filter(|ttl_ms| *ttl_ms > 0)?),
     };
     match value {
         Frame::Null => Some(None),

@@ -28,7 +28,7 @@ pub const TOMBSTONES_MAX: usize = 100_000;
 const PURGED_PER_STEP_MAX: usize = 256;
 /// The most terms. A leaf whose cursor is in an older one does a resync.
 const TERMS_MAX: usize = 1_024;
-/// The most refusals that wait to be sent.
+/// The most refused HELLOs of which the answers wait to be sent. The leaves of others repeat theirs.
 const REFUSALS_MAX: usize = 64;
 
 /// The root of an exchange.
@@ -65,7 +65,10 @@ pub struct Root {
     served: Option<Name>,
     /// Leaves whose WELCOME waits for a step.
     waiting: BTreeSet<(u64, Name)>,
+    /// Answers to refused HELLOs.
     refusals: VecDeque<(Name, Refused)>,
+    /// Notices of links that have ended: at most one per leaf, apart from the refusals so that none is lost.
+    ended: BTreeMap<Name, Refused>,
     conflicts: ConflictLog,
     source: MutexSource,
     steps: Steps<Progress>,
@@ -134,6 +137,7 @@ impl Root {
             served: None,
             waiting: BTreeSet::new(),
             refusals: VecDeque::new(),
+            ended: BTreeMap::new(),
             conflicts: ConflictLog::default(),
             source: MutexSource::new(run),
             steps: Steps::new(),

@@ -9,7 +9,8 @@ use super::super::rules::tests::plant;
 use super::*;
 
 fn content() -> impl Strategy<Value = Option<Content>> {
-    option::of((value(), option::of(counter())).prop_map(|(value, ttl_ms)| Content { value, ttl_ms }))
+    let ttl_ms = option::of(1..=i64::MAX as u64);
+    option::of((value(), ttl_ms).prop_map(|(value, ttl_ms)| Content { value, ttl_ms }))
 }
 
 fn record() -> impl Strategy<Value = RecordItem> {
@@ -170,4 +171,20 @@ fn unknown_flags_are_ignored() {
     let flags = Flags { is_again: true, ..Flags::default() };
     assert_eq!(Flags::parse(b"again,later"), flags);
     assert_eq!(Flags::parse(b""), Flags::default());
+}
+
+#[test]
+fn a_value_without_any_time_left_is_rejected() {
+    let content = |ttl_ms| Some(Content { value: "v".into(), ttl_ms: Some(ttl_ms) });
+    let key = || Key::new("k").unwrap();
+    let item = |ttl_ms| {
+        let (ver, mutex, owner) = (1, Mutex::NIL, None);
+        Item::Record(RecordItem { key: key(), ver, mutex, owner, content: content(ttl_ms) })
+    };
+    let records = |ttl_ms| {
+        let (link, n, to, term, digest, purged) = (1, 1, 1, 1, None, 0);
+        LinkFrame::Records(Records { link, n, to, term, digest, items: vec![item(ttl_ms)], purged }).encode()
+    };
+    assert!(LinkFrame::decode(&records(1)).is_ok());
+    assert_eq!(LinkFrame::decode(&records(0)), Err(LinkFrameError::Malformed(RECORDS)));
 }

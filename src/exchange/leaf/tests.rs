@@ -1,6 +1,6 @@
 //! Tests of the leaf: expiry, joining, the outbox, restarts.
 
-use super::super::frame::{ITEMS_MAX, LinkFrame};
+use super::super::frame::{Hello, ITEMS_MAX, LinkFrame};
 use super::super::rules::tests::{all_keys, plant};
 use super::super::testbed::{Node, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
@@ -182,6 +182,19 @@ fn a_resync_that_the_leaf_asks_for_repairs_it_although_it_restarts_before() {
     testbed.settle();
     assert_eq!(testbed.leaves[0].value("lost").as_deref(), Some("1"));
     assert_eq!(testbed.leaves[0].leaf().row().due, None);
+}
+
+#[test]
+fn a_resync_that_is_asked_for_twice_begins_with_the_next_link() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    for _ in 0..2 {
+        let effects = testbed.leaves[0].leaf().resync(false);
+        testbed.leaves[0].commit(effects);
+    }
+    testbed.connect(0);
+    testbed.poll();
+    assert!(matches!(testbed.frames_up(0)[..], [LinkFrame::Hello(Hello { is_resync: true, .. })]));
 }
 
 /// Returns a leaf that has left its root for an empty one, with changes that wait.

@@ -35,7 +35,10 @@ impl Root {
                 if let Err(cause) = self.hello(name, principal, &hello, now_ms, &mut effects) {
                     let (leaf, link) = (name.clone(), hello.link);
                     effects.events.push(Event::Refused { leaf, link, cause });
-                    self.push_refusal(name, link, cause, self.refusal(name, &hello, cause));
+                    if self.refusals.len() < REFUSALS_MAX {
+                        let text = self.refusal(name, &hello, cause);
+                        self.refusals.push_back((name.clone(), refused(link, cause, text)));
+                    }
                 }
                 Ok(())
             }
@@ -97,7 +100,7 @@ impl Root {
 
     /// Returns the next frame, and the leaf that it is for. Everything that it depends on is committed.
     pub fn poll_outgoing(&mut self, now_ms: u64, values: &dyn Values) -> Option<(Name, LinkFrame)> {
-        if let Some((name, refused)) = self.refusals.pop_front() {
+        if let Some((name, refused)) = self.ended.pop_first().or_else(|| self.refusals.pop_front()) {
             return Some((name, LinkFrame::Refused(refused)));
         }
         loop {
@@ -130,14 +133,8 @@ impl Root {
         if let Some(leaf) = self.leaves.get_mut(name).filter(|_| cause == Cause::Blocked) {
             leaf.is_blocked = true;
         }
-        self.push_refusal(name, link.id, cause, cause.text().to_owned());
-    }
-
-    fn push_refusal(&mut self, name: &Name, link: u64, cause: Cause, text: String) {
-        if self.refusals.len() < REFUSALS_MAX {
-            let code = cause.as_str().to_owned();
-            self.refusals.push_back((name.clone(), Refused { link, code, text }));
-        }
+        // The notice of an earlier link is of no use: its connection has a newer link, or is lost.
+        self.ended.insert(name.clone(), refused(link.id, cause, cause.text().to_owned()));
     }
 
     /// Returns the text of a refused HELLO, for an operator of the leaf.
@@ -176,7 +173,7 @@ impl Root {
         now_ms: u64,
         effects: &mut Effects,
     ) -> Result<(), Cause> {
-        let version = self.check_hello(name, principal, hello, now_ms)?;
+        let version = self.check_hello(name, principal, hello)?;
         let known = self.leaves.get(name).map(|leaf| leaf.row.clone());
         if known.as_ref().is_none_or(|row| row.store.is_none()) {
             effects.events.push(Event::Joined { leaf: name.clone() });
@@ -227,7 +224,6 @@ impl Root {
         name: &Name,
         principal: &bytes::Bytes,
         hello: &Hello,
-        now_ms: u64,
     ) -> Result<u64, Cause> {
         let version = VERSION.min(hello.version);
         if version < OLDEST_VERSION.max(hello.oldest_version) {
@@ -250,9 +246,8 @@ impl Root {
         if leaf.row.store.is_some() && leaf.row.principal != *principal {
             return Err(Cause::OtherPrincipal);
         }
-        // Of a cloned disk, the process that is heard keeps the link.
-        let is_second =
-            |link: &Link| link.run != hello.run && now_ms.saturating_sub(link.heard_ms) < STALL_MS;
+        // Of a cloned disk, the process that has the link keeps it until its connection is lost.
+        let is_second = |link: &Link| link.run != hello.run;
         if self.links.get(name).is_some_and(is_second) { Err(Cause::SecondRun) } else { Ok(version) }
     }
 
@@ -459,6 +454,10 @@ impl Root {
         let (ver, mutex, owner) = (record.ver, record.mutex, record.owner.clone());
         Some(RecordItem { key: key.clone(), ver, mutex, owner, content })
     }
+}
+
+fn refused(link: u64, cause: Cause, text: String) -> Refused {
+    Refused { link, code: cause.as_str().to_owned(), text }
 }
 
 fn size(item: &Item) -> usize {

@@ -4,6 +4,7 @@ use super::super::frame::{FRAME_BYTES_MAX, ITEMS_MAX, LinkFrame, STALL_MS};
 use super::super::frame::{Hello, OLDEST_VERSION, VERSION};
 use super::super::leaf::OnJoin;
 use super::super::rules::tests::{all_keys, keys};
+use super::super::Peer;
 use super::super::testbed::{Testbed, key, name, new_leaf, new_root};
 use super::*;
 
@@ -263,15 +264,18 @@ fn of_a_cloned_disk_the_process_that_is_heard_keeps_the_link_and_a_fork_loses_no
     testbed.try_to_settle();
     assert!(testbed.root.causes().iter().all(|cause| *cause == Cause::SecondRun));
     assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
-    // The other process is gone.
+    // Nothing has to be sent for long.
     testbed.pass(STALL_MS);
+    testbed.try_to_settle();
+    assert!(testbed.root.causes().iter().all(|cause| *cause == Cause::SecondRun));
+    // The connection of the other process is gone.
+    testbed.disconnect(0);
     testbed.settle();
     assert_eq!(testbed.root.values(), testbed.leaves[0].values());
     assert_eq!(testbed.root.value("own").as_deref(), Some("3"));
     assert_eq!(testbed.leaves[0].conflicts(), [("k".to_owned(), "2".to_owned(), "first-leaf-wins")]);
     testbed.leaves[0] = original;
-    testbed.leaves[0].leaf().handle_lost();
-    testbed.pass(STALL_MS);
+    testbed.disconnect(0);
     testbed.settle();
     assert_eq!(testbed.leaves[0].values(), testbed.root.values());
 }
@@ -351,4 +355,28 @@ fn a_resync_goes_on_where_a_lost_link_has_left_it_although_older_tombstones_are_
     testbed.settle();
     assert_eq!(testbed.leaves[0].leaf().row().epoch, epoch, "it is the same resync");
     assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
+#[test]
+fn each_leaf_gets_the_notice_that_its_link_has_ended() {
+    let names: Vec<_> = (0..200).map(|at| format!("leaf-{at}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let mut testbed = Testbed::joined(all_keys(), &names);
+    // Refused HELLOs of others take no room from the notices.
+    let hello = hello(&mut testbed);
+    let other = LinkFrame::Hello(Hello { exchange: name("other"), ..hello }).encode();
+    let peer_name = name("leaf-0");
+    for _ in 0..2 * REFUSALS_MAX {
+        let peer = Peer::Leaf(&peer_name, &bytes::Bytes::new());
+        let effects = testbed.root.exchange.handle_frame(peer, &other, 0, &testbed.root.store);
+        testbed.root.commit(effects);
+    }
+    assert_eq!(testbed.root.root().refusals.len(), REFUSALS_MAX);
+    let effects = testbed.root.root().set_rules(keys(&["recipe/**"]));
+    testbed.root.commit(effects);
+    testbed.poll_frames();
+    for at in 1..names.len() {
+        assert!(testbed.deliver_down(at));
+        assert_eq!(testbed.leaves[at].causes(), [Cause::RulesChanged], "{at}");
+    }
 }
