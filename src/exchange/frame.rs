@@ -10,6 +10,9 @@ use crate::protocol::frame::{self, Frame};
 use super::elements::{Elements, TEXT_BYTES_MAX, id, mutex, number, simple, text};
 use super::names::{Mutex, Name};
 use super::rules::Rules;
+pub use reason::Reason;
+
+mod reason;
 
 /// The most items of one CHANGES or RECORDS.
 pub const ITEMS_MAX: usize = 128;
@@ -19,6 +22,10 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 pub const VERDICTS_MAX: usize = 1_024;
 /// The time without progress after which a link ends, on either side.
 pub const STALL_MS: u64 = 15_000;
+/// The time after which the root sends RECORDS, without items if need be, so that each side notices the loss of the other.
+pub const IDLE_MS: u64 = 60_000;
+/// The time without any frame of the root after which the leaf ends the link.
+pub const SILENCE_MS: u64 = IDLE_MS + STALL_MS;
 /// The latest version of these frames.
 pub const VERSION: u64 = 1;
 /// The oldest version of these frames that this software still speaks.
@@ -64,6 +71,10 @@ pub struct Hello {
     pub is_resync: bool,
     /// The version at which the resync that goes on is complete; 0 if there is none.
     pub horizon: u64,
+    /// The last change without a verdict, or `acked` if there is none.
+    pub last_seq: u64,
+    /// Whether the leaf still has keys to offer, or a resync to complete.
+    pub is_busy: bool,
 }
 
 /// The root's answer to a leaf that it accepts.
@@ -163,6 +174,8 @@ pub struct Records {
     pub items: Vec<Item>,
     /// Tombstones up to this version are purged, at the root and by the leaf.
     pub purged: u64,
+    /// The root's last version: if it is above `to`, more RECORDS follow.
+    pub last_ver: u64,
 }
 
 /// An element of RECORDS.
@@ -194,23 +207,6 @@ pub struct RecordItem {
     pub content: Option<Content>,
 }
 
-/// The reason why a change lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
-    /// The root has changed the key (rule 1).
-    RootWins,
-    /// Another change of a leaf was committed first (rule 3).
-    FirstLeafWins,
-    /// The rules do not let this leaf change the key.
-    Forbidden,
-    /// The root does not know the base: the record is purged, or the root or the leaf was restored.
-    UnknownBase,
-    /// Both had the key when the leaf joined.
-    Joined,
-    /// The root was restored from a backup.
-    Restored,
-}
-
 /// The leaf has committed the records up to `cursor`, and the verdicts up to `acked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ack {
@@ -219,6 +215,9 @@ pub struct Ack {
     pub n: u64,
     pub cursor: u64,
     pub acked: u64,
+    /// As in [`Hello`]. If `is_busy` changes, an ACK reports it.
+    pub last_seq: u64,
+    pub is_busy: bool,
 }
 
 /// Error of decoding a frame of a link.
@@ -295,8 +294,9 @@ impl LinkFrame {
                 (CHANGES, vec![id(*link), number(*n), Frame::Array(items)])
             }
             Self::Records(records) => (RECORDS, records.to_elements()),
-            Self::Ack(Ack { link, n, cursor, acked }) => {
-                (ACK, vec![id(*link), number(*n), number(*cursor), number(*acked)])
+            Self::Ack(Ack { link, n, cursor, acked, last_seq, is_busy }) => {
+                let numbers = [*n, *cursor, *acked, *last_seq, (*is_busy).into()].map(number);
+                (ACK, std::iter::once(id(*link)).chain(numbers).collect())
             }
         };
         elements.insert(0, simple(kind));
@@ -322,6 +322,8 @@ impl Hello {
             number(self.oldest_version),
             number(self.is_resync.into()),
             number(self.horizon),
+            number(self.last_seq),
+            number(self.is_busy.into()),
         ]
     }
 }
@@ -343,6 +345,8 @@ fn hello(rest: &mut Elements<'_>) -> Option<Hello> {
         oldest_version: rest.number()?,
         is_resync: rest.number()? != 0,
         horizon: rest.number()?,
+        last_seq: rest.number()?,
+        is_busy: rest.number()? != 0,
     })
 }
 
@@ -477,6 +481,7 @@ impl Records {
             self.digest.map_or(Frame::Null, id),
             Frame::Array(self.items.iter().map(Item::to_frame).collect()),
             number(self.purged),
+            number(self.last_ver),
         ]
     }
 }
@@ -493,6 +498,7 @@ fn records(rest: &mut Elements<'_>) -> Option<Records> {
         },
         items: rest.list(ITEMS_MAX, item)?,
         purged: rest.number()?,
+        last_ver: rest.number()?,
     })
 }
 
@@ -550,35 +556,15 @@ fn record_item(rest: &mut Elements<'_>) -> Option<RecordItem> {
     })
 }
 
-impl Reason {
-    pub const ALL: [Self; 6] = [
-        Self::RootWins,
-        Self::FirstLeafWins,
-        Self::Forbidden,
-        Self::UnknownBase,
-        Self::Joined,
-        Self::Restored,
-    ];
-
-    pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str().as_bytes() == text)
-    }
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RootWins => "root-wins",
-            Self::FirstLeafWins => "first-leaf-wins",
-            Self::Forbidden => "forbidden",
-            Self::UnknownBase => "unknown-base",
-            Self::Joined => "joined",
-            Self::Restored => "restored",
-        }
-    }
-}
-
 fn ack(rest: &mut Elements<'_>) -> Option<Ack> {
-    Some(Ack { link: rest.id()?, n: rest.number()?, cursor: rest.number()?, acked: rest.number()? })
+    Some(Ack {
+        link: rest.id()?,
+        n: rest.number()?,
+        cursor: rest.number()?,
+        acked: rest.number()?,
+        last_seq: rest.number()?,
+        is_busy: rest.number()? != 0,
+    })
 }
 
 impl fmt::Display for LinkFrameError {

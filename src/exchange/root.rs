@@ -54,6 +54,8 @@ pub struct Root {
     records: BTreeMap<Key, Record>,
     /// Keys by the version of their records.
     index: BTreeMap<u64, Key>,
+    /// For each rule, a version that no record of its keys is above.
+    rule_vers: Vec<u64>,
     /// Versions of the records that are tombstones.
     tombstones: BTreeSet<u64>,
     leaves: BTreeMap<Name, Leaf>,
@@ -94,9 +96,15 @@ pub(super) struct LeafState<'a> {
     pub(super) row: &'a LeafRow,
     /// The number of verdicts that it has not acknowledged.
     pub(super) verdicts: usize,
+    /// The changes that it has made and that are not judged, if a link is established: no more than this.
+    pub(super) unjudged: Option<u64>,
     /// The time at which it was last heard, if a link is established.
     pub(super) heard_ms: Option<u64>,
     pub(super) is_blocked: bool,
+    /// Whether it has all records that concern it, whatever its cursor is.
+    pub(super) has_all: bool,
+    /// Whether the root or the leaf has keys of its store to take over, or records to remove.
+    pub(super) is_busy: bool,
 }
 
 /// What a step of the root reaches.
@@ -125,6 +133,7 @@ impl Root {
             stored_digest: rules.digest(),
             sweep: None,
             digests: vec![0; rules.iter().count()],
+            rule_vers: vec![0; rules.iter().count()],
             rules,
             admit,
             terms: Vec::new(),
@@ -172,7 +181,9 @@ impl Root {
             self.ready.extend(self.waiting.pop_first().map(|(_, name)| name));
         }
         if self.saved_ver != ver {
-            self.ready.extend(self.links.keys().cloned());
+            let concerned = self.links.iter().filter(|(_, link)| self.has_news(link));
+            let concerned: Vec<_> = concerned.map(|(name, _)| name.clone()).collect();
+            self.ready.extend(concerned);
         }
     }
 
@@ -303,17 +314,17 @@ impl Root {
     }
 
     fn set_record(&mut self, key: Key, record: Option<Record>) {
-        let is_counted = self.is_counted(&key);
+        let rule = self.rules.find_with_index(&key).map(|(rule, _)| rule);
+        let counted = rule.filter(|_| self.is_counted(&key));
         if let Some(before) = self.records.remove(&key) {
             self.index.remove(&before.ver);
             self.tombstones.remove(&before.ver);
-            if is_counted {
-                self.count(&key, &before);
-            }
+            self.count(counted, &key, &before);
         }
         let Some(record) = record else { return };
-        if is_counted {
-            self.count(&key, &record);
+        self.count(counted, &key, &record);
+        if let Some(last) = rule.and_then(|rule| self.rule_vers.get_mut(rule)) {
+            *last = record.ver.max(*last);
         }
         self.index.insert(record.ver, key.clone());
         if record.kind == RecordKind::Tombstone {
@@ -407,13 +418,20 @@ impl Root {
 
     /// Returns the state of each leaf after a name, in the order of the names.
     pub(super) fn leaves_after(&self, last: Option<&Name>) -> impl Iterator<Item = LeafState<'_>> {
+        let is_busy = self.row.is_walk_due || self.sweep.is_some() || self.is_adoption_due();
         let first = last.map_or(Bound::Unbounded, Bound::Excluded);
-        self.leaves.range::<Name, _>((first, Bound::Unbounded)).map(|(name, leaf)| LeafState {
-            name,
-            row: &leaf.row,
-            verdicts: leaf.verdicts.len(),
-            heard_ms: self.links.get(name).map(Link::heard_ms),
-            is_blocked: leaf.is_blocked,
+        self.leaves.range::<Name, _>((first, Bound::Unbounded)).map(move |(name, leaf)| {
+            let link = self.links.get(name).filter(|link| link.is_welcome());
+            LeafState {
+                name,
+                row: &leaf.row,
+                verdicts: leaf.verdicts.len(),
+                unjudged: link.map(|link| link.last_seq.saturating_sub(leaf.row.applied)),
+                heard_ms: link.map(Link::heard_ms),
+                is_blocked: leaf.is_blocked,
+                has_all: link.is_some_and(|link| link.is_acknowledged() && !self.has_news(link)),
+                is_busy: is_busy || link.is_some_and(|link| link.is_busy),
+            }
         })
     }
 

@@ -28,8 +28,10 @@ pub struct LeafStatus {
     pub has_joined: bool,
     /// The time at which the leaf was last heard, while a link is established.
     pub heard_ms: Option<u64>,
-    /// Versions that the leaf has not committed.
+    /// Versions that the leaf has not committed; 0 if no other one concerns it.
     pub behind: u64,
+    /// Changes of the leaf that are not judged, if a link is established: no more than this.
+    pub unjudged: Option<u64>,
     /// Verdicts that the leaf has not committed.
     pub verdicts: usize,
     pub conflicts: usize,
@@ -37,6 +39,8 @@ pub struct LeafStatus {
     pub refused: u64,
     /// Whether the root has no room for its next change.
     pub is_blocked: bool,
+    /// Whether the root or the leaf has keys of its store to take over, or records to remove.
+    pub is_busy: bool,
 }
 
 /// The state of a leaf itself.
@@ -45,6 +49,8 @@ pub struct OwnStatus {
     pub exchange: Name,
     pub name: Name,
     pub is_linked: bool,
+    /// Whether the leaf has all records that the root has told of, and all verdicts.
+    pub is_synchronised: bool,
     /// The reason why the last link has ended, until another one is established and, if it was
     /// [`Blocked`](LinkEnd::is_blocked), until a frame is applied.
     pub ended: Option<LinkEnd>,
@@ -96,16 +102,18 @@ impl Root {
     #[must_use]
     pub fn status_after(&self, last: Option<&Name>, max: usize) -> RootStatus {
         let (identity, records, tombstones) = self.summary();
-        let status = |LeafState { name, row, verdicts, heard_ms, is_blocked }: LeafState<'_>| LeafStatus {
-            name: name.clone(),
-            has_joined: row.store.is_some(),
-            heard_ms,
-            behind: self.ver().saturating_sub(row.cursor),
-            verdicts,
-            conflicts: self.conflicts().of_leaf(name),
-            accepted: row.accepted,
-            refused: row.refused,
-            is_blocked,
+        let status = |leaf: LeafState<'_>| LeafStatus {
+            name: leaf.name.clone(),
+            has_joined: leaf.row.store.is_some(),
+            heard_ms: leaf.heard_ms,
+            behind: if leaf.has_all { 0 } else { self.ver().saturating_sub(leaf.row.cursor) },
+            unjudged: leaf.unjudged,
+            verdicts: leaf.verdicts,
+            conflicts: self.conflicts().of_leaf(leaf.name),
+            accepted: leaf.row.accepted,
+            refused: leaf.row.refused,
+            is_blocked: leaf.is_blocked,
+            is_busy: leaf.is_busy,
         };
         let leaves = self.leaves_after(last).take(max).map(status);
         RootStatus {
@@ -140,10 +148,10 @@ impl Root {
 }
 
 impl LeafStatus {
-    /// Whether the leaf has all records, and the root knows that it has all verdicts.
+    /// Whether the leaf has all records and all verdicts, and has told that it has no other change.
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
-        self.heard_ms.is_some() && self.behind == 0 && self.verdicts == 0
+        self.behind == 0 && self.unjudged == Some(0) && self.verdicts == 0 && !self.is_busy
     }
 }
 
@@ -156,6 +164,7 @@ impl Leaf {
             exchange: row.identity.exchange.clone(),
             name: row.identity.node.clone(),
             is_linked: self.is_linked(),
+            is_synchronised: self.is_linked() && outbox == 0 && !self.is_busy() && !self.is_behind(),
             ended: self.ended().cloned(),
             cursor: row.cursor,
             is_resync: row.resync.is_some(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::effects::{Cause, Effects, Event, Values};
-use super::frame::{Content, LinkFrame};
+use super::frame::{Content, IDLE_MS, LinkFrame};
 use super::leaf::{Leaf, OnJoin};
 use super::names::Name;
 use super::root::Root;
@@ -260,6 +260,14 @@ impl Testbed {
                 let effects = node.exchange.handle_expired(&key, self.now_ms);
                 node.commit(effects);
             }
+        }
+    }
+
+    /// Moves the clock in steps in which links can show that they live.
+    pub fn idle(&mut self, ms: u64) {
+        for _ in 0..ms / IDLE_MS {
+            self.pass(IDLE_MS);
+            self.settle();
         }
     }
 

@@ -112,7 +112,7 @@ fn unfinished(report: &RootReport) -> String {
 }
 
 fn own_unfinished(report: &OwnReport) -> String {
-    if report.is_synchronised() {
+    if report.is_synchronised {
         return String::new();
     }
     format!("not synchronised: {}", shown(&report.name))
@@ -422,6 +422,7 @@ mod tests {
             exchange: "plant".to_owned(),
             name: "press-7".to_owned(),
             state: OwnState::Linked,
+            is_synchronised: false,
             cursor: 5813,
             outbox: 1,
             outbox_bytes: 200,

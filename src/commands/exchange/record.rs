@@ -62,7 +62,7 @@ impl ExchangeRecord {
     pub fn is_no(&self) -> bool {
         match self {
             Self::Root { report, .. } => !report.is_synchronised(),
-            Self::Leaf(report) => !report.is_synchronised(),
+            Self::Leaf(report) => !report.is_synchronised,
             Self::NoLeaf { .. } | Self::NoConflict { .. } => true,
             Self::Value { value, .. } => value.is_none(),
             Self::LeafDropped { is_known, .. } => !is_known,

@@ -136,6 +136,8 @@ fn a_leaf_that_is_not_the_one_of_its_name_is_refused() {
         oldest_version: OLDEST_VERSION,
         is_resync: false,
         horizon: 0,
+        last_seq: 0,
+        is_busy: false,
     };
     let other = || Name::new("other").unwrap();
     let cases = [

@@ -64,6 +64,8 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
                     oldest_version: acked,
                     is_resync: acked % 2 == 0,
                     horizon: cursor,
+                    last_seq: acked,
+                    is_busy: cursor % 2 == 0,
                 })
             }
         ),
@@ -91,11 +93,14 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
             .prop_map(|(link, n, items)| LinkFrame::Changes(Changes { link, n, items })),
         (ids(), option::of(any::<u64>()), counter(), counter(), vec(any_item(), 0..4)).prop_map(
             |((link, term, ..), digest, n, to, items)| {
-                LinkFrame::Records(Records { link, n, to, term, digest, items, purged: to / 2 })
+                LinkFrame::Records(Records { link, n, to, term, digest, items, purged: to / 2, last_ver: to })
             }
         ),
         (any::<u64>(), counter(), counter(), counter())
-            .prop_map(|(link, n, cursor, acked)| LinkFrame::Ack(Ack { link, n, cursor, acked })),
+            .prop_map(|(link, n, cursor, acked)| {
+            let (last_seq, is_busy) = (acked, n % 2 == 0);
+            LinkFrame::Ack(Ack { link, n, cursor, acked, last_seq, is_busy })
+        }),
     ]
 }
 
@@ -151,6 +156,7 @@ fn a_frame_with_too_many_items_is_rejected() {
         digest: None,
         items: vec![item.clone(); count],
         purged: 0,
+        last_ver: 1,
     };
     assert!(LinkFrame::decode(&LinkFrame::Records(records(ITEMS_MAX)).encode()).is_ok());
     let rejected = LinkFrame::decode(&LinkFrame::Records(records(ITEMS_MAX + 1)).encode());
@@ -182,8 +188,9 @@ fn a_value_without_any_time_left_is_rejected() {
         Item::Record(RecordItem { key: key(), ver, mutex, owner, content: content(ttl_ms) })
     };
     let records = |ttl_ms| {
-        let (link, n, to, term, digest, purged) = (1, 1, 1, 1, None, 0);
-        LinkFrame::Records(Records { link, n, to, term, digest, items: vec![item(ttl_ms)], purged }).encode()
+        let items = vec![item(ttl_ms)];
+        let records = Records { link: 1, n: 1, to: 1, term: 1, digest: None, items, purged: 0, last_ver: 1 };
+        LinkFrame::Records(records).encode()
     };
     assert!(LinkFrame::decode(&records(1)).is_ok());
     assert_eq!(LinkFrame::decode(&records(0)), Err(LinkFrameError::Malformed(RECORDS)));

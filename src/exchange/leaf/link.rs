@@ -2,11 +2,11 @@
 
 use super::super::frame::{
     Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION, Proposal, Records,
-    STALL_MS, Start, VERDICTS_MAX, VERSION, Welcome,
+    Start, VERDICTS_MAX, VERSION, Welcome,
 };
 use super::window::{Link, Phase};
 use super::{
-    Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, ResyncKind, Row, RowId, Values,
+    Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind, Row, RowId, Values,
 };
 
 /// The most CHANGES without all their verdicts.
@@ -60,9 +60,7 @@ impl Leaf {
     /// Ends a link without progress, and goes on with the sweep at the end of a resync.
     pub fn handle_timeout(&mut self, now_ms: u64, values: &dyn Values) -> Effects {
         let mut effects = Effects::default();
-        let is_stalled =
-            |link: &Link| link.is_waiting() && now_ms.saturating_sub(link.progress_ms) >= STALL_MS;
-        if self.link.as_ref().is_some_and(is_stalled) {
+        if self.link.as_ref().and_then(Link::timeout).is_some_and(|due_ms| due_ms <= now_ms) {
             self.end(Cause::Stalled, &mut effects);
         }
         self.sweep(now_ms, values, &mut effects);
@@ -75,8 +73,7 @@ impl Leaf {
         if self.sweep.is_some() {
             return Some(0);
         }
-        let link = self.link.as_ref().filter(|link| link.is_waiting())?;
-        Some(link.progress_ms.saturating_add(STALL_MS))
+        self.link.as_ref().and_then(Link::timeout)
     }
 
     /// Returns the next frame for the root. Everything that it depends on is committed.
@@ -100,8 +97,9 @@ impl Leaf {
         if !self.steps.is_saved(self.hello_after) {
             return None;
         }
+        let (last_seq, is_busy) = (self.last_seq(), self.is_busy());
         let link = self.link.as_mut()?;
-        (link.phase, link.progress_ms) = (Phase::Waiting, now_ms);
+        (link.phase, link.progress_ms, link.told_busy) = (Phase::Waiting, now_ms, is_busy);
         Some(LinkFrame::Hello(Hello {
             version: VERSION,
             exchange: self.row.identity.exchange.clone(),
@@ -118,7 +116,24 @@ impl Leaf {
             oldest_version: OLDEST_VERSION,
             is_resync: self.row.due.is_some(),
             horizon: self.row.resync.map_or(0, |resync| resync.horizon),
+            last_seq,
+            is_busy,
         }))
+    }
+
+    /// Returns the last change without a verdict, or the last one that has one.
+    fn last_seq(&self) -> u64 {
+        self.outbox.last_key_value().map_or(self.row.acked, |(seq, _)| *seq)
+    }
+
+    /// Whether keys of the store are still to be offered, or a resync is to be completed.
+    pub(in super::super) fn is_busy(&self) -> bool {
+        self.row.is_walk_due || self.row.resync.is_some()
+    }
+
+    /// Whether the root has sent more than the leaf has, as far as it has told.
+    pub(in super::super) fn is_behind(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.last_ver > self.row.cursor)
     }
 
     fn welcome(
@@ -146,6 +161,9 @@ impl Leaf {
         }
         let link = self.link.as_mut().ok_or(Cause::Unexpected)?;
         (link.phase, link.progress_ms, link.sent_seq) = (Phase::Welcome, now_ms, welcome.applied);
+        (link.heard_ms, link.last_ver) = (now_ms, welcome.horizon);
+        // The root assumes so.
+        link.told_busy |= welcome.start != Start::Resume;
         let id = link.id;
         self.row.root = Some(welcome.root);
         if let Some(rules) = welcome.rules {
@@ -193,10 +211,14 @@ impl Leaf {
     }
 
     fn poll_ack(&mut self) -> Option<LinkFrame> {
-        let saved = self.saved;
-        let link = self.link.as_mut().filter(|link| link.id == saved.link && saved.n > link.acked_n)?;
-        link.acked_n = saved.n;
-        Some(LinkFrame::Ack(Ack { link: link.id, n: saved.n, cursor: saved.cursor, acked: saved.acked }))
+        let (saved, last_seq, is_busy) = (self.saved, self.last_seq(), self.is_busy());
+        let link = self.link.as_mut().filter(|link| link.id == saved.link)?;
+        if saved.n <= link.acked_n && is_busy == link.told_busy {
+            return None;
+        }
+        (link.acked_n, link.told_busy) = (saved.n, is_busy);
+        let Progress { n, cursor, acked, .. } = saved;
+        Some(LinkFrame::Ack(Ack { link: link.id, n, cursor, acked, last_seq, is_busy }))
     }
 
     fn poll_changes(&mut self, now_ms: u64) -> Option<LinkFrame> {
@@ -260,6 +282,7 @@ impl Leaf {
         if link.phase != Phase::Welcome {
             return Err(Cause::Unexpected);
         }
+        link.heard_ms = now_ms;
         if records.n <= link.received_n {
             return Ok(());
         }
@@ -269,7 +292,7 @@ impl Leaf {
         if records.items.iter().any(|item| !has_room(item, values)) {
             return Err(Cause::Blocked);
         }
-        (link.received_n, link.progress_ms) = (records.n, now_ms);
+        (link.received_n, link.progress_ms, link.last_ver) = (records.n, now_ms, records.last_ver);
         let before = self.node();
         let mut result = self.take_items(records.items, now_ms, values, effects);
         (self.row.cursor, self.row.term) = (records.to, records.term);

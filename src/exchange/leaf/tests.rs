@@ -341,19 +341,16 @@ fn a_digest_that_differs_has_the_leaf_do_a_resync() {
     let effects = testbed.root.exchange.handle_expired(&key("recipe/late"), 0);
     testbed.root.commit(effects);
     for _ in 0..3 {
-        testbed.pass(600_000);
-        testbed.settle();
+        testbed.idle(600_000);
     }
     assert_eq!((testbed.leaves[0].causes(), testbed.leaves[1].causes()), (vec![], vec![]));
     testbed.leaves[1].lose("recipe/1");
-    testbed.pass(600_000);
-    testbed.settle();
+    testbed.idle(600_000);
     assert_eq!((testbed.leaves[0].causes(), testbed.leaves[1].causes()), (vec![], vec![Cause::Diverged]));
     let diverged = |event: &Event| matches!(event, Event::Diverged { .. });
     assert_eq!(testbed.leaves[1].events.iter().filter(|event| diverged(event)).count(), 1);
     assert_eq!(testbed.leaves[1].value("recipe/1").as_deref(), Some("1"));
-    testbed.pass(600_000);
-    testbed.settle();
+    testbed.idle(600_000);
     assert_eq!(testbed.leaves[1].causes(), [Cause::Diverged]);
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::super::frame::{SILENCE_MS, STALL_MS};
+
 /// A link with the root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Link {
@@ -17,6 +19,12 @@ pub(super) struct Link {
     /// The last change of each CHANGES that has not got all its verdicts.
     pub(super) in_flight: VecDeque<u64>,
     pub(super) progress_ms: u64,
+    /// The time of the root's last frame.
+    pub(super) heard_ms: u64,
+    /// The root's last version, as far as it has told.
+    pub(super) last_ver: u64,
+    /// Whether the leaf has told that it is busy.
+    pub(super) told_busy: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +45,9 @@ impl Link {
             sent_seq: 0,
             in_flight: VecDeque::new(),
             progress_ms: now_ms,
+            heard_ms: now_ms,
+            last_ver: 0,
+            told_busy: false,
         }
     }
 
@@ -51,5 +62,12 @@ impl Link {
     /// Whether the link waits for a frame of the root.
     pub(super) fn is_waiting(&self) -> bool {
         self.phase == Phase::Waiting || !self.in_flight.is_empty()
+    }
+
+    /// Returns the time at which the link ends unless the root is heard.
+    pub(super) fn timeout(&self) -> Option<u64> {
+        let stalled = self.is_waiting().then(|| self.progress_ms.saturating_add(STALL_MS));
+        let silent = self.is_welcome().then(|| self.heard_ms.saturating_add(SILENCE_MS));
+        stalled.into_iter().chain(silent).min()
     }
 }

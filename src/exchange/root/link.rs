@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use super::super::frame::{
-    Ack, Changes, FRAME_BYTES_MAX, Hello, ITEMS_MAX, Item, OLDEST_VERSION, RecordItem, Records, STALL_MS,
+    Ack, Changes, FRAME_BYTES_MAX, Hello, IDLE_MS, ITEMS_MAX, Item, OLDEST_VERSION, RecordItem, Records,
     Start, VERSION, Welcome,
 };
 use super::super::row::{RecordKind, VerdictKind};
@@ -18,6 +18,9 @@ use super::{
 const FRAMES_IN_FLIGHT_MAX: usize = 8;
 /// The most records that one step looks at, because requests wait meanwhile.
 const RECORDS_PER_STEP_MAX: usize = 1_024;
+/// The most versions that do not concern a leaf until it is told of them, unless the link is idle. It is no more than
+/// the records of a step, so that a step without any item sends a frame or finds no more records.
+const UNREPORTED_MAX: u64 = 1_024;
 
 impl Root {
     /// Handles a frame from the topic of a leaf. `principal` is the identity that the listener authenticated.
@@ -80,8 +83,8 @@ impl Root {
             self.end(&name, Cause::Stalled, &mut effects);
         }
         for (name, link) in &mut self.links {
-            if !link.is_digest_due && now_ms.saturating_sub(link.digest_ms) >= DIGEST_MS {
-                (link.is_digest_due, link.digest_ms) = (true, now_ms);
+            if link.timeout().is_some_and(|due_ms| due_ms <= now_ms) {
+                link.is_frame_due = true;
                 self.ready.insert(name.clone());
             }
         }
@@ -196,6 +199,7 @@ impl Root {
         self.end(name, Cause::Replaced, effects);
         let has_rules = hello.rules == self.rules_digest;
         let step = self.steps.number(effects);
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.concerns(name));
         let link = Link {
             id: hello.link,
             run: hello.run,
@@ -205,10 +209,16 @@ impl Root {
             sent_n: 0,
             in_flight: VecDeque::new(),
             sent: from,
+            told: from,
+            last_ver: from,
+            rules: rules.map(|(at, _)| at).collect(),
             sent_seq: pruned,
             complete_at: if start == Start::Resume { hello.horizon } else { 0 },
+            sent_ms: now_ms,
             digest_ms: now_ms,
-            is_digest_due: false,
+            is_frame_due: false,
+            last_seq: hello.last_seq,
+            is_busy: hello.is_busy || start != Start::Resume,
             heard_ms: now_ms,
             progress_ms: now_ms,
         };
@@ -313,9 +323,10 @@ impl Root {
     fn ack(&mut self, name: &Name, ack: Ack, now_ms: u64, effects: &mut Effects) -> Result<(), Cause> {
         let Some(link) = self.links.get_mut(name).filter(|link| link.id == ack.link) else { return Ok(()) };
         (link.heard_ms, link.progress_ms) = (now_ms, now_ms);
-        if ack.n > link.sent_n || ack.cursor > link.sent || ack.acked > link.sent_seq {
+        if ack.n > link.sent_n || ack.cursor > link.told || ack.acked > link.sent_seq {
             return Err(Cause::Unexpected);
         }
+        (link.last_seq, link.is_busy) = (ack.last_seq, ack.is_busy);
         while link.in_flight.pop_front_if(|n| *n <= ack.n).is_some() {}
         // The leaf acknowledges nothing of a link before it has begun the resync of its WELCOME.
         let is_resync = link.is_resync;
@@ -359,48 +370,64 @@ impl Root {
             if link.is_resync {
                 link.complete_at = horizon;
             }
-            (link.welcome, link.progress_ms) = (None, now_ms);
+            (link.welcome, link.progress_ms, link.sent_ms, link.last_ver) = (None, now_ms, now_ms, horizon);
             return Some(frame);
         }
         if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX {
             return None;
         }
-        let found = self.collect(name, values);
-        let digest = if found.is_none() { self.digest_due(name) } else { None };
-        let (items, to, seq) = found.or_else(|| digest.map(|_| (Vec::new(), link.sent, link.sent_seq)))?;
-        let term = self.term(to);
-        let purged = self.row.purged;
+        let (items, to, seq) = self.collect(name, values)?;
+        let (last_ver, is_committed) = (self.saved_ver, self.saved_ver == self.row.ver);
         let link = self.links.get_mut(name)?;
+        link.sent = to;
+        // What does not concern the leaf only moves its cursor, for the purge: that can wait.
+        let unreported = to.saturating_sub(link.told);
+        let is_news = unreported > 0 && (link.told < link.last_ver || unreported >= UNREPORTED_MAX);
+        let is_due = link.is_frame_due && link.in_flight.is_empty();
+        if items.is_empty() && !is_news && !is_due {
+            return None;
+        }
         if link.in_flight.is_empty() {
             link.progress_ms = now_ms;
         }
         link.sent_n = link.sent_n.saturating_add(1);
         link.in_flight.push_back(link.sent_n);
-        (link.sent, link.sent_seq) = (to, seq);
-        link.is_digest_due &= digest.is_none();
+        (link.told, link.sent_seq, link.last_ver, link.sent_ms) = (to, seq, last_ver, now_ms);
+        let is_digest_due = now_ms.saturating_sub(link.digest_ms) >= DIGEST_MS;
+        let mut has_digest = false;
+        if is_due && items.is_empty() {
+            link.is_frame_due = false;
+            has_digest = is_digest_due && is_committed && to == last_ver;
+        }
+        if is_digest_due && is_due {
+            // Without a digest, the next one is tried with the next frame of an idle link.
+            let wait_ms = if has_digest { DIGEST_MS } else { IDLE_MS };
+            link.digest_ms = now_ms.saturating_add(wait_ms).saturating_sub(DIGEST_MS);
+        }
         let (link, n) = (link.id, link.sent_n);
-        Some(LinkFrame::Records(Records { link, n, to, term, digest, items, purged }))
+        let (term, purged) = (self.term(to), self.row.purged);
+        let digest = if has_digest { self.digest(name) } else { None };
+        Some(LinkFrame::Records(Records { link, n, to, term, digest, items, purged, last_ver }))
     }
 
-    /// Returns the digest for a leaf if it is due and the leaf has acknowledged everything.
-    fn digest_due(&self, name: &Name) -> Option<u64> {
-        let link = self.links.get(name).filter(|link| link.is_digest_due && link.in_flight.is_empty())?;
-        let is_complete = link.sent == self.row.ver && self.saved_ver == self.row.ver;
-        is_complete.then(|| self.digest(name)).flatten()
+    /// Whether there may be records above those that are sent to a link.
+    pub(super) fn has_news(&self, link: &Link) -> bool {
+        let is_above = |rule: &usize| self.rule_vers.get(*rule).is_some_and(|ver| *ver > link.sent);
+        link.rules.iter().any(is_above)
     }
 
     /// Merges the records above what is sent with the verdicts, in the order of versions. Returns the items, and the
-    /// version and the change up to which everything is sent then; `None` if there is nothing to send.
+    /// version and the change up to which everything is sent then.
     fn collect(&self, name: &Name, values: &dyn Values) -> Option<(Vec<Item>, u64, u64)> {
         let (link, leaf) = (self.links.get(name)?, self.leaves.get(name)?);
         let (mut items, mut to, mut seq) = (Vec::new(), link.sent, link.sent_seq);
-        let mut bytes = 0_usize;
+        let (mut bytes, has_news) = (0_usize, self.has_news(link));
         for _ in 0..RECORDS_PER_STEP_MAX {
             if items.len() >= ITEMS_MAX || bytes >= FRAME_BYTES_MAX {
                 break;
             }
-            let record =
-                self.index.range(to.saturating_add(1)..).next().filter(|(ver, _)| **ver <= self.saved_ver);
+            let record = self.index.range(to.saturating_add(1)..).next();
+            let record = record.filter(|(ver, _)| has_news && **ver <= self.saved_ver);
             let next = record.map_or(u64::MAX, |(ver, _)| *ver);
             let verdict = leaf.verdicts.range(seq.saturating_add(1)..).next();
             let verdict =
@@ -444,7 +471,7 @@ impl Root {
             bytes = bytes.saturating_add(size);
             items.push(item);
         }
-        (!items.is_empty() || to != link.sent).then_some((items, to, seq))
+        Some((items, to, seq))
     }
 
     /// Returns the record of a key, if it concerns the leaf.

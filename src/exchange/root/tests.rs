@@ -1,11 +1,11 @@
 //! Tests of the root: which links are served, in which order, with which frames.
 
-use super::super::frame::{FRAME_BYTES_MAX, ITEMS_MAX, LinkFrame, STALL_MS};
+use super::super::frame::{FRAME_BYTES_MAX, IDLE_MS, ITEMS_MAX, LinkFrame, SILENCE_MS, STALL_MS};
 use super::super::frame::{Hello, OLDEST_VERSION, VERSION};
 use super::super::leaf::OnJoin;
-use super::super::rules::tests::{all_keys, keys};
+use super::super::rules::tests::{all_keys, keys, plant};
 use super::super::Peer;
-use super::super::testbed::{Testbed, key, name, new_leaf, new_root};
+use super::super::testbed::{Testbed, content, key, name, new_leaf, new_root};
 use super::*;
 
 #[test]
@@ -140,8 +140,7 @@ fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
         assert_eq!(testbed.leaves[0].value("a/1").as_deref(), Some("1"));
         assert_eq!(testbed.root.value("b/root").as_deref(), Some("4"));
         assert!(testbed.leaves[0].conflicts().is_empty());
-        testbed.pass(600_000);
-        testbed.settle();
+        testbed.idle(600_000);
         let diverged = testbed.leaves[0].causes().contains(&Cause::Diverged);
         assert!(!diverged && testbed.root.root().digest(&name("leaf")).is_some());
     }
@@ -377,6 +376,121 @@ fn each_leaf_gets_the_notice_that_its_link_has_ended() {
     testbed.poll_frames();
     for at in 1..names.len() {
         assert!(testbed.deliver_down(at));
-        assert_eq!(testbed.leaves[at].causes(), [Cause::RulesChanged], "{at}");
+        let ended = testbed.leaves[at].leaf().ended().map(|end| end.code.clone());
+        assert_eq!(ended.as_deref(), Some("rules-changed"), "{at}");
+    }
+}
+
+#[test]
+fn an_idle_link_lives_and_ends_when_either_side_is_gone() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.idle(20 * IDLE_MS);
+    assert_eq!((testbed.root.causes(), testbed.leaves[0].causes()), (vec![], vec![]));
+    let mut half = testbed.clone();
+    // The root has no link any more, and the leaf does not learn it.
+    testbed.root.root().handle_all_lost(&name("a"));
+    testbed.pass(SILENCE_MS - 1);
+    testbed.poll();
+    assert_eq!(testbed.leaves[0].causes(), []);
+    testbed.pass(1);
+    testbed.poll();
+    assert_eq!(testbed.leaves[0].causes(), [Cause::Stalled]);
+    half.leaves[0].leaf().handle_lost();
+    half.pass(IDLE_MS);
+    half.poll();
+    assert_eq!(half.frames_down(0).len(), 1);
+    half.down[0].clear();
+    half.pass(STALL_MS);
+    half.poll();
+    assert_eq!(half.root.causes(), [Cause::Stalled]);
+}
+
+#[test]
+fn a_change_costs_a_leaf_that_it_does_not_concern_nothing_until_it_is_idle() {
+    let mut testbed = Testbed::joined(plant(), &["press-7", "mill"]);
+    let cursor = testbed.leaves[1].leaf().row().cursor;
+    for at in 0..3_000 {
+        testbed.root.set("line/1", &at.to_string());
+    }
+    testbed.root.delete("line/1");
+    testbed.poll_frames();
+    assert!(!testbed.frames_down(0).is_empty());
+    assert!(testbed.frames_down(1).is_empty() && testbed.root.root().ready.is_empty());
+    testbed.settle();
+    assert!(testbed.root.root().status().leaves.iter().all(|leaf| leaf.is_synchronised()));
+    assert_eq!(testbed.leaves[1].leaf().row().cursor, cursor);
+    assert_eq!(testbed.root.root().status().tombstones, 1);
+    testbed.pass(IDLE_MS);
+    testbed.poll();
+    assert_eq!(testbed.frames_down(1).len(), 1);
+    testbed.settle();
+    assert_eq!(testbed.leaves[1].leaf().row().cursor, testbed.root.root().ver());
+    assert_eq!(testbed.root.root().status().tombstones, 0);
+    let epoch = testbed.leaves[1].leaf().row().epoch;
+    testbed.disconnect(1);
+    testbed.settle();
+    assert_eq!(testbed.leaves[1].leaf().row().epoch, epoch, "it has missed nothing");
+}
+
+#[test]
+fn a_leaf_that_comes_back_is_told_at_once_of_versions_that_do_not_concern_it() {
+    let mut testbed = Testbed::joined(plant(), &["press-7", "mill"]);
+    testbed.disconnect(1);
+    for at in 0..5_000 {
+        testbed.root.set(&format!("line/{at}"), "1");
+    }
+    testbed.root.set("recipe/1", "2");
+    testbed.settle();
+    assert_eq!(testbed.leaves[1].leaf().row().cursor, testbed.root.root().ver());
+    assert_eq!(testbed.leaves[1].value("recipe/1").as_deref(), Some("2"));
+    assert!(testbed.leaves[1].leaf().status().is_synchronised);
+}
+
+/// Compares what both nodes say of themselves with what they have.
+fn check_status(testbed: &mut Testbed) -> (bool, bool) {
+    let at_root = testbed.root.root().status().leaves.iter().any(|leaf| leaf.is_synchronised());
+    let at_leaf = testbed.leaves[0].leaf().status().is_synchronised;
+    if at_root || at_leaf {
+        assert!(testbed.root.values() == testbed.leaves[0].values(), "root: {at_root}, leaf: {at_leaf}");
+    }
+    (at_root, at_leaf)
+}
+
+#[test]
+fn a_node_that_says_it_is_synchronised_is_so_at_every_step() {
+    for (is_known, at_root, at_leaf) in
+        [(true, 3_000, 0), (true, 0, 3_000), (true, 2_000, 2_000), (false, 300, 300), (false, 0, 0)]
+    {
+        let mut testbed =
+            if is_known { Testbed::joined(all_keys(), &["a"]) } else { Testbed::new(all_keys(), &["a"]) };
+        if is_known {
+            testbed.disconnect(0);
+        }
+        for at in 0..at_root {
+            let (key, value) = (format!("root-{at}"), content("1", None));
+            if is_known { testbed.root.change(&key, Some(value)) } else { testbed.root.put(&key, Some(value)) }
+        }
+        for at in 0..at_leaf {
+            let (key, value) = (format!("leaf-{at}"), content("1", None));
+            let leaf = &mut testbed.leaves[0];
+            if is_known { leaf.change(&key, Some(value)) } else { leaf.put(&key, Some(value)) }
+        }
+        testbed.connect(0);
+        loop {
+            testbed.poll_frames();
+            check_status(&mut testbed);
+            let is_delivered = testbed.deliver_up(0) || testbed.deliver_down(0);
+            check_status(&mut testbed);
+            testbed.root.work();
+            check_status(&mut testbed);
+            testbed.leaves[0].work();
+            check_status(&mut testbed);
+            testbed.poll_frames();
+            if !is_delivered && testbed.up[0].is_empty() && testbed.down[0].is_empty() {
+                break;
+            }
+        }
+        assert_eq!(check_status(&mut testbed), (true, true), "{is_known} {at_root} {at_leaf}");
+        assert_eq!(testbed.root.values().len(), at_root + at_leaf);
     }
 }

@@ -38,6 +38,7 @@ impl Root {
         effects.row(RowId::Rules, Some(Row::Rules(stored)), Some(Row::Rules(self.rules.clone())));
         // The version has no record: it is the one from which on the keys of these rules are complete.
         self.row.rules_ver = self.next_ver(effects);
+        self.rule_vers = vec![self.row.ver; self.rules.iter().count()];
         (self.row.is_sweep_due, self.row.is_walk_due) = (true, true);
         self.begin_sweep();
         effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
@@ -57,10 +58,9 @@ impl Root {
         let records = self.records.range((from, Bound::Unbounded)).take(RECORDS_PER_STEP_MAX);
         let records: Vec<_> = records.map(|(key, record)| (key.clone(), record.clone())).collect();
         for (key, record) in &records {
-            if self.concerns(key) {
-                self.count(key, record);
-            } else {
-                self.put_record(key.clone(), None, effects);
+            match self.rules.find_with_index(key) {
+                Some((rule, _)) => self.count(Some(rule), key, record),
+                None => self.put_record(key.clone(), None, effects),
             }
         }
         if let Some((last, _)) = records.last().filter(|_| records.len() == RECORDS_PER_STEP_MAX) {
@@ -83,10 +83,9 @@ impl Root {
 
     /// Adds a record to the digest of its rule, or takes it out. Expiring values are in no digest: each node removes
     /// them at its own time.
-    pub(super) fn count(&mut self, key: &Key, record: &Record) {
+    pub(super) fn count(&mut self, rule: Option<usize>, key: &Key, record: &Record) {
         if record.kind == RecordKind::Lasting
-            && let Some((rule, _)) = self.rules.find_with_index(key)
-            && let Some(sum) = self.digests.get_mut(rule)
+            && let Some(sum) = rule.and_then(|rule| self.digests.get_mut(rule))
         {
             *sum ^= digest::record(key, record.mutex);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::frame::{STALL_MS, Start};
+use super::super::frame::{IDLE_MS, STALL_MS, Start};
 
 /// The time between two digests of a link.
 pub(super) const DIGEST_MS: u64 = 600_000;
@@ -21,16 +21,29 @@ pub(super) struct Link {
     pub(super) sent_n: u64,
     /// Numbers of the RECORDS that are not acknowledged.
     pub(super) in_flight: VecDeque<u64>,
-    /// All records up to this version are sent.
+    /// All records up to this version are sent, or do not concern the leaf.
     pub(super) sent: u64,
+    /// The version up to which everything is sent, as the leaf was told.
+    pub(super) told: u64,
+    /// The last version that the leaf was told of: it gets RECORDS up to there, with or without items.
+    pub(super) last_ver: u64,
+    /// The rules that concern the leaf, by their positions. They do not change while the link exists.
+    pub(super) rules: Vec<usize>,
     /// The last change of which the verdict is sent.
     pub(super) sent_seq: u64,
     /// The leaf misses no tombstone up to this version, although it may not have received it: the horizon of a resync.
     pub(super) complete_at: u64,
+    /// The time of the last frame for the leaf.
+    pub(super) sent_ms: u64,
     /// The time of the last digest, or of the beginning of the link.
     pub(super) digest_ms: u64,
-    /// Whether a digest is sent as soon as the leaf has everything else.
-    pub(super) is_digest_due: bool,
+    /// Whether RECORDS without items are sent as soon as the leaf has everything else: the link is idle, or a digest is
+    /// due.
+    pub(super) is_frame_due: bool,
+    /// The leaf's last change, as far as it was told.
+    pub(super) last_seq: u64,
+    /// Whether the leaf has keys to offer, or a resync to complete, as far as it was told.
+    pub(super) is_busy: bool,
     pub(super) heard_ms: u64,
     /// The time of the last progress while something is unacknowledged.
     pub(super) progress_ms: u64,
@@ -51,11 +64,24 @@ impl Link {
         !self.in_flight.is_empty() && now_ms.saturating_sub(self.progress_ms) >= STALL_MS
     }
 
-    /// Returns the time at which the link is stalled or its next digest is due.
+    /// Returns the time at which the link is stalled, or a frame without items is due.
     pub(super) fn timeout(&self) -> Option<u64> {
-        let stalled = (!self.in_flight.is_empty()).then(|| self.progress_ms.saturating_add(STALL_MS));
-        let digest = (!self.is_digest_due).then(|| self.digest_ms.saturating_add(DIGEST_MS));
-        stalled.into_iter().chain(digest).min()
+        if !self.in_flight.is_empty() {
+            return Some(self.progress_ms.saturating_add(STALL_MS));
+        }
+        let (idle, digest) =
+            (self.sent_ms.saturating_add(IDLE_MS), self.digest_ms.saturating_add(DIGEST_MS));
+        (!self.is_frame_due).then(|| idle.min(digest))
+    }
+
+    /// Whether WELCOME is sent.
+    pub(super) fn is_welcome(&self) -> bool {
+        self.welcome.is_none()
+    }
+
+    /// Whether the leaf has everything that is sent.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.in_flight.is_empty()
     }
 
     pub(super) fn heard_ms(&self) -> u64 {

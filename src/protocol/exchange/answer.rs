@@ -51,7 +51,7 @@ pub struct LeafReport {
     pub state: LeafState,
     /// Versions that the leaf has not committed.
     pub behind: u64,
-    /// Changes whose verdict the leaf has not committed; `None`: not known, because there is no link.
+    /// Changes without a verdict that the leaf has committed, or some more; `None`: not known, because there is no link.
     pub unjudged: Option<u64>,
     pub conflicts: u64,
     /// Milliseconds since the leaf was last heard; `None`: not known.
@@ -80,6 +80,8 @@ pub struct OwnReport {
     pub exchange: String,
     pub name: String,
     pub state: OwnState,
+    /// Whether it is linked, and has all records that the root has told of, and all verdicts.
+    pub is_synchronised: bool,
     /// The leaf has committed the root's records up to this version.
     pub cursor: u64,
     /// Changes without a verdict.
@@ -281,9 +283,10 @@ impl OwnReport {
             self.conflicts,
             self.dropped,
         ];
-        let names = [simple("leaf"), text(&self.exchange), text(&self.name), simple(self.state.as_str())];
+        let state = [simple(self.state.as_str()), number(self.is_synchronised.into())];
+        let names = [simple("leaf"), text(&self.exchange), text(&self.name)].into_iter().chain(state);
         let ended = optional_text(self.ended.as_deref());
-        names.into_iter().chain(counters.into_iter().map(number)).chain([ended]).collect()
+        names.chain(counters.into_iter().map(number)).chain([ended]).collect()
     }
 
     fn decode(rest: &mut Elements<'_>) -> Option<Self> {
@@ -291,6 +294,7 @@ impl OwnReport {
             exchange: rest.text()?,
             name: rest.text()?,
             state: OwnState::parse(rest.simple()?)?,
+            is_synchronised: rest.switch()?,
             cursor: rest.number()?,
             outbox: rest.number()?,
             outbox_bytes: rest.number()?,
@@ -388,14 +392,6 @@ impl RootReport {
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
         self.leaves.iter().all(|leaf| leaf.state == LeafState::Synchronised)
-    }
-}
-
-impl OwnReport {
-    /// Whether the leaf is linked, and all its changes have their verdicts.
-    #[must_use]
-    pub fn is_synchronised(&self) -> bool {
-        self.state == OwnState::Linked && self.outbox == 0
     }
 }
 

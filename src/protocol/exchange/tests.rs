@@ -78,6 +78,7 @@ fn own() -> impl Strategy<Value = OwnReport> {
             exchange: name.clone(),
             name,
             state,
+            is_synchronised: cursor % 2 == 0,
             cursor,
             outbox,
             outbox_bytes,

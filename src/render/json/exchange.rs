@@ -99,7 +99,7 @@ fn own(report: &OwnReport) -> Object {
     put(&mut object, "exchange", report.exchange.as_str());
     put(&mut object, "leaf", report.name.as_str());
     put(&mut object, "state", report.state.as_str());
-    put(&mut object, "synchronised", report.is_synchronised());
+    put(&mut object, "synchronised", report.is_synchronised);
     put(&mut object, "cursor", report.cursor);
     put(&mut object, "outbox", report.outbox);
     put(&mut object, "outbox_bytes", report.outbox_bytes);

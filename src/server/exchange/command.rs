@@ -104,8 +104,7 @@ fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
             None => LeafState::Expected,
         },
         behind: leaf.behind,
-        // A leaf sends its changes at once, so those that the root has not received are few while there is a link.
-        unjudged: leaf.heard_ms.map(|_| count(leaf.verdicts)),
+        unjudged: leaf.unjudged.map(|unjudged| unjudged.saturating_add(count(leaf.verdicts))),
         conflicts: count(leaf.conflicts),
         heard_ms: leaf.heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
         accepted: leaf.accepted,
@@ -131,6 +130,7 @@ pub fn own_report(leaf: &Leaf) -> OwnReport {
             (true, true) => OwnState::Resync,
             (true, false) => OwnState::Linked,
         },
+        is_synchronised: own.is_synchronised,
         cursor: own.cursor,
         outbox: count(own.outbox),
         outbox_bytes: count(own.outbox_bytes),

@@ -108,6 +108,12 @@ fn connect(leaf: &mut Node, link: u64) {
 fn settle(root: &mut Node, leaf: &mut Node) {
     loop {
         let mut is_idle = true;
+        for node in [&mut *root, &mut *leaf] {
+            if node.exchange.is_walk_due() {
+                let effects = node.exchange.handle_walked();
+                node.take(effects);
+            }
+        }
         while let Some(outgoing) = leaf.exchange.poll_outgoing(NOW_MS, &leaf.values) {
             is_idle = false;
             let principal = Bytes::from_static(b"anonymous");
@@ -185,7 +191,7 @@ fn the_status_of_a_leaf_counts_its_changes() {
     };
     assert_eq!((report.state, report.cursor, report.outbox, report.conflicts), (OwnState::Linked, 2, 1, 1));
     assert_eq!((report.made, report.accepted, report.refused, report.merged), (3, 1, 1, 0));
-    assert!(!report.is_synchronised());
+    assert!(!report.is_synchronised);
     assert_eq!(leaf.ask(Command::Status { leaf: Some("press-9".to_owned()) }), Answer::NotFound);
 }
 
