@@ -22,18 +22,15 @@ pub struct ConflictLog {
     /// The number of conflicts of each leaf that has one.
     by_leaf: BTreeMap<Name, usize>,
     bytes: usize,
-    last_id: u64,
     dropped: u64,
 }
 
 impl ConflictLog {
     /// Appends a conflict and drops the oldest ones beyond the bounds. A value above [`CONFLICT_BYTES_MAX`] alone is
-    /// kept until the next conflict.
-    pub(super) fn append(&mut self, mut conflict: Conflict, effects: &mut Effects) {
+    /// kept until the next conflict. `id` is greater than all before, also than those that are gone.
+    pub(super) fn append(&mut self, id: u64, mut conflict: Conflict, effects: &mut Effects) {
         // A value can share the memory of its frame, which is not counted.
         conflict.value = conflict.value.map(|value| Bytes::copy_from_slice(&value));
-        self.last_id = self.last_id.saturating_add(1);
-        let id = self.last_id;
         effects.row(RowId::Conflict(id), None, Some(Row::Conflict(conflict.clone())));
         self.restore(id, Some(Row::Conflict(conflict.clone())));
         effects.events.push(Event::Conflict { id, conflict });
@@ -70,14 +67,12 @@ impl ConflictLog {
             self.by_leaf.insert(conflict.leaf.clone(), count);
             self.conflicts.insert(id, conflict);
         }
-        self.last_id = self.last_id.max(id);
     }
 
     /// Returns what a restart keeps.
     #[cfg(test)]
     pub(super) fn on_disk(&self) -> Self {
-        let last_id = self.conflicts.last_key_value().map_or(0, |(id, _)| *id);
-        Self { last_id, dropped: 0, ..self.clone() }
+        Self { dropped: 0, ..self.clone() }
     }
 
     #[must_use]
@@ -158,13 +153,13 @@ mod tests {
     #[test]
     fn the_oldest_conflicts_make_room_and_are_counted() {
         let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
-        for _ in 0..=CONFLICTS_MAX {
-            log.append(conflict(1), &mut effects);
+        for id in 0..=CONFLICTS_MAX as u64 {
+            log.append(id + 1, conflict(1), &mut effects);
         }
         assert_eq!((log.len(), log.dropped(), log.since(0).next().unwrap().0), (CONFLICTS_MAX, 1, 2));
         let removed = effects.rows.last().unwrap();
         assert!(removed.id == RowId::Conflict(1) && removed.after.is_none() && removed.before.is_some());
-        log.append(conflict(CONFLICT_BYTES_MAX), &mut effects);
+        log.append(u64::MAX, conflict(CONFLICT_BYTES_MAX), &mut effects);
         assert_eq!((log.len(), log.of_leaf(&Name::new("press").unwrap())), (1, 1));
     }
 
@@ -172,7 +167,7 @@ mod tests {
     fn a_value_does_not_hold_the_memory_of_its_frame() {
         let frame = Bytes::from(vec![b'x'; 10_000]);
         let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
-        log.append(Conflict { value: Some(frame.slice(1..3)), ..conflict(0) }, &mut effects);
+        log.append(1, Conflict { value: Some(frame.slice(1..3)), ..conflict(0) }, &mut effects);
         drop(effects);
         assert_eq!(log.get(1).unwrap().value.as_deref(), Some(&b"xx"[..]));
         assert!(frame.is_unique());
@@ -181,11 +176,9 @@ mod tests {
     #[test]
     fn a_conflict_can_be_removed_once() {
         let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
-        log.append(conflict(5), &mut effects);
+        log.append(1, conflict(5), &mut effects);
         assert!(!log.remove(u64::MAX, &mut effects), "an operator may ask for any id");
         assert!(log.get(1).is_some() && log.remove(1, &mut effects) && !log.remove(1, &mut effects));
         assert!(log.is_empty() && log.bytes == 0 && log.by_leaf.is_empty());
-        log.append(conflict(5), &mut effects);
-        assert_eq!(log.since(0).map(|(id, _)| id).collect::<Vec<_>>(), [2], "an id is not used again");
     }
 }

@@ -122,6 +122,7 @@ impl Leaf {
             due: None,
             is_walk_due: false,
             counts: Counts::default(),
+            last_conflict: 0,
         };
         Self {
             row,
@@ -334,8 +335,10 @@ impl Leaf {
         self.outbox.insert(seq, entry);
     }
 
+    /// Records a conflict. The caller writes the row of the leaf.
     fn conflict(&mut self, conflict: Conflict, effects: &mut Effects) {
-        self.conflicts.append(conflict, effects);
+        self.row.last_conflict = self.row.last_conflict.saturating_add(1);
+        self.conflicts.append(self.row.last_conflict, conflict, effects);
     }
 
     fn progress(&self) -> Progress {

@@ -58,6 +58,8 @@ pub struct Root {
     rule_vers: Vec<u64>,
     /// Versions of the records that are tombstones.
     tombstones: BTreeSet<u64>,
+    /// Whether there may be tombstones that no leaf needs any more.
+    is_purge_due: bool,
     leaves: BTreeMap<Name, Leaf>,
     /// At most one per leaf.
     links: BTreeMap<Name, Link>,
@@ -127,6 +129,7 @@ impl Root {
                 rules_ver: 0,
                 is_sweep_due: false,
                 is_walk_due: true,
+                last_conflict: 0,
             },
             rules_digest: rules.digest(),
             stored_rules: rules.clone(),
@@ -140,6 +143,7 @@ impl Root {
             records: BTreeMap::new(),
             index: BTreeMap::new(),
             tombstones: BTreeSet::new(),
+            is_purge_due: false,
             leaves: BTreeMap::new(),
             links: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -161,7 +165,8 @@ impl Root {
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
         }
-        // It may have passed records that are back.
+        // It may have passed records that are back, and so may the purge.
+        self.is_purge_due = true;
         self.begin_sweep();
         self.end_all(Cause::NotCommitted)
     }
@@ -193,9 +198,6 @@ impl Root {
         if self.concerns(key) {
             let mutex = self.source.next();
             self.write(key.clone(), mutex, None, RecordKind::of(content), &mut effects);
-            if content.is_none() {
-                self.purge(&mut effects);
-            }
         } else if self.sweep.is_some() {
             // The record does not stand for this value, should the key come back into the rules.
             self.put_record(key.clone(), None, &mut effects);
@@ -210,7 +212,6 @@ impl Root {
         if let Some(record) = record.cloned() {
             let record = Record { kind: RecordKind::Tombstone, ..record };
             self.put_record(key.clone(), Some(record), &mut effects);
-            self.purge(&mut effects);
         }
         self.finish(effects)
     }
@@ -257,7 +258,7 @@ impl Root {
     pub fn drop_leaf(&mut self, name: &Name) -> Effects {
         let mut effects = Effects::default();
         self.forget(name, &mut effects);
-        self.purge(&mut effects);
+        self.is_purge_due = true;
         self.finish(effects)
     }
 
@@ -329,6 +330,7 @@ impl Root {
         self.index.insert(record.ver, key.clone());
         if record.kind == RecordKind::Tombstone {
             self.tombstones.insert(record.ver);
+            self.is_purge_due = true;
         }
         self.records.insert(key, record);
     }
@@ -341,6 +343,7 @@ impl Root {
 
     fn put_leaf(&mut self, name: &Name, row: LeafRow, effects: &mut Effects) {
         let leaf = self.leaves.get_mut(name);
+        self.is_purge_due |= leaf.as_ref().is_some_and(|leaf| leaf.row.cursor != row.cursor);
         let before = leaf.as_ref().map(|leaf| Row::Leaf(leaf.row.clone()));
         effects.row(RowId::Leaf(name.clone()), before, Some(Row::Leaf(row.clone())));
         match leaf {
@@ -445,6 +448,11 @@ impl Root {
     #[cfg(test)]
     pub(super) fn next_n(&self, name: &Name) -> u64 {
         self.links.get(name).map_or(0, |link| link.received_n + 1)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_purge_due(&self) -> bool {
+        self.is_purge_due
     }
 
     #[cfg(test)]

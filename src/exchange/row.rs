@@ -70,6 +70,8 @@ pub struct RootRow {
     pub is_sweep_due: bool,
     /// Whether keys of the store that have no record yet are still to be taken over.
     pub is_walk_due: bool,
+    /// The number of the last conflict, which may be gone.
+    pub last_conflict: u64,
 }
 
 /// The run of the root that made the versions from `first` on.
@@ -167,6 +169,8 @@ pub struct LeafNodeRow {
     /// Whether keys of the store that the exchange does not have yet are still to be offered.
     pub is_walk_due: bool,
     pub counts: Counts,
+    /// The number of the last conflict, which may be gone.
+    pub last_conflict: u64,
 }
 
 /// A resync until the root has named all its records.

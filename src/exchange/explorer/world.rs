@@ -389,6 +389,13 @@ impl World {
 
     /// Moves the frames that the nodes have to the channels, and runs the walks that are due.
     fn pump(&mut self) {
+        if self.root.is_purge_due() {
+            let effects = self.root.handle_timeout(0);
+            self.root_site.apply(&effects, None);
+            if !self.left.is_lazy {
+                self.commit(None);
+            }
+        }
         while let Some((leaf, frame)) = self.root.poll_outgoing(0, &self.root_site) {
             let at = (0..self.leaves.len()).find(|at| name(*at) == leaf).unwrap();
             if self.connected[at] {

@@ -96,8 +96,7 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
                 LinkFrame::Records(Records { link, n, to, term, digest, items, purged: to / 2, last_ver: to })
             }
         ),
-        (any::<u64>(), counter(), counter(), counter())
-            .prop_map(|(link, n, cursor, acked)| {
+        (any::<u64>(), counter(), counter(), counter()).prop_map(|(link, n, cursor, acked)| {
             let (last_seq, is_busy) = (acked, n % 2 == 0);
             LinkFrame::Ack(Ack { link, n, cursor, acked, last_seq, is_busy })
         }),

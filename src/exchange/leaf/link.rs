@@ -1,12 +1,13 @@
 //! The leaf's side of a link: HELLO, the check of both histories, the window.
 
 use super::super::frame::{
-    Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION, Proposal, Records,
-    Start, VERDICTS_MAX, VERSION, Welcome,
+    Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION, Proposal, Records, Start,
+    VERDICTS_MAX, VERSION, Welcome,
 };
 use super::window::{Link, Phase};
 use super::{
-    Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind, Row, RowId, Values,
+    Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind, Row,
+    RowId, Values,
 };
 
 /// The most CHANGES without all their verdicts.

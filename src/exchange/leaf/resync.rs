@@ -69,6 +69,7 @@ impl Leaf {
     /// Removes some notes that the root has not named, with their values.
     pub(super) fn sweep(&mut self, now_ms: u64, values: &dyn Values, effects: &mut Effects) {
         let (Some(from), Some(resync)) = (self.sweep.take(), self.row.resync) else { return };
+        let before = self.node();
         let notes = self.notes.range((from, Bound::Unbounded)).take(NOTES_PER_STEP_MAX);
         let notes: Vec<_> = notes.map(|(key, note)| (key.clone(), *note)).collect();
         for (key, note) in &notes {
@@ -91,10 +92,9 @@ impl Leaf {
         }
         if let Some((last, _)) = notes.last().filter(|_| notes.len() == NOTES_PER_STEP_MAX) {
             self.sweep = Some(Bound::Excluded(last.clone()));
-            return;
+        } else {
+            (self.row.resync, self.row.is_walk_due) = (None, true);
         }
-        let before = self.node();
-        (self.row.resync, self.row.is_walk_due) = (None, true);
         self.put_node(before, effects);
     }
 
@@ -120,7 +120,9 @@ impl Leaf {
                 (OnJoin::Offer, Ok(())) => self.append(key, Some(content), now_ms, &mut effects),
                 (_, Err(ChangeError::OutboxFull)) => self.is_walk_cut = true,
                 (OnJoin::Discard, Ok(())) | (_, Err(ChangeError::RootOnly)) => {
+                    let before = self.node();
                     self.discard(key, Mutex::NIL, Reason::Joined, now_ms, values, &mut effects);
+                    self.put_node(before, &mut effects);
                 }
             }
         }
@@ -136,7 +138,7 @@ impl Leaf {
         self.finish(effects)
     }
 
-    /// Deletes a value that the root does not have, and records it as a conflict.
+    /// Deletes a value that the root does not have, and records it as a conflict. The caller writes the row of the leaf.
     fn discard(
         &mut self,
         key: &Key,

@@ -36,7 +36,10 @@ impl Root {
             Judgement::Known { ver } => VerdictKind::Accepted { ver },
             Judgement::Refuse(reason) => {
                 let conflict = self.conflict(name, &proposal, reason, now_ms);
-                self.conflicts.append(conflict, effects);
+                let before = Row::Root(self.row.clone());
+                self.row.last_conflict = self.row.last_conflict.saturating_add(1);
+                effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+                self.conflicts.append(self.row.last_conflict, conflict, effects);
                 VerdictKind::Refused(reason)
             }
         };

@@ -95,7 +95,7 @@ impl Root {
     /// Returns the time at which `handle_timeout` is due; 0: at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        if self.sweep.is_some() || self.is_adoption_due() {
+        if self.sweep.is_some() || self.is_adoption_due() || self.is_purge_due {
             return Some(0);
         }
         self.links.values().filter_map(Link::timeout).min()
@@ -229,12 +229,7 @@ impl Root {
     }
 
     /// Returns the version that both sides speak.
-    fn check_hello(
-        &self,
-        name: &Name,
-        principal: &bytes::Bytes,
-        hello: &Hello,
-    ) -> Result<u64, Cause> {
+    fn check_hello(&self, name: &Name, principal: &bytes::Bytes, hello: &Hello) -> Result<u64, Cause> {
         let version = VERSION.min(hello.version);
         if version < OLDEST_VERSION.max(hello.oldest_version) {
             return Err(Cause::Version);
@@ -342,7 +337,6 @@ impl Root {
         let pruned = row.pruned;
         self.put_leaf(name, row, effects);
         self.drop_verdicts(name, pruned, effects);
-        self.purge(effects);
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! Tests of the root: which links are served, in which order, with which frames.
 
+use super::super::Peer;
 use super::super::frame::{FRAME_BYTES_MAX, IDLE_MS, ITEMS_MAX, LinkFrame, SILENCE_MS, STALL_MS};
 use super::super::frame::{Hello, OLDEST_VERSION, VERSION};
 use super::super::leaf::OnJoin;
 use super::super::rules::tests::{all_keys, keys, plant};
-use super::super::Peer;
 use super::super::testbed::{Testbed, content, key, name, new_leaf, new_root};
 use super::*;
 
@@ -292,6 +292,7 @@ fn a_tombstone_waits_for_each_leaf_until_it_is_dropped() {
     assert_eq!(testbed.root.root().status().tombstones, 1);
     let effects = testbed.root.root().drop_leaf(&name("b"));
     testbed.root.commit(effects);
+    testbed.root.work();
     assert_eq!(testbed.root.root().status().tombstones, 0);
     assert!(!testbed.root.root().has_leaf(&name("b")));
     testbed.settle();
@@ -305,6 +306,7 @@ fn without_leaves_no_tombstone_is_kept() {
         testbed.root.set(&at.to_string(), "1");
         testbed.root.delete(&at.to_string());
     }
+    testbed.root.work();
     assert_eq!(testbed.root.root().status().tombstones, 0);
 }
 
@@ -325,6 +327,7 @@ fn tombstones_beyond_the_maximum_go_and_leaves_that_miss_one_do_a_resync() {
     testbed.root.root().restore(RowId::Node, Some(Row::Root(row)));
     testbed.root.set("t", "1");
     testbed.root.delete("t");
+    testbed.root.work();
     assert_eq!(testbed.root.root().tombstones.len(), TOMBSTONES_MAX);
     assert_eq!(testbed.root.causes(), [Cause::Purged]);
     testbed.settle();
@@ -468,7 +471,11 @@ fn a_node_that_says_it_is_synchronised_is_so_at_every_step() {
         }
         for at in 0..at_root {
             let (key, value) = (format!("root-{at}"), content("1", None));
-            if is_known { testbed.root.change(&key, Some(value)) } else { testbed.root.put(&key, Some(value)) }
+            if is_known {
+                testbed.root.change(&key, Some(value))
+            } else {
+                testbed.root.put(&key, Some(value))
+            }
         }
         for at in 0..at_leaf {
             let (key, value) = (format!("leaf-{at}"), content("1", None));
@@ -492,5 +499,43 @@ fn a_node_that_says_it_is_synchronised_is_so_at_every_step() {
         }
         assert_eq!(check_status(&mut testbed), (true, true), "{is_known} {at_root} {at_leaf}");
         assert_eq!(testbed.root.values().len(), at_root + at_leaf);
+    }
+}
+
+#[test]
+fn the_number_of_a_conflict_is_not_used_again_after_a_restart() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    for expected in 1..4 {
+        testbed.disconnect(0);
+        testbed.leaves[0].set("k", &expected.to_string());
+        testbed.root.set("k", "root");
+        testbed.settle();
+        for node in std::iter::once(&mut testbed.root).chain(&mut testbed.leaves) {
+            let ids: Vec<_> = node.exchange.conflicts().since(0).map(|(id, _)| id).collect();
+            assert_eq!(ids, [expected]);
+            let effects = node.exchange.clear_conflict(expected);
+            node.commit(effects);
+        }
+        testbed.disconnect(0);
+        testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+        testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run + 7));
+    }
+}
+
+#[test]
+fn keys_that_expire_together_are_purged_in_steps() {
+    let mut testbed = Testbed::new(all_keys(), &[]);
+    testbed.root.work();
+    let count = PURGED_PER_STEP_MAX * 2;
+    for at in 0..count {
+        testbed.root.change(&at.to_string(), Some(content("v", Some(1_000))));
+    }
+    testbed.pass(1_000);
+    assert_eq!(testbed.root.root().status().tombstones, count, "expiry itself purges nothing");
+    for left in [PURGED_PER_STEP_MAX, 0] {
+        assert_eq!(testbed.root.exchange.poll_timeout(), Some(0));
+        let effects = testbed.root.root().handle_timeout(1_000);
+        testbed.root.commit(effects);
+        assert_eq!(testbed.root.root().status().tombstones, left);
     }
 }

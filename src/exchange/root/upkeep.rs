@@ -111,15 +111,19 @@ impl Root {
 
     /// Removes tombstones that every leaf has received, and the oldest ones beyond [`TOMBSTONES_MAX`].
     pub(super) fn purge(&mut self, effects: &mut Effects) {
-        if self.tombstones.is_empty() {
+        if !std::mem::take(&mut self.is_purge_due) || self.tombstones.is_empty() {
             return;
         }
         let received = self.leaves.values().map(|leaf| leaf.row.cursor).min().unwrap_or(u64::MAX);
         let mut lost = 0;
         let before = self.row.clone();
-        for _ in 0..PURGED_PER_STEP_MAX {
+        for purged in 0..=PURGED_PER_STEP_MAX {
             let Some(oldest) = self.tombstones.first().copied() else { break };
             if oldest > received && self.tombstones.len() <= TOMBSTONES_MAX {
+                break;
+            }
+            if purged == PURGED_PER_STEP_MAX {
+                self.is_purge_due = true;
                 break;
             }
             let Some(key) = self.index.get(&oldest).cloned() else { break };

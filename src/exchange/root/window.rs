@@ -69,8 +69,7 @@ impl Link {
         if !self.in_flight.is_empty() {
             return Some(self.progress_ms.saturating_add(STALL_MS));
         }
-        let (idle, digest) =
-            (self.sent_ms.saturating_add(IDLE_MS), self.digest_ms.saturating_add(DIGEST_MS));
+        let (idle, digest) = (self.sent_ms.saturating_add(IDLE_MS), self.digest_ms.saturating_add(DIGEST_MS));
         (!self.is_frame_due).then(|| idle.min(digest))
     }
 

@@ -73,7 +73,12 @@ impl Row {
                 let versions = [root.ver, root.purged, root.rules_ver].map(number);
                 let flags = [root.is_sweep_due, root.is_walk_due].map(|flag| number(flag.into()));
                 let identity = [simple("root"), exchange, node, store];
-                identity.into_iter().chain(versions).chain(flags).collect()
+                identity
+                    .into_iter()
+                    .chain(versions)
+                    .chain(flags)
+                    .chain([number(root.last_conflict)])
+                    .collect()
             }
             Self::LeafNode(leaf) => leaf.to_elements(),
             Self::Rules(rules) => vec![simple("rules"), rules.to_frame()],
@@ -116,6 +121,7 @@ impl Row {
                     rules_ver: rest.number()?,
                     is_sweep_due: rest.number()? != 0,
                     is_walk_due: rest.number()? != 0,
+                    last_conflict: rest.number()?,
                 }))
             }
             b"leaf-node" => LeafNodeRow::decode(&mut rest).map(Self::LeafNode),
@@ -196,6 +202,7 @@ impl LeafNodeRow {
             number(accepted),
             number(refused),
             number(merged),
+            number(self.last_conflict),
         ]
     }
 
@@ -234,6 +241,7 @@ impl LeafNodeRow {
                 refused: rest.number()?,
                 merged: rest.number()?,
             },
+            last_conflict: rest.number()?,
         })
     }
 }

@@ -35,7 +35,16 @@ fn row() -> impl Strategy<Value = Row> {
         (identity(), counter(), counter(), counter(), any::<bool>()).prop_map(
             |(identity, ver, purged, rules_ver, is_due)| {
                 let (is_sweep_due, is_walk_due) = (is_due, !is_due);
-                Row::Root(RootRow { identity, ver, purged, rules_ver, is_sweep_due, is_walk_due })
+                let last_conflict = ver / 2;
+                Row::Root(RootRow {
+                    identity,
+                    ver,
+                    purged,
+                    rules_ver,
+                    is_sweep_due,
+                    is_walk_due,
+                    last_conflict,
+                })
             }
         ),
         Just(Row::Rules(plant())),
@@ -103,6 +112,7 @@ fn row() -> impl Strategy<Value = Row> {
                         due,
                         is_walk_due: cursor % 2 == 0,
                         counts: Counts { made, accepted, refused, merged },
+                        last_conflict: made / 2,
                     })
                 }
             ),
