@@ -190,7 +190,7 @@ impl Leaf {
         let mut effects = Effects::default();
         if self.concerns(key) {
             self.append(key, content, now_ms, &mut effects);
-        } else if !self.outbox.is_empty() || self.row.resync.is_some() {
+        } else if self.has_leftovers() {
             // What is left of a key that has left the rules does not stand for this value, should it come back.
             self.lose(key, u64::MAX, EntryState::Lost, &mut effects);
             self.put_note(key.clone(), None, &mut effects);
@@ -213,6 +213,12 @@ impl Leaf {
         let mut effects = Effects::default();
         self.conflicts.remove(id, &mut effects);
         self.finish(effects)
+    }
+
+    /// Whether there may be changes and notes of keys that have left the rules.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        !self.outbox.is_empty() || self.row.resync.is_some()
     }
 
     fn append(&mut self, key: &Key, content: Option<&Content>, now_ms: u64, effects: &mut Effects) {

@@ -87,6 +87,15 @@ impl Exchange {
         }
     }
 
+    /// Whether `handle_change` must also be called for keys that no rule concerns, because they may have left the rules.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        match self {
+            Self::Root(root) => root.has_leftovers(),
+            Self::Leaf(leaf) => leaf.has_leftovers(),
+        }
+    }
+
     /// Records a change that a client has made in the store; `None` deletes the key.
     pub fn handle_change(&mut self, key: &Key, content: Option<&Content>, now_ms: u64) -> Effects {
         match self {

@@ -198,7 +198,7 @@ impl Root {
         if self.concerns(key) {
             let mutex = self.source.next();
             self.write(key.clone(), mutex, None, RecordKind::of(content), &mut effects);
-        } else if self.sweep.is_some() {
+        } else if self.has_leftovers() {
             // The record does not stand for this value, should the key come back into the rules.
             self.put_record(key.clone(), None, &mut effects);
         }

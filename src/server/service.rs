@@ -20,6 +20,8 @@ mod uplink_node;
 mod wall_clock;
 
 #[cfg(test)]
+mod exchange_simulation_tests;
+#[cfg(test)]
 mod exchange_tests;
 #[cfg(test)]
 mod monitor_tests;

@@ -181,10 +181,18 @@ impl Root {
         if known.as_ref().is_none_or(|row| row.store.is_none()) {
             effects.events.push(Event::Joined { leaf: name.clone() });
         }
+        // Only a WELCOME names the rules; a leaf that has left another root has begun another stream.
+        let has_left = hello.is_resync && hello.cursor == 0;
+        let is_new = known.as_ref().is_none_or(|row| row.store.is_none());
+        let is_forgotten = is_new && hello.rules != 0 && !has_left;
         let mut row = known.unwrap_or_default();
         (row.store, row.principal) = (Some(hello.store), principal.clone());
         if row.stream != hello.stream {
             (row.stream, row.applied, row.pruned, row.mutex) = (hello.stream, 0, 0, Mutex::NIL);
+        }
+        if is_forgotten {
+            // Its changes may have been judged: with a mutex that it has not made, it begins another stream.
+            row.mutex = Mutex { run: self.source.run(), counter: 0 };
         }
         // A leaf that is ahead begins another stream after WELCOME.
         if hello.acked <= row.applied {

@@ -300,6 +300,21 @@ fn a_tombstone_waits_for_each_leaf_until_it_is_dropped() {
 }
 
 #[test]
+fn a_leaf_that_was_dropped_brings_no_deleted_key_back() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    testbed.leaves[0].set("k", "1");
+    testbed.poll();
+    while testbed.deliver_up(0) {}
+    assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
+    testbed.disconnect(0);
+    testbed.root.delete("k");
+    let effects = testbed.root.root().drop_leaf(&name("leaf"));
+    testbed.root.commit(effects);
+    testbed.settle();
+    assert_eq!((testbed.root.values(), testbed.leaves[0].values()), (vec![], vec![]));
+}
+
+#[test]
 fn without_leaves_no_tombstone_is_kept() {
     let mut testbed = Testbed::new(all_keys(), &[]);
     for at in 0..10 {

@@ -30,6 +30,12 @@ impl Root {
         self.stored_digest != self.rules_digest
     }
 
+    /// Whether there may be records of keys that have left the rules.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        self.sweep.is_some() || self.is_adoption_due()
+    }
+
     /// Begins to use the rules.
     pub(super) fn adopt(&mut self, effects: &mut Effects) {
         let before = Row::Root(self.row.clone());

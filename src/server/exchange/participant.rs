@@ -306,6 +306,12 @@ impl Participant {
         Some((outgoing, route))
     }
 
+    /// Returns the number of links of which a connection is kept.
+    #[cfg(test)]
+    pub fn route_count(&self) -> usize {
+        self.routes.len().max(self.links.len())
+    }
+
     /// Handles the end of a connection: its link is lost.
     pub fn handle_disconnect(&mut self, connection: ConnectionId) {
         if let Some(link) = self.links.remove(&connection) {

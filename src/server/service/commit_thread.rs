@@ -50,7 +50,7 @@ pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publish
     }
     while let Some(group) = next_group(shared, &storage) {
         if !commit(shared, &mut storage, &group, shared.now_unchecked(), publisher)
-            && !recover(shared, &mut storage, publisher)
+            && !recover(shared, &mut storage)
         {
             return;
         }
@@ -138,11 +138,11 @@ pub(super) fn next_group(shared: &Shared, storage: &Storage) -> Option<CommitGro
 }
 
 /// Retries until the disk works again. Returns false if the service closes before.
-fn recover(shared: &Shared, storage: &mut Storage, publisher: &dyn Publisher) -> bool {
+fn recover(shared: &Shared, storage: &mut Storage) -> bool {
     let mut pause = RETRY_PAUSE_MIN;
     while !closes_within(shared, pause) {
         let begun = clock::monotonic();
-        match try_recover(shared, storage, publisher, shared.now()) {
+        match try_recover(shared, storage, shared.now()) {
             Ok(()) => {
                 report_room(shared, storage);
                 return true;
@@ -168,12 +168,7 @@ fn closes_within(shared: &Shared, pause: Duration) -> bool {
 ///
 /// Requests are handled meanwhile; only writes to persistent keys are rejected. Therefore the persistent keys do not
 /// change while they are copied, except by expiry.
-pub(super) fn try_recover(
-    shared: &Shared,
-    storage: &mut Storage,
-    publisher: &dyn Publisher,
-    now: Now,
-) -> Result<(), StorageError> {
+pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> Result<(), StorageError> {
     if !storage.is_open() && !storage.must_rewrite() {
         let reopened = storage.reopen();
         // Files that turn out to be corrupt are rewritten from memory, which has every acknowledged change.
@@ -206,7 +201,7 @@ pub(super) fn try_recover(
         storage.commit(&changes, encode(&rows), ceiling, now)?;
         let mut state = shared.lock();
         state.set_short_of_room(storage.is_short_of_room());
-        if state.handle_recovery(publisher, (&changes, &rows), ceiling, now) {
+        if state.handle_recovery((&changes, &rows), ceiling) {
             shared.wake_exchange();
             return Ok(());
         }

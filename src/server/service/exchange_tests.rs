@@ -96,8 +96,7 @@ impl Node {
 
     fn recover(&mut self) {
         let shared = &self.test.service.shared;
-        commit_thread::try_recover(shared, &mut self.storage, &self.test.sent_messages, shared.now())
-            .unwrap();
+        commit_thread::try_recover(shared, &mut self.storage, shared.now()).unwrap();
     }
 
     /// Handles a request; returns its reply, after the commit.
@@ -183,6 +182,70 @@ fn a_key_that_was_there_before_is_taken_over() {
     link(&mut root, &mut leaf);
     assert_eq!(root.reply(&get("line/1")), value("of the leaf"));
     assert_eq!(leaf.reply(&get("line/2")), value("of the root"));
+}
+
+#[test]
+fn a_deletion_of_a_key_that_was_in_memory_only_is_answered_after_the_commit() {
+    let (mut root, mut leaf) = (Node::root(), Node::leaf());
+    assert_eq!(leaf.reply(&set("line/1", "in memory")), Reply::Done);
+    // The rules arrive, and the key is not taken over yet.
+    leaf.exchange(|exchange, now_ms| {
+        let exchange::Exchange::Leaf(leaf) = exchange else { panic!() };
+        leaf.handle_connected(1, now_ms);
+        exchange::effects::Effects::default()
+    });
+    let hello = leaf.poll().unwrap();
+    root.test.send(crate::protocol::Message {
+        topic: topics::up("plant", "press-7"),
+        payload: hello,
+        ..Default::default()
+    });
+    assert!(root.commit());
+    let (welcome, now) = (root.poll().unwrap(), leaf.test.service.shared.now());
+    leaf.test.service.shared.lock().handle_root_frame(&leaf.test.sent_messages, &welcome, now);
+    assert!(leaf.commit());
+    leaf.test.request(&del("line/1"));
+    assert_eq!(leaf.test.sent_messages.replies(), []);
+    assert!(leaf.commit());
+    assert_eq!(leaf.test.sent_messages.replies(), [Reply::Count(1)]);
+}
+
+#[test]
+fn an_expiry_whose_commit_has_failed_is_on_disk_with_its_row() {
+    let mut root = Node::root();
+    assert_eq!(root.reply(&set_with("line/1", "short", None, 1_000)), Reply::Done);
+    let shared = &root.test.service.shared;
+    let mut now = shared.now();
+    now.monotonic_ms += 2_000;
+    shared.lock().expire(&root.test.sent_messages, now);
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert!(!root.commit());
+    let (changes, rows) = root.test.service.shared.lock().stale_changes();
+    assert!(changes[0].content.is_none());
+    let Some(Some(exchange::row::Row::Record(record))) = rows.get(&exchange::row::RowId::Key(key("line/1")))
+    else {
+        panic!("{rows:?}")
+    };
+    assert_eq!(record.kind, exchange::row::RecordKind::Tombstone);
+}
+
+#[test]
+fn a_key_that_changes_while_it_has_no_rule_leaves_no_record_behind() {
+    let mut root = Node::root();
+    assert_eq!(root.reply(&set("line/1", "1")), Reply::Done);
+    let set_rules = |root: &mut Node, rules: exchange::rules::Rules| {
+        root.exchange(|exchange, _| {
+            let exchange::Exchange::Root(root) = exchange else { panic!() };
+            root.set_rules(rules)
+        });
+        root.commit();
+    };
+    set_rules(&mut root, exchange::rules::tests::keys(&["recipe/*"]));
+    assert_eq!(root.reply(&del("line/1")), Reply::Count(1));
+    set_rules(&mut root, plant());
+    let state = root.test.service.shared.lock();
+    let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+    assert!(root.record(&key("line/1")).is_none());
 }
 
 #[test]

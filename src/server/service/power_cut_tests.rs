@@ -289,8 +289,8 @@ impl Scenario {
 }
 
 fn try_recover(process: &mut Process) -> Result<(), StorageError> {
-    let Process { service, storage, sent_messages, now } = process;
-    commit_thread::try_recover(&service.shared, storage, sent_messages, *now)
+    let Process { service, storage, now, .. } = process;
+    commit_thread::try_recover(&service.shared, storage, *now)
 }
 
 fn persistent_keys(process: &Process) -> PersistentKeys {

@@ -161,9 +161,14 @@ impl State {
             return Handled::Answered;
         }
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
-        let StoreResponse { reply, version, expired, change, .. } = self.store.handle_request(request, now);
+        let StoreResponse { reply, version, expired, mut change, .. } =
+            self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired, now);
+        }
+        if let Some(change) = change.as_mut().filter(|_| takes_part) {
+            // The key may have been in memory only, until the walk. Its deletion has a row all the same.
+            change.persist = true;
         }
         let queued = change.as_ref().zip(self.commit_queue.as_ref());
         if let Some(error) = queued.and_then(|(change, queue)| queue.ceiling_error(change)) {
@@ -171,7 +176,9 @@ impl State {
             Outbound::from((reply_to, Response::error(error))).send(publisher);
             return Handled::Answered;
         }
-        if let Some(change) = change.as_ref().filter(|_| takes_part) {
+        let is_recorded = takes_part
+            || self.exchange.as_ref().is_some_and(|participant| participant.exchange.has_leftovers());
+        if let Some(change) = change.as_ref().filter(|_| is_recorded) {
             self.record_change(publisher, change, now);
         }
         let response = Response::new(&reply, version);
@@ -383,6 +390,12 @@ impl State {
         if let Some(exchange) = &mut self.exchange {
             exchange.handle_commit_failure();
         }
+        // An expiry is not rolled back, but its rows are.
+        for key in self.commit_queue.as_ref().and_then(CommitQueue::stale_keys).unwrap_or_default() {
+            if self.store.read(&key).is_none() {
+                self.record_expired(publisher, &key, now);
+            }
+        }
         for unfinished in unfinished {
             match unfinished {
                 Unfinished::Send(outbound) => outbound.send(publisher),
@@ -418,13 +431,7 @@ impl State {
     }
 
     /// Handles the commit of [`State::stale_changes`]. Returns whether changes are accepted again.
-    pub(super) fn handle_recovery(
-        &mut self,
-        publisher: &dyn Publisher,
-        (changes, rows): (&[Change], &Rows),
-        ceiling: Version,
-        now: Now,
-    ) -> bool {
+    pub(super) fn handle_recovery(&mut self, (changes, rows): (&[Change], &Rows), ceiling: Version) -> bool {
         if self.exchange.as_mut().is_some_and(|exchange| !exchange.handle_rows_recovered(rows)) {
             return false;
         }
@@ -433,12 +440,6 @@ impl State {
             self.commit_queue.as_mut().is_none_or(|queue| queue.handle_recovery(&keys, ceiling));
         if let Some(exchange) = self.exchange.as_mut().filter(|_| is_recovered) {
             exchange.handle_recovery();
-            // An expiry is not rolled back, but its rows are.
-            for key in &keys {
-                if self.store.read(key).is_none() {
-                    self.record_expired(publisher, key, now);
-                }
-            }
         }
         is_recovered
     }

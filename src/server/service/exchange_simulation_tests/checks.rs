@@ -1,0 +1,262 @@
+//! What must hold at any time, and in the end.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+
+use super::node::{NAMES, Process};
+use super::world::World;
+use crate::exchange::frame::LinkFrame;
+use crate::exchange::names::Mutex;
+use crate::exchange::row::{FOREVER, RecordKind, Row, RowId, VerdictKind};
+use crate::exchange::{Exchange, leaf, root};
+use crate::protocol::Key;
+use crate::server::exchange::participant::Rows;
+
+/// Expiry times of one value differ by rounding between nodes and restarts.
+const ROUNDING_MS: u64 = 50;
+
+/// All changes that were made, and what has become of them.
+#[derive(Default)]
+pub struct Ledger {
+    /// The value of each change, and the node that made it. `None`: a deletion.
+    made: HashMap<Mutex, (usize, Option<Bytes>)>,
+    acknowledged: HashSet<Mutex>,
+    /// The version of each accepted change.
+    accepted: HashMap<Mutex, u64>,
+    /// Changes that lost, or that a later one was merged with.
+    settled: HashSet<Mutex>,
+    /// What the root is told of a leaf's change, by the leaf and the number of the change.
+    proposed: HashMap<(usize, u64), Proposed>,
+    /// The accepted change of each base.
+    successors: HashMap<(Key, Mutex), Mutex>,
+    /// Leaves of which changes may be lost: another folder took their place.
+    pub untracked: HashSet<usize>,
+    /// Whether the root was restored from a backup: then changes are judged again.
+    pub is_root_restored: bool,
+}
+
+#[derive(Clone)]
+struct Proposed {
+    key: Key,
+    mutex: Mutex,
+    base: Mutex,
+}
+
+impl Ledger {
+    pub fn is_known(&self, mutex: Mutex) -> bool {
+        self.made.contains_key(&mutex)
+    }
+
+    pub fn note_made(&mut self, at: usize, mutex: Mutex, value: Option<Bytes>) {
+        self.made.insert(mutex, (at, value));
+    }
+
+    pub fn note_acknowledged(&mut self, mutex: Mutex) {
+        self.acknowledged.insert(mutex);
+    }
+
+    pub fn note_settled(&mut self, mutex: Mutex) {
+        self.settled.insert(mutex);
+    }
+
+    /// Notes which changes a frame has, before the root handles it.
+    pub fn note_proposed(&mut self, at: usize, payload: &Bytes) {
+        let Ok(LinkFrame::Changes(changes)) = LinkFrame::decode(payload) else { return };
+        for item in changes.items {
+            let base = if item.flags.is_base_absent { Mutex::NIL } else { item.base };
+            self.proposed.insert((at, item.seq), Proposed { key: item.key, mutex: item.mutex, base });
+        }
+    }
+
+    /// Notes the verdicts among the committed rows of the root.
+    pub fn note_verdicts<'a>(
+        &mut self,
+        rows: impl IntoIterator<Item = (&'a RowId, &'a Row)>,
+    ) -> Result<(), String> {
+        for (id, row) in rows {
+            match (id, row) {
+                (RowId::Verdict(leaf, seq), Row::Verdict(verdict)) => {
+                    let at = NAMES.iter().position(|name| *name == leaf.as_str()).unwrap();
+                    let Some(proposed) = self.proposed.get(&(at, *seq)).cloned() else { continue };
+                    match verdict.kind {
+                        VerdictKind::Accepted { ver } => self.note_accepted(proposed, ver)?,
+                        VerdictKind::Refused(_) => drop(self.settled.insert(proposed.mutex)),
+                    }
+                }
+                (RowId::Conflict(_), Row::Conflict(conflict)) => drop(self.settled.insert(conflict.mutex)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn note_accepted(&mut self, Proposed { key, mutex, base }: Proposed, ver: u64) -> Result<(), String> {
+        if self.is_root_restored {
+            self.accepted.insert(mutex, ver);
+            return Ok(());
+        }
+        let earlier = *self.accepted.entry(mutex).or_insert(ver);
+        if earlier != ver {
+            return Err(format!("I8: {mutex:?} of {key:?} is accepted as {earlier} and as {ver}"));
+        }
+        let first =
+            if base == Mutex::NIL { mutex } else { *self.successors.entry((key, base)).or_insert(mutex) };
+        if first != mutex {
+            return Err(format!("I3: {first:?} and {mutex:?} are both accepted with the base {base:?}"));
+        }
+        Ok(())
+    }
+
+    pub fn note_committed(&mut self, rows: &Rows) -> Result<(), String> {
+        self.note_verdicts(rows.iter().filter_map(|(id, row)| Some((id, row.as_ref()?))))
+    }
+
+    fn value(&self, mutex: Mutex) -> Result<Option<Bytes>, String> {
+        let made = self.made.get(&mutex);
+        made.map(|(_, value)| value.clone()).ok_or_else(|| format!("{mutex:?} was never made"))
+    }
+
+    pub fn summary(&self) -> (u64, u64) {
+        (self.accepted.len() as u64, self.settled.len() as u64)
+    }
+}
+
+impl World {
+    /// I7: values and rows of a node agree. I9: what grows has bounds.
+    pub fn check_node(&self, at: usize) -> Result<(), String> {
+        let Some(process) = &self.nodes[at].process else { return Ok(()) };
+        for key in &self.keys {
+            self.check_key(process, key).map_err(|error| {
+                let rows = process.with_exchange(|exchange| exchange.row(&RowId::Key(key.clone())));
+                format!("I7: {} of {}: {error}; {rows:?}", text(key), NAMES[at])
+            })?;
+        }
+        process.with_exchange(|exchange| match exchange {
+            Exchange::Root(root) => {
+                let status = root.status();
+                let verdicts = status.leaves.iter().map(|leaf| leaf.verdicts).max().unwrap_or_default();
+                let is_bounded = verdicts <= crate::exchange::frame::VERDICTS_MAX
+                    && status.tombstones <= root::TOMBSTONES_MAX;
+                if is_bounded { Ok(()) } else { Err(format!("I9: {status:?}")) }
+            }
+            Exchange::Leaf(leaf) => {
+                let (entries, bytes) = leaf.outbox();
+                // At most so many changes of a key, but for those that were offered.
+                let entries_max = leaf::LIVE_PER_KEY_MAX * self.keys.len() + 2 * 1_024;
+                let is_bounded = entries <= entries_max && bytes <= leaf::OUTBOX_BYTES_MAX;
+                if is_bounded { Ok(()) } else { Err(format!("I9: {entries} entries of {bytes} bytes")) }
+            }
+        })
+    }
+
+    fn check_key(&self, process: &Process, key: &Key) -> Result<(), String> {
+        if !process.concerns(key) {
+            return Ok(());
+        }
+        let shown = process.value(key, self.ms);
+        // The value that the rows stand for, and whether it may have expired.
+        let (mutex, may_be_gone, is_present) = process.with(self.ms, |state, _, now| {
+            let participant = state.exchange.as_ref().unwrap();
+            let now_ms = participant.now_ms(now.monotonic_ms);
+            let is_near = |until: u64| until != FOREVER && until <= now_ms + ROUNDING_MS;
+            // A value that has expired while no process ran is there for a moment after the start.
+            let deadline_ms = state.store.read(key).and_then(|(_, stored)| stored.deadline_ms);
+            let is_short = deadline_ms.is_some_and(|at_ms| at_ms <= now.monotonic_ms + ROUNDING_MS);
+            let is_over = |until: u64| until != FOREVER && until + ROUNDING_MS <= now_ms && !is_short;
+            match &participant.exchange {
+                Exchange::Root(root) => match root.record(key) {
+                    None => (None, true, root.is_walk_due() || root.poll_timeout() == Some(0)),
+                    Some(record) => match record.kind {
+                        RecordKind::Tombstone => (Some(record.mutex), true, false),
+                        RecordKind::Lasting => (Some(record.mutex), false, true),
+                        RecordKind::Expiring => (Some(record.mutex), true, true),
+                    },
+                },
+                Exchange::Leaf(leaf) => match (leaf.pending(key), leaf.note(key)) {
+                    (Some((_, entry)), _) if entry.value.is_none() => (Some(entry.mutex), true, false),
+                    (Some((_, entry)), _) => (Some(entry.mutex), is_near(entry.until), !is_over(entry.until)),
+                    (None, Some(note)) => {
+                        (Some(note.mutex), note.until == 0 || is_near(note.until), !is_over(note.until))
+                    }
+                    (None, None) => {
+                        let row = leaf.row();
+                        (None, true, row.resync.is_some() || row.due.is_some() || row.is_walk_due)
+                    }
+                },
+            }
+        });
+        match (mutex, shown) {
+            (_, None) if may_be_gone => Ok(()),
+            (_, None) => Err("there is no value".to_owned()),
+            (None, Some(_)) if is_present => Ok(()),
+            (Some(mutex), Some(shown))
+                if is_present && self.ledger.value(mutex)?.as_ref() == Some(&shown) =>
+            {
+                Ok(())
+            }
+            (_, Some(shown)) => {
+                let deadline = process.with(self.ms, |state, _, now| {
+                    (state.store.read(key).map(|(_, stored)| stored.deadline_ms), now)
+                });
+                Err(format!("its value is {shown:?}, {deadline:?}"))
+            }
+        }
+    }
+
+    /// Checks what must hold when all faults have ended and nothing is left to be sent.
+    #[expect(clippy::needless_range_loop, reason = "the number of a node is an index of several tables")]
+    pub fn check_end(&mut self) -> Result<(), String> {
+        for at in 0..self.nodes.len() {
+            self.check_node(at)?;
+        }
+        let root = self.process(0);
+        let status = root.root(Root::status);
+        if status.tombstones > 0 || status.leaves.iter().any(|leaf| !leaf.is_synchronised()) {
+            return Err(format!("I9: it is left with {status:?}"));
+        }
+        let routes = root.with(self.ms, |state, _, _| state.exchange.as_ref().unwrap().route_count());
+        if routes > status.leaves.len() {
+            return Err(format!("I9: it is left with {routes} routes"));
+        }
+        for at in 1..self.nodes.len() {
+            let leaf = self.process(at);
+            for key in self.keys.iter().filter(|key| root.concerns(key)) {
+                let concerned = root.root(|root| root.rules().concerns(key, &self.nodes[at].name));
+                if leaf.concerns(key) != concerned {
+                    return Err(format!("I1: {} has other rules", NAMES[at]));
+                }
+                let (ours, theirs) = (root.value(key, self.ms), leaf.value(key, self.ms));
+                if concerned
+                    && (ours != theirs || root.mutex(key) != leaf.mutex(key).filter(|_| ours.is_some()))
+                {
+                    let mutexes = (root.mutex(key), leaf.mutex(key));
+                    return Err(format!(
+                        "I1: {} of {}: {theirs:?}, root: {ours:?}, {mutexes:?}",
+                        text(key),
+                        NAMES[at]
+                    ));
+                }
+            }
+            let (counts, outbox) = leaf.leaf(|leaf| (leaf.row().counts, leaf.outbox().0));
+            if outbox > 0 || counts.made != counts.accepted + counts.refused + counts.merged {
+                return Err(format!("I5: {} has {outbox} changes left, {counts:?}", NAMES[at]));
+            }
+        }
+        let Ledger { made, acknowledged, accepted, settled, untracked, .. } = &self.ledger;
+        let is_lost = |mutex: &&Mutex| {
+            let at = made[*mutex].0;
+            at > 0 && !untracked.contains(&at) && !accepted.contains_key(*mutex) && !settled.contains(*mutex)
+        };
+        if let Some(lost) = acknowledged.iter().find(is_lost) {
+            return Err(format!("I5: {lost:?} has no verdict: {:?}", made[lost]));
+        }
+        Ok(())
+    }
+}
+
+use crate::exchange::root::Root;
+
+pub fn text(key: &Key) -> String {
+    String::from_utf8_lossy(key.as_bytes()).into_owned()
+}

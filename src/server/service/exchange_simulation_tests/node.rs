@@ -1,0 +1,190 @@
+//! A node of the simulation: a service on a simulated disk, with simulated time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::commit_thread;
+use super::super::state::{CommitGroup, State};
+use super::super::tests::RecordingPublisher;
+use super::super::{Service, StoreSettings};
+use crate::clock;
+use crate::exchange::leaf::{Leaf, OnJoin};
+use crate::exchange::names::{Mutex, Name};
+use crate::exchange::root::Root;
+use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
+use crate::exchange::{self, Exchange};
+use crate::protocol::Key;
+use crate::server::delivery::Publisher;
+use crate::server::exchange::participant::Seeds;
+use crate::server::exchange::settings::{ExchangeSettings, Role};
+use crate::server::storage::simulated::{SeededRandom, SimulatedDisk};
+use crate::server::storage::{Storage, WalPolicy};
+use crate::store::Now;
+
+/// A log that is created early and is soon full.
+const WAL_POLICY: WalPolicy = WalPolicy { commits_before: 3, bytes: 64 * 1024 };
+/// The names of the nodes; the first one is the root.
+pub const NAMES: [&str; 4] = ["root", "leaf-a", "leaf-b", "leaf-c"];
+
+/// A node with its data folder.
+pub struct Node {
+    pub name: Name,
+    pub settings: StoreSettings,
+    pub disk: SimulatedDisk,
+    /// `None` while it does not run.
+    pub process: Option<Process>,
+    pub backup: Option<SimulatedDisk>,
+    /// How far its wall clock is ahead of the simulation's.
+    pub ahead_ms: u64,
+}
+
+/// A running node.
+pub struct Process {
+    pub service: Arc<Service>,
+    pub storage: Storage,
+    pub sent_messages: RecordingPublisher,
+    /// The time of the start.
+    started_ms: u64,
+    ahead_ms: u64,
+    /// Whether a commit has failed and the disk has not recovered.
+    pub has_failed: bool,
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn patterns(texts: &[&str]) -> Vec<Text> {
+    texts.iter().map(|text| Text { text: (*text).to_owned(), at: Position::default() }).collect()
+}
+
+/// Returns one of three sets of rules.
+pub fn rules(number: usize) -> Rules {
+    let rule = |keys: &[&str], change: &str, leaves: Option<&[&str]>| RuleSource {
+        at: Position::default(),
+        keys: Some(patterns(keys)),
+        change: patterns(&[change]).pop(),
+        leaves: leaves.map(patterns),
+    };
+    let all = rule(&["line/*"], "leaves", None);
+    let rules = match number {
+        0 => [rule(&["root/*"], "root", None), rule(&["one/*"], "leaves", Some(&["leaf-a"])), all, {
+            rule(&["moved/*"], "leaves", None)
+        }]
+        .to_vec(),
+        1 => vec![rule(&["root/*"], "root", None), rule(&["one/*"], "leaves", Some(&["leaf-b"])), all],
+        _ => vec![rule(&["root/*", "one/*"], "leaves", None), rule(&["moved/*"], "root", None), all],
+    };
+    Rules::parse(&rules).unwrap()
+}
+
+pub fn role(at: usize, rules_number: usize) -> Role {
+    if at > 0 {
+        let Role::Leaf { uplink, .. } = crate::server::exchange::settings::tests::leaf() else { panic!() };
+        return Role::Leaf { uplink, on_join: OnJoin::Offer };
+    }
+    let admit = Patterns::parse(&patterns(&["leaf-*"]), Position::default(), "admit").unwrap();
+    Role::Root { rules: rules(rules_number), admit }
+}
+
+impl Node {
+    pub fn new(at: usize, ahead_ms: u64) -> Self {
+        let exchange = ExchangeSettings { exchange: name("plant"), node: name(NAMES[at]), role: role(at, 0) };
+        Self {
+            name: name(NAMES[at]),
+            settings: StoreSettings { exchange: Some(exchange), ..StoreSettings::default() },
+            disk: SimulatedDisk::default(),
+            process: None,
+            backup: None,
+            ahead_ms,
+        }
+    }
+
+    /// Starts a process. Fails if the power is cut meanwhile.
+    pub fn start(&mut self, now_ms: u64, random: &mut SeededRandom) -> Result<(), String> {
+        let storage = Storage::open_in(Box::new(self.disk.clone()), WAL_POLICY);
+        let storage = storage.map_err(|error| format!("cannot be opened: {error}"))?;
+        let (monotonic, mut draw) = (clock::monotonic(), || random.below(u64::MAX >> 1));
+        let service = Service::with_storage(
+            &self.settings,
+            false,
+            Some(storage),
+            Arc::new(|_| {}),
+            Arc::default(),
+            clock::Reading { wall_ms: now_ms + self.ahead_ms, monotonic },
+            Seeds { store: draw(), run: draw(), stream: draw() },
+        );
+        let service = service.map_err(|error| format!("cannot be loaded: {error}"))?;
+        let storage = service.storage.lock().unwrap().take().unwrap();
+        let sent_messages = RecordingPublisher::default();
+        let (started_ms, ahead_ms) = (now_ms, self.ahead_ms);
+        let has_failed = false;
+        self.process = Some(Process { service, storage, sent_messages, started_ms, ahead_ms, has_failed });
+        Ok(())
+    }
+}
+
+impl Process {
+    pub fn now(&self, now_ms: u64) -> Now {
+        Now { wall_ms: now_ms + self.ahead_ms, monotonic_ms: now_ms - self.started_ms }
+    }
+
+    /// Calls the service's state at a time of the simulation.
+    pub fn with<T>(&self, now_ms: u64, call: impl FnOnce(&mut State, &dyn Publisher, Now) -> T) -> T {
+        call(&mut self.service.shared.lock(), &self.sent_messages, self.now(now_ms))
+    }
+
+    pub fn with_exchange<T>(&self, call: impl FnOnce(&mut Exchange) -> T) -> T {
+        call(&mut self.service.shared.lock().exchange.as_mut().unwrap().exchange)
+    }
+
+    pub fn root<T>(&self, call: impl FnOnce(&Root) -> T) -> T {
+        self.with_exchange(|exchange| if let Exchange::Root(root) = exchange { call(root) } else { panic!() })
+    }
+
+    pub fn leaf<T>(&self, call: impl FnOnce(&Leaf) -> T) -> T {
+        self.with_exchange(|exchange| if let Exchange::Leaf(leaf) = exchange { call(leaf) } else { panic!() })
+    }
+
+    pub fn commit(&mut self, group: &CommitGroup, now_ms: u64) -> bool {
+        let now = self.now(now_ms);
+        commit_thread::commit(&self.service.shared, &mut self.storage, group, now, &self.sent_messages)
+    }
+
+    pub fn try_recover(&mut self, now_ms: u64) -> bool {
+        let now = self.now(now_ms);
+        let Self { service, storage, .. } = self;
+        match commit_thread::try_recover(&service.shared, storage, now) {
+            Ok(()) => return true,
+            Err(error) if error.kind.is_lack_of_room() => storage.release_reserve(),
+            Err(_) => {}
+        }
+        false
+    }
+
+    /// Returns the value that the node shows.
+    pub fn value(&self, key: &Key, now_ms: u64) -> Option<Bytes> {
+        self.with(now_ms, |state, _, now| state.store.content(key, now).map(|(value, _)| value))
+    }
+
+    /// Returns the mutex of the last change of a key that the node shows.
+    pub fn mutex(&self, key: &Key) -> Option<Mutex> {
+        self.with_exchange(|exchange| match exchange {
+            Exchange::Root(root) => root.record(key).map(|record| record.mutex),
+            Exchange::Leaf(leaf) => match leaf.pending(key) {
+                Some((_, entry)) => Some(entry.mutex),
+                None => leaf.note(key).map(|note| note.mutex),
+            },
+        })
+    }
+
+    /// Whether a key takes part at this node.
+    pub fn concerns(&self, key: &Key) -> bool {
+        self.with_exchange(|exchange| exchange.concerns(key))
+    }
+
+    pub fn rows(&self) -> Vec<(exchange::row::RowId, exchange::row::Row)> {
+        self.with_exchange(|exchange| exchange.rows_from(None, usize::MAX))
+    }
+}
