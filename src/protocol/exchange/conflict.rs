@@ -115,6 +115,15 @@ impl ConflictPage {
 }
 
 impl ConflictReport {
+    /// Removes what the values begin with: the operator has no permission to read the key.
+    pub fn hide_values(&mut self) {
+        for content in std::iter::once(&mut self.lost).chain(&mut self.won) {
+            if let Lost::Value { start, .. } = content {
+                *start = Bytes::new();
+            }
+        }
+    }
+
     /// Encodes the payload of a message on the topic of conflicts.
     #[must_use]
     pub fn encode(&self) -> Bytes {

@@ -16,7 +16,8 @@ use crate::exchange::rules::{Patterns, Rules};
 use crate::mqtt::ReasonCode;
 use crate::protocol::exchange::topic::Topic;
 use crate::protocol::exchange::{Answer, Command, Refusal};
-use crate::protocol::{Message, Reply};
+use crate::protocol::{ErrorReply, Key, Message, Reply};
+use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::exchange::command::handle_command;
 use crate::server::exchange::uplink::FrameOutcome;
@@ -69,7 +70,7 @@ impl Service {
         if topic == Some(Topic::Command) {
             let response_topic = message.response_topic.take();
             return match self.reply_to(publisher, from, &message, response_topic) {
-                Ok(reply_to) => self.handle_command(publisher, &message.payload, reply_to),
+                Ok(reply_to) => self.handle_command(publisher, from, &message.payload, reply_to),
                 Err(verdict) => *verdict,
             };
         }
@@ -96,33 +97,61 @@ impl Service {
         Verdict::Refused(code)
     }
 
-    fn handle_command(&self, publisher: &dyn Publisher, payload: &Bytes, reply_to: ReplyTo) -> Verdict {
+    fn handle_command(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        payload: &Bytes,
+        reply_to: ReplyTo,
+    ) -> Verdict {
         let command = Command::decode(payload);
+        let permissions = ClientPermissions::key_permissions_of(from);
+        let is_readable = |key: &Key| {
+            permissions.as_ref().is_none_or(|permissions| permissions.read.contains(key.as_bytes()))
+        };
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let is_stale = state.exchange.as_ref().is_some_and(|exchange| exchange.is_stale());
         let answer = match command {
-            None => Some(Answer::Refused(Refusal::UnknownCommand)),
-            Some(command) if command.changes() && is_stale => Some(Answer::Refused(Refusal::NotPersisted)),
+            None => Some(Ok(Answer::Refused(Refusal::UnknownCommand))),
+            Some(command) if command.changes() && is_stale => {
+                Some(Ok(Answer::Refused(Refusal::NotPersisted)))
+            }
             Some(command) => state.with_exchange(publisher, now, |exchange, now_ms, values| {
+                let asked = match &command {
+                    Command::Key { key } => Some(key.clone()),
+                    Command::Value { id } => {
+                        exchange.conflicts().get(*id).map(|conflict| conflict.key.clone())
+                    }
+                    _ => None,
+                };
+                if asked.is_some_and(|key| !is_readable(&key)) {
+                    return (Err(ErrorReply::NotAuthorized), Effects::default());
+                }
                 let (mut answer, effects) = handle_command(exchange, command, now_ms, values);
                 if let Answer::Conflicts(page) = &mut answer {
                     // The exchange's clock does not follow steps of the wall clock.
                     for conflict in &mut page.conflicts {
                         conflict.at_ms = now.wall_ms.saturating_sub(now_ms.saturating_sub(conflict.at_ms));
+                        if !is_readable(&conflict.key) {
+                            conflict.hide_values();
+                        }
                     }
                 }
-                (answer, effects)
+                (Ok(answer), effects)
             }),
         };
-        let answer = answer.unwrap_or(Answer::Refused(Refusal::NoExchange));
+        let answer = answer.unwrap_or(Ok(Answer::Refused(Refusal::NoExchange)));
         // What an operator has seen is there after a crash.
         let outbound = match &mut state.commit_queue {
             Some(queue) if let Some(error) = queue.error_if_full() => {
                 Some(Outbound::from((reply_to, Response::error(error))))
             }
             queue => {
-                let response = Response::with_payload(Some(answer.encode()), &Reply::Done, None);
+                let response = match answer {
+                    Ok(answer) => Response::with_payload(Some(answer.encode()), &Reply::Done, None),
+                    Err(error) => Response::error(error),
+                };
                 let outbound = Outbound::from((reply_to, response));
                 match queue {
                     Some(queue) => queue.enqueue_last(outbound),

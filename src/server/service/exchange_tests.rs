@@ -9,7 +9,9 @@ use super::*;
 use crate::broker::{Application, Verdict};
 use crate::exchange::names::Name;
 use crate::exchange::rules::tests::plant;
+use crate::protocol::exchange::{Answer, Command, Lost};
 use crate::protocol::{Condition, ErrorReply, Notification, Reply, Request, exchange::topic as topics};
+use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::exchange::participant::Seeds;
 use crate::server::exchange::settings::tests::leaf;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
@@ -444,4 +446,38 @@ fn wills_and_responses_are_not_published_on_topics_of_an_exchange() {
     let response_topic = Some(topics::conflicts("plant"));
     let request = crate::protocol::Message { response_topic, ..message(&get("k")) };
     assert!(matches!(root.test.send(request), Verdict::Disconnect { .. }));
+}
+
+#[test]
+fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
+    let (mut root, mut leaf) = linked();
+    assert_eq!(root.reply(&set("line/1", "75")), Reply::Done);
+    assert_eq!(leaf.reply(&set("line/1", "80")), Reply::Done);
+    carry(&mut root, &mut leaf);
+    let home = tempfile::TempDir::new().unwrap();
+    let path = home.path().join("rules.yaml");
+    std::fs::write(&path, "rules:\n- principals: {clientIds: [client]}\n  brokerResources:\n  - {method: Publish, topics: [\"#\"]}\n").unwrap();
+    let permissions = ClientPermissions::new(
+        Authorizer::load(&path).unwrap(),
+        "client".into(),
+        crate::broker::Principal::default(),
+    );
+    let operator = crate::broker::Peer { permissions: Some(Arc::new(permissions)), ..peer(3) };
+    let ask = |peer: &crate::broker::Peer, command: &Command| {
+        root.test.sent_messages.take();
+        let message = crate::protocol::Message {
+            topic: topics::COMMAND.to_owned(),
+            payload: command.encode(),
+            ..message(&get("k"))
+        };
+        root.test.service.handle_message(&root.test.sent_messages, peer, message);
+        root.test.sent_messages.take().pop().unwrap().1.payload
+    };
+    let value_of = Command::Value { id: 1 };
+    assert_eq!(Answer::decode(&ask(&peer(1), &value_of)), Ok(Answer::Value(Some("80".into()))));
+    let refused = ask(&operator, &value_of);
+    assert_eq!(Reply::decode(&refused), Ok(Reply::Error(ErrorReply::NotAuthorized)));
+    let page = Command::Conflicts { leaf: None, since: 0, max: 10 };
+    let Ok(Answer::Conflicts(page)) = Answer::decode(&ask(&operator, &page)) else { panic!() };
+    assert!(matches!(&page.conflicts[0].lost, Lost::Value { start, size: 2 } if start.is_empty()));
 }
