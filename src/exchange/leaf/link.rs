@@ -227,10 +227,10 @@ impl Leaf {
         if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX || link.sent_seq >= self.saved.last_seq {
             return None;
         }
-        // The root keeps no more verdicts than this.
-        let window = VERDICTS_MAX;
-        let judged = self.outbox.range(..=link.sent_seq).take(window).count();
-        let room = window.saturating_sub(judged).min(ITEMS_MAX);
+        // The root keeps no more verdicts than this, each until an ACK: a change that has left the outbox counts until that
+        // is committed.
+        let unacknowledged = usize::try_from(link.sent_seq.saturating_sub(self.saved.acked));
+        let room = VERDICTS_MAX.saturating_sub(unacknowledged.unwrap_or(usize::MAX)).min(ITEMS_MAX);
         let next = link.sent_seq.saturating_add(1);
         let (mut items, mut bytes) = (Vec::new(), 0_usize);
         for (seq, entry) in

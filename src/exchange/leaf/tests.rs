@@ -1,6 +1,7 @@
 //! Tests of the leaf: expiry, joining, the outbox, restarts.
 
-use super::super::frame::{Hello, ITEMS_MAX, LinkFrame};
+use super::super::Peer;
+use super::super::frame::{Hello, ITEMS_MAX, LinkFrame, VERDICTS_MAX};
 use super::super::rules::tests::{all_keys, plant};
 use super::super::testbed::{Node, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
@@ -365,4 +366,36 @@ fn a_leaf_that_has_more_than_the_outbox_offers_it_in_several_walks() {
     testbed.settle();
     assert_eq!(testbed.root.values().len(), 20);
     assert!(!testbed.leaves[0].leaf().row().is_walk_due);
+}
+
+#[test]
+fn a_leaf_whose_commits_are_slow_sends_no_more_than_the_root_has_room_for() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    for number in 0..3 * VERDICTS_MAX {
+        testbed.leaves[0].set(&format!("k{number}"), "v");
+    }
+    testbed.connect(0);
+    let mut last_step = 0;
+    for _ in 0..100 {
+        testbed.poll_frames();
+        while testbed.deliver_up(0) {}
+        testbed.poll_frames();
+        // WELCOME is committed, the verdicts are not.
+        let is_welcome = !testbed.leaves[0].leaf().is_linked();
+        while let Some(payload) = testbed.down[0].pop_front() {
+            let leaf = &mut testbed.leaves[0];
+            let effects = leaf.exchange.handle_frame(Peer::Root, &payload, testbed.now_ms, &leaf.store);
+            last_step = effects.step.max(last_step);
+            if is_welcome {
+                leaf.exchange.handle_saved(last_step);
+            }
+        }
+        assert!(testbed.root.causes().is_empty(), "{:?}", testbed.root.causes());
+    }
+    let judged = testbed.root.values().len();
+    assert!(judged <= VERDICTS_MAX, "{judged}");
+    testbed.leaves[0].exchange.handle_saved(last_step);
+    testbed.settle();
+    assert_eq!(testbed.root.values().len(), 3 * VERDICTS_MAX);
 }
