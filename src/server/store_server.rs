@@ -14,13 +14,13 @@ use super::authorization::Authorizer;
 use super::delivery::BrokerPublisher;
 use super::event::{Event, EventSink};
 use super::exchange::event::ExchangeEvent;
+use super::exchange::settings::RootFile;
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
 use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
-use crate::exchange::rules::{Patterns, Rules};
 use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
@@ -103,12 +103,11 @@ pub struct ExchangeReloader {
 
 impl ExchangeReloader {
     /// Applies the rules and the leaves that may join unasked, and logs the result. If the rules differ, all links end,
-    /// and the leaves receive the new ones. With an error the old ones stay in force.
-    pub fn reload(&self, read: Result<(Rules, Patterns), String>) {
-        let outcome = read.map(|(rules, admit)| {
-            let count = rules.len();
-            self.service.set_exchange_rules(&self.publisher, rules, admit);
-            count
+    /// and the leaves receive the new ones. With an error, or the file of another node, the old ones stay in force.
+    pub fn reload(&self, read: Result<RootFile, String>) {
+        let outcome = read.and_then(|file| {
+            let count = file.rules.len();
+            self.service.set_exchange_rules(&self.publisher, file).map(|()| count)
         });
         (self.events)(ExchangeEvent::Rules { outcome }.into());
     }

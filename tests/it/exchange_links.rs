@@ -383,3 +383,24 @@ fn a_leaf_authenticates_the_root_and_itself_with_certificates() {
     seven.process().signal(Signal::SIGTERM);
     root.log("leaf press-7 is offline");
 }
+
+#[test]
+fn the_file_of_another_node_is_not_taken_for_new_rules() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let leaf = Node::leaf(&place, "press-7", &root, "");
+    root.log("leaf press-7 has joined the exchange");
+    root.wait_synchronised("press-7");
+    let other = ROOT.replace("change = \"root\"", "change = \"leaves\"").replace("\"root\"", "\"other\"");
+    let other = other.replace("role = \"other\"", "role = \"root\"");
+    place.write("root.toml", &other);
+    root.process().signal(Signal::SIGHUP);
+    root.log("the file is now the one of other of the exchange plant; the previous rules");
+    assert!(leaf.run(&["set", "recipe/1", "x"]).ends_with("--- exit 76\n"));
+    place.write("root.toml", other.replace("node = \"other\"", "node = \"root\""));
+    root.process().signal(Signal::SIGHUP);
+    root.log("rules of the exchange reloaded: 2");
+    wait_until("the leaf may change the recipe", || {
+        (leaf.run(&["set", "recipe/1", "x"]) == "--- exit 0\n").then_some(())
+    });
+}

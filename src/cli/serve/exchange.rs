@@ -14,11 +14,10 @@ use crate::cli::report::{self, Reporter};
 use crate::cli::storage_error::of_start;
 use crate::client::{self, Target};
 use crate::commands::{CommandError, Kind};
-use crate::exchange::rules::{Patterns, Rules};
 use crate::net::ClientTls;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::exchange::settings::{ExchangeSettings, Role};
+use crate::server::exchange::settings::{ExchangeSettings, Role, RootFile};
 use crate::server::{ListenerSettings, offline};
 
 /// The store's part in an exchange.
@@ -98,13 +97,14 @@ pub fn warn_of_anonymous(settings: &ExchangeSettings, listeners: &[ListenerSetti
 /// Reads the rules of a root again, and the patterns of the leaves that may join unasked. May block.
 ///
 /// # Errors
-/// The mistakes of the file, or that it is the file of another node.
-pub fn reread(path: &Path) -> Result<(Rules, Patterns), String> {
+/// The mistakes of the file, or that it is the file of a leaf.
+pub fn reread(path: &Path) -> Result<RootFile, String> {
     let all = |CommandError { message, causes, .. }: CommandError| {
         std::iter::once(message).chain(causes).collect::<Vec<_>>().join("; ")
     };
-    match read(path).map_err(all)?.role {
-        FileRole::Root { rules, admit, .. } => Ok((rules, admit)),
+    let ExchangeFile { exchange, node, role } = read(path).map_err(all)?;
+    match role {
+        FileRole::Root { rules, admit, .. } => Ok(RootFile { exchange, node, rules, admit }),
         FileRole::Leaf { .. } => Err(format!("{} is the file of a leaf", path.display())),
     }
 }

@@ -8,6 +8,7 @@ use crate::exchange::names::Name;
 #[derive(Clone, Debug)]
 pub struct Membership {
     pub exchange: Name,
+    pub node: Name,
     /// The leaf's connection with the root; `None` at the root.
     pub uplink: Option<UplinkSettings>,
 }
@@ -24,6 +25,6 @@ impl Membership {
                 Some(UplinkSettings { exchange, leaf, run, client })
             }
         };
-        Self { exchange: exchange.clone(), uplink }
+        Self { exchange: exchange.clone(), node: node.clone(), uplink }
     }
 }

@@ -28,6 +28,15 @@ pub enum Role {
     },
 }
 
+/// What a root's file defines, read again.
+#[derive(Clone, Debug)]
+pub struct RootFile {
+    pub exchange: Name,
+    pub node: Name,
+    pub rules: Rules,
+    pub admit: Patterns,
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::{OnJoin, Role, client};

@@ -42,7 +42,7 @@ impl BackgroundTasks {
         });
         let commit_thread = commit_thread.transpose()?;
         let (mut exchange_task, mut uplink) = (None, None);
-        if let Some(Membership { exchange, uplink: settings }) = membership {
+        if let Some(Membership { exchange, uplink: settings, .. }) = membership {
             let is_root = settings.is_none();
             uplink = settings.map(|settings| {
                 let (shared, publisher) = (Arc::clone(&shared), publisher.clone());

@@ -12,7 +12,6 @@ use crate::broker::{self, Broker, Continuation, Peer, Verdict};
 use crate::exchange::Exchange;
 use crate::exchange::effects::Effects;
 use crate::exchange::names::Name;
-use crate::exchange::rules::{Patterns, Rules};
 use crate::mqtt::ReasonCode;
 use crate::protocol::exchange::topic::Topic;
 use crate::protocol::exchange::{Answer, Command, Refusal};
@@ -20,6 +19,8 @@ use crate::protocol::{ErrorReply, Key, Message, Reply};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::exchange::command::handle_command;
+use crate::server::exchange::membership::Membership;
+use crate::server::exchange::settings::RootFile;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::operations::metrics::Metrics;
 
@@ -42,8 +43,16 @@ impl Service {
         self.membership.as_ref().is_some_and(|membership| membership.uplink.is_none())
     }
 
-    /// Sets what a root's file defines besides its name: the rules, and the leaves that may join unasked.
-    pub fn set_exchange_rules(&self, publisher: &dyn Publisher, rules: Rules, admit: Patterns) {
+    /// Sets what a root's file defines besides its names: the rules, and the leaves that may join unasked.
+    ///
+    /// # Errors
+    /// The file is the one of another node.
+    pub fn set_exchange_rules(&self, publisher: &dyn Publisher, file: RootFile) -> Result<(), String> {
+        let RootFile { exchange, node, rules, admit } = file;
+        let is_own = |own: &&Membership| own.exchange == exchange && own.node == node;
+        if self.membership.as_ref().filter(is_own).is_none() {
+            return Err(format!("the file is now the one of {node} of the exchange {exchange}"));
+        }
         let now = self.shared.now();
         let mut state = self.shared.lock();
         state.with_exchange(publisher, now, |exchange, _, _| match exchange {
@@ -56,6 +65,7 @@ impl Service {
         self.shared.wake_commit_thread(&state);
         drop(state);
         self.shared.wake_exchange();
+        Ok(())
     }
 
     /// Handles a message on a topic of exchanges.
