@@ -1,22 +1,15 @@
-//! Elements of the RESP3 arrays of which frames and rows consist.
+//! Elements of the RESP3 arrays of which frames and rows consist, beside those of all of an exchange.
 
 use bytes::Bytes;
 
-use crate::protocol::Key;
 use crate::protocol::frame::Frame;
+
+pub(super) use crate::protocol::exchange::elements::{Elements, number, simple, text};
 
 use super::names::{Mutex, Name};
 
 /// The longest free text in bytes: a version of the software, the reason of a refusal.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
-
-pub(super) fn simple(text: &str) -> Frame {
-    Frame::Simple(Bytes::copy_from_slice(text.as_bytes()))
-}
-
-pub(super) fn text(text: &str) -> Frame {
-    Frame::Bulk(Bytes::copy_from_slice(text.as_bytes()))
-}
 
 pub(super) fn id(id: u64) -> Frame {
     Frame::Bulk(Bytes::copy_from_slice(&id.to_be_bytes()))
@@ -26,86 +19,25 @@ pub(super) fn mutex(mutex: Mutex) -> Frame {
     Frame::Bulk(Bytes::copy_from_slice(&mutex.to_bytes()))
 }
 
-/// Counters do not reach 63 bits: at a million changes a second they would take 290,000 years.
-pub(super) fn number(number: u64) -> Frame {
-    Frame::Integer(number.try_into().unwrap_or(i64::MAX))
-}
-
-/// The elements of an array that have not been decoded yet.
-pub(super) struct Elements<'a>(pub &'a [Frame]);
-
-impl<'a> Elements<'a> {
-    pub fn next(&mut self) -> Option<&'a Frame> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(first)
-    }
-
-    pub fn number(&mut self) -> Option<u64> {
-        match self.next()? {
-            Frame::Integer(number) => u64::try_from(*number).ok(),
-            _ => None,
-        }
-    }
-
-    pub fn bulk(&mut self) -> Option<&'a Bytes> {
-        match self.next()? {
-            Frame::Bulk(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    pub fn simple(&mut self) -> Option<&'a [u8]> {
-        match self.next()? {
-            Frame::Simple(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub fn id(&mut self) -> Option<u64> {
+impl Elements<'_> {
+    pub(super) fn id(&mut self) -> Option<u64> {
         self.bulk()?.as_ref().try_into().ok().map(u64::from_be_bytes)
     }
 
-    pub fn mutex(&mut self) -> Option<Mutex> {
+    pub(super) fn mutex(&mut self) -> Option<Mutex> {
         Mutex::from_bytes(self.bulk()?)
     }
 
-    pub fn name(&mut self) -> Option<Name> {
+    pub(super) fn name(&mut self) -> Option<Name> {
         Name::new(str::from_utf8(self.bulk()?).ok()?).ok()
     }
 
-    pub fn optional_name(&mut self) -> Option<Option<Name>> {
-        match self.0.first()? {
-            Frame::Null => self.next().map(|_| None),
-            _ => self.name().map(Some),
-        }
+    pub(super) fn optional_name(&mut self) -> Option<Option<Name>> {
+        self.optional(Self::name)
     }
 
-    /// Decodes a key. It is copied: a node keeps keys, and one of them would hold the memory of its whole frame.
-    pub fn key(&mut self) -> Option<Key> {
-        Key::new(Bytes::copy_from_slice(self.bulk()?)).ok()
-    }
-
-    pub fn text(&mut self) -> Option<String> {
-        let text = str::from_utf8(self.bulk()?).ok()?;
-        (text.len() <= TEXT_BYTES_MAX).then(|| text.to_owned())
-    }
-
-    /// Decodes an array of at most `count_max` arrays.
-    pub fn list<T>(
-        &mut self,
-        count_max: usize,
-        decode: impl Fn(&mut Elements<'_>) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let Frame::Array(items) = self.next()? else { return None };
-        if items.len() > count_max {
-            return None;
-        }
-        let item = |item: &Frame| match item {
-            Frame::Array(elements) => decode(&mut Elements(elements)),
-            _ => None,
-        };
-        items.iter().map(item).collect()
+    pub(super) fn short_text(&mut self) -> Option<String> {
+        self.text().filter(|text| text.len() <= TEXT_BYTES_MAX)
     }
 }
 

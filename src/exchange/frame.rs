@@ -341,7 +341,7 @@ fn hello(rest: &mut Elements<'_>) -> Option<Hello> {
         cursor: rest.number()?,
         term: rest.id()?,
         rules: rest.id()?,
-        software: rest.text()?,
+        software: rest.short_text()?,
         oldest_version: rest.number()?,
         is_resync: rest.number()? != 0,
         horizon: rest.number()?,
@@ -404,11 +404,11 @@ impl Start {
 fn refused(rest: &mut Elements<'_>) -> Option<Refused> {
     let link = rest.id()?;
     let code = str::from_utf8(rest.simple()?).ok().filter(|code| code.len() <= TEXT_BYTES_MAX)?.to_owned();
-    Some(Refused { link, code, text: rest.text()? })
+    Some(Refused { link, code, text: rest.short_text()? })
 }
 
 fn changes(rest: &mut Elements<'_>) -> Option<Changes> {
-    Some(Changes { link: rest.id()?, n: rest.number()?, items: rest.list(ITEMS_MAX, proposal)? })
+    Some(Changes { link: rest.id()?, n: rest.number()?, items: rest.list_within(ITEMS_MAX, proposal)? })
 }
 
 impl Proposal {
@@ -496,7 +496,7 @@ fn records(rest: &mut Elements<'_>) -> Option<Records> {
             Frame::Null => None,
             digest => Some(Elements(std::slice::from_ref(digest)).id()?),
         },
-        items: rest.list(ITEMS_MAX, item)?,
+        items: rest.list_within(ITEMS_MAX, item)?,
         purged: rest.number()?,
         last_ver: rest.number()?,
     })

@@ -1,4 +1,4 @@
-//! Elements of the RESP3 arrays of which requests and answers consist.
+//! Elements of the RESP3 arrays of which requests and answers, frames and rows of an exchange consist.
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,37 +6,37 @@ use crate::protocol::frame::Frame;
 use crate::protocol::key::Key;
 
 /// The longest text in bytes: a name, a URL, a pattern, an error.
-pub(super) const TEXT_BYTES_MAX: usize = 2_048;
+pub(crate) const TEXT_BYTES_MAX: usize = 2_048;
 
-pub(super) fn simple(text: &'static str) -> Frame {
-    Frame::Simple(Bytes::from_static(text.as_bytes()))
+pub(crate) fn simple(text: &str) -> Frame {
+    Frame::Simple(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-pub(super) fn text(text: &str) -> Frame {
+pub(crate) fn text(text: &str) -> Frame {
     Frame::Bulk(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-pub(super) fn optional_text(name: Option<&str>) -> Frame {
+pub(crate) fn optional_text(name: Option<&str>) -> Frame {
     name.map_or(Frame::Null, text)
 }
 
-/// Counters do not reach 63 bits.
-pub(super) fn number(number: u64) -> Frame {
+/// Counters do not reach 63 bits: at a million changes a second they would take 290,000 years.
+pub(crate) fn number(number: u64) -> Frame {
     Frame::Integer(number.try_into().unwrap_or(i64::MAX))
 }
 
-pub(super) fn optional_number(optional: Option<u64>) -> Frame {
+pub(crate) fn optional_number(optional: Option<u64>) -> Frame {
     optional.map_or(Frame::Null, number)
 }
 
-pub(super) fn encoded(elements: Vec<Frame>) -> Bytes {
+pub(crate) fn encoded(elements: Vec<Frame>) -> Bytes {
     let mut out = BytesMut::new();
     Frame::Array(elements).encode(&mut out);
     out.freeze()
 }
 
 /// The elements of an array that have not been decoded yet.
-pub(super) struct Elements<'a>(pub &'a [Frame]);
+pub(crate) struct Elements<'a>(pub &'a [Frame]);
 
 impl<'a> Elements<'a> {
     pub fn next(&mut self) -> Option<&'a Frame> {
@@ -75,8 +75,9 @@ impl<'a> Elements<'a> {
         (text.len() <= TEXT_BYTES_MAX).then(|| text.to_owned())
     }
 
+    /// Decodes a key. It is copied: a node keeps keys, and one of them would hold the memory of its whole frame.
     pub fn key(&mut self) -> Option<Key> {
-        Key::new(self.bulk()?.clone()).ok()
+        Key::new(Bytes::copy_from_slice(self.bulk()?)).ok()
     }
 
     /// Decodes an element that may be null.
@@ -108,7 +109,19 @@ impl<'a> Elements<'a> {
 
     /// Decodes an array of arrays.
     pub fn list<T>(&mut self, decode: impl Fn(&mut Elements<'_>) -> Option<T>) -> Option<Vec<T>> {
+        self.list_within(usize::MAX, decode)
+    }
+
+    /// Decodes an array of at most `count_max` arrays.
+    pub fn list_within<T>(
+        &mut self,
+        count_max: usize,
+        decode: impl Fn(&mut Elements<'_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
         let Frame::Array(items) = self.next()? else { return None };
+        if items.len() > count_max {
+            return None;
+        }
         let item = |item: &Frame| match item {
             Frame::Array(elements) => decode(&mut Elements(elements)),
             _ => None,

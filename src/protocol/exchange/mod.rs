@@ -6,7 +6,7 @@
 mod answer;
 mod command;
 mod conflict;
-mod elements;
+pub(crate) mod elements;
 mod refusal;
 pub mod topic;
 
