@@ -36,7 +36,7 @@ pub enum Event {
     Joined { leaf: Name },
     /// The link is established.
     Linked { leaf: Name, link: u64 },
-    /// The link has ended. The root tells the leaf so; the leaf closes the connection.
+    /// The link has ended. The root sends REFUSED; the leaf closes the connection.
     Ended { leaf: Name, link: u64, cause: Cause },
     /// The root has refused or ended the link of this leaf. Reported again if the reason changes, or after a link.
     EndedByRoot { leaf: Name, end: LinkEnd },

@@ -49,7 +49,7 @@ pub struct OwnStatus {
     pub exchange: Name,
     pub name: Name,
     pub is_linked: bool,
-    /// Whether the leaf has all records that the root has told of, and all verdicts.
+    /// Whether the leaf has all records up to the root's last reported version, and all verdicts.
     pub is_synchronised: bool,
     /// The reason why the last link has ended, until another one is established and, if it was
     /// [`Blocked`](LinkEnd::is_blocked), until a frame is applied.
@@ -148,7 +148,7 @@ impl Root {
 }
 
 impl LeafStatus {
-    /// Whether the leaf has all records and all verdicts, and has told that it has no other change.
+    /// Whether the leaf has all records and all verdicts, and has reported no other change.
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
         self.behind == 0 && self.unjudged == Some(0) && self.verdicts == 0 && !self.is_busy

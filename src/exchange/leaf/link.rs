@@ -100,7 +100,7 @@ impl Leaf {
         }
         let (last_seq, is_busy) = (self.last_seq(), self.is_busy());
         let link = self.link.as_mut()?;
-        (link.phase, link.progress_ms, link.told_busy) = (Phase::Waiting, now_ms, is_busy);
+        (link.phase, link.progress_ms, link.reported_busy) = (Phase::Waiting, now_ms, is_busy);
         Some(LinkFrame::Hello(Hello {
             version: VERSION,
             exchange: self.row.identity.exchange.clone(),
@@ -132,7 +132,7 @@ impl Leaf {
         self.row.is_walk_due || self.row.resync.is_some()
     }
 
-    /// Whether the root has sent more than the leaf has, as far as it has told.
+    /// Whether the root's last RECORDS named a greater version than the leaf has.
     pub(in super::super) fn is_behind(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.last_ver > self.row.cursor)
     }
@@ -164,7 +164,7 @@ impl Leaf {
         (link.phase, link.progress_ms, link.sent_seq) = (Phase::Welcome, now_ms, welcome.applied);
         (link.heard_ms, link.last_ver) = (now_ms, welcome.horizon);
         // The root assumes so.
-        link.told_busy |= welcome.start != Start::Resume;
+        link.reported_busy |= welcome.start != Start::Resume;
         let id = link.id;
         self.row.root = Some(welcome.root);
         if let Some(rules) = welcome.rules {
@@ -214,10 +214,10 @@ impl Leaf {
     fn poll_ack(&mut self) -> Option<LinkFrame> {
         let (saved, last_seq, is_busy) = (self.saved, self.last_seq(), self.is_busy());
         let link = self.link.as_mut().filter(|link| link.id == saved.link)?;
-        if saved.n <= link.acked_n && is_busy == link.told_busy {
+        if saved.n <= link.acked_n && is_busy == link.reported_busy {
             return None;
         }
-        (link.acked_n, link.told_busy) = (saved.n, is_busy);
+        (link.acked_n, link.reported_busy) = (saved.n, is_busy);
         let Progress { n, cursor, acked, .. } = saved;
         Some(LinkFrame::Ack(Ack { link: link.id, n, cursor, acked, last_seq, is_busy }))
     }

@@ -21,10 +21,10 @@ pub(super) struct Link {
     pub(super) progress_ms: u64,
     /// The time of the root's last frame.
     pub(super) heard_ms: u64,
-    /// The root's last version, as far as it has told.
+    /// The root's last version, by its last RECORDS.
     pub(super) last_ver: u64,
-    /// Whether the leaf has told that it is busy.
-    pub(super) told_busy: bool,
+    /// Whether the last HELLO or ACK reported that the leaf is busy.
+    pub(super) reported_busy: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ impl Link {
             progress_ms: now_ms,
             heard_ms: now_ms,
             last_ver: 0,
-            told_busy: false,
+            reported_busy: false,
         }
     }
 

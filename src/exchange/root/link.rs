@@ -18,7 +18,7 @@ use super::{
 const FRAMES_IN_FLIGHT_MAX: usize = 8;
 /// The most records that one step looks at, because requests wait meanwhile.
 const RECORDS_PER_STEP_MAX: usize = 1_024;
-/// The most versions that do not concern a leaf until it is told of them, unless the link is idle. It is no more than
+/// The most versions that do not concern a leaf until a RECORDS reports them, unless the link is idle. It is no more than
 /// the records of a step, so that a step without any item sends a frame or finds no more records.
 const UNREPORTED_MAX: u64 = 1_024;
 
@@ -217,7 +217,7 @@ impl Root {
             sent_n: 0,
             in_flight: VecDeque::new(),
             sent: from,
-            told: from,
+            reported_ver: from,
             last_ver: from,
             rules: rules.map(|(at, _)| at).collect(),
             sent_seq: pruned,
@@ -326,7 +326,7 @@ impl Root {
     fn ack(&mut self, name: &Name, ack: Ack, now_ms: u64, effects: &mut Effects) -> Result<(), Cause> {
         let Some(link) = self.links.get_mut(name).filter(|link| link.id == ack.link) else { return Ok(()) };
         (link.heard_ms, link.progress_ms) = (now_ms, now_ms);
-        if ack.n > link.sent_n || ack.cursor > link.told || ack.acked > link.sent_seq {
+        if ack.n > link.sent_n || ack.cursor > link.reported_ver || ack.acked > link.sent_seq {
             return Err(Cause::Unexpected);
         }
         (link.last_seq, link.is_busy) = (ack.last_seq, ack.is_busy);
@@ -383,8 +383,8 @@ impl Root {
         let link = self.links.get_mut(name)?;
         link.sent = to;
         // What does not concern the leaf only moves its cursor, for the purge: that can wait.
-        let unreported = to.saturating_sub(link.told);
-        let is_news = unreported > 0 && (link.told < link.last_ver || unreported >= UNREPORTED_MAX);
+        let unreported = to.saturating_sub(link.reported_ver);
+        let is_news = unreported > 0 && (link.reported_ver < link.last_ver || unreported >= UNREPORTED_MAX);
         let is_due = link.is_frame_due && link.in_flight.is_empty();
         if items.is_empty() && !is_news && !is_due {
             return None;
@@ -394,7 +394,7 @@ impl Root {
         }
         link.sent_n = link.sent_n.saturating_add(1);
         link.in_flight.push_back(link.sent_n);
-        (link.told, link.sent_seq, link.last_ver, link.sent_ms) = (to, seq, last_ver, now_ms);
+        (link.reported_ver, link.sent_seq, link.last_ver, link.sent_ms) = (to, seq, last_ver, now_ms);
         let is_digest_due = now_ms.saturating_sub(link.digest_ms) >= DIGEST_MS;
         let mut has_digest = false;
         if is_due && items.is_empty() {

@@ -23,9 +23,9 @@ pub(super) struct Link {
     pub(super) in_flight: VecDeque<u64>,
     /// All records up to this version are sent, or do not concern the leaf.
     pub(super) sent: u64,
-    /// The version up to which everything is sent, as the leaf was told.
-    pub(super) told: u64,
-    /// The last version that the leaf was told of: it gets RECORDS up to there, with or without items.
+    /// The version up to which the last RECORDS is complete; the leaf may acknowledge no greater one.
+    pub(super) reported_ver: u64,
+    /// The greatest last version of a RECORDS that is sent: the leaf gets RECORDS up to there, with or without items.
     pub(super) last_ver: u64,
     /// The rules that concern the leaf, by their positions. They do not change while the link exists.
     pub(super) rules: Vec<usize>,
@@ -40,9 +40,9 @@ pub(super) struct Link {
     /// Whether RECORDS without items are sent as soon as the leaf has everything else: the link is idle, or a digest is
     /// due.
     pub(super) is_frame_due: bool,
-    /// The leaf's last change, as far as it was told.
+    /// The leaf's last change, by its last HELLO or ACK.
     pub(super) last_seq: u64,
-    /// Whether the leaf has keys to offer, or a resync to complete, as far as it was told.
+    /// Whether the leaf has keys to offer, or a resync to complete, by its last HELLO or ACK.
     pub(super) is_busy: bool,
     pub(super) heard_ms: u64,
     /// The time of the last progress while something is unacknowledged.

@@ -80,7 +80,7 @@ pub struct OwnReport {
     pub exchange: String,
     pub name: String,
     pub state: OwnState,
-    /// Whether it is linked, and has all records that the root has told of, and all verdicts.
+    /// Whether it is linked, and has all records up to the root's last reported version, and all verdicts.
     pub is_synchronised: bool,
     /// The leaf has committed the root's records up to this version.
     pub cursor: u64,

@@ -26,7 +26,7 @@ pub struct Ledger {
     accepted: HashMap<Mutex, u64>,
     /// Changes that lost, or that a later one was merged with.
     settled: HashSet<Mutex>,
-    /// What the root is told of a leaf's change, by the leaf and the number of the change.
+    /// What a leaf has sent to the root of a change, by the leaf and the number of the change.
     proposed: HashMap<(usize, u64), Proposed>,
     /// The accepted change of each base.
     successors: HashMap<(Key, Mutex), Mutex>,
