@@ -1,0 +1,281 @@
+//! What the exchange costs: durable SETs of a store that takes part against one that does not, the way to the other node, the
+//! catch-up after a long time offline, the delay of a notification, and memory.
+//!
+//! `cargo bench --bench exchange` prints the rates, and the ratios of one run.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
+#![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
+
+mod shared;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tokio::task::LocalSet;
+
+use shared::raw::{self, RawClient, command};
+use shared::{Process, free_port, ratios, serve, spread};
+
+const KEY_BYTES: usize = 16;
+const VALUE_BYTES: usize = 100;
+const WRITERS: usize = 64;
+const ROUNDS: usize = 5;
+const SETS: usize = 20_000;
+const QUEUED: usize = 100_000;
+const KEYS_AT_ONCE: usize = 1_000;
+const NOTIFICATIONS: usize = 500;
+/// A key that does not take part.
+const OTHER: u8 = b'0';
+/// First byte of the keys that take part.
+const SHARED: u8 = b'x';
+
+fn main() {
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        writes(home.path()).await;
+        queued(home.path()).await;
+    });
+}
+
+/// A node with its files.
+struct Node {
+    folder: String,
+    file: String,
+    listen: String,
+    port: u16,
+}
+
+impl Node {
+    fn new(home: &Path, name: &str, port: u16, role: &str) -> Self {
+        let file = home.join(format!("{name}.toml"));
+        fs::write(&file, format!("exchange = \"bench\"\nnode = \"{name}\"\n{role}")).unwrap();
+        let [folder, file] = [home.join(name), file].map(|path| path.to_str().unwrap().to_owned());
+        Self { folder, file, listen: format!("127.0.0.1:{port}"), port }
+    }
+
+    fn root(home: &Path, name: &str) -> Self {
+        let rule = "role = \"root\"\nadmit = [\"*\"]\n[[rule]]\nkeys = [\"x*\"]\nchange = \"leaves\"\n";
+        Self::new(home, name, free_port(), rule)
+    }
+
+    fn leaf(home: &Path, name: &str, root: &Self) -> Self {
+        let role = format!("role = \"leaf\"\nroot = \"mqtt://127.0.0.1:{}\"\n", root.port);
+        Self::new(home, name, free_port(), &role)
+    }
+
+    fn start(&self) -> Process {
+        let mut process =
+            serve(&["--data", &self.folder, "--exchange", &self.file, "--listen", &self.listen]);
+        process.port = self.port;
+        process
+    }
+}
+
+fn request(client_id: &str) -> bytes::Bytes {
+    let payload = command(&[b"SET", &[b'k'; KEY_BYTES], &[b'v'; VALUE_BYTES]]);
+    raw::request(client_id, &payload, &raw::timestamp())
+}
+
+/// Appends the request with the key of this number.
+fn push(buffers: &mut raw::Buffers, request: &[u8], first: u8, key: usize) {
+    let key_at = request.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
+    buffers.push_request_with(request, |request| {
+        request[key_at..key_at + KEY_BYTES].copy_from_slice(&name(first, key));
+    });
+}
+
+fn name(first: u8, key: usize) -> [u8; KEY_BYTES] {
+    let mut name = [first; KEY_BYTES];
+    name[1..].copy_from_slice(format!("{key:015}").as_bytes());
+    name
+}
+
+async fn connect(port: u16, id: &str) -> RawClient {
+    let mut client = RawClient::connect(port, id).await.unwrap();
+    client.subscribe(&raw::response_topic(id)).await.unwrap();
+    client
+}
+
+/// Sends `count` SETs by clients with one request in flight each.
+async fn set(port: u16, first: u8, count: usize) {
+    let tasks: Vec<_> = (0..WRITERS)
+        .map(|number| {
+            tokio::task::spawn_local(async move {
+                let id = format!("bench-{number}");
+                let (mut client, request) = (connect(port, &id).await, request(&id));
+                for round in 0..count / WRITERS {
+                    push(&mut client.buffers, &request, first, round * WRITERS + number);
+                    client.flush().await.unwrap();
+                    client.wait_for_messages(1).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+/// Sends SETs by one client with many requests in flight.
+async fn fill(port: u16, first: u8, count: usize) {
+    let (mut client, request) = (connect(port, "fill").await, request("fill"));
+    client.request_each(KEYS_AT_ONCE, count, |buffers, at| push(buffers, &request, first, at)).await.unwrap();
+}
+
+/// Sets a new key at one node and waits until the other one has it on its disk, with all changes before it.
+async fn wait_until_applied(from: u16, to: u16, mark: usize) {
+    let (mut writer, set) = (connect(from, "mark").await, request("mark"));
+    push(&mut writer.buffers, &set, SHARED, mark);
+    writer.flush().await.unwrap();
+    writer.wait_for_messages(1).await.unwrap();
+    let mut reader = connect(to, "reader").await;
+    let get = raw::request("reader", &command(&[b"GET", &name(SHARED, mark)]), &raw::timestamp());
+    loop {
+        reader.buffers.push_request(&get);
+        reader.flush().await.unwrap();
+        let answer = loop {
+            let packet = reader.next().await.unwrap();
+            if packet.kind & 0xF0 == 0x30 {
+                break packet.body;
+            }
+        };
+        if !answer.ends_with(b"$-1\r\n") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn rate(count: usize, work: impl Future<Output = ()>) -> f64 {
+    let begun = Instant::now();
+    work.await;
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+async fn writes(home: &Path) {
+    let plain = serve(&["--data", home.join("plain").to_str().unwrap()]);
+    let lone = Node::root(home, "lone").start();
+    let root = Node::root(home, "root");
+    let leaf = Node::leaf(home, "leaf", &root);
+    let (root, leaf) = (root.start(), leaf.start());
+    wait_until_applied(root.port, leaf.port, 999_999_999).await;
+    let names = [
+        "no exchange",
+        "exchange, other keys",
+        "root without leaves",
+        "root to leaf, applied",
+        "leaf to root, applied",
+    ];
+    let mut rates: [Vec<f64>; 5] = Default::default();
+    for round in 0..=ROUNDS {
+        let mark = 1_000_000 + 2 * round;
+        let figures = [
+            rate(SETS, set(plain.port, SHARED, SETS)).await,
+            rate(SETS, set(lone.port, OTHER, SETS)).await,
+            rate(SETS, set(lone.port, SHARED, SETS)).await,
+            rate(SETS, async {
+                set(root.port, SHARED, SETS).await;
+                wait_until_applied(root.port, leaf.port, mark).await;
+            })
+            .await,
+            rate(SETS, async {
+                set(leaf.port, SHARED, SETS).await;
+                wait_until_applied(leaf.port, root.port, mark + 1).await;
+            })
+            .await,
+        ];
+        // The first round warms up.
+        if round > 0 {
+            rates.iter_mut().zip(figures).for_each(|(rates, figure)| rates.push(figure));
+        }
+    }
+    println!("durable SETs of {KEY_BYTES} + {VALUE_BYTES} bytes, {WRITERS} writers");
+    for (name, figures) in names.iter().zip(&rates) {
+        println!("  {name:28} {} a second", spread(figures, 0));
+    }
+    for (at, name) in names.iter().enumerate().skip(1) {
+        println!("  {:28} {}", format!("{name} / no"), spread(&ratios(&rates[at], &rates[0]), 2));
+    }
+    notifications(root.port, leaf.port).await;
+}
+
+/// Measures the time from the answer at the root to the notification at the leaf.
+async fn notifications(root: u16, leaf: u16) {
+    let mut watcher = connect(leaf, "watcher").await;
+    let keynotify = command(&[b"KEYNOTIFY", &name(SHARED, 1)]);
+    watcher.buffers.push_request(&raw::request("watcher", &keynotify, &raw::timestamp()));
+    watcher.flush().await.unwrap();
+    watcher.wait_for_messages(1).await.unwrap();
+    let (mut writer, request) = (connect(root, "writer").await, request("writer"));
+    let (mut answers, mut delays) = (Vec::new(), Vec::new());
+    for _ in 0..NOTIFICATIONS {
+        push(&mut writer.buffers, &request, SHARED, 1);
+        let begun = Instant::now();
+        writer.flush().await.unwrap();
+        writer.wait_for_messages(1).await.unwrap();
+        let answered = Instant::now();
+        watcher.wait_for_messages(1).await.unwrap();
+        watcher.flush().await.unwrap();
+        answers.push((answered - begun).as_secs_f64() * 1e3);
+        delays.push(answered.elapsed().as_secs_f64() * 1e3);
+    }
+    println!("one SET at the root after the other");
+    println!("  request to answer            {} ms", spread(&answers, 2));
+    println!("  answer to notification       {} ms", spread(&delays, 2));
+    println!("  delay / answer               {}", spread(&ratios(&delays, &answers), 2));
+}
+
+/// Measures the catch-up of a leaf, and of a root, and what the changes take in memory meanwhile.
+async fn queued(home: &Path) {
+    let plain = serve(&["--data", home.join("plain-queued").to_str().unwrap()]);
+    let before = plain.resident_mib();
+    fill(plain.port, SHARED, QUEUED).await;
+    let bytes_of = |before: f64, after: f64| (after - before) * 1024.0 * 1024.0 / QUEUED as f64;
+    let plain_bytes = bytes_of(before, plain.resident_mib());
+    println!("{QUEUED} changes of {} bytes", KEY_BYTES + VALUE_BYTES);
+    println!("  memory, no exchange          {plain_bytes:.0} bytes a key");
+    let (down, up) = (Node::root(home, "down"), Node::root(home, "up"));
+    let leaves = [Node::leaf(home, "of-down", &down), Node::leaf(home, "of-up", &up)];
+
+    let root = down.start();
+    let before = root.resident_mib();
+    fill(root.port, SHARED, QUEUED).await;
+    let root_bytes = bytes_of(before, root.resident_mib());
+    println!("  memory, root                 {:.0} bytes a record more", root_bytes - plain_bytes);
+    let leaf = leaves[0].start();
+    let begun = Instant::now();
+    wait_until_applied(root.port, leaf.port, QUEUED + 1).await;
+    println!("  root to new leaf             {:.1} s", begun.elapsed().as_secs_f64());
+    drop((root, leaf));
+
+    // The leaf knows the rules once it has been linked.
+    let (root, leaf) = (up.start(), leaves[1].start());
+    wait_until_applied(root.port, leaf.port, QUEUED + 2).await;
+    root.terminate();
+    let before = leaf.resident_mib();
+    fill(leaf.port, SHARED, QUEUED).await;
+    let leaf_bytes = bytes_of(before, leaf.resident_mib());
+    println!("  memory, leaf, in the outbox  {:.0} bytes a change more", leaf_bytes - plain_bytes);
+    let root = up.start();
+    // The leaf tries again after up to 30 seconds, which is no part of the measured time.
+    wait_until_linked(leaf.port).await;
+    let begun = Instant::now();
+    wait_until_applied(leaf.port, root.port, QUEUED + 3).await;
+    println!("  leaf to root                 {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+/// Waits until the leaf is linked with its root.
+async fn wait_until_linked(port: u16) {
+    let url = format!("mqtt://127.0.0.1:{port}");
+    loop {
+        let output = std::process::Command::new(shared::MQKV)
+            .args(["exchange", "status", "-j", "-b", &url])
+            .output()
+            .unwrap();
+        if String::from_utf8_lossy(&output.stdout).contains("\"state\":\"linked\"") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
