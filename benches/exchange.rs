@@ -7,8 +7,12 @@
 
 mod shared;
 
+use std::cell::Cell;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::task::LocalSet;
@@ -19,9 +23,10 @@ use shared::{Process, free_port, ratios, serve, spread};
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 100;
 const WRITERS: usize = 64;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 10;
 const SETS: usize = 20_000;
 const QUEUED: usize = 100_000;
+const RECORDS: usize = 200_000;
 const KEYS_AT_ONCE: usize = 1_000;
 const NOTIFICATIONS: usize = 500;
 /// A key that does not take part.
@@ -34,7 +39,10 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         writes(home.path()).await;
-        queued(home.path()).await;
+        memory(home.path()).await;
+        for delay_ms in [0, 25] {
+            queued(home.path(), Duration::from_millis(delay_ms)).await;
+        }
     });
 }
 
@@ -59,8 +67,9 @@ impl Node {
         Self::new(home, name, free_port(), rule)
     }
 
-    fn leaf(home: &Path, name: &str, root: &Self) -> Self {
-        let role = format!("role = \"leaf\"\nroot = \"mqtt://127.0.0.1:{}\"\n", root.port);
+    /// The leaf of the root at this port.
+    fn leaf(home: &Path, name: &str, root: u16) -> Self {
+        let role = format!("role = \"leaf\"\nroot = \"mqtt://127.0.0.1:{root}\"\n");
         Self::new(home, name, free_port(), &role)
     }
 
@@ -147,17 +156,11 @@ async fn wait_until_applied(from: u16, to: u16, mark: usize) {
     }
 }
 
-async fn rate(count: usize, work: impl Future<Output = ()>) -> f64 {
-    let begun = Instant::now();
-    work.await;
-    count as f64 / begun.elapsed().as_secs_f64()
-}
-
 async fn writes(home: &Path) {
     let plain = serve(&["--data", home.join("plain").to_str().unwrap()]);
-    let lone = Node::root(home, "lone").start();
+    let [beside, lone] = ["beside", "lone"].map(|name| Node::root(home, name).start());
     let root = Node::root(home, "root");
-    let leaf = Node::leaf(home, "leaf", &root);
+    let leaf = Node::leaf(home, "leaf", root.port);
     let (root, leaf) = (root.start(), leaf.start());
     wait_until_applied(root.port, leaf.port, 999_999_999).await;
     let names = [
@@ -169,25 +172,28 @@ async fn writes(home: &Path) {
     ];
     let mut rates: [Vec<f64>; 5] = Default::default();
     for round in 0..=ROUNDS {
-        let mark = 1_000_000 + 2 * round;
-        let figures = [
-            rate(SETS, set(plain.port, SHARED, SETS)).await,
-            rate(SETS, set(lone.port, OTHER, SETS)).await,
-            rate(SETS, set(lone.port, SHARED, SETS)).await,
-            rate(SETS, async {
-                set(root.port, SHARED, SETS).await;
-                wait_until_applied(root.port, leaf.port, mark).await;
-            })
-            .await,
-            rate(SETS, async {
-                set(leaf.port, SHARED, SETS).await;
-                wait_until_applied(leaf.port, root.port, mark + 1).await;
-            })
-            .await,
-        ];
-        // The first round warms up.
-        if round > 0 {
-            rates.iter_mut().zip(figures).for_each(|(rates, figure)| rates.push(figure));
+        // Each measurement follows each other one once, so that none always pays for the disk writes of the same one.
+        for turn in 0..names.len() {
+            let at = (round + turn) % names.len();
+            let mark = 1_000_000 + round * names.len() + turn;
+            let begun = Instant::now();
+            match at {
+                0 => set(plain.port, SHARED, SETS).await,
+                1 => set(beside.port, OTHER, SETS).await,
+                2 => set(lone.port, SHARED, SETS).await,
+                3 => {
+                    set(root.port, SHARED, SETS).await;
+                    wait_until_applied(root.port, leaf.port, mark).await;
+                }
+                _ => {
+                    set(leaf.port, SHARED, SETS).await;
+                    wait_until_applied(leaf.port, root.port, mark).await;
+                }
+            }
+            // The first round warms up.
+            if round > 0 {
+                rates[at].push(SETS as f64 / begun.elapsed().as_secs_f64());
+            }
         }
     }
     println!("durable SETs of {KEY_BYTES} + {VALUE_BYTES} bytes, {WRITERS} writers");
@@ -226,43 +232,123 @@ async fn notifications(root: u16, leaf: u16) {
     println!("  delay / answer               {}", spread(&ratios(&delays, &answers), 2));
 }
 
-/// Measures the catch-up of a leaf, and of a root, and what the changes take in memory meanwhile.
-async fn queued(home: &Path) {
-    let plain = serve(&["--data", home.join("plain-queued").to_str().unwrap()]);
-    let before = plain.resident_mib();
-    fill(plain.port, SHARED, QUEUED).await;
-    let bytes_of = |before: f64, after: f64| (after - before) * 1024.0 * 1024.0 / QUEUED as f64;
-    let plain_bytes = bytes_of(before, plain.resident_mib());
-    println!("{QUEUED} changes of {} bytes", KEY_BYTES + VALUE_BYTES);
-    println!("  memory, no exchange          {plain_bytes:.0} bytes a key");
-    let (down, up) = (Node::root(home, "down"), Node::root(home, "up"));
-    let leaves = [Node::leaf(home, "of-down", &down), Node::leaf(home, "of-up", &up)];
+/// Measures what a record takes in memory beside its key: keys that take part against as many that do not.
+async fn memory(home: &Path) {
+    let mut bytes = [0.0; 2];
+    for (first, bytes) in [OTHER, SHARED].into_iter().zip(&mut bytes) {
+        let root = Node::root(home, &format!("memory-{}", char::from(first))).start();
+        let before = root.resident_mib();
+        fill(root.port, first, RECORDS).await;
+        *bytes = (root.resident_mib() - before) * 1024.0 * 1024.0 / RECORDS as f64;
+    }
+    println!("{RECORDS} keys of {KEY_BYTES} + {VALUE_BYTES} bytes at a root");
+    println!("  memory, outside the rules    {:.0} bytes a key", bytes[0]);
+    println!("  memory, in the rules         {:.0} bytes more", bytes[1] - bytes[0]);
+}
+
+/// Measures the catch-up of a leaf, and of a root, over a link with this delay of each way.
+async fn queued(home: &Path, delay: Duration) {
+    let label = format!("{}", delay.as_millis());
+    println!(
+        "{QUEUED} changes of {} bytes, {} ms round trip",
+        KEY_BYTES + VALUE_BYTES,
+        2 * delay.as_millis()
+    );
+    let (down, up) = (Node::root(home, &format!("down-{label}")), Node::root(home, &format!("up-{label}")));
+    let [to_down, to_up] = [down.port, up.port].map(|port| delayed(port, delay));
+    let leaves = [
+        Node::leaf(home, &format!("of-down-{label}"), to_down),
+        Node::leaf(home, &format!("of-up-{label}"), to_up),
+    ];
 
     let root = down.start();
-    let before = root.resident_mib();
     fill(root.port, SHARED, QUEUED).await;
-    let root_bytes = bytes_of(before, root.resident_mib());
-    println!("  memory, root                 {:.0} bytes a record more", root_bytes - plain_bytes);
-    let leaf = leaves[0].start();
     let begun = Instant::now();
+    let leaf = leaves[0].start();
     wait_until_applied(root.port, leaf.port, QUEUED + 1).await;
     println!("  root to new leaf             {:.1} s", begun.elapsed().as_secs_f64());
     drop((root, leaf));
 
-    // The leaf knows the rules once it has been linked.
+    // The leaf has the rules once it has been linked.
     let (root, leaf) = (up.start(), leaves[1].start());
     wait_until_applied(root.port, leaf.port, QUEUED + 2).await;
     root.terminate();
     let before = leaf.resident_mib();
     fill(leaf.port, SHARED, QUEUED).await;
-    let leaf_bytes = bytes_of(before, leaf.resident_mib());
-    println!("  memory, leaf, in the outbox  {:.0} bytes a change more", leaf_bytes - plain_bytes);
+    println!("  memory of the leaf           {:.0} MiB more", leaf.resident_mib() - before);
     let root = up.start();
     // The leaf tries again after up to 30 seconds, which is no part of the measured time.
     wait_until_linked(leaf.port).await;
     let begun = Instant::now();
+    let stop = Rc::new(Cell::new(false));
+    let beside = tokio::task::spawn_local(gets(root.port, Rc::clone(&stop)));
     wait_until_applied(leaf.port, root.port, QUEUED + 3).await;
     println!("  leaf to root                 {:.1} s", begun.elapsed().as_secs_f64());
+    stop.set(true);
+    let mut waits = beside.await.unwrap();
+    waits.sort_by(f64::total_cmp);
+    let at = |share: usize| waits[(waits.len() - 1) * share / 100];
+    println!("  a GET at the root meanwhile  p50 {:.2} ms, p99 {:.2} ms", at(50), at(99));
+}
+
+/// Sends one GET after the other until `stop` is set, and returns how long each took, in milliseconds.
+async fn gets(port: u16, stop: Rc<Cell<bool>>) -> Vec<f64> {
+    let mut client = connect(port, "gets").await;
+    let get = raw::request("gets", &command(&[b"GET", b"absent"]), &raw::timestamp());
+    let mut waits = Vec::new();
+    while !stop.get() {
+        let begun = Instant::now();
+        client.buffers.push_request(&get);
+        client.flush().await.unwrap();
+        client.wait_for_messages(1).await.unwrap();
+        waits.push(begun.elapsed().as_secs_f64() * 1e3);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    waits
+}
+
+/// Returns a port that leads to this one, over a link that delays each way.
+fn delayed(port: u16, delay: Duration) -> u16 {
+    if delay.is_zero() {
+        return port;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = listener.local_addr().unwrap().port();
+    // In a thread of its own: a blocking fill on this one must not delay it more.
+    std::thread::spawn(move || {
+        while let Ok((client, _)) = listener.accept() {
+            // The root may be away: then the connection ends.
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                from.set_nodelay(true).unwrap();
+                let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                pass_on(from, to, delay);
+            }
+        }
+    });
+    local
+}
+
+/// Copies what comes from one socket to the other, later.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+    let (sender, receiver) = std::sync::mpsc::channel::<(Instant, Vec<u8>)>();
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if sender.send((Instant::now() + delay, buffer[..count].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        for (due, bytes) in receiver {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if to.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
 }
 
 /// Waits until the leaf is linked with its root.
