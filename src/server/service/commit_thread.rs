@@ -79,6 +79,7 @@ pub(super) fn commit(
     let result = storage.commit(&group.changes, encode(&group.rows), group.ceiling, now);
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
+    let did_wait = state.does_exchange_wait();
     match &result {
         Ok(()) => {
             while state.handle_commit(group.sequence, group.ceiling, publisher) {
@@ -87,7 +88,10 @@ pub(super) fn commit(
             }
             if let Some(exchange) = &mut state.exchange {
                 exchange.handle_saved(group.step);
-                shared.wake_exchange();
+                // Most commits of a store whose rules concern few keys are of no interest to its task.
+                if did_wait || !group.rows.is_empty() {
+                    shared.wake_exchange();
+                }
             }
         }
         Err(_) => {

@@ -230,6 +230,12 @@ impl State {
             || self.exchange.as_ref().is_some_and(|participant| participant.is_full())
     }
 
+    /// Whether a commit lets the exchange go on: frames or a walk may wait for room in the queue.
+    pub(super) fn does_exchange_wait(&self) -> bool {
+        let has_walk = self.exchange.as_ref().is_some_and(|participant| participant.walk().is_some());
+        has_walk || self.is_exchange_full()
+    }
+
     fn is_short_of_room(&self) -> bool {
         self.commit_queue.as_ref().is_some_and(CommitQueue::is_short_of_room)
     }
