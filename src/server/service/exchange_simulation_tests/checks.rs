@@ -1,6 +1,7 @@
 //! What must hold at any time, and in the end.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -8,6 +9,7 @@ use super::node::{NAMES, Process};
 use super::world::World;
 use crate::exchange::frame::LinkFrame;
 use crate::exchange::names::Mutex;
+use crate::exchange::root::Root;
 use crate::exchange::row::{FOREVER, RecordKind, Row, RowId, VerdictKind};
 use crate::exchange::{Exchange, leaf, root};
 use crate::protocol::Key;
@@ -19,8 +21,9 @@ const ROUNDING_MS: u64 = 50;
 /// All changes that were made, and what has become of them.
 #[derive(Default)]
 pub struct Ledger {
-    /// The value of each change, and the node that made it. `None`: a deletion.
-    made: HashMap<Mutex, (usize, Option<Bytes>)>,
+    made: HashMap<Mutex, Made>,
+    /// The changes of each node, in the order in which its clients made them.
+    in_order: HashMap<usize, Vec<Mutex>>,
     acknowledged: HashSet<Mutex>,
     /// The version of each accepted change.
     accepted: HashMap<Mutex, u64>,
@@ -32,8 +35,24 @@ pub struct Ledger {
     successors: HashMap<(Key, Mutex), Mutex>,
     /// Leaves of which changes may be lost: another folder took their place.
     pub untracked: HashSet<usize>,
+    /// Leaves that have left their root, to join a new one.
+    pub rejoined: HashSet<usize>,
     /// Whether the root was restored from a backup: then changes are judged again.
     pub is_root_restored: bool,
+}
+
+/// A change that a client of a node has made, or the node for a key that it had.
+#[derive(Debug)]
+pub struct Made {
+    pub at: usize,
+    /// `None`: a deletion.
+    pub value: Option<Bytes>,
+    /// Whether it left a value without expiry.
+    pub is_lasting: bool,
+    /// The last change of the key that the client could see.
+    pub base: Mutex,
+    /// The number among the changes of the node.
+    pub number: usize,
 }
 
 #[derive(Clone)]
@@ -48,8 +67,32 @@ impl Ledger {
         self.made.contains_key(&mutex)
     }
 
-    pub fn note_made(&mut self, at: usize, mutex: Mutex, value: Option<Bytes>) {
-        self.made.insert(mutex, (at, value));
+    /// Notes a change with its value, and whether that does not expire.
+    pub fn note_made(&mut self, at: usize, mutex: Mutex, base: Mutex, content: Option<(Bytes, bool)>) {
+        let is_lasting = content.as_ref().is_some_and(|(_, is_lasting)| *is_lasting);
+        let in_order = self.in_order.entry(at).or_default();
+        let (number, value) = (in_order.len(), content.map(|(value, _)| value));
+        in_order.push(mutex);
+        self.made.insert(mutex, Made { at, value, is_lasting, base, number });
+    }
+
+    pub fn made(&self, mutex: Mutex) -> Option<&Made> {
+        self.made.get(&mutex)
+    }
+
+    /// Returns some of the changes of a node.
+    pub fn of_node(&self, at: usize, numbers: Range<usize>) -> impl Iterator<Item = Mutex> {
+        self.in_order[&at][numbers].iter().copied()
+    }
+
+    pub fn is_accepted(&self, mutex: Mutex) -> bool {
+        self.accepted.contains_key(&mutex)
+    }
+
+    /// Whether a change is acknowledged and has no verdict yet.
+    pub fn is_open(&self, mutex: Mutex) -> bool {
+        let is_judged = self.is_accepted(mutex) || self.settled.contains(&mutex);
+        self.acknowledged.contains(&mutex) && !is_judged
     }
 
     pub fn note_acknowledged(&mut self, mutex: Mutex) {
@@ -113,8 +156,7 @@ impl Ledger {
     }
 
     fn value(&self, mutex: Mutex) -> Result<Option<Bytes>, String> {
-        let made = self.made.get(&mutex);
-        made.map(|(_, value)| value.clone()).ok_or_else(|| format!("{mutex:?} was never made"))
+        self.made(mutex).map(|made| made.value.clone()).ok_or_else(|| format!("{mutex:?} was never made"))
     }
 
     pub fn summary(&self) -> (u64, u64) {
@@ -123,8 +165,11 @@ impl Ledger {
 }
 
 impl World {
-    /// I7: values and rows of a node agree. I9: what grows has bounds.
+    /// I6: a leaf has what its cursor covers. I7: values and rows of a node agree. I9: what grows has bounds.
     pub fn check_node(&self, at: usize) -> Result<(), String> {
+        if at > 0 {
+            self.check_cursor(at)?;
+        }
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
         for key in &self.keys {
             self.check_key(process, key).map_err(|error| {
@@ -243,10 +288,10 @@ impl World {
                 return Err(format!("I5: {} has {outbox} changes left, {counts:?}", NAMES[at]));
             }
         }
-        let Ledger { made, acknowledged, accepted, settled, untracked, .. } = &self.ledger;
+        let Ledger { made, acknowledged, untracked, .. } = &self.ledger;
         let is_lost = |mutex: &&Mutex| {
-            let at = made[*mutex].0;
-            at > 0 && !untracked.contains(&at) && !accepted.contains_key(*mutex) && !settled.contains(*mutex)
+            let at = made[*mutex].at;
+            at > 0 && !untracked.contains(&at) && self.ledger.is_open(**mutex)
         };
         if let Some(lost) = acknowledged.iter().find(is_lost) {
             return Err(format!("I5: {lost:?} has no verdict: {:?}", made[lost]));
@@ -255,7 +300,46 @@ impl World {
     }
 }
 
-use crate::exchange::root::Root;
+impl World {
+    /// What the root sends while nothing happens shows a leaf that it has other records, and the leaf repairs them.
+    pub fn check_digests(&mut self) -> Result<(), String> {
+        self.idle()?;
+        let leaves = 1..self.nodes.len();
+        if let Some(at) = leaves.clone().find(|at| !self.compared.contains(at)) {
+            return Err(format!("{} has compared no digest", NAMES[at]));
+        }
+        self.damaged = leaves.filter(|at| self.damage(*at)).collect();
+        self.figures.repaired += self.damaged.len() as u64;
+        self.idle()?;
+        if let Some(at) = self.damaged.iter().next() {
+            return Err(format!("{} has not found that its records differ", NAMES[*at]));
+        }
+        self.check_end()
+    }
+
+    /// A new, empty root gets what the leaves may change; the rest is gone.
+    pub fn check_new_root(&mut self) -> Result<(), String> {
+        let rules = self.process(0).root(|root| root.rules().clone());
+        let offered = |key: &Key| {
+            let leaf = (1..self.nodes.len()).find(|at| rules.may_change(key, &self.nodes[*at].name))?;
+            self.process(leaf).value(key, self.ms)
+        };
+        let expected: Vec<_> = self.keys.iter().map(offered).collect();
+        self.replace_root()?;
+        self.settle()?;
+        let root = self.process(0);
+        // The file of the root may have other rules, of which its process has not heard.
+        let has_rules = root.root(|root| *root.rules() == rules);
+        let concerned = self.keys.iter().zip(expected).filter(|(key, _)| has_rules && root.concerns(key));
+        for (key, expected) in concerned {
+            let value = root.value(key, self.ms);
+            if value != expected {
+                return Err(format!("the new root has {value:?} of {}, not {expected:?}", text(key)));
+            }
+        }
+        self.check_end()
+    }
+}
 
 pub fn text(key: &Key) -> String {
     String::from_utf8_lossy(key.as_bytes()).into_owned()

@@ -1,7 +1,8 @@
 //! Faults of the simulation, and what operators do.
 
+use super::mistakes::Mistake;
 use super::node::{NAMES, Node, role, rules};
-use super::world::{Connection, DAY_MS, Mistake, World};
+use super::world::{Connection, DAY_MS, World};
 use crate::exchange::Exchange;
 use crate::exchange::effects::{Cause, Effects};
 use crate::protocol::exchange::Command;
@@ -72,6 +73,8 @@ impl World {
                 let name = if at == 0 { Some(NAMES[leaf].to_owned()) } else { None };
                 self.command(at, Command::Resync { name, is_new_root: false })?;
             }
+            37 if self.below(3) == 0 => self.replace_root()?,
+            38 if at > 0 && self.below(3) == 0 => self.join_new_root(at)?,
             34 | 35 => self.change_rules(),
             _ => self.start(at)?,
         }
@@ -147,13 +150,38 @@ impl World {
         self.command(0, Command::AddLeaf { name: NAMES[at].to_owned(), is_replaced: true })
     }
 
-    /// An operator reads why the root refuses a leaf: the root was restored, or lost power, before it knew of the folder.
-    pub fn replace_if_refused(&mut self, at: usize) -> Result<(), String> {
+    /// A root with another folder takes the place of the root. The operators of some leaves have them join it at once.
+    pub fn replace_root(&mut self) -> Result<(), String> {
+        self.trace(|| "the root is replaced".to_owned());
+        self.figures.new_roots += 1;
+        self.end(0, true);
+        let Node { settings, ahead_ms, backup, .. } = &mut self.nodes[0];
+        let (settings, backup) = (settings.clone(), backup.take());
+        self.nodes[0] = Node { settings, backup, ..Node::new(0, *ahead_ms) };
+        // What the root has accepted and the leaves have is judged again.
+        self.ledger.is_root_restored = true;
+        self.start(0)?;
+        (1..self.nodes.len())
+            .try_for_each(|at| if self.below(2) == 0 { self.join_new_root(at) } else { Ok(()) })
+    }
+
+    /// An operator of a leaf has it join the root that answers next.
+    fn join_new_root(&mut self, at: usize) -> Result<(), String> {
+        self.ledger.rejoined.insert(at);
+        self.command(at, Command::Resync { name: None, is_new_root: true })
+    }
+
+    /// An operator reads why a leaf is not linked: the root was restored, or lost power, before it knew of the folder, or
+    /// it is another root.
+    pub fn help_if_refused(&mut self, at: usize) -> Result<(), String> {
         let ended = self.process(at).leaf(|leaf| leaf.ended().map(|ended| ended.code.clone()));
-        if ended.as_deref() == Some(Cause::OtherStore.as_str()) {
-            return self.command(0, Command::AddLeaf { name: NAMES[at].to_owned(), is_replaced: true });
+        match ended.as_deref() {
+            Some(code) if code == Cause::OtherStore.as_str() => {
+                self.command(0, Command::AddLeaf { name: NAMES[at].to_owned(), is_replaced: true })
+            }
+            Some(code) if code == Cause::OtherRoot.as_str() => self.join_new_root(at),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Ends a process whose disk has lost power.

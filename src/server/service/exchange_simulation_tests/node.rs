@@ -101,6 +101,13 @@ impl Node {
         }
     }
 
+    /// Has a leaf delete the keys that it has when it joins a root.
+    pub fn discard_own_keys(&mut self) {
+        if let Some(ExchangeSettings { role: Role::Leaf { on_join, .. }, .. }) = &mut self.settings.exchange {
+            *on_join = OnJoin::Discard;
+        }
+    }
+
     /// Starts a process. Fails if the power is cut meanwhile.
     pub fn start(&mut self, now_ms: u64, random: &mut SeededRandom) -> Result<(), String> {
         let storage = Storage::open_in(Box::new(self.disk.clone()), WAL_POLICY);
@@ -165,7 +172,21 @@ impl Process {
 
     /// Returns the value that the node shows.
     pub fn value(&self, key: &Key, now_ms: u64) -> Option<Bytes> {
-        self.with(now_ms, |state, _, now| state.store.content(key, now).map(|(value, _)| value))
+        self.content(key, now_ms).map(|(value, _)| value)
+    }
+
+    /// Returns the value that the node shows, and whether it does not expire.
+    pub fn content(&self, key: &Key, now_ms: u64) -> Option<(Bytes, bool)> {
+        let content = self.with(now_ms, |state, _, now| state.store.content(key, now));
+        content.map(|(value, ttl_ms)| (value, ttl_ms.is_none()))
+    }
+
+    /// Returns the place of a key's last change in the order of the node.
+    pub fn place(&self, key: &Key) -> Option<u64> {
+        self.with_exchange(|exchange| match exchange {
+            Exchange::Root(root) => root.record(key).map(|record| record.ver),
+            Exchange::Leaf(leaf) => leaf.pending(key).map(|(seq, _)| seq),
+        })
     }
 
     /// Returns the mutex of the last change of a key that the node shows.

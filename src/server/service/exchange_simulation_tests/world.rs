@@ -1,15 +1,18 @@
 //! The simulated world: nodes, connections, the frames on their way, and what clients do.
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::Bytes;
 
 use super::super::tests::{del, message, peer, set_with};
 use super::checks::Ledger;
+use super::mistakes::Mistake;
 use super::node::{NAMES, Node, Process, name};
 use crate::broker::Peer;
-use crate::exchange::frame::LinkFrame;
+use crate::exchange::frame::{IDLE_MS, LinkFrame, Records};
 use crate::exchange::names::Mutex;
 use crate::exchange::row::{Row, RowId};
-use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
+use crate::protocol::{Condition, ConnectionId, Key, Reply, Request, Timestamp};
 use crate::server::delivery::ReplyTo;
 use crate::server::exchange::event::ExchangeEvent;
 use crate::server::exchange::participant::encode;
@@ -24,17 +27,10 @@ const STEPS: u64 = 300;
 /// The first number of the connections of leaves.
 const FIRST_CONNECTION: u64 = 1_000;
 pub const DAY_MS: u64 = 24 * 3_600_000;
+/// The time after which an idle link compares digests.
+const DIGEST_MS: u64 = 600_000;
 /// The longest time to live.
 const TTL_MAX_MS: u64 = 40 * DAY_MS;
-
-/// A mistake that the checks must find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
-    SendsBeforeCommit,
-    KeepsRowsOfFailedCommits,
-    CommitsRowsBeforeValues,
-    IgnoresSyncs,
-}
 
 /// The connection of a leaf with the root, and the frames on their way.
 #[derive(Default)]
@@ -59,7 +55,7 @@ pub struct World {
     pub keys: Vec<Key>,
     last_request: u64,
     /// The change that each request has made; none if its key does not take part.
-    requests: std::collections::HashMap<u64, (usize, Option<Mutex>)>,
+    requests: HashMap<u64, (usize, Option<Mutex>)>,
     pub ledger: Ledger,
     pub mistake: Option<Mistake>,
     pub figures: Figures,
@@ -70,6 +66,10 @@ pub struct World {
     pub committed_ver: u64,
     /// A frame that left too early.
     early_frame: Option<String>,
+    /// The leaves that have compared a digest since all faults ended.
+    pub compared: HashSet<usize>,
+    /// The leaves that may report that their records differ.
+    pub damaged: HashSet<usize>,
 }
 
 /// Defines the counts of what has occurred, and how often it must in a hundred seeds.
@@ -82,6 +82,10 @@ macro_rules! figures {
         }
 
         impl Figures {
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
             /// Returns each count, and the least one for a hundred seeds.
             pub fn expected(&self) -> Vec<(&'static str, u64, u64)> {
                 vec![$((stringify!($name), self.$name, $expected),)*]
@@ -96,14 +100,17 @@ figures! {
     power_cuts: 100, kills: 30, early_ends: 10, failed_commits: 50, recoveries: 30, full_disks: 50,
     months_offline: 20, expired: 200, restored_leaves: 5, restored_roots: 2, replaced_leaves: 5,
     dropped_leaves: 20, changed_rules: 50, resyncs: 100, conflicts: 500,
-    accepted: 300, refused: 300, merged: 100,
+    accepted: 300, refused: 300, merged: 100, new_roots: 20, digests: 400, repaired: 100,
 }
 
 impl World {
     pub fn new(seed: u64, mistake: Option<Mistake>) -> Self {
         let mut random = SeededRandom::new(seed);
         let leaves = 2 + usize::try_from(random.below(2)).unwrap();
-        let nodes = (0..=leaves).map(|at| Node::new(at, random.below(DAY_MS))).collect::<Vec<_>>();
+        let mut nodes = (0..=leaves).map(|at| Node::new(at, random.below(DAY_MS))).collect::<Vec<_>>();
+        if mistake == Some(Mistake::DiscardsOwnKeys) {
+            nodes.iter_mut().for_each(Node::discard_own_keys);
+        }
         if mistake == Some(Mistake::IgnoresSyncs) {
             nodes.iter().for_each(|node| node.disk.set_faults(|faults| faults.ignores_syncs = true));
         }
@@ -121,7 +128,7 @@ impl World {
             last_connection: FIRST_CONNECTION,
             keys: keys.collect(),
             last_request: 0,
-            requests: Default::default(),
+            requests: HashMap::new(),
             ledger: Ledger::default(),
             mistake,
             figures: Figures::default(),
@@ -129,6 +136,8 @@ impl World {
             is_calm: false,
             committed_ver: 0,
             early_frame: None,
+            compared: HashSet::new(),
+            damaged: HashSet::new(),
         }
     }
 
@@ -166,6 +175,10 @@ impl World {
         self.ms += TTL_MAX_MS + 2 * DAY_MS;
         self.settle()?;
         self.check_end()?;
+        self.check_digests()?;
+        if self.below(4) == 0 {
+            self.check_new_root()?;
+        }
         self.restart_all()?;
         let (accepted, settled) = self.ledger.summary();
         self.figures.accepted += accepted;
@@ -244,13 +257,19 @@ impl World {
         });
         let after = process.mutex(&key);
         let made = after.filter(|mutex| takes_part && !self.ledger.is_known(*mutex));
-        if let Some(mutex) = made {
-            let is_set = matches!(request, crate::protocol::Request::Set { .. });
-            self.ledger.note_made(at, mutex, is_set.then(|| Bytes::from(value)));
-        }
+        let mut base = before.unwrap_or(Mutex::NIL);
         if self.merged(at) > merged {
             self.figures.merged += 1;
-            before.into_iter().for_each(|mutex| self.ledger.note_settled(mutex));
+            self.ledger.note_settled(base);
+            // The change takes the place of the one before it.
+            base = self.ledger.made(base).unwrap().base;
+        }
+        if let Some(mutex) = made {
+            let content = match &request {
+                Request::Set { ttl_ms, .. } => Some((Bytes::from(value), ttl_ms.is_none())),
+                _ => None,
+            };
+            self.ledger.note_made(at, mutex, base, content);
         }
         // A deletion at a root without leaves leaves nothing.
         if takes_part && (at > 0 || after.is_some()) {
@@ -347,11 +366,15 @@ impl World {
             events.iter().filter(|event| matches!(event, ExchangeEvent::Conflict { .. })).count() as u64;
         self.trace(|| format!("{} works: {events:?}", NAMES[at]).chars().take(400).collect());
         // The walk has taken keys over.
-        for key in &self.keys {
-            let Some(mutex) = process.mutex(key).filter(|mutex| !self.ledger.is_known(*mutex)) else {
-                continue;
-            };
-            self.ledger.note_made(at, mutex, process.value(key, self.ms));
+        let found = self.keys.iter().filter_map(|key| Some((process.place(key)?, process.mutex(key)?, key)));
+        let mut found: Vec<_> = found.filter(|(_, mutex, _)| !self.ledger.is_known(*mutex)).collect();
+        found.sort_unstable();
+        for (_, mutex, key) in found {
+            self.ledger.note_made(at, mutex, Mutex::NIL, process.content(key, self.ms));
+        }
+        let has_differed = events.iter().any(|event| matches!(event, ExchangeEvent::DigestDiffers { .. }));
+        if has_differed && !self.damaged.remove(&at) {
+            return Err(format!("{} has other records than the digest of the root", NAMES[at]));
         }
         self.end_link_if_over(at);
         Ok(())
@@ -461,11 +484,15 @@ impl World {
         }
         let payload = self.connections[at].up.remove(index);
         let Some(number) = self.connections[at].number else { return Ok(()) };
-        let Some(process) = &self.nodes[0].process else { return Ok(()) };
+        if self.nodes[0].process.is_none() {
+            return Ok(());
+        }
+        let payload = self.mistaken_up(at, payload);
         self.figures.frames += 1;
         self.ledger.note_proposed(at, &payload);
+        let before = self.before_judgement(at, &payload);
         let from = Peer { client_id: NAMES[at].into(), ..peer(number) };
-        let outcome = process.with(self.ms, |state, publisher, now| {
+        let outcome = self.process(0).with(self.ms, |state, publisher, now| {
             state.handle_leaf_frame(publisher, &from, (&name(NAMES[at]), &Bytes::new()), &payload, now)
         });
         self.trace(|| format!("{} -> root: {}", NAMES[at], show(&payload)));
@@ -473,7 +500,7 @@ impl World {
             self.connections[at].up.insert(index, payload);
             return self.commit(0);
         }
-        Ok(())
+        before.map_or(Ok(()), |before| self.check_judgement(at, before))
     }
 
     /// Delivers a frame that the root has sent.
@@ -485,6 +512,7 @@ impl World {
         if self.connections[at].number.is_none() {
             return Ok(());
         }
+        let payload = self.mistaken_down(payload);
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
         self.figures.frames += 1;
         let epoch = process.leaf(|leaf| leaf.row().epoch);
@@ -492,6 +520,10 @@ impl World {
             process.with(self.ms, |state, publisher, now| state.handle_root_frame(publisher, &payload, now));
         self.figures.resyncs += u64::from(process.leaf(|leaf| leaf.row().epoch) - epoch);
         self.trace(|| format!("root -> {}: {}", NAMES[at], show(&payload)));
+        if matches!(LinkFrame::decode(&payload), Ok(LinkFrame::Records(Records { digest: Some(_), .. }))) {
+            self.figures.digests += 1;
+            self.compared.insert(at);
+        }
         if outcome == FrameOutcome::Busy {
             self.connections[at].down.insert(index, payload);
             return self.commit(at);
@@ -500,8 +532,8 @@ impl World {
         Ok(())
     }
 
-    /// Ends all faults, and carries frames until there are none and all leaves are linked.
-    fn settle(&mut self) -> Result<(), String> {
+    /// Ends all faults, and begins all links anew.
+    pub fn settle(&mut self) -> Result<(), String> {
         self.is_calm = true;
         for at in 0..self.nodes.len() {
             self.end_faults(at);
@@ -515,6 +547,21 @@ impl World {
             self.connections[at] = Connection::default();
         }
         self.forget_connections();
+        self.rest()
+    }
+
+    /// Lets links be idle until the root has sent its digests.
+    pub fn idle(&mut self) -> Result<(), String> {
+        self.compared.clear();
+        for _ in 0..=DIGEST_MS / IDLE_MS {
+            self.ms += IDLE_MS;
+            self.rest()?;
+        }
+        Ok(())
+    }
+
+    /// Carries frames until there are none and all leaves are linked.
+    fn rest(&mut self) -> Result<(), String> {
         for round in 0..2_000 {
             let mut is_idle = true;
             for at in 0..self.nodes.len() {
@@ -526,7 +573,7 @@ impl World {
                     // The root refuses another process while it hears the one before.
                     self.ms += 1_000;
                     is_idle = false;
-                    self.replace_if_refused(at)?;
+                    self.help_if_refused(at)?;
                     self.connect(at);
                     self.connections[at].up.clear();
                     self.connections[at].down.clear();

@@ -1,0 +1,154 @@
+//! What the root makes of the changes of a leaf, compared with what the leaf's clients have seen.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::checks::{Ledger, Made, text};
+use super::node::{NAMES, name};
+use super::world::World;
+use crate::exchange::frame::{LinkFrame, Proposal};
+use crate::exchange::names::Mutex;
+use crate::exchange::row::{Record, RecordKind, Row, RowId, VerdictKind};
+use crate::protocol::Key;
+
+/// A CHANGES frame, and the root before it handles it.
+pub struct Before {
+    items: Vec<Proposal>,
+    /// The mutexes of the root's records of the keys.
+    held: HashMap<Key, Option<Mutex>>,
+    /// The last change of the leaf's stream that is judged, and its mutex.
+    applied: u64,
+    last: Mutex,
+}
+
+impl World {
+    /// Returns what the root holds of the changes in a frame; `None` if it is no CHANGES.
+    pub fn before_judgement(&self, at: usize, payload: &Bytes) -> Option<Before> {
+        let Ok(LinkFrame::Changes(changes)) = LinkFrame::decode(payload) else { return None };
+        let root = self.process(0);
+        let held = |item: &Proposal| {
+            (item.key.clone(), root.root(|root| root.record(&item.key).map(|record| record.mutex)))
+        };
+        let row = root.with_exchange(|exchange| exchange.row(&RowId::Leaf(name(NAMES[at]))));
+        let Some(Row::Leaf(row)) = row else { return None };
+        let held = changes.items.iter().map(held).collect();
+        Some(Before { items: changes.items, held, applied: row.applied, last: row.mutex })
+    }
+
+    /// I2: what is accepted was made on what the root holds. I4: what was made on that is accepted. I6: the changes of
+    /// a leaf are judged in their order, without a gap.
+    pub fn check_judgement(&self, at: usize, before: Before) -> Result<(), String> {
+        let Before { items, mut held, applied, mut last } = before;
+        let (root, leaf) = (self.process(0), name(NAMES[at]));
+        for item in items.iter().filter(|item| item.seq > applied) {
+            let id = RowId::Verdict(leaf.clone(), item.seq);
+            let Some(Row::Verdict(verdict)) = root.with_exchange(|exchange| exchange.row(&id)) else { break };
+            let (key, flags) = (&item.key, &item.flags);
+            let error = |invariant: &str, what: &str| {
+                let made = self.ledger.made(item.mutex);
+                Err(format!("{invariant}: {} of {} is {what}: {item:?}, {made:?}", text(key), NAMES[at]))
+            };
+            let Some(made) = self.ledger.made(item.mutex) else { return error("I6", "judged, but not made") };
+            let now = held[key];
+            let may_change = root.root(|root| root.rules().may_change(key, &leaf));
+            match verdict.kind {
+                VerdictKind::Accepted { .. } => {
+                    let is_valid = self.ledger.may_be_accepted(at, made, now) && !flags.is_lost && may_change;
+                    if now != Some(item.mutex) && (!is_valid || (now.is_none() && flags.is_again)) {
+                        return error("I2", &format!("accepted, but the root holds {now:?}"));
+                    }
+                    held.insert(key.clone(), Some(item.mutex));
+                }
+                VerdictKind::Refused(reason) => {
+                    let is_free = now.is_some() || !flags.is_again;
+                    if self.ledger.must_be_accepted(at, made, now) && is_free && may_change && !flags.is_lost
+                    {
+                        return error("I4", &format!("refused ({reason:?}), but the root holds {now:?}"));
+                    }
+                }
+            }
+            if let Some(between) = self.ledger.skipped(at, last, item.mutex)? {
+                return error("I6", &format!("judged before {between:?}"));
+            }
+            last = item.mutex;
+        }
+        Ok(())
+    }
+
+    /// I6: a leaf has each record up to its cursor.
+    pub fn check_cursor(&self, at: usize) -> Result<(), String> {
+        let (Some(root), Some(leaf)) = (&self.nodes[0].process, &self.nodes[at].process) else {
+            return Ok(());
+        };
+        let row = leaf.leaf(|leaf| leaf.row().clone());
+        let (cursor, is_same_history) = root.with_exchange(|exchange| {
+            let Some(Row::Root(root)) = exchange.row(&RowId::Node) else { panic!() };
+            let Some(Row::Terms(terms)) = exchange.row(&RowId::Terms) else { return (0, false) };
+            let term = terms.iter().rev().find(|term| term.first <= row.cursor).map(|term| term.run);
+            let is_one_root = row.root == Some(root.identity.store) && row.cursor <= root.ver;
+            // The records of keys that have left the rules and come back are not named before the resync.
+            let has_rules = !root.is_sweep_due && root.rules_ver <= row.cursor;
+            (row.cursor, is_one_root && has_rules && term == Some(row.term))
+        });
+        let has_rules =
+            leaf.leaf(|leaf| leaf.rules().cloned()) == Some(root.root(|root| root.rules().clone()));
+        for key in self.keys.iter().filter(|key| is_same_history && has_rules && leaf.concerns(key)) {
+            let record = root.root(|root| root.record(key).cloned()).filter(|record| record.ver <= cursor);
+            let note = leaf.leaf(|leaf| leaf.note(key).copied());
+            let is_covered = |record: &Record| match note {
+                Some(note) => (note.ver, note.mutex) == (record.ver, record.mutex),
+                // A leaf drops the note of a value that has expired before the root purges its record.
+                None => record.kind != RecordKind::Lasting,
+            };
+            if let Some(record) = record.filter(|record| !is_covered(record)) {
+                let name = NAMES[at];
+                return Err(format!("I6: {name} has {note:?} of {} at {row:?}, root: {record:?}", text(key)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ledger {
+    /// Whether the root may accept a change while it holds this.
+    fn may_be_accepted(&self, at: usize, made: &Made, held: Option<Mutex>) -> bool {
+        let is_gone = |base| base == Mutex::NIL || self.made(base).is_some_and(|base| !base.is_lasting);
+        match held {
+            Some(held) => made.base == held,
+            // A base of which nothing is left: the clients saw no value, or one that has expired since.
+            None => is_gone(made.base) || self.rejoined.contains(&at),
+        }
+    }
+
+    /// Whether the root must accept a change while it holds this, but for rules and changes that are offered again.
+    fn must_be_accepted(&self, at: usize, made: &Made, held: Option<Mutex>) -> bool {
+        // The root had a deletion that it has purged since. One that the root has refused is no base.
+        let is_purged = |mutex| {
+            let base = self.made(mutex).filter(|base| base.value.is_none());
+            mutex == Mutex::NIL || base.is_some_and(|base| base.at == 0 || self.is_accepted(mutex))
+        };
+        match held {
+            // What the clients of a leaf saw of the root that it has left is no base at the new one.
+            _ if self.rejoined.contains(&at) => made.base == Mutex::NIL && held.is_none(),
+            Some(held) => made.base == held,
+            None => is_purged(made.base),
+        }
+    }
+
+    /// Returns an acknowledged change between two of a leaf that has no verdict.
+    ///
+    /// # Errors
+    /// The second one was made before the first one.
+    fn skipped(&self, at: usize, last: Mutex, next: Mutex) -> Result<Option<Mutex>, String> {
+        let number = |mutex| self.made(mutex).filter(|made| made.at == at).map(|made| made.number);
+        let (Some(last), Some(next)) = (number(last), number(next)) else { return Ok(None) };
+        if last >= next {
+            return Err(format!("I6: {} has its change {next} judged after {last}", NAMES[at]));
+        }
+        if self.untracked.contains(&at) {
+            return Ok(None);
+        }
+        Ok(self.of_node(at, last + 1..next).find(|mutex| self.is_open(*mutex)))
+    }
+}
