@@ -29,6 +29,15 @@ fn content(value: &'static str, ttl_ms: Option<u64>) -> StoredValue {
     StoredValue { value: value.into(), fence: Some(Timestamp::of_store(9, 2)), deadline_ms, persist: true }
 }
 
+/// Commits changes without rows of an exchange.
+fn commit(storage: &mut Storage, changes: &[Change]) -> Result<(), StorageError> {
+    commit_at(storage, changes, NOW)
+}
+
+fn commit_at(storage: &mut Storage, changes: &[Change], now: Now) -> Result<(), StorageError> {
+    storage.commit(changes, EncodedRows::new(), Version::default(), now)
+}
+
 fn all(storage: &mut Storage, now: Now) -> Vec<(Key, Version, StoredValue)> {
     let mut all = Vec::new();
     storage.load(now, |key, version, content| all.push((key, version, content))).unwrap();
@@ -50,7 +59,7 @@ fn committed_changes_are_read_after_a_reopen() {
         change("stays", 30, Some(content("v", None))),
         change("gone", 40, None),
     ];
-    storage.commit(&changes, EncodedRows::new(), Version::default(), NOW).unwrap();
+    commit(&mut storage, &changes).unwrap();
     drop(storage);
     let mut storage = Storage::open(&directory).unwrap();
     let expected = (Key::new("stays").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
@@ -97,22 +106,15 @@ fn a_commit_that_fails_for_lack_of_room_does_not_leave_the_file_longer() {
         let disk = SimulatedDisk::default();
         let mut storage = Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).unwrap();
         for version_ms in 1..=earlier {
-            storage
-                .commit(
-                    &[change("k", version_ms, Some(content("v", None)))],
-                    EncodedRows::new(),
-                    Version::default(),
-                    NOW,
-                )
-                .unwrap();
+            commit(&mut storage, &[change("k", version_ms, Some(content("v", None)))]).unwrap();
         }
         let len = storage.tables_len;
         disk.set_faults(|faults| faults.written_max = Some(len));
         let change = |version_ms, value| change("k", version_ms, Some(content(value, None)));
-        storage.commit(&[change(98, large)], EncodedRows::new(), Version::default(), NOW).unwrap_err();
+        commit(&mut storage, &[change(98, large)]).unwrap_err();
         storage.reopen().unwrap_or_else(|error| panic!("after {earlier} commits: {error}"));
         assert!(!storage.must_rewrite() && storage.open.as_ref().unwrap().tables.len() <= len);
-        storage.commit(&[change(99, "w")], EncodedRows::new(), Version::default(), NOW).unwrap();
+        commit(&mut storage, &[change(99, "w")]).unwrap();
         drop(storage);
         let mut storage = Storage::open_in(Box::new(disk), WalPolicy::default()).unwrap();
         assert_eq!(all(&mut storage, NOW)[0].2.value, "w");
@@ -157,14 +159,7 @@ fn a_corrupt_file_does_not_cause_a_panic() {
     let home = TempDir::new().unwrap();
     let mut storage = Storage::open(home.path()).unwrap();
     for round in 0..20 {
-        storage
-            .commit(
-                &[change("k", round, Some(content("v", None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("k", round, Some(content("v", None)))]).unwrap();
     }
     drop(storage);
     let path = home.path().join(TABLES_NAME);
@@ -179,7 +174,7 @@ fn a_corrupt_file_does_not_cause_a_panic() {
         fs::write(&path, bytes).unwrap();
         if let Ok(mut storage) = Storage::open(home.path()) {
             let _ = storage.load(NOW, |_, _, _| {});
-            let _ = storage.commit(&[change("k", 99, None)], EncodedRows::new(), Version::default(), NOW);
+            let _ = commit(&mut storage, &[change("k", 99, None)]);
         }
     }
 }
@@ -200,14 +195,7 @@ fn commit_until_wal(storage: &mut Storage) {
     let mut commits = 0;
     while storage.wal_groups().is_none() {
         assert!(commits < WalPolicy::default().commits_before);
-        storage
-            .commit(
-                &[change("first", 1, Some(content("v", None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(storage, &[change("first", 1, Some(content("v", None)))]).unwrap();
         commits += 1;
     }
     assert_eq!(storage.wal_groups(), Some(0));
@@ -218,9 +206,7 @@ fn commit_until_wal(storage: &mut Storage) {
 fn leave_wal(home: &TempDir) -> (PathBuf, PathBuf) {
     let mut storage = Storage::open(home.path()).unwrap();
     commit_until_wal(&mut storage);
-    storage
-        .commit(&[change("k", 2, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap();
+    commit(&mut storage, &[change("k", 2, Some(content("v", None)))]).unwrap();
     (home.path().join(TABLES_NAME), home.path().join(WAL_NAME))
 }
 
@@ -240,9 +226,7 @@ fn values(storage: &Storage) -> Vec<(String, usize)> {
 fn changes_in_the_log_are_newer_than_the_tables() {
     let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
-    storage
-        .commit(&[change("gone", 1, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap();
+    commit(&mut storage, &[change("gone", 1, Some(content("v", None)))]).unwrap();
     commit_until_wal(&mut storage);
     let changes = [
         change("first", 2, Some(content("newer", None))),
@@ -252,7 +236,7 @@ fn changes_in_the_log_are_newer_than_the_tables() {
         change("never", 2, None),
     ];
     for change in changes {
-        storage.commit(&[change], EncodedRows::new(), Version::default(), NOW).unwrap();
+        commit(&mut storage, &[change]).unwrap();
     }
     let expected = [("first".to_owned(), 5), ("new".to_owned(), 3)];
     // While open, after a crash, and after an orderly close.
@@ -260,7 +244,7 @@ fn changes_in_the_log_are_newer_than_the_tables() {
     drop(storage);
     let mut storage = on(&disk);
     assert_eq!((values(&storage), storage.wal_groups()), (expected.to_vec(), Some(5)));
-    storage.commit(&[], EncodedRows::new(), Version::default(), NOW).unwrap();
+    commit(&mut storage, &[]).unwrap();
     assert_eq!(storage.wal_groups(), Some(6));
     storage.close().unwrap();
     assert!(!disk.has(WAL_NAME));
@@ -282,14 +266,7 @@ fn a_full_log_starts_again_and_a_value_larger_than_the_log_is_committed() {
         let value = if round % 20 == 13 { large } else { some };
         let key = ["a", "b", "c"][usize::try_from(round % 3).unwrap()];
         let before = storage.wal_groups();
-        storage
-            .commit(
-                &[change(key, round, Some(content(value, None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change(key, round, Some(content(value, None)))]).unwrap();
         has_begun_again += u64::from(storage.wal_groups() <= before);
         drop(storage);
         storage = on(&disk);
@@ -307,14 +284,7 @@ fn without_room_for_a_log_commits_go_to_the_tables() {
     let mut storage = open();
     disk.set_faults(|faults| faults.written_max = Some(6 * 1024 * 1024));
     for round in 0..3 * u64::from(WalPolicy::default().commits_before) {
-        storage
-            .commit(
-                &[change("k", round, Some(content("v", None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("k", round, Some(content("v", None)))]).unwrap();
         assert_eq!((storage.wal_groups(), !disk.has(WAL_NAME)), (None, true));
     }
     assert!(!storage.must_rewrite());
@@ -330,9 +300,7 @@ fn after_a_failed_sync_of_the_log_the_files_are_not_trusted() {
     let mut storage = on(&disk);
     commit_until_wal(&mut storage);
     disk.set_faults(|faults| faults.fails_next_sync = true);
-    storage
-        .commit(&[change("k", 2, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap_err();
+    commit(&mut storage, &[change("k", 2, Some(content("v", None)))]).unwrap_err();
     assert!(storage.must_rewrite() && !storage.is_open());
     let mut portions = Some(vec![(Key::new("mem").unwrap(), Version::default(), content("v", None))]);
     storage.rewrite(|| portions.take(), || None, NOW).unwrap();
@@ -367,14 +335,7 @@ fn a_log_that_does_not_belong_to_the_tables_is_rejected_or_ignored() {
     let mut storage = Storage::open(home.path()).unwrap();
     assert_eq!((values(&storage).len(), storage.wal_groups()), (2, None));
     commit_until_wal(&mut storage);
-    storage
-        .commit(
-            &[change("first", 3, Some(content("vvv", None)))],
-            EncodedRows::new(),
-            Version::default(),
-            NOW,
-        )
-        .unwrap();
+    commit(&mut storage, &[change("first", 3, Some(content("vvv", None)))]).unwrap();
     drop(storage);
     assert_eq!(values(&Storage::open(home.path()).unwrap())[0], ("first".to_owned(), 3));
 }
@@ -386,14 +347,10 @@ fn a_log_that_the_tables_do_not_name_is_removed() {
     let disk = SimulatedDisk::default();
     let mut storage = on(&disk);
     for _ in 1..WalPolicy::default().commits_before {
-        storage
-            .commit(&[change("k", 1, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
-            .unwrap();
+        commit(&mut storage, &[change("k", 1, Some(content("v", None)))]).unwrap();
     }
     disk.set_faults(|faults| faults.written_max = Some(1_700_000));
-    storage
-        .commit(&[change("k", 2, Some(content(large, None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap_err();
+    commit(&mut storage, &[change("k", 2, Some(content(large, None)))]).unwrap_err();
     assert!(disk.has(WAL_NAME), "it had room");
     storage.reopen().unwrap();
     assert!(!disk.has(WAL_NAME) && !storage.must_rewrite());
@@ -431,12 +388,7 @@ fn writes_of_a_killed_process_are_durable_before_they_are_read() {
                 commit_until_wal(&mut storage);
             }
             disk.set_faults(|faults| faults.cut_after = Some(acts));
-            let committed = storage.commit(
-                &[change("k", 2, Some(content("v", None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            );
+            let committed = commit(&mut storage, &[change("k", 2, Some(content("v", None)))]);
             drop(storage);
             let disk = disk.after_kill();
             // It stays open, for the storage crate syncs when it is closed.
@@ -463,9 +415,7 @@ fn writes_of_a_killed_process_are_durable_before_they_are_read() {
 fn tables_that_were_removed_must_be_rewritten() {
     let home = TempDir::new().unwrap();
     let mut storage = Storage::open(home.path()).unwrap();
-    storage
-        .commit(&[change("k", 1, Some(content("v", None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap();
+    commit(&mut storage, &[change("k", 1, Some(content("v", None)))]).unwrap();
     fs::remove_file(home.path().join(TABLES_NAME)).unwrap();
     storage.open = None;
     let error = storage.reopen().unwrap_err();
@@ -574,36 +524,13 @@ fn tables_that_are_older_than_their_log_are_refused() {
     let mut older = vec![("without a log", before_the_log), ("before the last checkpoint", disk.copy())];
     // The first checkpoint comes when the log has no group.
     for round in 0..2 {
-        storage
-            .commit(
-                &[change("large", round, Some(content(large, None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("large", round, Some(content(large, None)))]).unwrap();
         older.push(("before the last checkpoint", disk.copy()));
-        storage
-            .commit(
-                &[change("k", round, Some(content("v", None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("k", round, Some(content("v", None)))]).unwrap();
         older.push(("with a group of an earlier round", disk.copy()));
     }
-    storage
-        .commit(
-            &[change("large", 9, Some(content(large, None)))],
-            EncodedRows::new(),
-            Version::default(),
-            NOW,
-        )
-        .unwrap();
-    storage
-        .commit(&[change("k", 9, Some(content("newest", None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap();
+    commit(&mut storage, &[change("large", 9, Some(content(large, None)))]).unwrap();
+    commit(&mut storage, &[change("k", 9, Some(content("newest", None)))]).unwrap();
     let log = disk.file(WAL_NAME);
     assert_eq!(values(&on(&disk.copy())).len(), 3);
     drop(storage);
@@ -628,23 +555,9 @@ fn a_log_that_is_older_than_the_tables_by_two_rounds_is_refused() {
     commit_until_wal(&mut storage);
     let mut logs = Vec::new();
     for round in 0..3 {
-        storage
-            .commit(
-                &[change("k", round, Some(content("v", None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("k", round, Some(content("v", None)))]).unwrap();
         logs.push(disk.file(WAL_NAME));
-        storage
-            .commit(
-                &[change("large", round, Some(content(large, None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("large", round, Some(content(large, None)))]).unwrap();
     }
     for (log, is_accepted) in logs.into_iter().zip([false, false, true]) {
         let copy = disk.copy();
@@ -661,21 +574,12 @@ fn a_checkpoint_leaves_nothing_for_the_next_one() {
     let large: &'static str = "x".repeat(WalPolicy::default().bytes).leak();
     for (number, value) in ["v", "v", large].into_iter().enumerate() {
         let key = ["a", "b", "c"][number];
-        storage
-            .commit(
-                &[change(key, 1, Some(content(value, None)))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change(key, 1, Some(content(value, None)))]).unwrap();
     }
     assert!(storage.open.as_ref().unwrap().pending.is_empty());
     assert_eq!(values(&on(&disk.copy())).len(), 4);
     // Nor does a checkpoint of an empty log change which groups the log begins with.
-    storage
-        .commit(&[change("c", 2, Some(content(large, None)))], EncodedRows::new(), Version::default(), NOW)
-        .unwrap();
+    commit(&mut storage, &[change("c", 2, Some(content(large, None)))]).unwrap();
     assert_eq!(values(&on(&disk.copy())).len(), 4);
 }
 
@@ -710,14 +614,7 @@ fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
         if has_wal {
             commit_until_wal(&mut storage);
         }
-        storage
-            .commit(
-                &[change("first", 2, Some(content("v", Some(HOUR_MS))))],
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &[change("first", 2, Some(content("v", Some(HOUR_MS))))]).unwrap();
         let at = |step_ms: i64| Now {
             wall_ms: NOW.wall_ms.checked_add_signed(step_ms).unwrap() + 60_000,
             monotonic_ms: NOW.monotonic_ms + 60_000,
@@ -725,7 +622,7 @@ fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
         assert!(!storage.clock_was_set(at(0)) && !storage.clock_was_set(at(500)));
         let forward = at(2 * 3_600_000);
         assert!(storage.clock_was_set(forward));
-        storage.commit(&[], EncodedRows::new(), Version::default(), forward).unwrap();
+        commit_at(&mut storage, &[], forward).unwrap();
         assert!(!storage.clock_was_set(forward));
         let minute_ms = 60_000;
         assert_eq!(left(&disk, forward.wall_ms), HOUR_MS + 1 - minute_ms);
@@ -734,7 +631,7 @@ fn a_step_of_the_wall_clock_does_not_shorten_a_time_to_live() {
         // The clock is set back while the process runs.
         let back = Now { monotonic_ms: forward.monotonic_ms + 1_000, wall_ms: 500_000 };
         assert!(storage.clock_was_set(back));
-        storage.commit(&[], EncodedRows::new(), Version::default(), back).unwrap();
+        commit_at(&mut storage, &[], back).unwrap();
         assert_eq!(left(&disk, back.wall_ms), HOUR_MS + 1 - minute_ms - 1_000);
         assert!(!storage.clock_was_set(back));
     }
@@ -790,14 +687,7 @@ fn a_checkpoint_of_deletions_fits_into_the_reserve() {
     let key = |number: usize| &*format!("{number:05}").leak();
     for from in (0..4_000).step_by(500) {
         let set = |number| change(key(number), 1, Some(content(value, None)));
-        storage
-            .commit(
-                &(from..from + 500).map(set).collect::<Vec<_>>(),
-                EncodedRows::new(),
-                Version::default(),
-                NOW,
-            )
-            .unwrap();
+        commit(&mut storage, &(from..from + 500).map(set).collect::<Vec<_>>()).unwrap();
     }
     assert!(!storage.is_short_of_room());
     // No room is left, neither in the file nor on the disk.
@@ -807,11 +697,11 @@ fn a_checkpoint_of_deletions_fits_into_the_reserve() {
     storage.release_reserve();
     for group in 0..80_usize {
         let deleted: Vec<_> = (0..15).map(|number| change(key(group * 3 + number * 260), 2, None)).collect();
-        if storage.commit(&deleted, EncodedRows::new(), Version::default(), NOW).is_err() {
+        if commit(&mut storage, &deleted).is_err() {
             // The room was enough for the reserve alone.
             storage.release_reserve();
             storage.reopen().unwrap();
-            storage.commit(&deleted, EncodedRows::new(), Version::default(), NOW).unwrap();
+            commit(&mut storage, &deleted).unwrap();
         }
     }
     drop(storage);
