@@ -1,7 +1,6 @@
 //! `edit`: the value of a key in an editor.
 
 use std::fs;
-use std::process::Command;
 
 use nix::sys::signal::Signal;
 
@@ -192,7 +191,8 @@ fn ctrl_z_in_the_editor_stops_the_verb_and_fg_continues_both() {
     for is_prompt in [false, true] {
         let verb = ["edit", "k", "-b", &url];
         let prompt = ["shell", "-b", &url];
-        let terminal = in_bash(&place, if is_prompt { &prompt } else { &verb });
+        let bash = ["bash", "--norc", "--noprofile", "-i"];
+        let terminal = Terminal::in_shell(&bash, &place, if is_prompt { &prompt } else { &verb });
         if is_prompt {
             terminal.shows("127.0.0.1:");
             terminal.line("edit k");
@@ -212,19 +212,6 @@ fn ctrl_z_in_the_editor_stops_the_verb_and_fg_continues_both() {
             if is_prompt { &b"second"[..] } else { &b"first"[..] }
         );
     }
-}
-
-/// Starts an interactive shell in a terminal, and the program in it.
-fn in_bash(place: &Place, words: &[&str]) -> Terminal {
-    let program = place.command(&[]);
-    let mut command = Command::new("bash");
-    command.args(["--norc", "--noprofile", "-i"]).env_clear().current_dir(place.folder());
-    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.env("PS1", "$ ").env("PATH", "/usr/bin:/bin");
-    let terminal = Terminal::start(command);
-    terminal.ends_with("$");
-    terminal.line(&format!("{} {}", program.get_program().to_str().unwrap(), words.join(" ")));
-    terminal
 }
 
 #[test]

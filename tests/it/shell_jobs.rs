@@ -1,21 +1,12 @@
 //! The prompt under the job control of a shell, and the traces that it leaves on the screen.
 
-use std::process::Command;
-
 use super::common::{CTRL_C, ENTER, Place, Server, Terminal};
 
 const CTRL_Z: &str = "\x1a";
 
 /// Starts an interactive shell in a terminal, and the prompt in it.
-fn in_shell(shell: &[&str], place: &Place, server: &Server) -> Terminal {
-    let plain = place.command(&[]);
-    let mut command = Command::new(shell[0]);
-    command.args(&shell[1..]).env_clear().current_dir(place.folder());
-    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.env("PS1", "$ ").env("PATH", "/usr/bin:/bin");
-    let terminal = Terminal::start(command);
-    terminal.ends_with("$");
-    terminal.line(&format!("{} -b {}", plain.get_program().to_str().unwrap(), server.url()));
+fn prompt_in_shell(shell: &[&str], place: &Place, server: &Server) -> Terminal {
+    let terminal = Terminal::in_shell(shell, place, &["-b", &server.url()]);
     terminal.ends_with(&prompt(server));
     terminal
 }
@@ -29,7 +20,7 @@ fn after_ctrl_z_and_fg_the_line_is_repainted() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     for shell in [&["bash", "--norc", "--noprofile", "-i"][..], &["sh", "-i"]] {
-        let mut terminal = in_shell(shell, &place, &server);
+        let mut terminal = prompt_in_shell(shell, &place, &server);
         terminal.keys("set k on two");
         terminal.shows("> set k on two");
         // The cursor is in the middle of the line.

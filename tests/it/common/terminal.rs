@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use pty_process::Size;
 use pty_process::blocking::{Command as InTerminal, Pty, open};
 
-use super::wait_until;
+use super::{Place, wait_until};
 
 pub const CTRL_C: &str = "\x03";
 pub const CTRL_D: &str = "\x04";
@@ -61,6 +61,20 @@ impl Terminal {
             }
         });
         Self { pty, child, screen, bytes, columns }
+    }
+
+    /// Starts an interactive shell in a terminal, and the program with these arguments in it.
+    pub fn in_shell(shell: &[&str], place: &Place, words: &[&str]) -> Self {
+        let program = place.command(words);
+        let mut command = Command::new(shell[0]);
+        command.args(&shell[1..]).env_clear().current_dir(place.folder());
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("PS1", "$ ").env("PATH", "/usr/bin:/bin");
+        let terminal = Self::start(command);
+        terminal.ends_with("$");
+        let line = std::iter::once(program.get_program()).chain(program.get_args());
+        terminal.line(&line.map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" "));
+        terminal
     }
 
     pub fn keys(&self, keys: &str) {
