@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use super::common::{CTRL_C, Place, Server, Terminal};
+use nix::sys::signal::Signal;
+
+use super::common::{CTRL_C, Place, Server, StreamedProcess, Terminal, is_running, wait_until};
 
 const FILE: &str = ".config/mqkv/config.toml";
 
@@ -184,6 +186,16 @@ fn ctrl_c_in_the_editor_does_not_end_context_edit() {
     terminal.line("");
     assert_eq!(terminal.end(), Some(0), "{}", terminal.screen());
     assert_eq!(file(&place), "[context.a]\n");
+}
+
+#[test]
+fn a_signal_that_ends_context_edit_ends_the_editor() {
+    let place = Place::new().with_variable("EDITOR", "echo $$; exec sleep 60; :");
+    let running = StreamedProcess::start(&mut place.command(&["context", "edit"]));
+    let editor = running.line();
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.end(), (vec![], vec![], None));
+    wait_until("the editor ends", || (!is_running(&editor)).then_some(()));
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::cli::config::file::File;
 use crate::cli::config::layers::Resolved;
@@ -92,22 +91,19 @@ fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandE
 }
 
 fn run_editor(copy: &Path) -> Result<(), CommandError> {
-    // The variable can contain options too.
-    let mut line = resolve::editor();
-    line.push(" \"$1\"");
-    // Ctrl-C belongs to the editor, but reaches all processes at the terminal: ignored here, default in the child.
-    let no_signals = |error: io::Error| editor::failed(&error.to_string());
-    let runtime = runtime_thread::runtime().map_err(no_signals)?;
-    let _kept = runtime.enter();
-    let _signals = Signals::of_keys().map_err(no_signals)?;
-    let status = Command::new("/bin/sh").arg("-c").arg(&line).arg("sh").arg(copy).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(match status.code() {
-            Some(code) => editor::failed_with(code),
-            None => editor::failed("ended by a signal"),
-        }),
-        Err(error) => Err(editor::failed(&error.to_string())),
+    let failed = |error: io::Error| editor::failed(&error.to_string());
+    let runtime = runtime_thread::runtime().map_err(failed)?;
+    let ended_by = runtime.block_on(async {
+        let mut signals = Signals::new().map_err(failed)?;
+        editor::run(&resolve::editor(), copy, &mut signals).await
+    })?;
+    match ended_by {
+        None => Ok(()),
+        Some(signal) => {
+            // The copy stays: the editor may have saved changes.
+            signal.take_effect();
+            Err(CommandError::new(Kind::Terminated, "the editor was ended by a signal"))
+        }
     }
 }
 

@@ -45,8 +45,7 @@ pub async fn run(editor: &OsStr, file: &Path, signals: &mut Signals) -> Result<O
 }
 
 /// Returns the error of an editor that ended with an exit status other than 0. Most do so because the user asked for it.
-#[must_use]
-pub fn failed_with(code: i32) -> CommandError {
+fn failed_with(code: i32) -> CommandError {
     let cause = format!("exit status {code}");
     match code {
         // The shell could not run the command.

@@ -120,15 +120,6 @@ impl Signals {
         Self::of(&Signal::ALL)
     }
 
-    /// Receives the signals of keys. The terminal sends them to all its processes; one that has lent the terminal to a
-    /// child must survive them.
-    ///
-    /// # Errors
-    /// The system installs no handler.
-    pub fn of_keys() -> io::Result<Self> {
-        Self::of(&[Signal::Interrupt, Signal::Quit])
-    }
-
     /// Receives SIGINT and SIGTERM. SIGHUP keeps its default action: without a terminal there is nothing to print to.
     ///
     /// # Errors
