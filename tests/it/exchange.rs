@@ -3,27 +3,7 @@
 use std::fs;
 
 use super::common::Place;
-
-const ROOT: &str = "\
-exchange = \"plant\"
-node = \"root\"
-role = \"root\"
-admit = [\"press-*\"]
-[[rule]]
-keys = [\"recipe/**\"]
-change = \"root\"
-[[rule]]
-keys = [\"line/*/setpoint\"]
-change = \"leaves\"
-leaves = [\"press-*\"]
-";
-
-const LEAF: &str = "\
-exchange = \"plant\"
-node = \"press-7\"
-role = \"leaf\"
-root = \"mqtt://plant:1884\"
-";
+use super::common::exchange::{ROOT, leaf_file};
 
 const WRONG: &str = "\
 exchange = \"Plant\"
@@ -44,8 +24,9 @@ error: wrong.toml:1:12: exchange: a name has 1 to 64 of the characters a-z 0-9 .
 
 fn place() -> Place {
     let place = Place::new();
-    place.write("root.toml", ROOT);
-    place.write("leaf.toml", LEAF);
+    // The last rule is for some leaves only.
+    place.write("root.toml", format!("{ROOT}leaves = [\"press-*\"]\n"));
+    place.write("leaf.toml", leaf_file("press-7", "mqtt://plant:1884"));
     place.write("wrong.toml", WRONG);
     place
 }
@@ -122,9 +103,9 @@ fn an_exchange_needs_a_data_directory() {
 #[test]
 fn a_leaf_needs_the_files_of_its_connection() {
     let place = place();
-    let tls = LEAF.replace("mqtt://", "mqtts://");
+    let leaf = leaf_file("press-7", "mqtts://plant:1884");
     fs::create_dir(place.path("conf")).unwrap();
-    place.write("conf/leaf.toml", format!("{tls}cafile = \"ca.crt\"\n"));
+    place.write("conf/leaf.toml", format!("{leaf}cafile = \"ca.crt\"\n"));
     let served = place.run(&["serve", "--data", "d", "--exchange", "conf/leaf.toml"]);
     assert!(served.contains("conf/ca.crt") && served.ends_with("--- exit 74\n"), "{served}");
 }

@@ -4,124 +4,12 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
+use super::common::exchange::{Node, ROOT, leaf_file};
 use super::common::pki::Ca;
 use super::common::wire::{self, Publish};
-use super::common::{Place, RawClient, StreamedProcess, wait_until};
-
-/// Only `press-*` may join unasked.
-const ROOT: &str = "\
-exchange = \"plant\"
-node = \"root\"
-role = \"root\"
-admit = [\"press-*\"]
-[[rule]]
-keys = [\"recipe/**\"]
-change = \"root\"
-[[rule]]
-keys = [\"line/**\"]
-change = \"leaves\"
-";
+use super::common::{Place, RawClient, wait_until};
 
 const TLS: [&str; 6] = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem"];
-
-/// A running node with one listener and a verbose log.
-struct Node<'a> {
-    place: &'a Place,
-    name: String,
-    options: Vec<String>,
-    port: u16,
-    process: Option<StreamedProcess>,
-}
-
-impl<'a> Node<'a> {
-    fn root(place: &'a Place, options: &[&str]) -> Self {
-        place.write("root.toml", ROOT);
-        Self::start(place, "root", options)
-    }
-
-    /// Starts a leaf of the exchange `plant`. Its file may have more lines.
-    fn leaf(place: &'a Place, name: &str, root: &Node<'_>, lines: &str) -> Self {
-        place.write(&format!("{name}.toml"), leaf_file("plant", name, &root.url("mqtt"), lines));
-        Self::start(place, name, &[])
-    }
-
-    /// Starts the node whose file is `NAME.toml`, with the data folder `NAME`.
-    fn start(place: &'a Place, name: &str, options: &[&str]) -> Self {
-        let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut node = Self { place, name: name.to_owned(), options, port: 0, process: None };
-        node.start_again();
-        node
-    }
-
-    /// Starts the node on the port that it had.
-    fn start_again(&mut self) {
-        let (listen, file) = (format!("127.0.0.1:{}", self.port), format!("{}.toml", self.name));
-        let words = ["serve", "-v", "--listen", &listen, "--data", &self.name, "--exchange", &file];
-        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        let mut command = self.place.command(&[&words, &options[..]].concat());
-        self.process = Some(StreamedProcess::start(&mut command));
-        let ready = self.log("listening on ");
-        let port = ready.split("127.0.0.1:").nth(1).and_then(|rest| rest.split([',', ' ']).next());
-        self.port = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("no port: {ready}"));
-    }
-
-    /// Kills the process with SIGKILL.
-    fn kill(&mut self) {
-        self.process = None;
-    }
-
-    fn process(&self) -> &StreamedProcess {
-        self.process.as_ref().unwrap()
-    }
-
-    /// Waits for the next log line that contains this text.
-    #[track_caller]
-    fn log(&self, text: &str) -> String {
-        wait_until(&format!("{} logs: {text}", self.name), || {
-            Some(self.process().log_line()).filter(|line| line.contains(text))
-        })
-    }
-
-    fn url(&self, scheme: &str) -> String {
-        format!("{scheme}://127.0.0.1:{}", self.port)
-    }
-
-    fn run(&self, words: &[&str]) -> String {
-        self.place.run(&[words, &["-b", &self.url("mqtt")]].concat())
-    }
-
-    #[track_caller]
-    fn set(&self, key: &str, value: &str) {
-        assert_eq!(self.run(&["set", key, value, "-q"]), "--- exit 0\n");
-    }
-
-    /// Waits until the key has this value.
-    #[track_caller]
-    fn wait_for(&self, key: &str, value: &str) {
-        let expected = format!("--- stdout\n{value}(no line feed)\n--- exit 0\n");
-        let what = format!("{key} is {value} at {}", self.name);
-        wait_until(&what, || (self.run(&["get", key]) == expected).then_some(()));
-    }
-
-    /// At the root: waits until all leaves, or one of them, are synchronised.
-    #[track_caller]
-    fn wait_synchronised(&self, leaf: &str) {
-        let status = self.run(&["exchange", "status", leaf, "--wait", "60s"]);
-        assert!(status.ends_with("--- exit 0\n"), "{status}");
-    }
-
-    /// Starts a watch and waits until it shows the key's state.
-    fn watch(&self, key: &str) -> StreamedProcess {
-        let words = ["watch", key, "-b", &self.url("mqtt")];
-        let watch = StreamedProcess::start(&mut self.place.command(&words));
-        watch.line();
-        watch
-    }
-}
-
-fn leaf_file(exchange: &str, name: &str, root: &str, lines: &str) -> String {
-    format!("exchange = \"{exchange}\"\nnode = \"{name}\"\nrole = \"leaf\"\nroot = \"{root}\"\n{lines}")
-}
 
 /// Copies a data folder while no process uses it.
 fn copy(place: &Place, from: &str, to: &str) {
@@ -136,7 +24,7 @@ fn copy(place: &Place, from: &str, to: &str) {
 fn a_change_at_either_node_reaches_the_other_and_its_watchers() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
-    let leaf = Node::leaf(&place, "press-7", &root, "");
+    let leaf = root.leaf("press-7");
     root.log("leaf press-7 has joined the exchange");
     leaf.log("leaf press-7 is linked with the root");
     let (at_leaf, at_root) = (leaf.watch("recipe/1"), root.watch("line/1"));
@@ -154,22 +42,10 @@ fn a_change_at_either_node_reaches_the_other_and_its_watchers() {
 }
 
 #[test]
-fn a_lease_on_a_key_that_takes_part_is_refused() {
-    let place = Place::new();
-    let root = Node::root(&place, &[]);
-    let leaf = Node::leaf(&place, "press-7", &root, "");
-    root.wait_synchronised("press-7");
-    for node in [&root, &leaf] {
-        let lease = node.run(&["set", "line/1", "me", "--nx", "--ttl", "10s"]);
-        assert!(lease.ends_with("--- exit 76\n"), "{lease}");
-    }
-}
-
-#[test]
 fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
-    let mut leaf = Node::leaf(&place, "press-7", &root, "");
+    let mut leaf = root.leaf("press-7");
     leaf.set("line/1", "75");
     root.wait_for("line/1", "75");
     root.wait_synchronised("press-7");
@@ -200,7 +76,7 @@ fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
 fn no_change_is_lost_when_a_node_is_killed() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
-    let mut leaf = Node::leaf(&place, "press-7", &root, "");
+    let mut leaf = root.leaf("press-7");
     root.wait_synchronised("press-7");
     root.kill();
     leaf.set("line/1", "offline");
@@ -227,20 +103,20 @@ fn no_change_is_lost_when_a_node_is_killed() {
 fn a_leaf_that_may_not_join_is_reported_and_others_are_unaffected() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
-    let leaf = Node::leaf(&place, "press-7", &root, "");
+    let leaf = root.leaf("press-7");
     root.wait_synchronised("press-7");
 
-    let unknown = Node::leaf(&place, "mill", &root, "");
+    let unknown = root.leaf("mill");
     root.log("leaf mill was refused: the leaf is neither known nor admitted: mqkv exchange add-leaf mill");
     unknown.log("the leaf is neither known nor admitted; at the root: mqkv exchange add-leaf mill");
     assert!(root.run(&["exchange", "add-leaf", "mill"]).ends_with("--- exit 0\n"));
     root.wait_synchronised("mill");
 
-    place.write("press-8.toml", leaf_file("plants", "press-8", &root.url("mqtt"), ""));
+    place.write("press-8.toml", leaf_file("press-8", &root.url("mqtt")).replace("plant", "plants"));
     let other = Node::start(&place, "press-8", &[]);
     other.log("cannot connect to the root of the exchange: no root of the exchange plants at");
 
-    place.write("twin.toml", leaf_file("plant", "press-7", &root.url("mqtt"), ""));
+    place.write("twin.toml", leaf_file("press-7", &root.url("mqtt")));
     let twin = Node::start(&place, "twin", &[]);
     root.log("leaf press-7 was refused: another data folder has this name: mqkv exchange add-leaf press-7 --replace");
     twin.log("another data folder has this name");
@@ -254,13 +130,13 @@ fn a_leaf_that_may_not_join_is_reported_and_others_are_unaffected() {
 fn of_a_copied_folder_only_the_node_that_is_linked_is_served() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
-    let mut leaf = Node::leaf(&place, "press-7", &root, "");
+    let mut leaf = root.leaf("press-7");
     root.wait_synchronised("press-7");
     leaf.kill();
     copy(&place, "press-7", "copy");
     leaf.start_again();
     root.wait_synchronised("press-7");
-    place.write("copy.toml", leaf_file("plant", "press-7", &root.url("mqtt"), ""));
+    place.write("copy.toml", leaf_file("press-7", &root.url("mqtt")));
     let copy = Node::start(&place, "copy", &[]);
     root.log("leaf press-7 was refused: another process with a copy of this data folder is linked");
     copy.log("another process with a copy of this data folder is linked");
@@ -273,7 +149,7 @@ fn a_folder_is_not_served_with_the_file_of_another_node() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     root.kill();
-    place.write("leaf.toml", leaf_file("plant", "press-7", "mqtt://127.0.0.1:1", ""));
+    place.write("leaf.toml", leaf_file("press-7", "mqtt://127.0.0.1:1"));
     place.write("other.toml", ROOT.replace("plant", "mine"));
     for file in ["leaf.toml", "other.toml"] {
         let listen = ["serve", "--listen", "127.0.0.1:0", "--data", "root", "--exchange", file];
@@ -287,7 +163,7 @@ fn a_folder_is_not_served_with_the_file_of_another_node() {
 fn frames_of_another_client_do_not_affect_the_link_of_a_leaf() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
-    let leaf = Node::leaf(&place, "press-7", &root, "");
+    let leaf = root.leaf("press-7");
     leaf.log("leaf press-7 is linked with the root");
     root.wait_synchronised("press-7");
     let mut client = RawClient::connect(root.port);
@@ -340,14 +216,14 @@ rules:
     let root = Node::root(&place, &["--users", "users", "--authz", "rules"]);
     let login = |name| format!("username = \"{name}\"\npassword_file = \"secret\"\n");
     let [mut seven, eight, nine] =
-        ["press-7", "press-8", "press-9"].map(|name| Node::leaf(&place, name, &root, &login(name)));
+        ["press-7", "press-8", "press-9"].map(|name| root.leaf_with(name, &login(name)));
     seven.log("leaf press-7 is linked with the root");
     seven.kill();
     let no = "not authorized";
     assert!(eight.log("cannot connect to the root").contains(no));
     assert!(nine.log("cannot connect to the root").contains(no));
     // The name belongs to the user that joined with it.
-    place.write("thief.toml", leaf_file("plant", "press-7", &root.url("mqtt"), &login("thief")));
+    place.write("thief.toml", leaf_file("press-7", &root.url("mqtt")) + &login("thief"));
     copy(&place, "press-7", "thief");
     let thief = Node::start(&place, "thief", &[]);
     thief.log("another client identity has this name");
@@ -364,13 +240,9 @@ fn a_leaf_authenticates_the_root_and_itself_with_certificates() {
     let root = Node::root(&place, &TLS);
     let url = root.url("mqtts");
     let files = "certfile = \"press-7.pem\"\nkeyfile = \"press-7.key\"\n";
-    place
-        .write("press-7.toml", leaf_file("plant", "press-7", &url, &format!("{files}cafile = \"ca.pem\"\n")));
-    place.write(
-        "press-8.toml",
-        leaf_file("plant", "press-8", &url, &format!("{files}cafile = \"other.pem\"\n")),
-    );
-    place.write("press-9.toml", leaf_file("plant", "press-9", &url, "cafile = \"ca.pem\"\n"));
+    place.write("press-7.toml", leaf_file("press-7", &url) + files + "cafile = \"ca.pem\"\n");
+    place.write("press-8.toml", leaf_file("press-8", &url) + files + "cafile = \"other.pem\"\n");
+    place.write("press-9.toml", leaf_file("press-9", &url) + "cafile = \"ca.pem\"\n");
     let [seven, eight, nine] = ["press-7", "press-8", "press-9"].map(|name| Node::start(&place, name, &[]));
     seven.log("leaf press-7 is linked with the root");
     assert!(eight.log("cannot connect to the root").contains("unknown CA"));
@@ -385,7 +257,7 @@ fn a_leaf_authenticates_the_root_and_itself_with_certificates() {
 fn the_file_of_another_node_is_not_taken_for_new_rules() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
-    let leaf = Node::leaf(&place, "press-7", &root, "");
+    let leaf = root.leaf("press-7");
     root.log("leaf press-7 has joined the exchange");
     root.wait_synchronised("press-7");
     let other = ROOT.replace("change = \"root\"", "change = \"leaves\"").replace("\"root\"", "\"other\"");

@@ -1,77 +1,9 @@
 //! A root and its leaves, as an operator uses them.
 
-use std::fs;
-
 use nix::sys::signal::Signal;
 
+use super::common::exchange::{Node, ROOT};
 use super::common::{Place, Server, wait_until};
-
-const RULES: &str = "\
-exchange = \"plant\"
-node = \"root\"
-role = \"root\"
-admit = [\"press-*\"]
-[[rule]]
-keys = [\"recipe/**\"]
-change = \"root\"
-[[rule]]
-keys = [\"line/*\"]
-change = \"leaves\"
-";
-
-/// A root with a directory of its own.
-struct Root {
-    place: Place,
-    server: Server,
-}
-
-/// A leaf with a directory of its own.
-struct Leaf {
-    place: Place,
-    server: Server,
-}
-
-const SERVE: [&str; 4] = ["--data", "data", "--exchange", "node.toml"];
-
-impl Root {
-    fn start() -> Self {
-        let place = Place::new();
-        place.write("node.toml", RULES);
-        let server = Server::start(&place, &SERVE);
-        Self { place, server }
-    }
-
-    fn leaf(&self, name: &str) -> Leaf {
-        let place = Place::new();
-        let url = self.server.url();
-        place.write(
-            "node.toml",
-            format!("exchange = \"plant\"\nnode = \"{name}\"\nrole = \"leaf\"\nroot = \"{url}\"\n"),
-        );
-        let server = Server::start(&place, &SERVE);
-        Leaf { place, server }
-    }
-
-    fn run(&self, words: &[&str]) -> String {
-        run(&self.place, &self.server, words)
-    }
-
-    /// Waits until all leaves are synchronised.
-    fn settle(&self) {
-        let status = self.run(&["exchange", "status", "--wait", "20s"]);
-        assert!(status.ends_with("--- exit 0\n"), "{status}");
-    }
-}
-
-impl Leaf {
-    fn run(&self, words: &[&str]) -> String {
-        run(&self.place, &self.server, words)
-    }
-}
-
-fn run(place: &Place, server: &Server, words: &[&str]) -> String {
-    place.run(&[&["-b", &server.url()], words].concat())
-}
 
 fn value(text: &str) -> String {
     format!("--- stdout\n{text}(no line feed)\n--- exit 0\n")
@@ -79,7 +11,8 @@ fn value(text: &str) -> String {
 
 #[test]
 fn changes_of_root_and_leaf_reach_the_other() {
-    let root = Root::start();
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
     let waited = root.run(&["exchange", "status", "press-7", "-w", "20s"]);
     assert!(waited.starts_with("--- stdout\npress-7\tsynchronised\t0\t0\t0\t"), "{waited}");
@@ -91,7 +24,7 @@ fn changes_of_root_and_leaf_reach_the_other() {
     let key = root.run(&["exchange", "key", "line/2", "-j"]);
     assert!(
         key.contains(
-            "\"state\":\"synchronised\",\"rule\":2,\"rule_keys\":[\"line/*\"],\"change\":\"leaves\""
+            "\"state\":\"synchronised\",\"rule\":2,\"rule_keys\":[\"line/**\"],\"change\":\"leaves\""
         ),
         "{key}"
     );
@@ -100,24 +33,28 @@ fn changes_of_root_and_leaf_reach_the_other() {
 
 #[test]
 fn a_change_that_the_rules_forbid_is_refused_with_76() {
-    let root = Root::start();
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.run(&["exchange", "status", "press-7", "-w", "20s"]);
+    root.wait_synchronised("press-7");
     assert_eq!(
         leaf.run(&["set", "recipe/1", "x"]),
         "--- stderr\nerror: the store refused the request: only the root of the exchange changes this key\n  \
          nothing was changed\nhint: change it at the root, or let leaves change it by a rule of the root\n--- exit 76\n"
     );
-    let leased = leaf.run(&["set", "line/2", "x", "--nx", "--ttl", "5s"]);
-    assert!(
-        leased.contains("neither a lease nor a fencing token") && leased.ends_with("exit 76\n"),
-        "{leased}"
-    );
+    for node in [&root, &leaf] {
+        let leased = node.run(&["set", "line/2", "x", "--nx", "--ttl", "5s"]);
+        assert!(
+            leased.contains("neither a lease nor a fencing token") && leased.ends_with("exit 76\n"),
+            "{leased}"
+        );
+    }
 }
 
 #[test]
 fn an_unknown_leaf_joins_when_an_operator_adds_it() {
-    let root = Root::start();
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
     let leaf = root.leaf("mill");
     wait_until("the leaf is refused", || {
         let status = leaf.run(&["exchange", "status"]);
@@ -139,18 +76,19 @@ fn an_unknown_leaf_joins_when_an_operator_adds_it() {
 
 #[test]
 fn a_conflict_is_listed_read_and_cleared_at_both_nodes() {
-    let mut root = Root::start();
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
     let other = root.leaf("press-9");
     for name in ["press-7", "press-9"] {
-        root.run(&["exchange", "status", name, "-w", "20s"]);
+        root.wait_synchronised(name);
     }
-    root.server.kill();
+    root.kill();
     leaf.run(&["set", "line/2", "80"]);
     other.run(&["set", "line/2", "75"]);
-    root.server.start_again(&root.place, &SERVE);
+    root.start_again();
     for name in ["press-7", "press-9"] {
-        root.run(&["exchange", "status", name, "-w", "20s"]);
+        root.wait_synchronised(name);
     }
     let conflicts = wait_until("there is a conflict", || {
         let conflicts = root.run(&["exchange", "conflicts", "-j"]);
@@ -165,8 +103,8 @@ fn a_conflict_is_listed_read_and_cleared_at_both_nodes() {
         false => ("75", "80", &other),
     };
     wait_until("the loser has the value", || (loser.run(&["get", "line/2"]) == value(won)).then_some(()));
-    for (place, server) in [(&root.place, &root.server), (&loser.place, &loser.server)] {
-        let run = |words: &[&str]| run(place, server, words);
+    for node in [&root, loser] {
+        let run = |words: &[&str]| node.run(words);
         assert_eq!(run(&["exchange", "value", "1"]), value(lost));
         assert!(run(&["exchange", "value", "2"]).ends_with("error: conflict not found: 2\n--- exit 1\n"));
         assert_eq!(run(&["exchange", "clear", "1"]), "--- exit 0\n");
@@ -178,12 +116,12 @@ fn a_conflict_is_listed_read_and_cleared_at_both_nodes() {
 
 #[test]
 fn sighup_reads_the_rules_of_a_root_again() {
-    let root = Root::start();
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.run(&["exchange", "status", "press-7", "-w", "20s"]);
-    fs::write(root.place.path("node.toml"), RULES.replace("change = \"root\"", "change = \"leaves\""))
-        .unwrap();
-    root.server.signal(Signal::SIGHUP);
+    root.wait_synchronised("press-7");
+    place.write("root.toml", ROOT.replace("change = \"root\"", "change = \"leaves\""));
+    root.process().signal(Signal::SIGHUP);
     wait_until("the leaf may change the recipe", || {
         (leaf.run(&["set", "recipe/1", "x"]) == "--- exit 0\n").then_some(())
     });
@@ -193,19 +131,20 @@ fn sighup_reads_the_rules_of_a_root_again() {
 
 #[test]
 fn a_folder_of_a_node_is_served_as_that_node_only() {
-    let mut root = Root::start();
-    root.server.kill();
-    let hint = "mqkv serve --data data --leave-exchange";
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    root.kill();
+    let hint = "mqkv serve --data root --leave-exchange";
     for words in
-        [&["serve", "--data", "data", "--listen", "127.0.0.1:0"][..], &["--embedded=data", "get", "k"]]
+        [&["serve", "--data", "root", "--listen", "127.0.0.1:0"][..], &["--embedded=root", "get", "k"]]
     {
-        let refused = root.place.run(words);
+        let refused = place.run(words);
         assert!(refused.contains("belongs to the root of the exchange plant"), "{refused}");
         assert!(refused.contains(hint) && refused.ends_with("--- exit 74\n"), "{refused}");
     }
-    let left = root.place.run(&["serve", "--data", "data", "--leave-exchange"]);
-    assert_eq!(left, "--- stderr\ndata is a store of its own again; its keys are unchanged\n--- exit 0\n");
-    assert_eq!(root.place.run(&["--embedded=data", "set", "k", "v"]), "--- exit 0\n");
+    let left = place.run(&["serve", "--data", "root", "--leave-exchange"]);
+    assert_eq!(left, "--- stderr\nroot is a store of its own again; its keys are unchanged\n--- exit 0\n");
+    assert_eq!(place.run(&["--embedded=root", "set", "k", "v"]), "--- exit 0\n");
 }
 
 #[test]
@@ -213,7 +152,7 @@ fn a_store_without_an_exchange_answers_so() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     assert_eq!(
-        run(&place, &server, &["exchange", "status"]),
+        place.run_at(&server.url(), &["exchange", "status"]),
         "--- stderr\nerror: this store takes no part in an exchange\n\
          hint: start the store with: mqkv serve --data DIR --exchange FILE\n--- exit 76\n"
     );

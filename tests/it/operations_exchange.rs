@@ -1,23 +1,10 @@
 //! `serve --admin` of a root and of a leaf: metrics and the page.
 
+use super::common::exchange::{ROOT, leaf_file};
 use super::common::{Place, http, wait_until};
 use super::operations_admin::{families, rows, serve};
 
-const ROOT: &str = "\
-exchange = \"plant\"
-node = \"root\"
-role = \"root\"
-admit = [\"press-*\"]
-[[rule]]
-keys = [\"line/**\"]
-change = \"leaves\"
-";
-
 const KEY: &str = "line/<b>";
-
-fn leaf(root: &str) -> String {
-    format!("exchange = \"plant\"\nnode = \"press-7\"\nrole = \"leaf\"\nroot = \"{root}\"\n")
-}
 
 /// Returns a metric of `/metrics`.
 fn metric(port: u16, series: &str) -> Option<f64> {
@@ -36,7 +23,7 @@ fn the_page_and_the_metrics_of_a_root_and_of_a_leaf_show_the_exchange() {
     let place = Place::new();
     place.write("root.toml", ROOT);
     let (first_root, root_url, root) = serve(&place, &["--data", "r", "--exchange", "root.toml"]);
-    place.write("leaf.toml", leaf(&root_url));
+    place.write("leaf.toml", leaf_file("press-7", &root_url));
     let (_leaf, leaf_url, leaf) = serve(&place, &["--data", "l", "--exchange", "leaf.toml"]);
     expect(leaf, &[("mqkv_exchange_linked", 1.0)]);
     assert_eq!(place.run_at(&leaf_url, &["set", "line/1", "v"]), "--- exit 0\n");

@@ -2,6 +2,7 @@
 
 pub mod bounded;
 pub mod chromium;
+pub mod exchange;
 pub mod fake_broker;
 pub mod fake_store;
 pub mod http;
