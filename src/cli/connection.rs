@@ -22,6 +22,7 @@ pub struct Connection {
     connect_retries: u32,
     request_timeout: Duration,
     keep_alive: Duration,
+    is_cautious: bool,
 }
 
 /// Credentials of the client, or where to get the password.
@@ -89,6 +90,7 @@ impl Connection {
             connect_retries: settings.number(Setting::Retries).unwrap_or(0),
             request_timeout: settings.wait(Setting::Timeout).unwrap_or(TIMEOUT),
             keep_alive: settings.wait(Setting::KeepAlive).unwrap_or(KEEP_ALIVE),
+            is_cautious: settings.is_on(Setting::Cautious),
         })
     }
 
@@ -107,6 +109,7 @@ impl Connection {
             connect_retries: self.connect_retries,
             request_timeout: self.request_timeout,
             keep_alive: self.keep_alive,
+            is_cautious: self.is_cautious,
             ..Settings::new(target, self.client_id.clone())
         }
     }

@@ -103,6 +103,12 @@ pub struct ConnectionArgs {
     /// Whole seconds. The connection counts as lost after 1.5 times this interval without a packet from the broker.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_keep_alive)]
     pub keep_alive: Option<Duration>,
+    /// Send nothing before the broker has accepted the client
+    ///
+    /// Otherwise a read is sent together with CONNECT, which saves a round trip. A broker that closes the connection on it is
+    /// connected to again without; `mqkv doctor` reports whether this one does.
+    #[arg(long)]
+    pub cautious: bool,
     /// Context to use
     ///
     /// A context is a broker with credentials and more under one name; see `mqkv help config`.
@@ -224,6 +230,7 @@ impl Shared for ConnectionArgs {
             connect_timeout: self.connect_timeout.or(before.connect_timeout),
             retries: self.retries.or(before.retries),
             keep_alive: self.keep_alive.or(before.keep_alive),
+            cautious: self.cautious || before.cautious,
             context: self.context.or(before.context),
             no_context: self.no_context || before.no_context,
             config: self.config.or(before.config),

@@ -221,6 +221,7 @@ fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
         connect_timeout: args.connect_timeout,
         retries: args.retries,
         keep_alive: args.keep_alive,
+        cautious: args.cautious,
         ..ConnectionArgs::default()
     }
 }

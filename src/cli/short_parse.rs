@@ -66,6 +66,7 @@ mod tests {
             "set k --hex 00ff --connect-timeout 1s",
             "del a b c --ignore-missing",
             "vdel k v --keep-alive 3s",
+            "get k --cautious",
             "serve",
             "serve --data dir --keys-max 5 -q",
             "serve --listen ws://127.0.0.1:0/mqtt --port-file p --users u",

@@ -7,6 +7,8 @@ use super::error::Error;
 /// The status of a client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionStatus {
+    /// The broker has not accepted the client yet.
+    Connecting,
     /// The broker has accepted the client.
     Connected,
     /// The connection was lost; the client tries to reconnect.

@@ -1,25 +1,27 @@
 //! The task of a session: connects the state machines with the socket, the clock and the handles.
 
 use std::ops::ControlFlow;
-use std::pin::Pin;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 
 use super::authentication::TokenWatcher;
 use super::backoff::Backoff;
+use super::connection_info::ConnectionInfo;
+use super::connection_state::{ConnectionLoss, ConnectionState, Progress};
 use super::connection_status::ConnectionStatus;
-use super::error::{Error, LossCause, Outcome, io_error_text};
-use super::packet::ConnectionLimits;
+use super::error::{Error, Outcome};
+use super::probe::ConnectionStep;
 use super::publication::Acknowledgement;
 use super::request::{Access, RawRequest, RequestProperties, Response};
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
 use super::subscriptions::{self, Confirmation, FilterTicket, Subscriptions};
 use super::trace::{self, TraceEvent};
-use super::transport::Connection;
+use super::transport::handshake::Handshake;
 use super::watch::Watch;
 use super::watches::{self, ActionTicket, WatchCall, WatchId, Watches};
 use crate::clock::{self, Reading};
@@ -30,6 +32,8 @@ use crate::random;
 /// A command from a handle to the session's task.
 #[derive(Debug)]
 pub(super) enum Command {
+    /// Connects, if that has not been started.
+    Connect,
     Send {
         request: RawRequest,
         answer: Answer,
@@ -64,7 +68,6 @@ pub(super) enum Command {
 pub(super) type CloseRequest = oneshot::Sender<()>;
 
 type Answer = oneshot::Sender<Result<Response, Error>>;
-type Connecting = Pin<Box<dyn Future<Output = Result<(Connection, ConnectionLimits), Error>> + Send>>;
 
 /// The recipient of a response.
 #[derive(Debug)]
@@ -83,14 +86,13 @@ pub(super) struct Handles {
     /// A channel of its own: a close request does not wait behind commands for which there is no room.
     pub(super) close_requests: mpsc::Sender<CloseRequest>,
     pub(super) status: observe::Receiver<ConnectionStatus>,
-    /// The TLS version of the first connection.
-    pub(super) tls: Option<&'static str>,
+    pub(super) info: Arc<ConnectionInfo>,
 }
 
-/// Connects, and starts the session's task, which ends when it is closed or the last handle is dropped.
-pub(super) async fn start(settings: Settings) -> Result<Handles, Error> {
-    let (mut connection, limits) = connect_first(&settings).await?;
-    let mut token = match settings.reconnect {
+/// Starts the session's task, which connects with the first command. It ends when it is closed, when the last handle is dropped,
+/// or with the error of the connection.
+pub(super) fn start(settings: Settings) -> Result<Handles, Error> {
+    let token = match settings.reconnect {
         Reconnect::Never => None,
         Reconnect::WithBackoff => TokenWatcher::new(
             &settings.authentication,
@@ -98,55 +100,31 @@ pub(super) async fn start(settings: Settings) -> Result<Handles, Error> {
             settings.token_check_interval,
         ),
     };
-    if let Some(token) = &mut token {
-        token.handle_connected(connection.take_token());
-    }
-    let tls = connection.tls_version();
-    let mut session = Session::new(config(&settings)?);
-    session.handle_connected(limits, clock::now());
+    let info = Arc::new(ConnectionInfo::new(settings.target.to_string(), settings.client_id.clone()));
+    let session = Session::new(config(&settings)?);
     let (sender, commands) = mpsc::channel(settings.inflight_max.max(1));
     let (close_sender, close_requests) = mpsc::channel(1);
-    let (status_sender, status) = observe::channel(ConnectionStatus::Connected);
+    let (status_sender, status) = observe::channel(ConnectionStatus::Connecting);
+    let settings = Arc::new(settings);
     let driver = Driver {
+        connection: ConnectionState::Idle,
+        started: clock::monotonic(),
+        retries_left: settings.connect_retries,
+        is_cautious: settings.is_cautious || settings.authentication.has_method(),
         settings,
         session,
         watches: Watches::default(),
         last_watch_id: 0,
         subscriptions: Subscriptions::default(),
-        connection: ConnectionState::Connected(connection),
         token,
         backoff: Backoff::default(),
+        info: Arc::clone(&info),
         status: status_sender,
         commands,
         close_requests,
     };
     tokio::spawn(driver.run());
-    Ok(Handles { commands: sender, close_requests: close_sender, status, tls })
-}
-
-/// Makes the first connection, with as many retries as the settings allow.
-async fn connect_first(settings: &Settings) -> Result<(Connection, ConnectionLimits), Error> {
-    let (mut backoff, mut failures) = (Backoff::default(), 0);
-    loop {
-        match Connection::open(settings).await {
-            Err(error) if failures < settings.connect_retries && error.is_transient() => {
-                let delay = backoff.handle_lost(clock::monotonic(), random::u64());
-                let again_in = Some(delay);
-                trace::emit(settings.tracer.as_ref(), || TraceEvent::Lost {
-                    cause: error.to_string(),
-                    again_in,
-                });
-                sleep(delay).await;
-                failures = failures.saturating_add(1);
-            }
-            Err(error) => {
-                let cause = error.to_string();
-                trace::emit(settings.tracer.as_ref(), || TraceEvent::Lost { cause, again_in: None });
-                return Err(error);
-            }
-            opened => return opened,
-        }
-    }
+    Ok(Handles { commands: sender, close_requests: close_sender, status, info })
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
@@ -164,70 +142,31 @@ fn config(settings: &Settings) -> Result<Config, Error> {
 }
 
 struct Driver {
-    settings: Settings,
+    settings: Arc<Settings>,
     session: Session<Ticket>,
     watches: Watches,
     last_watch_id: WatchId,
     subscriptions: Subscriptions,
     connection: ConnectionState,
+    /// The start of the first attempt to connect.
+    started: Instant,
+    /// Retries of the first connection.
+    retries_left: u32,
+    /// Whether nothing is sent between CONNECT and CONNACK.
+    is_cautious: bool,
     /// Reports changes of the token file, if the session reconnects and authenticates with a token.
     token: Option<TokenWatcher>,
     backoff: Backoff,
+    info: Arc<ConnectionInfo>,
     status: observe::Sender<ConnectionStatus>,
     commands: mpsc::Receiver<Command>,
     close_requests: mpsc::Receiver<CloseRequest>,
-}
-
-/// The connection, or the progress of the next one.
-enum ConnectionState {
-    Connected(Connection),
-    /// Waits until then before it connects.
-    Backoff(Instant),
-    Connecting(Connecting),
-}
-
-/// The result of waiting on a [`ConnectionState`].
-enum Progress {
-    /// Bytes were read or written.
-    Transferred,
-    BackoffEnded,
-    ConnectEnded(Result<(Connection, ConnectionLimits), Error>),
 }
 
 /// A full event channel. The connection is not read until it has room.
 enum Congested {
     Watch(watches::EventSender),
     Subscription(subscriptions::EventSender),
-}
-
-/// The loss of a connection, or a failed attempt.
-struct ConnectionLoss {
-    cause: LossCause,
-    /// An error that another attempt would repeat.
-    fatal: Option<Error>,
-}
-
-impl ConnectionLoss {
-    fn new(cause: impl Into<LossCause>) -> Self {
-        Self { cause: cause.into(), fatal: None }
-    }
-}
-
-impl ConnectionState {
-    /// Waits for the next progress. Reads from the connection only if `read` is set. Cancel safe.
-    async fn progress(&mut self, read: bool) -> Result<Progress, ConnectionLoss> {
-        match self {
-            Self::Connected(connection) => match connection.transfer(read).await {
-                Ok(()) => Ok(Progress::Transferred),
-                Err(error) => Err(ConnectionLoss::new(io_error_text(&error))),
-            },
-            Self::Backoff(until) => {
-                sleep_until((*until).into()).await;
-                Ok(Progress::BackoffEnded)
-            }
-            Self::Connecting(connecting) => Ok(Progress::ConnectEnded(connecting.await)),
-        }
-    }
 }
 
 impl Driver {
@@ -268,6 +207,10 @@ impl Driver {
                     if self.handle_commands(command).is_break() {
                         return Ok(None);
                     }
+                    if matches!(self.connection, ConnectionState::Idle) {
+                        self.started = clock::monotonic();
+                        self.connection = ConnectionState::opening(&self.settings);
+                    }
                 }
                 Some(close_request) = self.close_requests.recv() => return Ok(Some(close_request)),
                 () = room(congested.as_ref()), if congested.is_some() => {}
@@ -303,6 +246,7 @@ impl Driver {
                 Some(Command::Subscribe { filters, events, confirmation }) => {
                     self.subscriptions.add(filters, events, confirmation, self.is_connected());
                 }
+                Some(Command::Connect) => {}
                 None => return ControlFlow::Break(()),
             }
             if !self.session.has_room() {
@@ -443,65 +387,105 @@ impl Driver {
 
     fn handle_progress(&mut self, progress: Progress) -> Result<(), ConnectionLoss> {
         match progress {
-            Progress::Transferred => {
-                let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(()) };
+            Progress::Transferred => self.handle_packets()?,
+            Progress::BackoffEnded => self.connection = ConnectionState::opening(&self.settings),
+            Progress::Opened(handshake) => self.handle_opened(handshake),
+            Progress::Accepted(mut connection, limits) => {
                 let now = clock::now();
-                while let Some(incoming) = connection.next_packet().map_err(ConnectionLoss::new)? {
-                    self.session.handle_incoming(incoming, now);
-                }
-            }
-            Progress::BackoffEnded => {
-                let settings = self.settings.clone();
-                self.connection =
-                    ConnectionState::Connecting(Box::pin(async move { Connection::open(&settings).await }));
-            }
-            Progress::ConnectEnded(Ok((mut connection, limits))) => {
-                self.backoff.handle_connected(clock::monotonic());
+                self.backoff.handle_connected(now.monotonic);
                 if let Some(token) = &mut self.token {
                     token.handle_connected(connection.take_token());
                 }
+                let elapsed = now.monotonic.saturating_duration_since(self.started);
+                self.info.handle_accepted(elapsed, connection.tls_version());
                 self.connection = ConnectionState::Connected(connection);
-                self.session.handle_connected(limits, clock::now());
+                self.session.handle_connected(limits, now);
                 self.watches.handle_connected();
                 self.status.send_replace(ConnectionStatus::Connected);
                 self.subscriptions.handle_connected();
-            }
-            Progress::ConnectEnded(Err(error)) => {
-                let cause = error.to_string();
-                let fatal = error.is_fatal();
-                return Err(ConnectionLoss { fatal: fatal.then_some(error), ..ConnectionLoss::new(cause) });
+                // The answers to early packets may have arrived with the CONNACK.
+                self.handle_packets()?;
             }
         }
         Ok(())
     }
 
-    /// Returns the error that ends the session, or None if it reconnects.
+    /// Sends the packets that need not wait for CONNACK.
+    fn handle_opened(&mut self, mut handshake: Handshake) {
+        // Also the requests that are still in the channel.
+        if self.session.has_room()
+            && let Ok(command) = self.commands.try_recv()
+        {
+            // If all handles were dropped, the channel returns that again.
+            let _ = self.handle_commands(Some(command));
+        }
+        let now = clock::now();
+        while !self.is_cautious
+            && let Some(outgoing) = self.session.poll_early(now)
+        {
+            if let Err(error) = handshake.queue(outgoing) {
+                self.session.handle_too_large(error.packet_id, error.size, error.max);
+            }
+        }
+        self.connection = ConnectionState::accepting(handshake, &self.settings);
+    }
+
+    fn handle_packets(&mut self) -> Result<(), ConnectionLoss> {
+        let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(()) };
+        let now = clock::now();
+        while let Some(incoming) = connection.next_packet().map_err(ConnectionLoss::new)? {
+            self.session.handle_incoming(incoming, now);
+        }
+        Ok(())
+    }
+
+    /// Returns the error that ends the session, or None if it connects again.
     fn handle_lost(&mut self, loss: ConnectionLoss) -> Option<Error> {
-        let ConnectionLoss { cause, fatal } = loss;
         let since_ms = self.session.last_packet_ms();
         // Packets that were read before the loss are valid.
         self.deliver(clock::now());
+        let are_early_packets_refused =
+            self.session.has_unanswered_early_packets() && loss.may_be_due_to_early_packets();
+        let ConnectionLoss { cause, error } = loss;
         self.session.handle_lost(&cause);
         if let Some(token) = &mut self.token {
             token.handle_lost();
         }
         // Watches start over with the next connection, and the store forgets notifications with the lost one.
         self.session.cancel(|ticket| matches!(ticket, Ticket::Watch(_) | Ticket::Unwatch(..)));
-        let end = fatal.or_else(|| {
-            // Two clients with one client id that both reconnect would disconnect each other for ever.
-            let is_final = self.settings.reconnect == Reconnect::Never || cause.is_takeover();
-            is_final.then(|| self.session.lost_error(&cause, Outcome::Unchanged))
-        });
+        let is_first = !self.info.is_accepted();
+        let end = if are_early_packets_refused {
+            None
+        } else if is_first {
+            error.filter(|error| self.retries_left == 0 || !error.is_transient())
+        } else {
+            error.filter(Error::is_fatal).or_else(|| {
+                // Two clients with one client id that both reconnect would disconnect each other for ever.
+                let is_final = self.settings.reconnect == Reconnect::Never || cause.is_takeover();
+                is_final.then(|| self.session.lost_error(&cause, Outcome::Unchanged))
+            })
+        };
         match &end {
             None => {
                 let cause = cause.to_string();
-                self.watches.handle_lost(since_ms, &cause);
-                self.subscriptions.handle_lost(since_ms, &cause);
                 let now = clock::monotonic();
-                let delay = self.backoff.handle_lost(now, random::u64());
-                let again_in = Some(delay);
-                self.trace(|| TraceEvent::Lost { cause: cause.clone(), again_in });
-                self.status.send_modify(|status| status.set_lost(now, &cause));
+                let delay = if are_early_packets_refused {
+                    self.is_cautious = true;
+                    self.trace(|| TraceEvent::EarlyPacketsRefused);
+                    self.settings
+                        .probe
+                        .observe(|| ConnectionStep::EarlyPacketsRefused { cause: cause.clone() });
+                    Duration::ZERO
+                } else {
+                    self.retries_left = self.retries_left.saturating_sub(1);
+                    self.backoff.handle_lost(now, random::u64())
+                };
+                if !is_first {
+                    self.watches.handle_lost(since_ms, &cause);
+                    self.subscriptions.handle_lost(since_ms, &cause);
+                    self.status.send_modify(|status| status.set_lost(now, &cause));
+                }
+                self.trace(|| TraceEvent::Lost { cause, again_in: Some(delay) });
                 self.connection = ConnectionState::Backoff(now.checked_add(delay).unwrap_or(now));
             }
             Some(error) => {
@@ -528,7 +512,7 @@ impl Driver {
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
                 Command::Subscribe { confirmation, .. } => drop(confirmation.send(Err(error.clone()))),
                 Command::Unwatch { done, .. } => drop(done.send(())),
-                Command::List { .. } => {}
+                Command::List { .. } | Command::Connect => {}
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The client: a handle to an MQTT session whose methods are the store's requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
 
+use super::connection_info::ConnectionInfo;
 use super::connection_status::ConnectionStatus;
 use super::driver::{self, CloseRequest, Command};
 use super::error::{Error, Outcome};
@@ -17,7 +17,6 @@ use super::subscription::Subscription;
 use super::subscriptions::SubscriptionEvent;
 use super::watch::{Watch, WatchEvent};
 use super::watcher::Watcher;
-use crate::clock;
 use crate::protocol::key::KeyError;
 use crate::protocol::request::encode_bulk_array;
 use crate::protocol::{Key, Reply, Request, Timestamp, Value};
@@ -60,37 +59,47 @@ pub struct Client {
     events_max: usize,
 }
 
-/// Facts about a client's first connection.
-#[derive(Clone, Debug)]
-pub struct ConnectionInfo {
-    /// `host:port` of the settings.
-    pub target: String,
-    pub client_id: String,
-    /// From the first packet to the broker's CONNACK.
-    pub connect_elapsed: Duration,
-    /// The TLS version, `1.2` or `1.3`. None: without TLS.
-    pub tls: Option<&'static str>,
-}
-
 impl Client {
     /// Connects, and returns when the broker has accepted the client.
     ///
     /// # Errors
     /// The [`Error`] of the connection. Only [`Settings::connect_retries`] makes it try again.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
-        let started = clock::monotonic();
-        let target = settings.target.to_string();
-        let client_id = settings.client_id.clone();
+        let client = Self::lazy(settings)?;
+        client.accepted().await?;
+        Ok(client)
+    }
+
+    /// Returns a client that connects with its first request. This saves a round trip: small reads, and the subscription to their
+    /// responses, are sent together with CONNECT. If the connection fails, its error is that of all requests.
+    ///
+    /// It must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// None at present: those of the connection are returned by the requests and by [`Client::accepted`].
+    pub fn lazy(settings: Settings) -> Result<Self, Error> {
         let events_max = settings.events_max.max(1);
-        let driver::Handles { commands, close_requests, status, tls } = driver::start(settings).await?;
-        let connect_elapsed = clock::monotonic().saturating_duration_since(started);
-        Ok(Self {
-            commands,
-            close_requests,
-            status,
-            info: Arc::new(ConnectionInfo { target, client_id, connect_elapsed, tls }),
-            events_max,
-        })
+        let driver::Handles { commands, close_requests, status, info } = driver::start(settings)?;
+        Ok(Self { commands, close_requests, status, info, events_max })
+    }
+
+    /// Connects if no request has done so, and waits until the broker has accepted the client for the first time.
+    ///
+    /// # Errors
+    /// The [`Error`] of the connection.
+    pub async fn accepted(&self) -> Result<(), Error> {
+        if self.info.is_accepted() {
+            return Ok(());
+        }
+        self.commands.send(Command::Connect).await.map_err(|_| self.end_error())?;
+        let mut status = self.status.clone();
+        let is_done = |status: &ConnectionStatus| !matches!(status, ConnectionStatus::Connecting);
+        match status.wait_for(is_done).await.as_deref() {
+            Ok(ConnectionStatus::Ended(error)) => Err(error.clone()),
+            Ok(_) => Ok(()),
+            // The session was closed meanwhile.
+            Err(_) => Err(Error::Closed),
+        }
     }
 
     #[must_use]
@@ -114,7 +123,7 @@ impl Client {
     fn end_error(&self) -> Error {
         match &*self.status.borrow() {
             ConnectionStatus::Ended(error) => error.clone(),
-            ConnectionStatus::Connected | ConnectionStatus::Lost { .. } => Error::Closed,
+            _ => Error::Closed,
         }
     }
 
@@ -303,6 +312,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -3,6 +3,8 @@
 pub mod authentication;
 mod backoff;
 mod connect;
+mod connection_info;
+mod connection_state;
 mod connection_status;
 mod driver;
 pub mod error;
@@ -26,9 +28,10 @@ mod watches;
 
 pub use authentication::{Authentication, PasswordSource, SecretReader};
 pub use backoff::Backoff;
+pub use connection_info::ConnectionInfo;
 pub use connection_status::ConnectionStatus;
 pub use error::{CredentialError, Error, LossCause, Outcome, ReasonCode};
-pub use handle::{Client, ConnectionInfo};
+pub use handle::Client;
 pub use probe::{ConnectionProbe, ConnectionStep};
 pub use protocol_detection::detect_protocol;
 pub use publication::Publication;

@@ -33,6 +33,8 @@ pub enum ConnectionStep {
     TlsHandshake(Box<TlsHandshake>),
     /// A WebSocket was opened at this path.
     WebSocketOpened { path: String },
+    /// The broker closed the connection without an answer to packets that were sent before its CONNACK.
+    EarlyPacketsRefused { cause: String },
     /// The broker accepted the CONNECT.
     Accepted(Box<ConnackProperties>),
 }

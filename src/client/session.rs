@@ -3,21 +3,23 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-
 use super::error::{Error, LossCause, Outcome, ReasonCode};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
 use super::request::{Access, RawRequest, Response};
 use crate::clock::Reading;
-use crate::net::secret::Secret;
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
+use early_packets::EarlyPackets;
 use keep_alive::KeepAlive;
 use publishing::{Envelope, Messages};
 use reauthentication::Reauthentication;
 
+mod authentication;
+mod early;
+mod early_packets;
 mod event;
 mod keep_alive;
+mod messages;
 mod publishing;
 mod reauthentication;
 mod response;
@@ -61,13 +63,17 @@ pub struct Config {
 ///
 /// Requests are sent in the order of [`Session::send`]. A write is sent at most once, and not before the subscription to the
 /// response topic is in force, because a lost response would leave its outcome unknown. A read is sent together with the
-/// subscription, to save a round trip, and is sent again if its response may have been lost.
+/// subscription, to save a round trip, and is sent again if its response may have been lost. Before the CONNACK, the owner may
+/// drain [`Session::poll_early`], to save another one.
 #[derive(Debug)]
 pub struct Session<T> {
     config: Config,
     response_topic: String,
     clock: Timestamp,
     connection: Option<Connected>,
+    /// Whether there has been a connection.
+    is_started: bool,
+    early: EarlyPackets,
     last_packet_ms: u64,
     response_subscription: ResponseSubscription,
     next_request: u64,
@@ -135,6 +141,8 @@ impl<T> Session<T> {
             clock: config.clock.clone(),
             config,
             connection: None,
+            is_started: false,
+            early: EarlyPackets::default(),
             last_packet_ms: 0,
             response_subscription: ResponseSubscription::None,
             next_request: 0,
@@ -153,24 +161,22 @@ impl<T> Session<T> {
     }
 
     /// Queues a request. Its end is an [`Event::Answer`] with this ticket.
+    ///
+    /// Its time begins now, or with the first connection, for which the owner has a time limit of its own.
     pub fn send(&mut self, request: RawRequest, ticket: T, now: Reading) {
         let id = self.next_id();
-        let deadline = now.monotonic.checked_add(self.config.request_timeout).unwrap_or(now.monotonic);
-        self.timers.insert((deadline, id, Timer::Deadline));
+        let deadline = self.deadline(now);
+        if self.is_started {
+            self.timers.insert((deadline, id, Timer::Deadline));
+        }
         let pending =
             Pending { request, ticket, deadline, is_sent: false, is_acknowledged: false, is_early: false };
         self.requests.insert(id, pending);
         self.unsent.push_back(id);
     }
 
-    /// Queues a message, with QoS 1. Its end is an [`Event::Published`] with this ticket.
-    ///
-    /// It is sent at most once, in the order of the calls of this function and [`Session::send`]. It has no deadline: it ends
-    /// with the PUBACK, or with the connection.
-    pub fn publish(&mut self, topic: String, payload: Bytes, ticket: T) {
-        let id = self.next_id();
-        self.messages.add(id, topic, payload, ticket);
-        self.unsent.push_back(id);
+    fn deadline(&self, now: Reading) -> Instant {
+        now.monotonic.checked_add(self.config.request_timeout).unwrap_or(now.monotonic)
     }
 
     fn next_id(&mut self) -> u64 {
@@ -199,31 +205,6 @@ impl<T> Session<T> {
         }
     }
 
-    /// Re-authenticates with a new token. Without a connection it does nothing: the next CONNECT has the new token.
-    pub fn authenticate(&mut self, token: Secret, now: Reading) {
-        if self.connection.is_some() {
-            let token = self.reauthentication.handle_token(token);
-            self.send_token(token, now);
-        }
-    }
-
-    fn send_token(&mut self, token: Option<Secret>, now: Reading) {
-        if let Some(token) = token {
-            self.outgoing.push_back(Outgoing::Authenticate { token });
-            self.start_timer(0, Timer::Authentication, self.config.request_timeout, now);
-        }
-    }
-
-    /// Ends a re-authentication, and starts the next one if there has been another token meanwhile.
-    fn end_authentication(&mut self, is_confirmed: bool, now: Reading) {
-        if self.reauthentication.is_under_way() {
-            self.timers.retain(|(_, _, timer)| *timer != Timer::Authentication);
-            self.events.push_back(Event::Authenticated { is_confirmed });
-            let next = self.reauthentication.handle_end();
-            self.send_token(next, now);
-        }
-    }
-
     /// Returns whether fewer requests and messages are pending than the configuration allows. While not, the owner should
     /// accept no more.
     #[must_use]
@@ -237,12 +218,20 @@ impl<T> Session<T> {
         self.last_packet_ms = now.wall_ms;
         self.connection =
             Some(Connected { receive_max, keep_alive: KeepAlive::new(keep_alive, now.monotonic) });
+        if !std::mem::replace(&mut self.is_started, true) {
+            let deadline = self.deadline(now);
+            for (id, pending) in &mut self.requests {
+                pending.deadline = deadline;
+                self.timers.insert((deadline, *id, Timer::Deadline));
+            }
+        }
     }
 
-    /// Handles the loss of the connection. Messages fail, and so do writes that were sent, with an unknown outcome; other requests
-    /// wait for the next connection.
+    /// Handles the loss of the connection, or a failed attempt to connect. Messages fail, and so do writes that were sent, with
+    /// an unknown outcome; other requests wait for the next connection.
     pub fn handle_lost(&mut self, cause: &LossCause) {
         self.connection = None;
+        self.early = EarlyPackets::default();
         self.response_subscription = ResponseSubscription::None;
         self.subscribing.clear();
         self.unsubscribing.clear();
@@ -318,6 +307,7 @@ impl<T> Session<T> {
     /// Handles a received packet.
     pub fn handle_incoming(&mut self, incoming: Incoming, now: Reading) {
         self.last_packet_ms = now.wall_ms;
+        self.early.handle_answered();
         if let Some(connection) = &mut self.connection {
             connection.keep_alive.handle_received(now.monotonic);
         }
@@ -473,8 +463,12 @@ impl<T> Session<T> {
         self.events.pop_front()
     }
 
+    fn needs_subscription(&self) -> bool {
+        self.response_subscription == ResponseSubscription::None && !self.requests.is_empty()
+    }
+
     fn next_subscription(&mut self) -> Option<Outgoing> {
-        if self.response_subscription != ResponseSubscription::None || self.requests.is_empty() {
+        if !self.needs_subscription() {
             return None;
         }
         let packet_id = self.next_packet_id();
@@ -489,16 +483,22 @@ impl<T> Session<T> {
             return None;
         }
         let id = *self.unsent.front()?;
-        let is_subscribed = self.response_subscription == ResponseSubscription::Active;
+        let is_subscribed = self.is_subscribed();
         let Some(pending) = self.requests.get(&id) else {
             return self.next_message(id);
         };
         if pending.request.access == Access::Write && !is_subscribed {
             return None;
         }
+        self.next_request(id, now)
+    }
+
+    /// Returns the first unsent request, `id`.
+    fn next_request(&mut self, id: u64, now: Reading) -> Option<Outgoing> {
         self.unsent.pop_front();
         let packet_id = self.next_packet_id();
         self.clock = self.clock.tick(now.wall_ms);
+        let is_early = !self.is_subscribed();
         let pending = self.requests.get_mut(&id)?;
         let envelope = Envelope {
             client_id: &self.config.client_id,
@@ -510,17 +510,13 @@ impl<T> Session<T> {
         let message = publishing::request_message(&pending.request, envelope);
         pending.is_sent = true;
         pending.is_acknowledged = false;
-        pending.is_early = !is_subscribed;
+        pending.is_early = is_early;
         self.unacknowledged.insert(packet_id, id);
         Some(Outgoing::Publish { packet_id, message })
     }
 
-    fn next_message(&mut self, id: u64) -> Option<Outgoing> {
-        self.unsent.pop_front();
-        let message = self.messages.take(id)?;
-        let packet_id = self.next_packet_id();
-        self.unacknowledged.insert(packet_id, id);
-        Some(Outgoing::Publish { packet_id, message })
+    fn is_subscribed(&self) -> bool {
+        self.response_subscription == ResponseSubscription::Active
     }
 
     fn request_id(&self, correlation: &[u8]) -> Option<u64> {
@@ -575,22 +571,6 @@ impl<T> Session<T> {
         };
         let result = result(self, outcome);
         self.events.push_back(Event::Answer { ticket: pending.ticket, result });
-    }
-
-    /// Fails all messages. After a loss, the owner decides what to publish again: the broker may have the messages.
-    fn fail_messages(&mut self, error: impl Fn(&Self, Outcome) -> Error) {
-        while let Some(id) = self.messages.first() {
-            self.end_message(id, |session, outcome| Err(error(session, outcome)));
-        }
-        let requests = &self.requests;
-        self.unsent.retain(|id| requests.contains_key(id));
-    }
-
-    fn end_message(&mut self, id: u64, result: impl FnOnce(&Self, Outcome) -> Result<ReasonCode, Error>) {
-        if let Some((ticket, outcome)) = self.messages.remove(id) {
-            let result = result(self, outcome);
-            self.events.push_back(Event::Published { ticket, result });
-        }
     }
 }
 

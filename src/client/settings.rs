@@ -28,6 +28,9 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Retries of the first connection, for errors that a retry may resolve.
     pub connect_retries: u32,
+    /// Send nothing between CONNECT and CONNACK. Otherwise small reads and the subscription to their responses are sent together with
+    /// CONNECT; after a connection that the broker closes without an answer to them, the client is cautious by itself.
+    pub is_cautious: bool,
     /// Time limit of each request, from the call to the response.
     pub request_timeout: Duration,
     /// The MQTT keep-alive, in whole seconds. Zero: none.
@@ -86,6 +89,7 @@ impl Settings {
             client_id,
             connect_timeout: Duration::from_secs(5),
             connect_retries: 0,
+            is_cautious: false,
             request_timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(10),
             inflight_max: 64,

@@ -135,10 +135,11 @@ pub async fn run(
     session: &Session,
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
-    let lines = Lines::open(&args.file, b'\n', session)?;
+    let session = session.cautious();
+    let lines = Lines::open(&args.file, b'\n', &session)?;
     session.close_input();
     let mut batch = Batch {
-        session,
+        session: &session,
         emit,
         parser,
         format: args.format,

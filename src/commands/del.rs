@@ -54,7 +54,7 @@ impl DelArgs {
 pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let keys = args.keys.resolve("mqkv del KEY...")?;
     let fence = args.fence.resolve(session)?;
-    let client = session.client().await?;
+    let client = session.early_client().await?;
     if let [key] = keys.as_slice() {
         let outcome = client.del(key, fence).await?;
         return report(key.clone(), outcome, args.ignore_missing, emit);

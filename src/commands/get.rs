@@ -77,7 +77,7 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     }
     let default = args.default.map(|text| Bytes::from(text.into_encoded_bytes()));
     let is_one_of_many = keys.len() > 1;
-    let client = session.client().await?;
+    let client = session.early_client().await?;
     let mut pipeline = Pipeline::new(INFLIGHT_DEFAULT);
     let mut keys = keys.into_iter();
     let mut verdict = Verdict::Yes;

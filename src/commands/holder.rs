@@ -31,7 +31,7 @@ pub struct HolderArgs {
 /// Runs the verb.
 pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
-    let found = session.client().await?.get(&key).await?;
+    let found = session.early_client().await?.get(&key).await?;
     let verdict = if found.is_some() { Verdict::Yes } else { Verdict::No };
     emit(Output::Holder { key, found })?;
     Ok(verdict)

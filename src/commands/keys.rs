@@ -58,7 +58,7 @@ pub struct KeysArgs {
 pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
     let hint = scan::literal_hint(&pattern, "keys");
-    let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
+    let client = session.early_client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
     let mut pages = Pages::request(client, pattern);
     let mut listed = 0_u64;
     let mut unsorted = Vec::new();

@@ -28,7 +28,7 @@ pub struct PingArgs {
 /// Runs the verb.
 pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let client = session.client().await?;
-    let about = client.connection_info().clone();
+    let about = client.connection_info();
     let key = Key::new(format!("mqkv/ping/{}", about.client_id))
         .map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
     for sequence in 1..=args.count {
@@ -37,8 +37,8 @@ pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         emit(Output::Pinged {
             broker: about.target.clone(),
             sequence,
-            connect: (sequence == 1).then_some(about.connect_elapsed),
-            tls: about.tls.filter(|_| sequence == 1),
+            connect: about.connect_elapsed().filter(|_| sequence == 1),
+            tls: about.tls().filter(|_| sequence == 1),
             round_trip: clock::monotonic().saturating_duration_since(sent),
         })?;
     }

@@ -43,7 +43,7 @@ impl RawArgs {
 pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let outcome = args.access().outcome_when_unanswered();
     let words: Vec<_> = args.words.into_iter().map(|word| Bytes::from(word.into_encoded_bytes())).collect();
-    let response = session.client().await?.raw(&words, RequestProperties::default()).await?;
+    let response = session.early_client().await?.raw(&words, RequestProperties::default()).await?;
     let payload = response.payload;
     emit(Output::Response { payload: payload.clone(), version: response.version })?;
     if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {

@@ -43,6 +43,8 @@ pub struct Session {
     canceled: Rc<watch::Sender<bool>>,
     /// The error of verbs that write, if writing is not allowed.
     write_error: Option<Rc<CommandError>>,
+    /// Whether requests wait until the broker has accepted the client.
+    is_cautious: bool,
     /// In a dry run no client is connected; the cell records whether a verb needed one.
     dry_run: Option<Rc<Cell<bool>>>,
 }
@@ -61,6 +63,7 @@ impl Session {
             ignores_signals: false,
             canceled: Rc::new(watch::Sender::new(false)),
             write_error: None,
+            is_cautious: false,
             dry_run: None,
         }
     }
@@ -107,6 +110,12 @@ impl Session {
         Self { ignores_signals: true, ..self.clone() }
     }
 
+    /// Returns the same session for several verbs: each of them that needs a connection tries to make one until one is accepted.
+    #[must_use]
+    pub fn cautious(&self) -> Self {
+        Self { is_cautious: true, ..self.clone() }
+    }
+
     /// Returns the signals that ask the verb to end.
     ///
     /// # Errors
@@ -136,6 +145,34 @@ impl Session {
     /// # Errors
     /// As [`Session::client`].
     pub async fn client_with(&self, adjust: impl FnOnce(&mut Settings)) -> Result<&Client, CommandError> {
+        self.connect_with(adjust, true).await
+    }
+
+    /// Returns a client that connects with its first request. This saves a round trip; an error of the connection is returned by
+    /// the request.
+    ///
+    /// # Errors
+    /// The settings are invalid, or the session was canceled.
+    pub async fn early_client(&self) -> Result<&Client, CommandError> {
+        self.early_client_with(|_| {}).await
+    }
+
+    /// Returns a client as [`Session::early_client`] does; `adjust` changes the settings if there is no client yet.
+    ///
+    /// # Errors
+    /// As [`Session::early_client`].
+    pub async fn early_client_with(
+        &self,
+        adjust: impl FnOnce(&mut Settings),
+    ) -> Result<&Client, CommandError> {
+        self.connect_with(adjust, self.is_cautious).await
+    }
+
+    async fn connect_with(
+        &self,
+        adjust: impl FnOnce(&mut Settings),
+        must_be_accepted: bool,
+    ) -> Result<&Client, CommandError> {
         if let Some(needed_client) = &self.dry_run {
             needed_client.set(true);
             return Err(CommandError::new(Kind::Bug, "a dry run sends no request"));
@@ -143,12 +180,18 @@ impl Session {
         let connect = async || {
             let mut settings = (self.settings)().await?;
             adjust(&mut settings);
-            let client = Client::connect(settings.clone()).await?;
+            let client = Client::lazy(settings.clone())?;
+            if must_be_accepted {
+                client.accepted().await?;
+            }
             // The cell of the client lets one task connect at a time, so this one is still empty.
             let _ = self.connected_with.set(settings);
             Ok(client)
         };
         if let Some(client) = self.client.get() {
+            if must_be_accepted {
+                client.accepted().await?;
+            }
             return Ok(client);
         }
         let mut canceled = self.canceled();

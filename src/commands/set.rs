@@ -102,7 +102,7 @@ pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         _ => None,
     };
     let options = SetOptions { condition, ttl_ms: args.ttl, fence, persist: args.persist };
-    let outcome = session.client().await?.set(&key, &value, options).await?;
+    let outcome = session.early_client().await?.set(&key, &value, options).await?;
     let verdict = if outcome.applied { Verdict::Yes } else { Verdict::No };
     emit(Output::Set { key, size: value.len(), ttl_ms: args.ttl.map(NonZeroU64::get), condition, outcome })?;
     Ok(verdict)

@@ -53,7 +53,7 @@ pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<
             .hint(USAGE)
     })?;
     let holder = holder_value(&holder)?;
-    let outcome = session.client().await?.vdel(&key, &holder, None).await?;
+    let outcome = session.early_client().await?.vdel(&key, &holder, None).await?;
     let verdict = match outcome {
         DeleteOutcome::Deleted { .. } => Verdict::Yes,
         DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,

@@ -48,7 +48,7 @@ pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
     let (key, word) = args.key.resolve(USAGE)?;
     let fence = args.fence.resolve(session)?;
     let value = args.value.resolve(word, USAGE, session)?;
-    let outcome = session.client().await?.vdel(&key, &value, fence).await?;
+    let outcome = session.early_client().await?.vdel(&key, &value, fence).await?;
     let verdict = match outcome {
         DeleteOutcome::Deleted { .. } => Verdict::Yes,
         DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,

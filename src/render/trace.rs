@@ -86,6 +86,10 @@ fn row(traced: &TraceEvent) -> Row {
             });
             event("lost", format!("no connection: {cause}{again}"), fields)
         }
+        TraceEvent::EarlyPacketsRefused => {
+            let words = "packets before the CONNACK were not answered; waiting for it from now on";
+            event("early-packets-refused", words.to_owned(), vec![])
+        }
         TraceEvent::NewToken => {
             event("new-token", "re-authenticating with the new token of the file".to_owned(), vec![])
         }

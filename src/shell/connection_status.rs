@@ -34,6 +34,7 @@ pub async fn report(mut status: Receiver<ConnectionStatus>, watches: Watches, pr
                     printer.repaint();
                 }
             }
+            ConnectionStatus::Connecting => {}
             ConnectionStatus::Connected => {
                 printer.state.set_offline(None);
                 if let Some(since) = lost_at.take() {

@@ -263,7 +263,7 @@ async fn connect(opened: &OpenedSession) -> Result<ConnectionInfo, CommandError>
     let about = client.await?.connection_info();
     Ok(ConnectionInfo {
         client_id: about.client_id.clone(),
-        elapsed_ms: about.connect_elapsed.as_secs_f64() * 1000.0,
+        elapsed_ms: about.connect_elapsed().unwrap_or_default().as_secs_f64() * 1000.0,
         since: clock::monotonic(),
     })
 }

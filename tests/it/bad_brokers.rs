@@ -3,7 +3,7 @@
 //! A run that need not wait for a timeout gets timeouts of an hour and must end within half a minute.
 
 use super::common::Place;
-use super::common::fake_broker::{Connection, FakeBroker};
+use super::common::fake_broker::{Connection, FakeBroker, FakeBrokers};
 use super::common::wire;
 
 const AN_HOUR: &[&str] = &["--timeout", "1h", "--connect-timeout", "1h"];
@@ -133,7 +133,7 @@ fn a_peer_that_does_not_speak_mqtt_is_recognized_by_its_first_bytes() {
 
 #[test]
 fn a_connection_that_closes_before_its_connack_exits_with_69() {
-    let fake = FakeBroker::start(|connection| drop(connection.expect("CONNECT")));
+    let fake = FakeBrokers::start(|_, connection| drop(connection.expect("CONNECT")));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v"]].concat());
     assert!(shown.contains("connection closed by the other side"), "{shown}");
     assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");

@@ -81,7 +81,7 @@ async fn two_servers_in_one_process_use_different_certificates() {
     let other = start(&homes[1], Settings::default()).await;
     for (server, home) in [(&one, &homes[0]), (&other, &homes[1])] {
         let client = connect(server, home).await.unwrap();
-        assert_eq!(client.connection_info().tls, Some("1.3"));
+        assert_eq!(client.connection_info().tls(), Some("1.3"));
         client.close().await;
     }
     let error = connect(&one, &homes[1]).await.unwrap_err();

@@ -97,5 +97,6 @@ fn a_connection_cut_before_connack_is_retried() {
     let message = "connection closed by the other side: BROKER";
     assert!(shown.contains(&format!("error: {message}\n  nothing was changed\n")), "{shown}");
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
-    assert_eq!(broker.count(), 4);
+    // The attempt after the first one is made at once, without early packets, and is no retry.
+    assert_eq!(broker.count(), 5);
 }

@@ -40,8 +40,8 @@ fn each_packet_of_a_verb_is_shown_decoded() {
             "-- connecting to 127.0.0.1:PORT",
             "-- connected to 127.0.0.1:PORT",
             "-> CONNECT client-id=me clean-start",
-            "<- CONNACK reason=success receive-max=1024",
             "-> SUBSCRIBE id=1 qos=1",
+            "<- CONNACK reason=success receive-max=1024",
             "<- SUBACK id=1 qos=1",
             "-> PUBLISH id=2 request",
             "<- PUBACK id=2 reason=success",
@@ -103,9 +103,10 @@ fn a_trace_is_on_standard_error_before_the_error() {
     let shown = place.run_at(&broker.url(), &["get", "k", "-i", "me", "--trace"]);
     let words = shown.strip_prefix("--- stderr\n").unwrap();
     let lines: Vec<&str> = words.lines().collect();
-    assert!(lines[3].ends_with("  <-  CONNACK reason=\"not authorized (0x87)\" text=no"), "{shown}");
-    assert!(lines[4].contains("  --  no connection: BROKER rejected the connection"), "{shown}");
-    assert_eq!(lines[5], "error: BROKER rejected the connection: not authorized (0x87): no");
+    // Behind the CONNECT with its SUBSCRIBE and PUBLISH.
+    assert!(lines[5].ends_with("  <-  CONNACK reason=\"not authorized (0x87)\" text=no"), "{shown}");
+    assert!(lines[6].contains("  --  no connection: BROKER rejected the connection"), "{shown}");
+    assert_eq!(lines[7], "error: BROKER rejected the connection: not authorized (0x87): no");
     broker.end();
 }
 

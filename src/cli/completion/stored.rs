@@ -79,7 +79,7 @@ fn try_list(
 }
 
 async fn scan(session: &Session, prefix: &str, keys: &mut Vec<String>) -> Result<(), CommandError> {
-    let client = session.client().await?;
+    let client = session.early_client().await?;
     let pattern = prefix_pattern(prefix.as_bytes());
     let mut token = None;
     loop {

@@ -34,6 +34,7 @@ pub enum Setting {
     ConnectTimeout,
     Retries,
     KeepAlive,
+    Cautious,
     Output,
     Json,
     Quiet,
@@ -75,7 +76,7 @@ const fn row(setting: Setting, long: &'static str, short: Option<char>, kind: Ki
 }
 
 /// In the order of output. The last ones belong to contexts only.
-const TABLE: [Row; 28] = [
+const TABLE: [Row; 29] = [
     row(Setting::Broker, "broker", Some('b'), Kind::Url),
     row(Setting::Hostname, "hostname", Some('n'), Kind::Text),
     row(Setting::Port, "port", Some('p'), Kind::Port),
@@ -96,6 +97,7 @@ const TABLE: [Row; 28] = [
     row(Setting::ConnectTimeout, "connect-timeout", None, Kind::Wait),
     row(Setting::Retries, "retries", None, Kind::Count),
     row(Setting::KeepAlive, "keep-alive", None, Kind::KeepAlive),
+    row(Setting::Cautious, "cautious", None, Kind::Switch),
     row(Setting::Output, "output", Some('o'), Kind::Format),
     row(Setting::Json, "json", Some('j'), Kind::Switch),
     row(Setting::Quiet, "quiet", Some('q'), Kind::Switch),

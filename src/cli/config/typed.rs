@@ -32,6 +32,7 @@ pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer
         connect_timeout,
         retries,
         keep_alive,
+        cautious,
         context: _,
         no_context: _,
         config: _,
@@ -69,6 +70,7 @@ pub fn layer(connection: &ConnectionArgs, display: &DisplayArgs) -> Result<Layer
     put(Setting::ConnectTimeout, connect_timeout.map(Value::Wait));
     put(Setting::Retries, retries.map(Value::Number));
     put(Setting::KeepAlive, keep_alive.map(Value::Wait));
+    put(Setting::Cautious, is_on(cautious));
     put(Setting::Output, output.map(Value::Format));
     put(Setting::Json, is_on(json));
     put(Setting::Quiet, is_on(quiet));

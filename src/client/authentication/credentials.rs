@@ -43,6 +43,13 @@ pub(in crate::client) enum Credentials {
 }
 
 impl Authentication {
+    /// Returns whether CONNECT has an authentication method: only AUTH and DISCONNECT may follow it before CONNACK (MQTT 5,
+    /// 3.1.2.11.9).
+    #[must_use]
+    pub fn has_method(&self) -> bool {
+        matches!(self, Self::ServiceAccountToken { .. })
+    }
+
     /// Reads the files. Fails if that takes longer than `within`: a file may be on a disk that hangs.
     pub(in crate::client) async fn read(
         &self,

@@ -1,7 +1,10 @@
 //! Tests of the session with simulated time, latency and loss.
 
+use bytes::Bytes;
+
 use super::*;
 use crate::client::request::RequestProperties;
+use crate::net::Secret;
 use crate::protocol::message::{CONTENT_TYPE, STATUS, STATUS_OK, TIMESTAMP};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -17,7 +20,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut bench = Self {
+        let mut bench = Self::unconnected();
+        bench.connect(16);
+        bench
+    }
+
+    fn unconnected() -> Self {
+        Self {
             session: Session::new(Config {
                 target: "broker:1883".to_owned(),
                 client_id: "me".to_owned(),
@@ -28,9 +37,7 @@ impl Bench {
             }),
             start: crate::clock::monotonic(),
             now_ms: 0,
-        };
-        bench.connect(16);
-        bench
+        }
     }
 
     fn now(&self) -> Reading {
@@ -44,11 +51,12 @@ impl Bench {
     }
 
     fn send(&mut self, access: Access, ticket: &'static str) {
-        let request = RawRequest {
-            payload: Bytes::from_static(b"x"),
-            access,
-            properties: RequestProperties::default(),
-        };
+        self.send_bytes(access, 1, ticket);
+    }
+
+    fn send_bytes(&mut self, access: Access, len: usize, ticket: &'static str) {
+        let request =
+            RawRequest { payload: vec![b'x'; len].into(), access, properties: RequestProperties::default() };
         let now = self.now();
         self.session.send(request, ticket, now);
     }
@@ -75,6 +83,11 @@ impl Bench {
     fn sent(&mut self) -> Vec<Outgoing> {
         let now = self.now();
         std::iter::from_fn(|| self.session.poll_outgoing(now)).collect()
+    }
+
+    fn sent_early(&mut self) -> Vec<Outgoing> {
+        let now = self.now();
+        std::iter::from_fn(|| self.session.poll_early(now)).collect()
     }
 
     fn receive(&mut self, incoming: Incoming) {
@@ -1106,4 +1119,109 @@ fn a_refused_subscription_to_the_response_topic_fails_no_message() {
     bench.receive(Incoming::SubAck { packet_id, reason: denied });
     assert_eq!(bench.answers().len(), 1);
     assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn before_connack_only_the_subscription_and_small_reads_are_sent() {
+    let mut bench = Bench::unconnected();
+    bench.publish("m");
+    assert_eq!(shapes(&bench.sent_early()), "");
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Write, "w");
+    bench.send(Access::Read, "after the write");
+    assert_eq!(shapes(&bench.sent_early()), "SUBSCRIBE");
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    bench.send_bytes(Access::Read, 4096, "large");
+    bench.send(Access::Read, "after the large one");
+    assert_eq!(shapes(&bench.sent_early()), "SUBSCRIBE PUBLISH");
+    let mut bench = Bench::unconnected();
+    (0..20).for_each(|_| bench.send(Access::Read, "r"));
+    assert_eq!(packet_ids(&bench.sent_early()).len(), 8);
+}
+
+#[test]
+fn a_long_client_id_sends_nothing_before_connack() {
+    let mut bench = Bench::unconnected();
+    bench.session.response_topic = "x".repeat(5000);
+    bench.send(Access::Read, "r");
+    assert_eq!(shapes(&bench.sent_early()), "");
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn packets_before_connack_are_answered_after_it_and_not_sent_again() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    bench.send(Access::Write, "w");
+    let sent = bench.sent_early();
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.receive(Incoming::SubAck { packet_id: 1, reason: SUCCESS });
+    bench.receive(Incoming::PubAck { packet_id: 2, reason: SUCCESS });
+    assert_eq!(packet_ids(&bench.sent()), [3]);
+    bench.answer(&sent[1], GOOD);
+    assert!(matches!(bench.answers()[..], [("r", Ok(_))]));
+}
+
+#[test]
+fn the_receive_maximum_of_connack_counts_the_reads_before_it() {
+    let mut bench = Bench::unconnected();
+    for ticket in ["a", "b", "c"] {
+        bench.send(Access::Read, ticket);
+    }
+    assert_eq!(packet_ids(&bench.sent_early()), [2, 3, 4]);
+    bench.send(Access::Read, "d");
+    bench.connect(2);
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.receive(Incoming::PubAck { packet_id: 2, reason: SUCCESS });
+    assert_eq!(shapes(&bench.sent()), "");
+    bench.receive(Incoming::PubAck { packet_id: 3, reason: SUCCESS });
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+}
+
+#[test]
+fn reads_of_a_failed_attempt_to_connect_are_sent_with_the_next_one() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    bench.send(Access::Write, "w");
+    bench.sent_early();
+    assert!(bench.session.has_unanswered_early_packets());
+    bench.session.handle_lost(&"closed".to_owned().into());
+    assert!(!bench.session.has_unanswered_early_packets());
+    assert!(bench.answers().is_empty());
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn early_packets_are_unanswered_until_a_packet_follows_the_connack() {
+    let mut bench = Bench::unconnected();
+    assert!(!bench.session.has_unanswered_early_packets());
+    bench.send(Access::Write, "w");
+    bench.sent_early();
+    bench.connect(16);
+    assert!(bench.session.has_unanswered_early_packets());
+    bench.receive(Incoming::SubAck { packet_id: 1, reason: SUCCESS });
+    assert!(!bench.session.has_unanswered_early_packets());
+}
+
+#[test]
+fn the_time_of_a_request_begins_with_the_first_connection() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    bench.sent_early();
+    bench.advance(10_000).unwrap();
+    assert_eq!(bench.session.poll_timeout(), None);
+    bench.connect(16);
+    bench.advance(9_999).unwrap();
+    assert!(bench.answers().is_empty());
+    bench.advance(1).unwrap();
+    assert!(matches!(bench.answers()[..], [("r", Err(Error::Timeout { .. }))]));
+    // After a loss, the time goes on.
+    bench.send(Access::Read, "waiting");
+    bench.session.handle_lost(&"gone".to_owned().into());
+    bench.advance(10_000).unwrap();
+    assert!(matches!(bench.answers()[..], [("waiting", Err(Error::Timeout { .. }))]));
 }

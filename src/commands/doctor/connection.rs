@@ -106,6 +106,8 @@ impl Steps {
                 self.report_tls(report)?;
                 report.pass_at(at, Check::Ws, Detail::WebSocket { path }, Vec::new())
             }
+            // This connection has no request before its CONNACK.
+            ConnectionStep::EarlyPacketsRefused { .. } => Ok(()),
             ConnectionStep::Accepted(properties) => {
                 self.report_tls(report)?;
                 let warning = (properties.qos_max == 0).then(|| Warning {
