@@ -96,6 +96,9 @@ fn detail(detail: &Detail) -> Option<String> {
         Detail::Subscription { qos, .. } => format!("QoS {qos} for replies"),
         Detail::Answer { .. } => "the store answers".to_owned(),
         Detail::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
+        Detail::Early { is_answered: true } => "packets before the CONNACK are answered".to_owned(),
+        // The warning has it.
+        Detail::Early { is_answered: false } => return None,
         Detail::Notified { set, delete } => {
             format!("SET after {}, DEL after {}", ms_text(*set), ms_text(*delete))
         }

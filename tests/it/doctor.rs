@@ -6,7 +6,7 @@ use std::thread::spawn;
 
 use serde_json::Value;
 
-use super::common::fake_broker::{Connection, FakeBroker};
+use super::common::fake_broker::{Connection, FakeBroker, FakeBrokers};
 use super::common::fake_store::{self, Faults, NO_FAULTS};
 use super::common::pki::Ca;
 use super::common::{LoggedServer, Place, Server, Terminal, non_mqtt_server, tls12, wire};
@@ -90,10 +90,18 @@ fn failure_at(
     found
 }
 
+/// Starts a store that is faulty on the first connection, not on the one that checks early packets.
+fn fake_store_with(faults: Faults) -> FakeBroker<Vec<String>> {
+    FakeBroker::start_and_continue(
+        move |connection| fake_store::serve(connection, &faults),
+        |connection| drop(fake_store::serve(connection, &NO_FAULTS)),
+    )
+}
+
 /// Runs `doctor` with a faulty store. Returns the checks, the exit code and the requests.
 #[track_caller]
 fn at_store(options: &str, faults: Faults) -> (Vec<Check>, i32, Vec<String>) {
-    let fake = FakeBroker::start(move |connection| fake_store::serve(connection, &faults));
+    let fake = fake_store_with(faults);
     let (checks, code) = run(&Place::new(), &format!("-b {} {options}", fake.url()));
     (checks, code, fake.end())
 }
@@ -108,7 +116,7 @@ fn tls_server(place: &Place, name: &str, options: &[&str]) -> (Server, String) {
 }
 
 const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe ok, request ok, clock ok, \
-                             notifications ok";
+                             notifications ok, early ok";
 const LOG_HINT: &str = "see the broker's log, and every packet of this client with --trace";
 const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
 const PERMISSION_HINT: &str = "this client id (-i) needs the permission to use the state store";
@@ -149,7 +157,7 @@ fn output_in_a_pipe_has_one_line_per_check_and_output_on_a_terminal_has_symbols(
     let shown = place.run_at(&server.url(), &["doctor"]);
     let heads: Vec<_> =
         shown.lines().filter_map(|line| line.rsplit_once('\t')).map(|(head, _)| head).collect();
-    assert_eq!(heads.len(), 8, "{shown}");
+    assert_eq!(heads.len(), 9, "{shown}");
     assert!(heads[0].starts_with("ok\tdns\t") && heads[0].ends_with(" ms"), "{shown}");
     assert_eq!(heads[2], "skipped\ttls\t-");
     let shown = place.run_at(&server.url(), &["doctor", "-o", "text", "--color", "always"]);
@@ -490,7 +498,10 @@ fn a_refusal_of_the_store_fails_the_check_with_a_hint() {
     let (checks, code, requests) = reply("SET", "-ERR the quota has been exceeded\r\n");
     assert_eq!(
         outline(&checks),
-        SOUND_OUTLINE.replace("clock ok, notifications ok", "clock fail, notifications skipped")
+        SOUND_OUTLINE.replace(
+            "clock ok, notifications ok, early ok",
+            "clock fail, notifications skipped, early skipped"
+        )
     );
     let clock = find(&checks, "clock");
     assert_eq!(
@@ -501,10 +512,10 @@ fn a_refusal_of_the_store_fails_the_check_with_a_hint() {
     assert_eq!(requests.len(), 2, "{requests:?}");
     // A client without permission to read may still have permission to write.
     let (checks, code, _) = reply("GET", "-ERR not authorized\r\n");
-    assert!(outline(&checks).ends_with("request fail, clock ok, notifications fail"), "{checks:?}");
+    assert!(outline(&checks).ends_with("request fail, clock ok, notifications fail, early ok"), "{checks:?}");
     assert_eq!((find(&checks, "request").text("kind"), code), ("authorization", 77));
     let (checks, code, _) = reply("KEYNOTIFY", "-ERR not authorized\r\n");
-    assert!(outline(&checks).ends_with("clock ok, notifications fail"), "{checks:?}");
+    assert!(outline(&checks).ends_with("clock ok, notifications fail, early ok"), "{checks:?}");
     assert_eq!(code, 77);
     let (checks, code, _) = reply("KEYNOTIFY", "-ERR the quota has been exceeded\r\n");
     let hint = "watch fewer keys at once, or raise `mqkv serve --watches-max N`";
@@ -605,7 +616,7 @@ fn read_only_writes_nothing() {
 #[test]
 fn a_read_only_context_is_written_to_only_with_force_write() {
     let fake = |options: &'static str| {
-        let fake = FakeBroker::start(|connection| fake_store::serve(connection, &NO_FAULTS));
+        let fake = fake_store_with(NO_FAULTS);
         let place = Place::new();
         place
             .write("config.toml", format!("[context.prod]\nbroker = \"{}\"\nread_only = true\n", fake.url()));
@@ -668,4 +679,50 @@ fn a_web_socket_has_a_check_of_its_own() {
     assert!(outline(&checks).starts_with("dns ok, tcp ok, tls skipped, ws fail, connack skipped, "));
     let (checks, _) = run(&place, "-b ws://127.0.0.1:1");
     assert!(outline(&checks).contains("tls skipped, ws skipped, connack skipped"), "{checks:?}");
+}
+
+/// Returns the check of early packets with a store whose second connection runs a script.
+#[track_caller]
+fn early_check(options: &str, second: fn(&mut Connection)) -> (String, String, i32) {
+    let broker = FakeBrokers::start(move |number, connection| match number {
+        2 => second(connection),
+        _ => drop(fake_store::serve(connection, &NO_FAULTS)),
+    });
+    let place = Place::new();
+    place.write("token", "t");
+    let (checks, code) = run(&place, &format!("-b {} {options}", broker.url()));
+    let early = find(&checks, "early");
+    (early.text("status").to_owned(), early.text("message").to_owned(), code)
+}
+
+#[test]
+fn a_broker_that_does_not_answer_early_packets_is_a_warning() {
+    let warning = |message: &str| ("warn".to_owned(), message.to_owned(), 0);
+    let closes = |connection: &mut Connection| {
+        connection.expect("CONNECT");
+        connection.expect("SUBSCRIBE");
+    };
+    let message = "the broker accepts no packets before its CONNACK: connection closed by the other side: ";
+    let (status, shown, code) = early_check("", closes);
+    assert!(shown.starts_with(message), "{shown}");
+    assert_eq!((status.as_str(), code), ("warn", 0));
+    let drops = |connection: &mut Connection| {
+        for packet in ["CONNECT", "SUBSCRIBE", "PUBLISH"] {
+            connection.expect(packet);
+        }
+        connection.send(&wire::connack(0, &[]));
+        connection.listen();
+    };
+    assert_eq!(
+        early_check("--timeout 1s", drops),
+        warning("the broker does not answer packets that were sent before its CONNACK")
+    );
+}
+
+#[test]
+fn early_packets_are_not_checked_where_they_are_not_sent() {
+    let none = |_: &mut Connection| panic!("a second connection");
+    let skipped = |why: &str| ("skipped".to_owned(), why.to_owned(), 0);
+    assert_eq!(early_check("--cautious", none), skipped("--cautious is in force"));
+    assert_eq!(early_check("--sat-file token", none), skipped("MQTT does not allow it with a token"));
 }

@@ -16,6 +16,7 @@ mod configuration;
 mod contexts;
 mod decode;
 mod doctor;
+mod early_packets;
 mod edit;
 mod embedded;
 mod exchange;

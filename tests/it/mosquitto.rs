@@ -363,3 +363,25 @@ fn a_bridge_of_mosquitto_with_its_default_settings_passes_each_message_on_once()
         assert_eq!(lines, ["plant/other 1 2", "plant/ours 1 1"]);
     }
 }
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn mosquitto_answers_early_packets_and_the_error_of_a_rejected_client_is_the_rejection() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    // Without a store: the PUBACK follows the CONNACK at once.
+    let shown = place.run_at(&url, &["get", "k", "--trace=trace"]);
+    assert!(shown.contains("error: no state store at BROKER"), "{shown}");
+    let trace = std::fs::read_to_string(place.path("trace")).unwrap();
+    let packets: Vec<&str> = trace.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert_eq!(packets[2..8], ["CONNECT", "SUBSCRIBE", "PUBLISH", "CONNACK", "SUBACK", "PUBACK"], "{trace}");
+    // Mosquitto closes the connection with the early packets unread.
+    let (_broker, url) = mosquitto_with(&place, "allow_anonymous false\n");
+    for words in [&["get", "k"][..], &["set", "k", "v"]] {
+        for _ in 0..20 {
+            let shown = place.run_at(&url, words);
+            assert!(shown.contains("rejected the connection: not authorized (0x87)"), "{shown}");
+            assert!(shown.ends_with("--- exit 77\n"), "{shown}");
+        }
+    }
+}

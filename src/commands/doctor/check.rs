@@ -30,6 +30,8 @@ pub enum Check {
     Clock,
     /// A watcher gets notifications.
     Notifications,
+    /// The broker answers packets that are sent together with CONNECT.
+    Early,
 }
 
 impl Check {
@@ -38,7 +40,7 @@ impl Check {
         Self::ALL.into_iter().filter(move |check| has_web_socket || *check != Self::Ws)
     }
 
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Dns,
         Self::Tcp,
         Self::Tls,
@@ -48,6 +50,7 @@ impl Check {
         Self::Request,
         Self::Clock,
         Self::Notifications,
+        Self::Early,
     ];
 
     /// Returns the name in the output.
@@ -64,6 +67,7 @@ impl Check {
             Self::Request => "request",
             Self::Clock => "clock",
             Self::Notifications => "notifications",
+            Self::Early => "early",
         }
     }
 }
@@ -141,6 +145,8 @@ pub enum Detail {
     },
     /// The times from a request to its notification.
     Notified { set: Duration, delete: Duration },
+    /// Whether packets before CONNACK are answered, without another attempt.
+    Early { is_answered: bool },
 }
 
 impl CheckResult {

@@ -2,6 +2,7 @@
 
 pub mod check;
 mod connection;
+mod early;
 mod report;
 mod store;
 
@@ -13,10 +14,12 @@ use tokio::time::timeout;
 
 use self::check::Check;
 use self::report::Report;
-use super::error::CommandError;
+use super::error::{CommandError, Kind};
 use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
+use crate::protocol::Key;
+use crate::random;
 
 const HELP: &str = "\
 Examples:
@@ -39,10 +42,12 @@ The checks run in this order; after a failure the rest is skipped:
                  machine. Warns from 10 s on, fails from 60 s on: then
                  requests or replies are rejected.
   notifications  a watch of a key gets notifications of SET and DEL
+  early          the broker answers packets that are sent together with CONNECT,
+                 which saves a round trip; on a second connection
 
 Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \
---read-only and in a read-only context. There is one connection attempt, without retries.
+--read-only and in a read-only context. Connections are not retried.
 
 Credentials:
 A broker checks a password, a token or a certificate when a client connects. doctor connects anew: it shows whether they \
@@ -82,13 +87,23 @@ async fn check(args: &DoctorArgs, session: &Session, report: &mut Report<'_>) ->
     };
     let request_timeout = settings.request_timeout;
     report.start();
-    let Some(client) = connection::check(settings, report).await? else { return Ok(()) };
+    let Some(client) = connection::check(settings.clone(), report).await? else { return Ok(()) };
     let no_writes = match session.check_write() {
         _ if args.read_only => Some("it writes, and --read-only is given".to_owned()),
         Err(error) => Some(format!("it writes, and {}", error.message)),
         Ok(()) => None,
     };
-    let result = store::check(&client, request_timeout, no_writes.as_deref(), report).await;
+    let key = match Key::new(format!("mqkv-doctor/{:016x}", random::u64())) {
+        Ok(key) => key,
+        Err(error) => {
+            return report.fail(Check::Settings, None, CommandError::new(Kind::Bug, error.to_string()));
+        }
+    };
+    let result = store::check(&client, &key, request_timeout, no_writes.as_deref(), report).await;
     let _ = timeout(CLOSE_MAX, client.close()).await;
-    result
+    if report.has(Check::Early) {
+        return result;
+    }
+    result?;
+    early::check(settings, &key, report).await
 }

@@ -85,6 +85,11 @@ impl<'a> Report<'a> {
         self.add(CheckResult { check, elapsed: None, detail: None, status: Status::Skipped(why.to_owned()) })
     }
 
+    /// Returns whether a check has been made or skipped.
+    pub(super) fn has(&self, check: Check) -> bool {
+        self.results.iter().any(|result| result.check == check)
+    }
+
     /// Skips the checks after the last one, because of the last failure.
     pub(super) fn skip_rest(&mut self) -> io::Result<()> {
         let failed = self.results.iter().rev().find(|result| result.failure().is_some());

@@ -31,23 +31,20 @@ const CLOCK_TTL_MS: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 /// The same while notifications are awaited.
 const WATCH_TTL_MS: NonZeroU64 = NonZeroU64::new(30_000).unwrap();
 
-/// Checks the store; `no_writes` is the reason for skipping the checks that write.
+/// Checks the store with a key that does not exist; `no_writes` is the reason for skipping the checks that write.
 pub(super) async fn check(
     client: &Client,
+    key: &Key,
     request_timeout: Duration,
     no_writes: Option<&str>,
     report: &mut Report<'_>,
 ) -> io::Result<()> {
     let bug = |error: String| CommandError::new(Kind::Bug, error);
-    let key = match Key::new(format!("mqkv-doctor/{:016x}", random::u64())) {
-        Ok(key) => key,
-        Err(error) => return report.fail(Check::Settings, None, bug(error.to_string())),
-    };
     let past = match Timestamp::zero(format!("doctor{:016x}", random::u64())) {
         Ok(zero) => zero.tick(PAST_MS),
         Err(error) => return report.fail(Check::Settings, None, bug(error.to_string())),
     };
-    let store = Store { client, key, past, request_timeout };
+    let store = Store { client, key: key.clone(), past, request_timeout };
     report.start();
     if !store.subscribe(report).await? || !store.request(report).await? {
         return report.skip_rest();

@@ -78,6 +78,7 @@ fn details(detail: &Detail) -> Object {
             put(&mut object, "ahead_ms", *ahead_ms);
             put(&mut object, "margin_ms", *margin_ms);
         }
+        Detail::Early { is_answered } => put(&mut object, "answered", *is_answered),
         Detail::Notified { set, delete } => {
             put(&mut object, "set_ms", ms(*set));
             put(&mut object, "delete_ms", ms(*delete));

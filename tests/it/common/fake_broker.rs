@@ -31,6 +31,26 @@ impl<T: Send + 'static> FakeBroker<T> {
         Self { address, script }
     }
 
+    /// Starts a broker that runs the script with its first connection, and another one with each further connection.
+    pub fn start_and_continue(
+        script: impl FnOnce(&mut Connection) -> T + Send + 'static,
+        further: impl Fn(&mut Connection) + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let script = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let result = script(&mut Connection::new(stream));
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    further(&mut Connection::new(stream.unwrap()));
+                }
+            });
+            result
+        });
+        Self { address, script }
+    }
+
     pub fn url(&self) -> String {
         format!("mqtt://{}", self.address)
     }

@@ -1,0 +1,253 @@
+//! Packets that are sent together with CONNECT: brokers that do not accept them, and clients that may not send them.
+
+use std::sync::{Arc, Mutex};
+
+use mqkv::client::trace::{Packet, TraceEvent};
+use mqkv::client::{Client, Reconnect, Settings, Target, Tracer};
+use mqkv::protocol::Key;
+
+use super::common::fake_broker::{Connection, FakeBroker, FakeBrokers};
+use super::common::proxy::Proxy;
+use super::common::{Place, Server, wire};
+
+const UNCHANGED: &str = "  nothing was changed\n";
+const PROTOCOL_ERROR: u8 = 0x82;
+const SESSION_TAKEN_OVER: u8 = 0x8E;
+
+/// Runs a line and returns its output and its trace: each packet with `>` if it was sent and `<` if it was received, `-` for a lost
+/// connection, and `cautious` where the client decided to wait for CONNACK.
+fn traced(url: &str, line: &str) -> (String, Vec<String>) {
+    let place = Place::new();
+    place.write("token", "t");
+    let words: Vec<&str> = line.split(' ').chain(["--trace=trace"]).collect();
+    let shown = place.run_at(url, &words);
+    let trace = std::fs::read_to_string(place.path("trace")).unwrap();
+    let event = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[1..] {
+            ["->", packet, ..] => Some(format!("> {packet}")),
+            ["<-", packet, ..] => Some(format!("< {packet}")),
+            ["--", "no", "connection:", ..] => Some("-".to_owned()),
+            ["--", "packets", "before", ..] => Some("cautious".to_owned()),
+            _ => None,
+        }
+    };
+    (shown, trace.lines().filter_map(event).collect())
+}
+
+/// Reads the CONNECT and an early packet.
+fn read_early(connection: &mut Connection) {
+    connection.expect("CONNECT");
+    connection.expect("SUBSCRIBE");
+}
+
+fn answer_all(connection: &mut Connection) {
+    let request = connection.serve();
+    connection.answer(&request, "+OK\r\n", &[]);
+    connection.listen();
+}
+
+#[test]
+fn a_broker_that_closes_on_early_packets_is_connected_to_again_without_them() {
+    let closes: [fn(&mut Connection); 3] = [
+        read_early,
+        // After it has accepted the client, silently or with a reason.
+        |connection| {
+            read_early(connection);
+            connection.send(&wire::connack(0, &[]));
+        },
+        |connection| {
+            read_early(connection);
+            connection.send(&[&wire::connack(0, &[])[..], &wire::disconnect(PROTOCOL_ERROR)].concat());
+        },
+    ];
+    for close in closes {
+        let broker = FakeBrokers::start(move |number, connection| match number {
+            1 => close(connection),
+            _ => answer_all(connection),
+        });
+        let (shown, packets) = traced(&broker.url(), "set k v");
+        assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+        let cautious = packets.iter().position(|packet| packet == "cautious").unwrap();
+        assert_eq!(packets[..2], ["> CONNECT", "> SUBSCRIBE"]);
+        assert_eq!(
+            packets[cautious..],
+            [
+                "cautious",
+                "-",
+                "> CONNECT",
+                "< CONNACK",
+                "> SUBSCRIBE",
+                "< SUBACK",
+                "> PUBLISH",
+                "< PUBACK",
+                "< PUBLISH",
+                "> PUBACK",
+                "> DISCONNECT",
+            ],
+        );
+        assert_eq!(broker.count(), 2);
+    }
+}
+
+#[test]
+fn a_broker_that_closes_every_connection_is_connected_to_twice() {
+    let broker = FakeBrokers::start(|_, connection| {
+        connection.accept();
+    });
+    let (shown, _) = traced(&broker.url(), "set k v");
+    assert!(shown.contains("connection closed by the other side") && shown.contains("69"), "{shown}");
+    assert_eq!(broker.count(), 2);
+    let broker = FakeBrokers::start(|_, connection| connection.accept());
+    let shown = Place::new().run_at(&broker.url(), &["set", "k", "v", "--cautious"]);
+    assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");
+    assert_eq!(broker.count(), 1);
+}
+
+#[test]
+fn the_rejection_of_a_client_is_its_error_whatever_followed_the_connect() {
+    for line in ["get k", "set k v"] {
+        let broker = FakeBrokers::start(|_, connection| {
+            // The early packets are not read, so that the close resets the connection.
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(0x86, &[]));
+        });
+        let (shown, packets) = traced(&broker.url(), line);
+        assert!(shown.contains("bad user name or password (0x86)"), "{shown}");
+        assert!(shown.ends_with("--- exit 77\n"), "{shown}");
+        assert_eq!(packets.last().map(String::as_str), Some("-"), "{packets:?}");
+        assert!(packets.contains(&"< CONNACK".to_owned()) && broker.count() == 1, "{packets:?}");
+    }
+}
+
+#[test]
+fn a_client_whose_session_was_taken_over_does_not_connect_again() {
+    let broker = FakeBrokers::start(|_, connection| {
+        read_early(connection);
+        connection.send(&[&wire::connack(0, &[])[..], &wire::disconnect(SESSION_TAKEN_OVER)].concat());
+        connection.listen();
+    });
+    let (shown, _) = traced(&broker.url(), "set k v");
+    assert!(shown.contains("session taken over (0x8E)") && shown.ends_with("--- exit 69\n"), "{shown}");
+    assert_eq!(broker.count(), 1);
+}
+
+#[test]
+fn nothing_follows_a_connect_with_an_authentication_method() {
+    let broker = FakeBroker::start(answer_all);
+    let (shown, packets) = traced(&broker.url(), "set k v --sat-file token");
+    assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+    assert_eq!(packets[..3], ["> CONNECT", "< CONNACK", "> SUBSCRIBE"]);
+    broker.end();
+}
+
+/// Gets a key twice on one client, which connects again when the broker closes the connection. Returns the order of its attempts,
+/// CONNACKs and subscriptions.
+fn attempts(broker: &FakeBrokers) -> Vec<&'static str> {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    let tracer = Tracer::new(true, move |event: &TraceEvent, _| {
+        let name = match event {
+            TraceEvent::Connecting { .. } => "connecting",
+            TraceEvent::Received(Packet::ConnAck { .. }) => "CONNACK",
+            TraceEvent::Sent(Packet::Subscribe { .. }) => "SUBSCRIBE",
+            _ => return,
+        };
+        sink.lock().unwrap().push(name);
+    });
+    let port = broker.url().rsplit(':').next().unwrap().parse().unwrap();
+    let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+    let settings = Settings {
+        tracer: Some(tracer),
+        reconnect: Reconnect::WithBackoff,
+        ..Settings::new(target, "me".to_owned())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::lazy(settings).unwrap();
+        let key = Key::new("k").unwrap();
+        for _ in 0..2 {
+            assert!(matches!(client.get(&key).await, Ok(None)));
+        }
+        client.close().await;
+    });
+    std::mem::take(&mut *events.lock().unwrap())
+}
+
+const EARLY: [&str; 3] = ["connecting", "SUBSCRIBE", "CONNACK"];
+const CAUTIOUS: [&str; 3] = ["connecting", "CONNACK", "SUBSCRIBE"];
+
+#[test]
+fn a_reconnect_sends_pending_reads_together_with_connect() {
+    let broker = FakeBrokers::start(|number, connection| {
+        let request = connection.serve();
+        connection.answer(&request, "$-1\r\n", &[]);
+        connection.expect("PUBACK");
+        if number == 1 {
+            // The second read is lost with the connection.
+            connection.request();
+        } else {
+            connection.listen();
+        }
+    });
+    assert_eq!(attempts(&broker), [EARLY, EARLY].concat());
+}
+
+#[test]
+fn a_broker_that_closes_on_early_packets_is_remembered_for_the_session() {
+    let broker = FakeBrokers::start(|number, connection| {
+        if number == 1 {
+            return read_early(connection);
+        }
+        let request = connection.serve();
+        connection.answer(&request, "$-1\r\n", &[]);
+        connection.expect("PUBACK");
+        if number == 2 {
+            connection.request();
+        } else {
+            connection.listen();
+        }
+    });
+    assert_eq!(attempts(&broker), [&EARLY[..2], &CAUTIOUS, &CAUTIOUS].concat());
+}
+
+/// The key derivation of a password takes a while, in which the early packets wait.
+#[test]
+fn our_server_answers_early_packets_of_users_with_permissions() {
+    const TAIL: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+    let place = Place::new();
+    place.write("password", "p");
+    place.write("wrong", "x");
+    assert_eq!(place.run_with_input(&["serve", "user", "add", "users", "ann", "-q"], b"p\n"), "--- exit 0\n");
+    place.write(
+        "rules",
+        format!(
+            "rules:
+- principals: {{usernames: [ann]}}
+  brokerResources:
+  - method: Connect
+  - {{method: Publish, topics: [\"{TAIL}\", \"clients/{{principal.clientId}}/#\"]}}
+  - {{method: Subscribe, topics: [\"clients/{{principal.clientId}}/#\"]}}
+  stateStoreResources: [{{method: ReadWrite, keyType: String, keys: [k]}}]
+"
+        ),
+    );
+    let server = Server::start(&place, &["-q", "--users", "users", "--authz", "rules"]);
+    let run = |line: &str| {
+        let proxy = Proxy::start(&server.url());
+        let words: Vec<&str> = line.split(' ').collect();
+        let shown = place.run_at(&proxy.url(), &[&words[..], &["-u", "ann"]].concat());
+        (shown, proxy.end().len())
+    };
+    // A flight of each side for each round trip, then the last one of the client.
+    assert_eq!(run("set k v --password-file password"), ("--- exit 0\n".to_owned(), 5));
+    assert_eq!(
+        run("get k --password-file password"),
+        ("--- stdout\nv(no line feed)\n--- exit 0\n".to_owned(), 3)
+    );
+    let (shown, _) = run("get other --password-file password");
+    assert!(shown.contains("not authorized") && shown.ends_with("--- exit 77\n"), "{shown}");
+    let (shown, flights) = run("set k v --password-file wrong");
+    assert!(shown.contains("bad user name or password (0x86)"), "{shown}");
+    assert!(shown.ends_with("--- exit 77\n") && flights <= 3, "{shown}");
+}
