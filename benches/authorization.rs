@@ -11,8 +11,6 @@ use std::fmt::Write;
 use std::fs;
 use std::time::Instant;
 
-use tokio::task::LocalSet;
-
 use shared::raw::{self, RawClient, command};
 use shared::{Process, ratios, serve, spread};
 
@@ -26,8 +24,7 @@ fn main() {
     let file = folder.path().join("rules");
     fs::write(&file, rules()).unwrap();
     let servers = [serve(&[]), serve(&["--authz", file.to_str().unwrap()])];
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let rates = LocalSet::new().block_on(&runtime, measure(&servers));
+    let rates = shared::run(measure(&servers));
     println!("without rules     {} requests a second", spread(&rates[0], 0));
     println!("with {RULES} rules   {} requests a second", spread(&rates[1], 0));
     println!("ratio             {}", spread(&ratios(&rates[1], &rates[0]), 2));

@@ -15,13 +15,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tokio::task::LocalSet;
-
-use shared::raw::{self, RawClient, command};
+use shared::raw::{self, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command};
 use shared::{Process, free_port, ratios, serve, spread};
 
-const KEY_BYTES: usize = 16;
-const VALUE_BYTES: usize = 100;
 const WRITERS: usize = 64;
 const ROUNDS: usize = 10;
 const SETS: usize = 20_000;
@@ -36,8 +32,7 @@ const SHARED: u8 = b'x';
 
 fn main() {
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    shared::run(async {
         writes(home.path()).await;
         memory(home.path()).await;
         for delay_ms in [0, 25] {
@@ -81,22 +76,9 @@ impl Node {
     }
 }
 
-fn request(client_id: &str) -> bytes::Bytes {
-    let payload = command(&[b"SET", &[b'k'; KEY_BYTES], &[b'v'; VALUE_BYTES]]);
-    raw::request(client_id, &payload, &raw::timestamp())
-}
-
-/// Appends the request with the key of this number.
-fn push(buffers: &mut raw::Buffers, request: &[u8], first: u8, key: usize) {
-    let key_at = request.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
-    buffers.push_request_with(request, |request| {
-        request[key_at..key_at + KEY_BYTES].copy_from_slice(&name(first, key));
-    });
-}
-
 fn name(first: u8, key: usize) -> [u8; KEY_BYTES] {
-    let mut name = [first; KEY_BYTES];
-    name[1..].copy_from_slice(format!("{key:015}").as_bytes());
+    let mut name = raw::key(key);
+    name[0] = first;
     name
 }
 
@@ -112,9 +94,9 @@ async fn set(port: u16, first: u8, count: usize) {
         .map(|number| {
             tokio::task::spawn_local(async move {
                 let id = format!("bench-{number}");
-                let (mut client, request) = (connect(port, &id).await, request(&id));
+                let (mut client, set) = (connect(port, &id).await, SetRequest::new(&id));
                 for round in 0..count / WRITERS {
-                    push(&mut client.buffers, &request, first, round * WRITERS + number);
+                    set.push(&mut client.buffers, &name(first, round * WRITERS + number));
                     client.flush().await.unwrap();
                     client.wait_for_messages(1).await.unwrap();
                 }
@@ -128,14 +110,17 @@ async fn set(port: u16, first: u8, count: usize) {
 
 /// Sends SETs by one client with many requests in flight.
 async fn fill(port: u16, first: u8, count: usize) {
-    let (mut client, request) = (connect(port, "fill").await, request("fill"));
-    client.request_each(KEYS_AT_ONCE, count, |buffers, at| push(buffers, &request, first, at)).await.unwrap();
+    let (mut client, set) = (connect(port, "fill").await, SetRequest::new("fill"));
+    client
+        .request_each(KEYS_AT_ONCE, count, |buffers, at| set.push(buffers, &name(first, at)))
+        .await
+        .unwrap();
 }
 
 /// Sets a new key at one node and waits until the other one has it on its disk, with all changes before it.
 async fn wait_until_applied(from: u16, to: u16, mark: usize) {
-    let (mut writer, set) = (connect(from, "mark").await, request("mark"));
-    push(&mut writer.buffers, &set, SHARED, mark);
+    let (mut writer, set) = (connect(from, "mark").await, SetRequest::new("mark"));
+    set.push(&mut writer.buffers, &name(SHARED, mark));
     writer.flush().await.unwrap();
     writer.wait_for_messages(1).await.unwrap();
     let mut reader = connect(to, "reader").await;
@@ -213,10 +198,10 @@ async fn notifications(root: u16, leaf: u16) {
     watcher.buffers.push_request(&raw::request("watcher", &keynotify, &raw::timestamp()));
     watcher.flush().await.unwrap();
     watcher.wait_for_messages(1).await.unwrap();
-    let (mut writer, request) = (connect(root, "writer").await, request("writer"));
+    let (mut writer, set) = (connect(root, "writer").await, SetRequest::new("writer"));
     let (mut answers, mut delays) = (Vec::new(), Vec::new());
     for _ in 0..NOTIFICATIONS {
-        push(&mut writer.buffers, &request, SHARED, 1);
+        set.push(&mut writer.buffers, &name(SHARED, 1));
         let begun = Instant::now();
         writer.flush().await.unwrap();
         writer.wait_for_messages(1).await.unwrap();

@@ -1,4 +1,5 @@
-//! Memory and speed of `mqkv serve` with many keys, connections, watchers and wildcard subscriptions, and without any.
+//! Memory and speed of `mqkv serve` with many keys, connections, watchers and wildcard subscriptions, and without any; and
+//! the start of a store with a million keys on disk.
 //!
 //! `cargo bench --bench scale` prints both. Needs Debian's `mosquitto` to compare the start.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
@@ -6,23 +7,21 @@
 
 mod shared;
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use bytes::Bytes;
-use tokio::task::LocalSet;
-
-use shared::raw::{self, RawClient, command};
-use shared::{MQKV, Process, free_port, ratios, serve, spread};
+use shared::raw::{self, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command, key};
+use shared::{MQKV, Process, free_port, ratios, run, serve, spread};
 
 const KEYS_FEW: usize = 1_000;
 const KEYS_MANY: usize = 1_000_000;
-const KEY_BYTES: usize = 16;
-const VALUE_BYTES: usize = 100;
 /// With the writer, the default limit.
 const CONNECTIONS: usize = 9_999;
 const WILDCARDS: usize = 1_000;
 const INFLIGHT: usize = 64;
+const PERSISTENT_AT_ONCE: usize = 1_000;
 const ROUNDS: usize = 5;
 const STARTS: usize = 30;
 
@@ -32,11 +31,7 @@ fn main() {
     run(keys());
     run(connections());
     run(wildcards());
-}
-
-fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, work)
+    opening();
 }
 
 /// Starts a server and connects one client with a subscription to its responses.
@@ -125,17 +120,10 @@ async fn keys() {
 
 /// Sends `count` SETs of different keys out of `keys`, with consecutive ones far apart.
 async fn fill(client: &mut RawClient, count: usize, keys: usize) {
-    let payload = command(&[b"SET", &[b'k'; KEY_BYTES], &[b'v'; VALUE_BYTES], b"PX", b"3600000"]);
-    let request = raw::request("bench", &payload, &raw::timestamp());
-    let key_at = request.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
+    let set = SetRequest::with_options("bench", &[b"PX", b"3600000"]);
     // A stride that shares no factor with the number of keys visits all of them.
     let stride = 7_919;
-    let push = |buffers: &mut raw::Buffers, at: usize| {
-        let key = format!("{:0KEY_BYTES$}", at * stride % keys);
-        buffers.push_request_with(&request, |request| {
-            request[key_at..key_at + KEY_BYTES].copy_from_slice(key.as_bytes());
-        });
-    };
+    let push = |buffers: &mut raw::Buffers, at: usize| set.push(buffers, &key(at * stride % keys));
     client.request_each(INFLIGHT, count, push).await.unwrap();
 }
 
@@ -224,4 +212,34 @@ async fn gets(client: &mut RawClient, get: &Bytes) -> f64 {
     let begun = Instant::now();
     client.request_all(std::slice::from_ref(get), INFLIGHT, COUNT).await.unwrap();
     COUNT as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Measures the start of a store with many keys on disk, after a kill and after a shutdown.
+fn opening() {
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let options = ["--data", home.path().to_str().unwrap(), "--keys-max", "2000000"];
+    let server = serve(&options);
+    let begun = Instant::now();
+    run(async {
+        let mut client = RawClient::connect(server.port, "bench").await.unwrap();
+        client.subscribe(&raw::response_topic("bench")).await.unwrap();
+        let set = SetRequest::new("bench");
+        let push = |buffers: &mut raw::Buffers, at: usize| set.push(buffers, &key(at));
+        client.request_each(PERSISTENT_AT_ONCE, KEYS_MANY, push).await.unwrap();
+    });
+    println!(
+        "{KEYS_MANY} persistent keys of {KEY_BYTES} + {VALUE_BYTES} bytes, {PERSISTENT_AT_ONCE} in flight"
+    );
+    println!("  written in              {:.1} s", begun.elapsed().as_secs_f64());
+    println!("  memory                  {:.0} MiB", server.resident_mib());
+    drop(server);
+    let bytes = fs::metadata(home.path().join("store.redb")).unwrap().len();
+    println!("  file                    {} MiB", bytes / (1024 * 1024));
+    for after in ["a kill", "a shutdown"] {
+        let begun = Instant::now();
+        let server = serve(&options);
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("  open after {after:12} {seconds:.2} s, {:.0} MiB", server.resident_mib());
+        server.terminate();
+    }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub mod raw;
+pub mod redis;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -82,16 +83,9 @@ pub fn mosquitto() -> Process {
     fs::write(&file, lines.join("\n") + "\n").unwrap();
     let mut command = Command::new("mosquitto");
     command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = match command.spawn() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            panic!("mosquitto is missing: apt-get install mosquitto")
-        }
-        other => other.unwrap(),
-    };
+    let child = spawn(&mut command, "mosquitto");
     let server = Process { child, port, _folder: Some(folder) };
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_open(port);
     server
 }
 
@@ -100,6 +94,26 @@ pub fn spawn_self(argument: &str, port: u16) -> Process {
     let executable: PathBuf = std::env::current_exe().unwrap();
     let child = Command::new(executable).args([argument, &port.to_string()]).spawn().unwrap();
     Process { child, port, _folder: None }
+}
+
+/// Starts a program of this Debian package.
+///
+/// # Panics
+/// If it is not installed.
+pub fn spawn(command: &mut Command, package: &str) -> Child {
+    match command.spawn() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("{package} is missing: apt-get install {package}")
+        }
+        other => other.unwrap(),
+    }
+}
+
+/// Waits until a server accepts connections.
+pub fn wait_until_open(port: u16) {
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Returns a free port.
@@ -112,6 +126,40 @@ pub fn rate(count: usize, run: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     run();
     count as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Measures all subjects once per round, in an order that changes from round to round, after a round that warms up.
+/// Returns the figures of each.
+pub fn in_turn(rounds: usize, subjects: &mut [Box<dyn FnMut() -> f64 + '_>]) -> Vec<Vec<f64>> {
+    let count = subjects.len();
+    let mut figures = vec![Vec::new(); count];
+    for round in 0..=rounds {
+        for turn in 0..count {
+            let at = (round + turn) % count;
+            let figure = subjects[at]();
+            if round > 0 {
+                figures[at].push(figure);
+            }
+        }
+    }
+    figures
+}
+
+/// Runs a future, and what it spawns, on this thread.
+pub fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, work)
+}
+
+/// Prints the figures of each subject, and the ratio of the first one's to those of each other.
+pub fn print_against_others(names: &[&str], figures: &[Vec<f64>], unit: &str, digits: usize) {
+    for (name, figures) in names.iter().zip(figures) {
+        println!("  {name:<30} {} {unit}", spread(figures, digits));
+    }
+    for (name, others) in names.iter().zip(figures).skip(1) {
+        let label = format!("{} / {name}", names[0]);
+        println!("  {label:<30} {}", spread(&ratios(&figures[0], others), 2));
+    }
 }
 
 /// Formats the median, minimum and maximum of some figures.

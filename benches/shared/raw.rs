@@ -14,12 +14,53 @@ pub const REQUEST_TOPIC: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0
 const CONNACK: u8 = 0x20;
 const PUBLISH_QOS_1: u8 = 0x32;
 const PUBLISH: u8 = 0x30;
+const PUBACK: u8 = 0x40;
 const SUBACK: u8 = 0x90;
 const CONTENT_TYPE: &str = "application/octet-stream";
 /// Offset of the packet identifier in an encoded request, which each copy replaces.
 const REQUEST_ID_AT: usize = 5 + REQUEST_TOPIC.len();
 /// Offset of the correlation data, after the property length and the content type. Each copy replaces its first half.
 const CORRELATION_AT: usize = REQUEST_ID_AT + 2 + 2 + (3 + CONTENT_TYPE.len()) + 3;
+
+/// The length of the keys of [`SetRequest`].
+pub const KEY_BYTES: usize = 16;
+/// The length of the values of [`SetRequest`].
+pub const VALUE_BYTES: usize = 100;
+
+/// An encoded SET of which each copy gets its own key.
+pub struct SetRequest {
+    encoded: Bytes,
+    key_at: usize,
+}
+
+impl SetRequest {
+    pub fn new(client_id: &str) -> Self {
+        Self::with_options(client_id, &[])
+    }
+
+    /// As [`Self::new`], with more words after the value.
+    pub fn with_options(client_id: &str, options: &[&[u8]]) -> Self {
+        let mut words: Vec<&[u8]> = vec![b"SET", &[b'k'; KEY_BYTES], &[b'v'; VALUE_BYTES]];
+        words.extend_from_slice(options);
+        let encoded = request(client_id, &command(&words), &timestamp());
+        let key_at = encoded.windows(KEY_BYTES).position(|window| window == [b'k'; KEY_BYTES]).unwrap();
+        Self { encoded, key_at }
+    }
+
+    /// Appends the request with this key to the output.
+    pub fn push(&self, buffers: &mut Buffers, key: &[u8; KEY_BYTES]) {
+        buffers.push_request_with(&self.encoded, |request| {
+            request[self.key_at..self.key_at + KEY_BYTES].copy_from_slice(key);
+        });
+    }
+}
+
+/// Returns the key of this number: its digits.
+pub fn key(number: usize) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key.copy_from_slice(format!("{number:0KEY_BYTES$}").as_bytes());
+    key
+}
 
 /// The input and output of a connection.
 #[derive(Default)]
@@ -210,17 +251,36 @@ impl BlockingClient {
         Ok(single)
     }
 
+    /// Subscribes and waits for SUBACK.
+    pub fn subscribe(&mut self, filter: &str) -> io::Result<()> {
+        self.buffers.push_subscribe(filter);
+        while self.exchange()?.kind != SUBACK {}
+        Ok(())
+    }
+
     /// Writes the output to the socket and waits for the next PUBLISH.
     pub fn wait_for_message(&mut self) -> io::Result<()> {
         while !self.exchange()?.is_message() {}
         Ok(())
     }
 
-    fn exchange(&mut self) -> io::Result<Packet> {
+    /// Writes the output to the socket and waits for the next PUBACK.
+    pub fn wait_for_puback(&mut self) -> io::Result<()> {
+        while self.exchange()?.kind != PUBACK {}
+        Ok(())
+    }
+
+    /// Writes the output to the socket.
+    pub fn flush(&mut self) -> io::Result<()> {
         if !self.buffers.output.is_empty() {
             self.stream.write_all(&self.buffers.output)?;
             self.buffers.output.clear();
         }
+        Ok(())
+    }
+
+    fn exchange(&mut self) -> io::Result<Packet> {
+        self.flush()?;
         loop {
             if let Some(packet) = self.buffers.next_packet() {
                 return Ok(packet);

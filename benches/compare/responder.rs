@@ -1,116 +1,38 @@
-//! Requests per second of `mqkv serve`, and of Debian's Mosquitto with a responder that keeps a map, both with
-//! TCP_NODELAY and the same client, in turn.
-//!
-//! `cargo bench --bench throughput` prints the rates and their ratios: one client with one request in flight, one with
-//! 64, and 50 clients with one each. Half of the requests are SETs of 100 bytes, half are GETs. The first case has a
-//! third server, which sends a fixed response to each read: its rate is an upper bound for any server on this system.
-//! Needs Debian's `mosquitto`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
-#![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
-
-mod shared;
+//! The least that a state store behind another broker does: responds to requests from a map. And the least that any server
+//! does: sends a fixed response to each read.
 
 use std::collections::HashMap;
+use std::io;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::rc::Rc;
-use std::{env, io};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use tokio::task::LocalSet;
 
-use shared::raw::{self, BlockingClient, RawClient, command, text, varint};
-use shared::{rate, ratios, spread};
+use crate::shared::raw::{self, RawClient, command, text, varint};
+use crate::shared::{self, Process};
 
-/// Name, clients, requests in flight per client, requests of all clients per round, rounds.
-const CASES: [(&str, usize, usize, usize, usize); 3] = [
-    (SEQUENTIAL, 1, 1, 20_000, 15),
-    ("1 client, 64 in flight", 1, 64, 100_000, 5),
-    ("50 clients", 50, 1, 100_000, 5),
-];
-const SEQUENTIAL: &str = "1 client";
-/// The client id of the sequential client.
-const SEQUENTIAL_ID: &str = "bench-single";
+/// The client id of the only client of the server with the fixed response.
+pub const FIXED_ID: &str = "bench-single";
 
-fn main() {
-    let arguments: Vec<String> = env::args().collect();
-    if let [_, role, port] = &arguments[..] {
-        let port = port.parse().unwrap();
-        // Both run until the benchmark kills them or their connection is closed.
-        match role.as_str() {
-            "respond" => return drop(run(respond(port))),
-            "respond-blindly" => return drop(respond_blindly(port)),
-            _ => {}
-        }
-    }
-    let ours = shared::serve(&[]);
-    let theirs = shared::mosquitto();
-    let _responder = shared::spawn_self("respond", theirs.port);
-    let bare = shared::spawn_self("respond-blindly", shared::free_port());
-    run(wait_for_responder(theirs.port));
-    for (name, clients, inflight, count, rounds) in CASES {
-        let is_single = name == SEQUENTIAL;
-        let servers =
-            [("mqkv serve", &ours), ("mosquitto and responder", &theirs), ("fixed response", &bare)];
-        let servers = if is_single { &servers[..] } else { &servers[..2] };
-        let mut rates = vec![Vec::new(); servers.len()];
-        for round in 0..=rounds {
-            for ((_, server), rates) in servers.iter().zip(&mut rates) {
-                let figure = rate(count, || match is_single {
-                    true => request_sequentially(server.port, count).unwrap(),
-                    false => run(load(server.port, clients, inflight, count)),
-                });
-                // The first round warms up.
-                if round > 0 {
-                    rates.push(figure);
-                }
-            }
-        }
-        println!("{name}");
-        for ((name, _), rates) in servers.iter().zip(&rates) {
-            println!("  {name:<23} {} requests a second", spread(rates, 0));
-        }
-        println!("  ratio                   {}", spread(&ratios(&rates[0], &rates[1]), 2));
-        if is_single {
-            println!("  of the fixed response   {}", spread(&ratios(&rates[2], &rates[1]), 2));
-        }
-    }
+/// Runs until the benchmark kills the process, or the connection ends.
+pub fn run(role: &str, port: u16) {
+    let result = match role {
+        "respond" => shared::run(respond(port)),
+        _ => respond_blindly(port),
+    };
+    drop(result);
 }
 
-fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, work)
+/// Starts a responder at the broker with this port.
+pub fn start(port: u16) -> Process {
+    let responder = shared::spawn_self("respond", port);
+    shared::run(wait_for_responder(port));
+    responder
 }
 
-/// Sends `count` requests by several clients.
-async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
-    let timestamp: Rc<str> = raw::timestamp().into();
-    let tasks: Vec<_> = (0..clients)
-        .map(|number| {
-            let timestamp = Rc::clone(&timestamp);
-            tokio::task::spawn_local(async move {
-                let id = format!("bench-{number:03}");
-                let mut client = RawClient::connect(port, &id).await.unwrap();
-                client.subscribe(&raw::response_topic(&id)).await.unwrap();
-                let requests = requests(&id, &timestamp);
-                client.request_all(&requests, inflight, count / clients).await.unwrap();
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
-
-/// Sends `count` requests by one client, one at a time.
-fn request_sequentially(port: u16, count: usize) -> io::Result<()> {
-    let mut client = BlockingClient::connect(port, SEQUENTIAL_ID)?;
-    let requests = requests(SEQUENTIAL_ID, &raw::timestamp());
-    for request in requests.iter().cycle().take(count) {
-        client.buffers.push_request(request);
-        client.wait_for_message()?;
-    }
-    Ok(())
+/// Starts a server that sends a fixed response to each read.
+pub fn start_fixed() -> Process {
+    shared::spawn_self("respond-blindly", shared::free_port())
 }
 
 /// Serves one client after the other: sends the same response to each read, undecoded, and polls without sleeping.
@@ -119,7 +41,7 @@ fn respond_blindly(port: u16) -> io::Result<()> {
     raw::packet(&mut welcome, 0x20, &[0, 0, 0]);
     raw::packet(&mut welcome, 0x90, &[0, 1, 0, 1]);
     raw::packet(&mut answer, 0x40, &[0, 1]);
-    text(&mut body, &raw::response_topic(SEQUENTIAL_ID));
+    text(&mut body, &raw::response_topic(FIXED_ID));
     // Packet identifier, properties and payload, about as long as those of a response.
     body.put_slice(&[0; 180]);
     raw::packet(&mut answer, 0x32, &body);
@@ -141,14 +63,6 @@ fn respond_blindly(port: u16) -> io::Result<()> {
             }
         }
     }
-}
-
-/// Encodes a SET and a GET.
-fn requests(id: &str, timestamp: &str) -> [Bytes; 2] {
-    let key = format!("bench/{id}");
-    let set = command(&[b"SET", key.as_bytes(), &[b'v'; 100]]);
-    let get = command(&[b"GET", key.as_bytes()]);
-    [set, get].map(|payload| raw::request(id, &payload, timestamp))
 }
 
 /// Waits until the server responds to requests.
