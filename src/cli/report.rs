@@ -57,12 +57,13 @@ impl Reporter {
             return Ok(());
         }
         let rendered = render::output(output, &self.style, &mut self.widths);
+        self.data(&rendered.stdout)?;
         if !rendered.stderr.is_empty() {
-            // Keeps the order of data and messages on a terminal.
+            // Keeps the order of data and messages on a terminal: the message of a record is about its data.
             self.flush()?;
             self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
         }
-        self.data(&rendered.stdout)
+        Ok(())
     }
 
     /// Writes data.

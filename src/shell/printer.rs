@@ -80,21 +80,27 @@ impl Printer {
     /// # Errors
     /// Standard output cannot be written.
     pub fn record(&self, output: &Output, style: &Style) -> io::Result<()> {
-        let rendered = self.render(output, style);
-        if rendered.stdout.is_empty() {
-            return Ok(());
+        self.remember_key(output);
+        let rendered = formatted(output, style, &self.widths);
+        if !rendered.stdout.is_empty() {
+            (self.streams.data)(&rendered.stdout, style.color_stdout)?;
         }
-        (self.streams.data)(&rendered.stdout, style.color_stdout)
+        self.words_of(&rendered, style);
+        Ok(())
     }
 
     /// Prints the messages of a record and returns its data, for a redirection.
     pub fn render(&self, output: &Output, style: &Style) -> Rendered {
         self.remember_key(output);
         let rendered = formatted(output, style, &self.widths);
+        self.words_of(&rendered, style);
+        rendered
+    }
+
+    fn words_of(&self, rendered: &Rendered, style: &Style) {
         if !rendered.stderr.is_empty() {
             (self.streams.words)(&rendered.stderr, style.color_stderr);
         }
-        rendered
     }
 
     /// Keeps what is printed in the background until the result is dropped.
