@@ -100,7 +100,7 @@ pub enum Cause {
 /// The end of a link at a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LinkEnd {
-    /// [`Cause::as_str`], of the root if it has refused the link.
+    /// [`Cause::as_str`], of the root if it has refused the link; or `unreachable`.
     pub code: String,
     pub text: String,
 }

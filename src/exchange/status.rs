@@ -51,7 +51,7 @@ pub struct OwnStatus {
     pub is_linked: bool,
     /// Whether the leaf has all records up to the root's last reported version, and all verdicts.
     pub is_synchronised: bool,
-    /// The reason why the last link has ended, until another one is established and, if it was
+    /// The reason why the last link has ended, or none can be established, until one is and, if it was
     /// [`Blocked`](LinkEnd::is_blocked), until a frame is applied.
     pub ended: Option<LinkEnd>,
     pub cursor: u64,

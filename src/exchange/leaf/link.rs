@@ -10,6 +10,8 @@ use super::{
     RowId, Values,
 };
 
+/// The code of the end of a link without a cause of either node.
+const UNREACHABLE: &str = "unreachable";
 /// The most CHANGES without all their verdicts.
 const FRAMES_IN_FLIGHT_MAX: usize = 8;
 
@@ -24,6 +26,11 @@ impl Leaf {
     /// Reports that the connection with the root is lost.
     pub fn handle_lost(&mut self) {
         self.link = None;
+    }
+
+    /// Reports that the connection with the root was lost or cannot be established, for the operator.
+    pub fn handle_unreachable(&mut self, reason: String) {
+        self.ended = Some(LinkEnd { code: UNREACHABLE.to_owned(), text: reason });
     }
 
     /// Ends the link because its frame cannot be decoded.

@@ -351,6 +351,13 @@ impl Participant {
         self.exchange.handle_lost(Peer::Root, 0);
     }
 
+    /// At a leaf: notes why there is no connection with the root.
+    pub fn handle_unreachable(&mut self, reason: String) {
+        if let Exchange::Leaf(leaf) = &mut self.exchange {
+            leaf.handle_unreachable(reason);
+        }
+    }
+
     /// At a leaf: whether it has a link, which may not be established yet.
     #[must_use]
     pub fn has_link(&self) -> bool {

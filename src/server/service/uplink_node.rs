@@ -60,6 +60,11 @@ impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
     }
 
     fn report(&self, event: UplinkEvent) {
+        if let UplinkEvent::Failed { error: reason } | UplinkEvent::Lost { cause: reason } = &event
+            && let Some(participant) = &mut self.shared.lock().exchange
+        {
+            participant.handle_unreachable(reason.clone());
+        }
         (self.shared.events)(ExchangeEvent::of_uplink(event, self.target.clone()).into());
     }
 }
