@@ -94,7 +94,7 @@ pub struct OwnReport {
     pub conflicts: u64,
     /// Conflicts that made room for others since the start.
     pub dropped: u64,
-    /// The reason why the last link has ended, until another one is established.
+    /// The reason why the last link has ended, or none can be established, until one is.
     pub ended: Option<String>,
 }
 
@@ -148,10 +148,9 @@ pub enum KeyState {
     Synchronised,
     /// A change waits for the root.
     Proposed,
-    /// The root has committed a change that a leaf has not received.
+    /// The root has committed a change that a leaf has not committed. At the leaf there is no such state: it answers when
+    /// what it has received is committed.
     Captured,
-    /// The leaf has received a change that it has not committed.
-    Received,
 }
 
 /// Error of decoding an answer.
@@ -384,7 +383,7 @@ states!(LeafState: Expected = "expected", Offline = "offline", Blocked = "blocke
 states!(OwnState: Offline = "offline", Blocked = "blocked", Resync = "resync", Linked = "linked");
 states!(
     KeyState: Local = "local", Absent = "absent", Synchronised = "synchronised", Proposed = "proposed",
-    Captured = "captured", Received = "received"
+    Captured = "captured"
 );
 
 impl RootReport {

@@ -94,8 +94,8 @@ fn own() -> impl Strategy<Value = OwnReport> {
 }
 
 fn key_report() -> impl Strategy<Value = KeyReport> {
-    use KeyState::{Absent, Captured, Local, Proposed, Received, Synchronised};
-    let state = prop::sample::select(vec![Local, Absent, Synchronised, Proposed, Captured, Received]);
+    use KeyState::{Absent, Captured, Local, Proposed, Synchronised};
+    let state = prop::sample::select(vec![Local, Absent, Synchronised, Proposed, Captured]);
     let patterns = || vec("[a-z*]{0,5}", 0..3);
     let rule = (number(), patterns(), any::<bool>(), option::of(patterns()))
         .prop_map(|(number, keys, is_for_leaves, leaves)| RuleReport { number, keys, is_for_leaves, leaves });
