@@ -38,6 +38,7 @@ fn after_ctrl_z_and_fg_the_line_is_repainted() {
         }
         terminal.keys(&format!("e \x05 --nx\x17{ENTER}"));
         terminal.shows("unexpected argument 'two'");
+        terminal.ends_with(&prompt);
         terminal.keys(CTRL_Z);
         terminal.ends_with("$");
         terminal.line("fg");
