@@ -13,10 +13,12 @@ use crate::protocol::exchange::{
 
 /// The widest name of a leaf in the table, so that a line of it has at most 80 columns.
 const NAME_COLUMNS_MAX: usize = 24;
-/// The widest key of a conflict on a terminal.
-const KEY_COLUMNS_MAX: usize = 24;
+/// The widest line of a conflict on a terminal.
+const CONFLICT_COLUMNS_MAX: usize = 80;
 /// The widest value of a conflict on a terminal.
 const VALUE_COLUMNS_MAX: usize = 12;
+/// Keys, names and values of a conflict are not cut to less.
+const PART_COLUMNS_MIN: usize = 4;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Formats a record for a terminal.
@@ -46,12 +48,18 @@ pub fn text(record: &ExchangeRecord, style: &Style) -> Rendered {
         ExchangeRecord::LeafDropped { name, is_known: true } => {
             confirmation(&format!("dropped {}", shown(name)), style)
         }
-        ExchangeRecord::Resync { name, count: Some(count) } => {
-            let who = match name {
-                Some(name) => shown(name),
-                None => counted(*count, "leaf"),
+        ExchangeRecord::Resync { is_new_root: true, .. } => {
+            confirmation("the leaf joins the root that it reaches next, and offers its keys", style)
+        }
+        ExchangeRecord::Resync { name, count: Some(count), .. } => {
+            let leaves = match (name, count) {
+                (None, 0) => return confirmation("there is no leaf", style),
+                // The root may have one leaf, or the broker is a leaf.
+                (None, 1) => String::new(),
+                (None, count) => format!(": {}", counted(*count, "leaf")),
+                (Some(name), _) => format!(": {}", shown(name)),
             };
-            confirmation(&format!("all records are sent again: {who}"), style)
+            confirmation(&format!("all records are sent again{leaves}"), style)
         }
         other => lines(other, style),
     }
@@ -69,10 +77,9 @@ pub fn lines(record: &ExchangeRecord, style: &Style) -> Rendered {
         ExchangeRecord::Conflict { conflict, .. } => Rendered::stdout(conflict_line(conflict)),
         ExchangeRecord::NoLeaf { name }
         | ExchangeRecord::LeafDropped { name, is_known: false }
-        | ExchangeRecord::Resync { name: Some(name), count: None } => {
+        | ExchangeRecord::Resync { name: Some(name), count: None, .. } => {
             negative(&format!("leaf not found: {}", shown(name)), style)
         }
-        ExchangeRecord::Resync { name: None, count: None } => negative("there is no leaf", style),
         ExchangeRecord::NoConflict { id } => negative(&format!("conflict not found: {id}"), style),
         ExchangeRecord::Value { id, value: None } => {
             negative(&format!("no value: the change of conflict {id} was a deletion"), style)
@@ -244,20 +251,28 @@ fn properties(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
 }
 
+/// Formats a conflict as one line, in which keys, names and values are cut alike where they are too long.
 fn conflict_text(conflict: &ConflictReport, now_ms: u64, style: &Style) -> String {
-    let value = |content: &Lost| cut(&[(content_text(content), None)], VALUE_COLUMNS_MAX, false);
     let ConflictReport { id, at_ms, key, leaf, reason, lost, winner, owner, won } = conflict;
-    let won = match won {
-        _ if *winner == 0 => String::new(),
-        Some(won) => format!(" to {} of {}, ver {winner}", value(won), origin(owner)),
-        None => format!(" to ver {winner} of {}", origin(owner)),
-    };
     // The usual reasons follow from who has won.
     let is_usual = matches!(reason.as_str(), "root-wins" | "first-leaf-wins") && !style.verbose;
     let reason = if is_usual { String::new() } else { format!(" ({})", shown(reason).replace('-', " ")) };
-    let key = cut_front(&escape(key.as_bytes()), KEY_COLUMNS_MAX);
-    let (lost, leaf) = (value(lost), shown(leaf));
-    format!("{id}  {}  {key}  {lost} of {leaf} lost{won}{reason}\n", when(*at_ms, now_ms, style))
+    let (when, key) = (when(*at_ms, now_ms, style), escape(key.as_bytes()));
+    let line = |columns: usize| {
+        let name = |name: String| cut(&[(name, None)], columns, false);
+        let value =
+            |content: &Lost| cut(&[(content_text(content), None)], columns.min(VALUE_COLUMNS_MAX), false);
+        let won = match won {
+            _ if *winner == 0 => String::new(),
+            Some(won) => format!(" to {} of {}, ver {winner}", value(won), name(origin(owner))),
+            None => format!(" to ver {winner} of {}", name(origin(owner))),
+        };
+        let (key, lost, leaf) = (cut_front(&key, columns), value(lost), name(shown(leaf)));
+        format!("{id}  {when}  {key}  {lost} of {leaf} lost{won}{reason}")
+    };
+    let lines = (PART_COLUMNS_MIN..CONFLICT_COLUMNS_MAX).rev().map(line);
+    let fitting = lines.into_iter().find(|line| width_of(line) <= CONFLICT_COLUMNS_MAX);
+    fitting.unwrap_or_else(|| line(PART_COLUMNS_MIN)) + "\n"
 }
 
 /// Returns the time of day, or the date of an event that is over a day old.
@@ -462,11 +477,52 @@ mod tests {
     fn a_conflict_is_a_line_of_80_columns() {
         let line = conflict_of(|_| {});
         assert_eq!(line, "41  20:13:59  line/2/setpoint  80 of press-7 lost to 75 of press-9, ver 5790\n");
-        assert!(
-            conflict_of(|it| it.lost = Lost::of(Some(&"long value\n with more".into())))
-                .contains("  long value\\… of")
-        );
+        let line = conflict_of(|it| {
+            (it.key, it.lost) = (Key::new("k").unwrap(), Lost::of(Some(&"long value\n with more".into())));
+        });
+        assert!(line.contains("  long value\\… of"), "{line}");
         assert!(conflict_of(|it| it.key = Key::new(vec![b'k'; 99]).unwrap()).contains("  …kkkk"));
+    }
+
+    #[test]
+    fn long_parts_of_a_conflict_are_cut_alike() {
+        let long = |it: &mut ConflictReport| {
+            it.id = 10_000;
+            it.key = Key::new(vec![b'k'; 99]).unwrap();
+            (it.leaf, it.owner) = ("l".repeat(64), Origin::Leaf("o".repeat(64)));
+            (it.lost, it.won) = (Lost::of(Some(&"日".repeat(99).into())), Some(Lost::Deletion));
+        };
+        let line = conflict_of(long);
+        let expected = "10000  20:13:59  …kkkkk  日日… of lllll… lost to delet… of ooooo…, ver 5790\n";
+        assert_eq!(line, expected);
+        let line = conflict_of(|it| {
+            long(it);
+            it.reason = "restored".to_owned();
+        });
+        assert!(line.ends_with(" (restored)\n") && width_of(line.trim_end()) <= 80, "{line}");
+        // What has room is not cut.
+        let line = conflict_of(|it| {
+            it.key = Key::new("line/2/press/setpoint/upper").unwrap();
+            (it.leaf, it.owner) = ("p7".to_owned(), Origin::Leaf("p9".to_owned()));
+        });
+        assert!(line.contains("  line/2/press/setpoint/upper  80 of p7 lost"), "{line}");
+    }
+
+    #[test]
+    fn a_resync_is_confirmed_for_its_leaves() {
+        let resync = |name: Option<&str>, count, is_new_root| {
+            let name = name.map(str::to_owned);
+            let rendered = text(&ExchangeRecord::Resync { name, count, is_new_root }, &STYLE);
+            str::from_utf8(&rendered.stdout).unwrap().to_owned() + &rendered.stderr
+        };
+        let again = "all records are sent again";
+        assert_eq!(resync(None, Some(2), false), format!("{again}: 2 leaves\n"));
+        assert_eq!(resync(None, Some(1), false), format!("{again}\n"));
+        assert_eq!(resync(None, Some(0), false), "there is no leaf\n");
+        assert_eq!(resync(Some("mill"), Some(1), false), format!("{again}: mill\n"));
+        assert_eq!(resync(Some("mill"), None, false), "error: leaf not found: mill\n");
+        let joins = "the leaf joins the root that it reaches next, and offers its keys\n";
+        assert_eq!(resync(None, Some(1), true), joins);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A root and its leaves, as an operator uses them.
 
+use std::fs;
+
 use nix::sys::signal::Signal;
 
 use super::common::exchange::{Node, ROOT};
-use super::common::{Place, Server, wait_until};
+use super::common::{Place, Server, StreamedProcess, wait_until};
 
 fn value(text: &str) -> String {
     format!("--- stdout\n{text}(no line feed)\n--- exit 0\n")
@@ -145,6 +147,66 @@ fn a_folder_of_a_node_is_served_as_that_node_only() {
     let left = place.run(&["serve", "--data", "root", "--leave-exchange"]);
     assert_eq!(left, "--- stderr\nroot is a store of its own again; its keys are unchanged\n--- exit 0\n");
     assert_eq!(place.run(&["--embedded=root", "set", "k", "v"]), "--- exit 0\n");
+}
+
+#[test]
+fn a_leaf_reports_why_it_cannot_reach_its_root() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let leaf = root.leaf("press-7");
+    root.wait_synchronised("press-7");
+    root.kill();
+    let reason = format!("\nreason:    connection refused: 127.0.0.1:{}\n", root.port);
+    wait_until("the reason is reported", || {
+        let status = leaf.run(&["exchange", "status"]);
+        (status.contains("\nstate:     offline\n") && status.contains(&reason)).then_some(())
+    });
+    root.start_again();
+    root.wait_synchronised("press-7");
+    let status = leaf.run(&["exchange", "status"]);
+    assert!(!status.contains("reason:") && status.ends_with("--- exit 0\n"), "{status}");
+}
+
+#[test]
+fn following_conflicts_reports_a_lost_connection_once() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    root.kill();
+    let mut leaf = root.leaf("press-7");
+    leaf.set("recipe/1", "own");
+    root.start_again();
+    root.wait_synchronised("press-7");
+    let words = ["exchange", "conflicts", "--follow", "-b", &leaf.url("mqtt"), "-t", "3s"];
+    let following = StreamedProcess::start(&mut place.command(&words));
+    assert!(following.line().contains("\trecipe/1\tpress-7\tjoined\t"));
+    leaf.kill();
+    let lost = following.error_line();
+    assert!(lost.starts_with("connection lost: ") && lost.ends_with("; reconnecting"), "{lost}");
+    // The next request fails, too.
+    assert!(leaf.run(&["ping"]).ends_with("--- exit 69\n"));
+    leaf.start_again();
+    following.signal(Signal::SIGINT);
+    assert_eq!(following.end().1, Vec::<String>::new());
+}
+
+#[test]
+fn a_leaf_joins_a_new_root_when_an_operator_asks_for_it() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let leaf = root.leaf("press-7");
+    leaf.set("line/1", "80");
+    root.wait_synchronised("press-7");
+    root.kill();
+    fs::remove_dir_all(place.path("root")).unwrap();
+    root.start_again();
+    wait_until("the leaf has found another root", || {
+        leaf.run(&["exchange", "status"]).contains("mqkv exchange resync --new-root").then_some(())
+    });
+    let joining = leaf.run(&["exchange", "resync", "--new-root", "-o", "text"]);
+    let joins = "the leaf joins the root that it reaches next, and offers its keys";
+    assert_eq!(joining, format!("--- stdout\n{joins}\n--- exit 0\n"));
+    root.wait_synchronised("press-7");
+    root.wait_for("line/1", "80");
 }
 
 #[test]

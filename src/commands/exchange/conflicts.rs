@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use super::record::ExchangeRecord;
 use super::request::{ask, unexpected};
+use crate::client::WatchEvent;
 use crate::clock;
 use crate::commands::error::CommandError;
 use crate::commands::output::{Emit, Output};
@@ -41,17 +42,20 @@ impl ConflictsArgs {
 /// Runs the verb.
 pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let mut since = args.since.unwrap_or(0);
-    let mut is_first = true;
+    let (mut is_first, mut is_lost) = (true, false);
     loop {
         let page = match request(args.leaf.clone(), since, session).await {
             // The session connects again; what has happened meanwhile is listed then.
             Err(error) if args.follow && !is_first && error.is_retryable() && !session.has_ended() => {
+                if !std::mem::replace(&mut is_lost, true) {
+                    emit(lost(error.message))?;
+                }
                 sleep(INTERVAL).await;
                 continue;
             }
             page => page?,
         };
-        is_first = false;
+        (is_first, is_lost) = (false, false);
         since = page.last;
         for conflict in page.conflicts {
             let record = ExchangeRecord::Conflict { conflict, now_ms: clock::wall_ms() };
@@ -63,6 +67,13 @@ pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Resu
             (true, false) => return Ok(Verdict::Yes),
         }
     }
+}
+
+/// Returns the record of a lost connection, as that of a watch.
+fn lost(cause: String) -> Output {
+    let received_ms = clock::wall_ms();
+    let event = WatchEvent::Lost { since_ms: received_ms, cause };
+    Output::Watched { event, received_ms, sequence: None }
 }
 
 async fn request(leaf: Option<String>, since: u64, session: &Session) -> Result<ConflictPage, CommandError> {

@@ -64,6 +64,9 @@ A root reports each leaf: expected (it may join, and has not yet), offline, link
 synchronised. BEHIND counts the versions of the root that the leaf has not stored; UNJUDGED counts changes whose verdict \
 it has not stored, and is not known while it is offline.
 
+A key is local (no rule has a pattern for it), absent (it takes part, and has no record), proposed (a change of this leaf \
+waits for the root), captured (the root has a change that a leaf has not stored), or synchronised.
+
 Output:
 In a pipe, status of a root has a line for each leaf, and conflicts one for each conflict, with tabs between the columns. \
 Of a leaf: name, state, behind, unjudged, conflicts, milliseconds since it was heard. Of a conflict: number, time in UTC, \
@@ -239,7 +242,7 @@ pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Resul
         ExchangeVerb::Resync(ResyncArgs { name, new_root }) => {
             let command = Command::Resync { name: name.clone(), is_new_root: new_root };
             let count = done(command, session).await?;
-            put(emit, ExchangeRecord::Resync { name, count })
+            put(emit, ExchangeRecord::Resync { name, count, is_new_root: new_root })
         }
         ExchangeVerb::Check(_) => {
             let error = CommandError::usage("exchange check is not available here");

@@ -53,6 +53,8 @@ pub enum ExchangeRecord {
         name: Option<String>,
         /// The number of leaves; `None`: there is no leaf of this name.
         count: Option<u64>,
+        /// Whether the leaf leaves its root, to join a new one.
+        is_new_root: bool,
     },
 }
 

@@ -57,10 +57,11 @@ pub(super) fn object(record: &ExchangeRecord) -> Object {
             put(&mut object, "found", *is_known);
             object
         }
-        ExchangeRecord::Resync { name, count } => {
+        ExchangeRecord::Resync { name, count, is_new_root } => {
             let mut object = op("exchange-resync");
             put_some(&mut object, "leaf", name.as_deref());
             put(&mut object, "leaves", count.unwrap_or(0));
+            put_some(&mut object, "new_root", is_new_root.then_some(true));
             object
         }
     }
