@@ -22,6 +22,8 @@ pub(super) struct ByteStream {
     pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The TLS version. None: without TLS.
     pub(super) tls: Option<&'static str>,
+    /// Whether a TLS session of this process was resumed.
+    pub(super) is_resumed: bool,
     /// The broker's address. None: not on the network.
     pub(super) address: Option<SocketAddr>,
     /// Whether the writer buffers what the socket does not take at once. It must then be flushed after writes.
@@ -34,7 +36,14 @@ impl ByteStream {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = tokio::io::split(stream);
-        Self { reader: Box::new(reader), writer: Box::new(writer), tls, address: None, is_buffered }
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            tls,
+            is_resumed: false,
+            address: None,
+            is_buffered,
+        }
     }
 }
 
@@ -49,6 +58,7 @@ pub(super) async fn open_stream(settings: &Settings, deadline: Instant) -> Resul
     let connecting = connect_tcp(host, port, settings, deadline);
     let stream = timeout_at(deadline.into(), connecting).await.map_err(late)??;
     let address = stream.peer_addr().ok();
+    let mut is_resumed = false;
     let stream = match tls {
         None if settings.web_socket.is_some() => {
             open_web_socket(stream, None, settings, deadline, host, port).await
@@ -57,15 +67,16 @@ pub(super) async fn open_stream(settings: &Settings, deadline: Instant) -> Resul
             // TCP has a split without a lock of its own.
             let (reader, writer) = stream.into_split();
             let (reader, writer) = (Box::new(reader), Box::new(writer));
-            Ok(ByteStream { reader, writer, tls: None, address: None, is_buffered: false })
+            Ok(ByteStream { reader, writer, tls: None, is_resumed, address: None, is_buffered: false })
         }
         Some(tls) => {
             let stream = tls_handshake(tls, host, stream, settings, deadline).await?;
             let version = Some(tls_client::version(&stream));
+            is_resumed = tls_client::is_resumed(&stream);
             open_web_socket(stream, version, settings, deadline, host, port).await
         }
     };
-    Ok(ByteStream { address, ..stream? })
+    Ok(ByteStream { address, is_resumed, ..stream? })
 }
 
 /// Opens a WebSocket on the stream if the settings have a path for one.

@@ -24,6 +24,8 @@ pub enum TraceEvent {
         address: Option<String>,
         /// The TLS version. None: without TLS.
         tls: Option<&'static str>,
+        /// Whether a TLS session of this process was resumed.
+        is_resumed: bool,
     },
     Sent(Packet),
     Received(Packet),

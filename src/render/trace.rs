@@ -70,12 +70,14 @@ fn row(traced: &TraceEvent) -> Row {
         TraceEvent::Connecting { target } => {
             event("connecting", format!("connecting to {target}"), vec![("broker", text(target))])
         }
-        TraceEvent::Connected { address, tls } => {
+        TraceEvent::Connected { address, tls, is_resumed } => {
             let mut fields: Vec<_> = address.iter().map(|address| ("address", text(address))).collect();
             fields.extend(tls.map(|tls| ("tls", text(tls))));
+            fields.extend(is_resumed.then_some(("resumed", Field::Word("resumed"))));
             let to = address.as_ref().map_or_else(String::new, |address| format!(" to {address}"));
             let tls = tls.map_or_else(String::new, |tls| format!(", TLS {tls}"));
-            event("connected", format!("connected{to}{tls}"), fields)
+            let resumed = if *is_resumed { ", resumed" } else { "" };
+            event("connected", format!("connected{to}{tls}{resumed}"), fields)
         }
         TraceEvent::Lost { cause, again_in } => {
             let mut fields = vec![("cause", text(cause))];

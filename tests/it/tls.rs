@@ -1,6 +1,12 @@
 //! TLS and mutual TLS between client and server, and the errors of failed handshakes.
 
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use mqkv::client::trace::TraceEvent;
+use mqkv::client::{Client, Settings, Target, Tracer};
+use mqkv::net::{ClientTls, TlsOptions};
+use mqkv::protocol::Key;
 
 use super::common::pki::Ca;
 use super::common::proxy::{Proxy, Sender};
@@ -79,18 +85,69 @@ fn a_value_larger_than_any_buffer_is_sent_in_both_directions() {
     assert!(place.bytes_at(&format!("mqtts://localhost:{port}"), &["get", "k", "-T", "ca.pem"]) == big);
 }
 
+/// Returns the round trips of a verb, that of TCP included. The last flight of the client, with its DISCONNECT, is no round trip:
+/// the client does not wait for the close.
+fn round_trips(place: &Place, port: u16, verb: &str) -> usize {
+    let proxy = Proxy::start(&format!("mqtts://127.0.0.1:{port}"));
+    let port = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
+    let shown = run_at_port(place, port, &format!("{verb} -n localhost -p PORT -T ca.pem"));
+    assert!(shown.ends_with("--- exit 0\n") || shown.ends_with("--- exit 1\n"), "{shown}");
+    proxy.end().iter().filter(|flight| flight.from == Sender::Client).count()
+}
+
 #[test]
-fn a_read_over_tls_takes_three_round_trips_including_tcp() {
+fn a_read_over_tls_takes_three_round_trips_including_tcp_and_a_write_four() {
     let (place, _, server) = served(&[]);
-    let proxy = Proxy::start(&server.url());
-    let port: u16 = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
-    assert_eq!(run_at_port(&place, port, GET), "--- stderr\nerror: key not found: k\n--- exit 1\n");
-    let flights: Vec<Sender> = proxy.end().into_iter().map(|flight| flight.from).collect();
-    // TLS, then CONNECT and the request; then DISCONNECT, after which the client does not wait for the close.
-    let (client, broker) = (Sender::Client, Sender::Broker);
-    let [round_trips @ .., last] = flights.as_slice() else { panic!("no flight") };
-    let round_trips = if *last == broker { &round_trips[..round_trips.len() - 1] } else { round_trips };
-    assert_eq!(round_trips, [client, broker, client, broker]);
+    assert_eq!(round_trips(&place, server.port(), "get k"), 3);
+    assert_eq!(round_trips(&place, server.port(), "set k v"), 4);
+    assert_eq!(round_trips(&place, server.port(), "get k --cautious"), 4);
+}
+
+#[test]
+fn tls_1_2_adds_a_round_trip() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let server = Server::start(&place, &["-q"]);
+    let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
+    assert_eq!(round_trips(&place, port, "get k"), 4);
+    assert_eq!(round_trips(&place, port, "set k v"), 5);
+}
+
+/// With TLS 1.2 this saves a round trip. With TLS 1.3 it saves signatures and certificates only, because the client sends no
+/// early data.
+#[test]
+fn a_connection_of_the_same_process_resumes_its_tls_session() {
+    let (place, _, server) = served(&[]);
+    let plain = Server::start(&place, &["-q"]);
+    let old = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), plain.port());
+    let options = TlsOptions { cafile: Some(place.path("ca.pem")), ..TlsOptions::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (port, version, round_trips) in [(server.port(), "1.3", [3, 3]), (old, "1.2", [4, 3])] {
+        let tls = ClientTls::load(&options).unwrap();
+        let read = || {
+            let proxy = Proxy::start(&format!("mqtts://127.0.0.1:{port}"));
+            let traced = Arc::new(Mutex::new(Vec::new()));
+            let sink = Arc::clone(&traced);
+            let tracer = Tracer::new(true, move |event: &TraceEvent, _| {
+                if let TraceEvent::Connected { tls, is_resumed, .. } = event {
+                    sink.lock().unwrap().push((*tls, *is_resumed));
+                }
+            });
+            let port = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
+            let target = Target::Tcp { host: "localhost".to_owned(), port };
+            let (tls, tracer) = (Some(tls.clone()), Some(tracer));
+            let settings = Settings { tls, tracer, ..Settings::new(target, "me".to_owned()) };
+            runtime.block_on(async {
+                let client = Client::lazy(settings).unwrap();
+                assert!(matches!(client.get(&Key::new("k").unwrap()).await, Ok(None)));
+                client.close().await;
+            });
+            let flights = proxy.end().iter().filter(|flight| flight.from == Sender::Client).count();
+            (traced.lock().unwrap().clone(), flights)
+        };
+        assert_eq!(read(), (vec![(Some(version), false)], round_trips[0]));
+        assert_eq!(read(), (vec![(Some(version), true)], round_trips[1]));
+    }
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl Handshake {
         trace::emit(tracer.as_ref(), || TraceEvent::Connected {
             address: stream.address.map(|address| address.to_string()),
             tls: stream.tls,
+            is_resumed: stream.is_resumed,
         });
         let mut connection = Connection {
             reader: stream.reader,

@@ -13,8 +13,8 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
-    self, AlertDescription, ClientConfig, DigitallySignedStruct, ProtocolVersion, RootCertStore,
-    SignatureScheme,
+    self, AlertDescription, ClientConfig, DigitallySignedStruct, HandshakeKind, ProtocolVersion,
+    RootCertStore, SignatureScheme,
 };
 
 use super::error::{TlsError, TlsSetupError, alert_text};
@@ -36,6 +36,9 @@ pub struct TlsOptions {
 }
 
 /// TLS configuration of a client. Its `Debug` output contains no secrets.
+///
+/// Clones share the sessions that brokers let them resume, in memory: the TLS crate gives no access to the secret of a session, so
+/// that another process cannot resume it. Early data (0-RTT) is never sent: an attacker could repeat a write.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -176,6 +179,11 @@ pub(crate) fn version(stream: &Stream) -> &'static str {
         Some(ProtocolVersion::TLSv1_2) => "1.2",
         _ => "1.3",
     }
+}
+
+/// Returns whether the handshake has resumed a session.
+pub(crate) fn is_resumed(stream: &Stream) -> bool {
+    stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
 }
 
 impl fmt::Debug for ClientTls {

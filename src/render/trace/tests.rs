@@ -186,12 +186,17 @@ fn other_packets_are_a_name_and_little_more() {
 
 #[test]
 fn connecting_and_the_loss_of_a_connection_are_shown() {
-    let connected = |tls| TraceEvent::Connected { address: Some("127.0.0.1:1883".to_owned()), tls };
+    let connected = |tls, is_resumed| TraceEvent::Connected {
+        address: Some("127.0.0.1:1883".to_owned()),
+        tls,
+        is_resumed,
+    };
     let lost = |again_in| TraceEvent::Lost { cause: "reset\x07".to_owned(), again_in };
     for (traced, words) in [
         (TraceEvent::Connecting { target: "h:1".to_owned() }, "--  connecting to h:1"),
-        (connected(None), "--  connected to 127.0.0.1:1883"),
-        (connected(Some("1.3")), "--  connected to 127.0.0.1:1883, TLS 1.3"),
+        (connected(None, false), "--  connected to 127.0.0.1:1883"),
+        (connected(Some("1.3"), false), "--  connected to 127.0.0.1:1883, TLS 1.3"),
+        (connected(Some("1.2"), true), "--  connected to 127.0.0.1:1883, TLS 1.2, resumed"),
         (lost(Some(Duration::from_millis(120))), "--  no connection: reset\\x07; retrying in 120 ms"),
         (lost(None), "--  no connection: reset\\x07"),
         (TraceEvent::TooLarge { size: 9, max: 8 }, "--  not sent: 9 bytes; the broker accepts at most 8"),
