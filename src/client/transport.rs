@@ -1,4 +1,4 @@
-//! An MQTT connection: encodes and decodes the session's packets with the MQTT crate.
+//! An MQTT connection: encodes and decodes the session's packets, PUBLISH with `mqtt`, all others with the MQTT crate.
 
 pub(super) mod handshake;
 mod trace_packets;
@@ -13,22 +13,27 @@ use super::authentication::FileRead;
 use super::error::{LossCause, ReasonCode};
 use super::packet::{Incoming, Outgoing};
 use super::trace::{self, Packet, TraceEvent, Tracer};
+use crate::mqtt::packet::OutgoingPublish;
+use crate::mqtt::{ProtocolVersion, decode, encode};
 use crate::protocol::connection::K8S_SAT;
-use crate::protocol::message::{Message, PropertyText, Qos};
+use crate::protocol::message::{Message, Qos};
 use trace_packets::{suback_code, traced_auth};
 
 /// The most that the input buffer grows at once. It grows with the received bytes, not to the announced length of a packet:
 /// otherwise a broker could make the client allocate 256 MiB with five bytes.
 const INPUT_STEP: usize = 256 * 1024;
 
-/// The least room in the input buffer for a read.
+/// The least room in the input buffer for a read; it grows as long as reads fill it.
 const READ_BYTES_MIN: usize = 2048;
+const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// An MQTT 5 connection that the broker has accepted.
 pub(super) struct Connection {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     input: BytesMut,
+    /// The room in the input buffer for the next read.
+    read_bytes: usize,
     output: BytesMut,
     /// The Maximum Packet Size of our CONNECT, in bytes.
     incoming_max: u32,
@@ -70,13 +75,19 @@ impl Connection {
     /// # Errors
     /// The error of the stream; `UnexpectedEof` at its end.
     pub(super) async fn transfer(&mut self, read: bool) -> io::Result<()> {
-        self.input.reserve(READ_BYTES_MIN);
+        self.input.reserve(self.read_bytes);
         let writes = self.output.has_remaining() || self.needs_flush;
         let needs_flush = self.is_buffered.then_some(&mut self.needs_flush);
         tokio::select! {
             written = write(&mut self.writer, &mut self.output, needs_flush), if writes => written,
             read = self.reader.read_buf(&mut self.input), if read => {
-                if read? == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+                if read? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                if self.input.len() == self.input.capacity() {
+                    self.read_bytes = self.read_bytes.saturating_mul(2).min(READ_BYTES_MAX);
+                }
+                Ok(())
             }
             else => std::future::pending().await,
         }
@@ -91,7 +102,7 @@ impl Connection {
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
         self.trace(|| TraceEvent::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
-            Outgoing::Publish { packet_id, message } => (packet_id, publish(packet_id, message)),
+            Outgoing::Publish { packet_id, message } => return self.queue_publish(packet_id, &message),
             Outgoing::Subscribe { packet_id, filter } => {
                 let filter = v5::SubscribeFilter::new(filter, QoS::AtLeastOnce);
                 let subscribe = v5::Subscribe { pkid: packet_id, filters: vec![filter], properties: None };
@@ -116,19 +127,49 @@ impl Connection {
             }
         };
         let written = packet.write(&mut self.output, self.outgoing_max);
-        let too_large = written.map(|_| ()).map_err(|error| match error {
-            mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => {
-                let (size, max) = (usize::try_from(pkt_size), usize::try_from(max));
-                // Only for a message: neither conversion fails on a platform with 32 bits or more.
-                TooLarge { packet_id, size: size.unwrap_or(usize::MAX), max: max.unwrap_or(usize::MAX) }
+        written.map(|_| ()).map_err(|error| {
+            let (size, max) = match error {
+                mqttbytes::Error::OutgoingPacketTooLarge { pkt_size, max } => {
+                    // Neither conversion fails on a platform with 32 bits or more.
+                    (
+                        usize::try_from(pkt_size).unwrap_or(usize::MAX),
+                        usize::try_from(max).unwrap_or(usize::MAX),
+                    )
+                }
+                // The only other error: the packet is larger than MQTT can encode.
+                _ => (packet.size(), MQTT_PACKET_BYTES_MAX),
+            };
+            self.too_large(packet_id, size, max)
+        })
+    }
+
+    fn queue_publish(&mut self, packet_id: u16, message: &Message) -> Result<(), TooLarge> {
+        let publish = OutgoingPublish {
+            message,
+            qos: Qos::AtLeastOnce,
+            retain: message.retain,
+            dup: false,
+            packet_id: Some(packet_id),
+            expiry_s: message.expiry_s,
+            alias: None,
+            subscription_ids: &[],
+            bytes_max: self.outgoing_max,
+        };
+        encode::publish(ProtocolVersion::V5, &publish, &mut self.output).map_err(|_| {
+            // Encoded without the limit, for its size. If that fails too, it is larger than MQTT can encode.
+            let mut packet = BytesMut::new();
+            let unlimited = OutgoingPublish { bytes_max: None, ..publish };
+            let max = self.outgoing_max.and_then(|max| usize::try_from(max).ok());
+            match encode::publish(ProtocolVersion::V5, &unlimited, &mut packet) {
+                Ok(()) => self.too_large(packet_id, packet.len(), max.unwrap_or(MQTT_PACKET_BYTES_MAX)),
+                Err(_) => self.too_large(packet_id, message.payload.len(), MQTT_PACKET_BYTES_MAX),
             }
-            // The only other error: the packet is larger than MQTT can encode.
-            _ => TooLarge { packet_id, size: packet.size(), max: MQTT_PACKET_BYTES_MAX },
-        });
-        if let Err(TooLarge { size, max, .. }) = too_large {
-            self.trace(|| TraceEvent::TooLarge { size, max });
-        }
-        too_large
+        })
+    }
+
+    fn too_large(&self, packet_id: u16, size: usize, max: usize) -> TooLarge {
+        self.trace(|| TraceEvent::TooLarge { size, max });
+        TooLarge { packet_id, size, max }
     }
 
     /// Returns the next packet that was received completely.
@@ -142,11 +183,13 @@ impl Connection {
         {
             return Err(self.disconnected(ReasonCode { code, text: None }));
         }
+        if decode::is_publish(&self.input) {
+            return self.next_publish();
+        }
         let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
             return Ok(None);
         };
         let incoming = match packet {
-            v5::Packet::Publish(publish) => incoming_publish(publish)?,
             v5::Packet::PubAck(ack) => {
                 let text = ack.properties.and_then(|properties| properties.reason_string);
                 Incoming::PubAck { packet_id: ack.pkid, reason: ReasonCode { code: ack.reason as u8, text } }
@@ -180,6 +223,25 @@ impl Connection {
                 return Err(format!("unexpected packet: {name}").into());
             }
         };
+        self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
+        Ok(Some(incoming))
+    }
+
+    /// Decodes a PUBLISH. The MQTT crate copies each of its texts, which takes several times as long.
+    fn next_publish(&mut self) -> Result<Option<Incoming>, LossCause> {
+        let decoded = decode::publish_of_server(&mut self.input, self.incoming_max);
+        let publish = match decoded.map_err(|error| format!("malformed packet: {}", error.text))? {
+            Ok(publish) => publish,
+            Err(missing) => {
+                self.input.reserve(missing.min(INPUT_STEP));
+                return Ok(None);
+            }
+        };
+        if publish.message.qos == Qos::ExactlyOnce {
+            return Err("message with QoS 2, which was not requested".to_owned().into());
+        }
+        let packet_id = (publish.packet_id != 0).then_some(publish.packet_id);
+        let incoming = Incoming::Publish { packet_id, message: publish.message };
         self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
         Ok(Some(incoming))
     }
@@ -254,51 +316,3 @@ const AUTH: u8 = 0xF0;
 
 /// The largest remaining length that four bytes can encode, and the fixed header.
 const MQTT_PACKET_BYTES_MAX: usize = 268_435_455 + 5;
-
-fn publish(packet_id: u16, message: Message) -> v5::Packet {
-    v5::Packet::Publish(v5::Publish {
-        dup: false,
-        qos: QoS::AtLeastOnce,
-        retain: message.retain,
-        topic: message.topic.into(),
-        pkid: packet_id,
-        payload: message.payload,
-        properties: Some(v5::PublishProperties {
-            payload_format_indicator: message.payload_format,
-            message_expiry_interval: message.expiry_s,
-            topic_alias: None,
-            response_topic: message.response_topic,
-            correlation_data: message.correlation,
-            user_properties: pairs(message.user_properties),
-            subscription_identifiers: Vec::new(),
-            content_type: message.content_type.map(PropertyText::into_owned),
-        }),
-    })
-}
-
-fn pairs<T: From<U>, U>(pairs: Vec<(U, U)>) -> Vec<(T, T)> {
-    pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
-}
-
-fn incoming_publish(publish: v5::Publish) -> Result<Incoming, String> {
-    let properties = publish.properties.unwrap_or_default();
-    let topic = String::from_utf8(publish.topic.into()).map_err(|_| "topic is not UTF-8".to_owned())?;
-    let qos = match publish.qos {
-        QoS::AtMostOnce => Qos::AtMostOnce,
-        QoS::AtLeastOnce => Qos::AtLeastOnce,
-        QoS::ExactlyOnce => return Err("message with QoS 2, which was not requested".to_owned()),
-    };
-    let message = Message {
-        topic,
-        payload: publish.payload,
-        qos,
-        retain: publish.retain,
-        response_topic: properties.response_topic,
-        correlation: properties.correlation_data,
-        content_type: properties.content_type.map(Into::into),
-        expiry_s: properties.message_expiry_interval,
-        payload_format: properties.payload_format_indicator,
-        user_properties: pairs(properties.user_properties),
-    };
-    Ok(Incoming::Publish { packet_id: (publish.pkid != 0).then_some(publish.pkid), message })
-}

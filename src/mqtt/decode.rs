@@ -8,12 +8,13 @@ use bytes::{Buf, BytesMut};
 use super::error::{Cause, DecodeError};
 use super::header::{self, FixedHeader, Framing};
 use super::packet::{
-    FILTERS_MAX, Incoming, RetainHandling, Sensitive, SubscriptionOptions, SubscriptionRequest,
+    FILTERS_MAX, Incoming, Publish, RetainHandling, Sensitive, SubscriptionOptions, SubscriptionRequest,
 };
 use super::property;
 use super::reader::{Reader, qos};
 use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
+use publish::Sender;
 
 const PUBACK: u8 = 0x40;
 
@@ -99,7 +100,7 @@ pub fn decode(
     let body = body(input, header);
     if publish::is_type(header.first) {
         let (publish, payload_start) =
-            publish::decode(version, header, body).map_err(|cause| cause.error(version))?;
+            publish::decode(Sender::Client, version, header, body).map_err(|cause| cause.error(version))?;
         let publish = publish::take(publish, payload_start, header, input);
         return Ok(Decoded::Packet(Incoming::Publish(publish)));
     }
@@ -113,6 +114,32 @@ pub fn decode(
     let packet = packet(version, header.first, body).map_err(|cause| cause.error(version))?;
     input.advance(header.packet_bytes);
     Ok(Decoded::Packet(packet))
+}
+
+/// Returns whether the input starts with a PUBLISH, complete or not.
+#[must_use]
+pub fn is_publish(input: &[u8]) -> bool {
+    input.first().is_some_and(|first| publish::is_type(*first))
+}
+
+/// Decodes the PUBLISH of a server (MQTT 5) at the start of the input and removes it. It may have subscription
+/// identifiers, which are skipped. Returns the number of missing bytes if it is not complete.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub fn publish_of_server(
+    input: &mut BytesMut,
+    bytes_max: u32,
+) -> Result<Result<Publish, usize>, DecodeError> {
+    const VERSION: ProtocolVersion = ProtocolVersion::V5;
+    let header = match header::read(input, bytes_max, VERSION)? {
+        Framing::Missing(missing) => return Ok(Err(missing)),
+        Framing::Whole(header) => header,
+    };
+    let (publish, payload_start) = publish::decode(Sender::Server, VERSION, header, body(input, header))
+        .map_err(|cause| cause.error(VERSION))?;
+    Ok(Ok(publish::take(publish, payload_start, header, input)))
 }
 
 /// Checks that a CONNECT, as far as it has arrived, has at most `bytes_max` bytes besides its credentials: user name,

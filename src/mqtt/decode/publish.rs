@@ -20,14 +20,23 @@ const COPIED_BYTES_MAX: usize = 4096;
 /// keep much more than its own bytes alive.
 const COPIED_PART: usize = 4;
 
+/// The side that sends a PUBLISH.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sender {
+    Client,
+    Server,
+}
+
 /// Returns whether the first byte is that of a PUBLISH.
 pub(super) fn is_type(first: u8) -> bool {
     first & 0xF0 == 0x30
 }
 
-/// Decodes all but the payload. Returns the position in the packet at which the payload starts.
+/// Decodes all but the payload. Returns the position in the packet at which the payload starts. The subscription
+/// identifiers of a server are skipped.
 #[inline]
 pub(super) fn decode(
+    sender: Sender,
     version: ProtocolVersion,
     header: FixedHeader,
     mut body: Reader<'_>,
@@ -52,6 +61,7 @@ pub(super) fn decode(
                 0 => Err(Cause::TopicAliasZero),
                 alias => property::set(&mut topic_alias, id, alias),
             },
+            property::SUBSCRIPTION_ID if sender == Sender::Server => value.varint().map(drop),
             property::SUBSCRIPTION_ID => Err(Cause::SubscriptionIdFromClient),
             _ => property::read_of_message(id, value, &mut message),
         })?;
