@@ -1,6 +1,6 @@
 //! An MQTT session as a state machine: packet ids, correlation, deadlines, keep-alive, resubscription (pure).
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::error::{Error, LossCause, Outcome, ReasonCode};
@@ -9,17 +9,21 @@ use super::request::{Access, RawRequest, Response};
 use crate::clock::Reading;
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
+use deadlines::Deadlines;
 use early_packets::EarlyPackets;
 use keep_alive::KeepAlive;
+use numbers::NumberMap;
 use publishing::{Envelope, Messages};
 use reauthentication::Reauthentication;
 
 mod authentication;
+mod deadlines;
 mod early;
 mod early_packets;
 mod event;
 mod keep_alive;
 mod messages;
+mod numbers;
 mod publishing;
 mod reauthentication;
 mod response;
@@ -78,17 +82,19 @@ pub struct Session<T> {
     response_subscription: ResponseSubscription,
     next_request: u64,
     next_packet_id: u16,
-    requests: HashMap<u64, Pending<T>>,
+    requests: NumberMap<u64, Pending<T>>,
     /// Messages without a PUBACK. Their numbers are those of requests, too.
     messages: Messages<T>,
     /// Requests and messages that have not been sent, in order.
     unsent: VecDeque<u64>,
     /// Subscriptions without a SUBACK, by packet id.
-    subscribing: HashMap<u16, (String, T)>,
+    subscribing: NumberMap<u16, (String, T)>,
     /// Packet ids of UNSUBSCRIBEs without an UNSUBACK.
     unsubscribing: BTreeSet<u16>,
     /// Requests and messages without a PUBACK, by packet id.
-    unacknowledged: HashMap<u16, u64>,
+    unacknowledged: NumberMap<u16, u64>,
+    /// The deadlines of the requests.
+    deadlines: Deadlines,
     timers: BTreeSet<(Instant, u64, Timer)>,
     reauthentication: Reauthentication,
     outgoing: VecDeque<Outgoing>,
@@ -113,7 +119,6 @@ enum ResponseSubscription {
 enum Timer {
     Resend,
     NoStore,
-    Deadline,
     /// The deadline of a SUBACK. The timer's number is the packet id.
     Subscription,
     /// The deadline of a re-authentication. The timer's number is 0.
@@ -147,12 +152,13 @@ impl<T> Session<T> {
             response_subscription: ResponseSubscription::None,
             next_request: 0,
             next_packet_id: 0,
-            requests: HashMap::new(),
+            requests: NumberMap::default(),
             messages: Messages::new(),
             unsent: VecDeque::new(),
-            subscribing: HashMap::new(),
+            subscribing: NumberMap::default(),
             unsubscribing: BTreeSet::new(),
-            unacknowledged: HashMap::new(),
+            unacknowledged: NumberMap::default(),
+            deadlines: Deadlines::default(),
             timers: BTreeSet::new(),
             reauthentication: Reauthentication::default(),
             outgoing: VecDeque::new(),
@@ -167,7 +173,7 @@ impl<T> Session<T> {
         let id = self.next_id();
         let deadline = self.deadline(now);
         if self.is_started {
-            self.timers.insert((deadline, id, Timer::Deadline));
+            self.deadlines.add(deadline, id);
         }
         let pending =
             Pending { request, ticket, deadline, is_sent: false, is_acknowledged: false, is_early: false };
@@ -212,6 +218,12 @@ impl<T> Session<T> {
         self.requests.len().saturating_add(self.messages.len()) < self.config.inflight_max
     }
 
+    /// Returns the broker's Receive Maximum; None without a connection.
+    #[must_use]
+    pub fn receive_max(&self) -> Option<u16> {
+        self.connection.as_ref().map(|connection| connection.receive_max)
+    }
+
     /// Handles a CONNACK. Subscriptions and unsent requests are sent next.
     pub fn handle_connected(&mut self, limits: ConnectionLimits, now: Reading) {
         let ConnectionLimits { receive_max, keep_alive } = limits;
@@ -220,10 +232,10 @@ impl<T> Session<T> {
             Some(Connected { receive_max, keep_alive: KeepAlive::new(keep_alive, now.monotonic) });
         if !std::mem::replace(&mut self.is_started, true) {
             let deadline = self.deadline(now);
-            for (id, pending) in &mut self.requests {
-                pending.deadline = deadline;
-                self.timers.insert((deadline, *id, Timer::Deadline));
-            }
+            self.requests.values_mut().for_each(|pending| pending.deadline = deadline);
+            let mut ids: Vec<u64> = self.requests.keys().copied().collect();
+            ids.sort_unstable();
+            ids.into_iter().for_each(|id| self.deadlines.add(deadline, id));
         }
     }
 
@@ -238,8 +250,8 @@ impl<T> Session<T> {
         self.unacknowledged.clear();
         self.reauthentication = Reauthentication::default();
         self.outgoing.clear();
-        // All other timers wait for packets of the lost connection.
-        self.timers.retain(|(_, _, timer)| *timer == Timer::Deadline);
+        // All timers wait for packets of the lost connection.
+        self.timers.clear();
         self.fail_messages(|session, outcome| session.lost_error(cause, outcome));
         let mut sent: Vec<u64> =
             self.requests.iter().filter(|(_, pending)| pending.is_sent).map(|(id, _)| *id).collect();
@@ -256,17 +268,8 @@ impl<T> Session<T> {
 
     /// Removes the requests whose tickets match. They have no answer.
     pub fn cancel(&mut self, is_cancelled: impl Fn(&T) -> bool) {
-        let mut cancelled: Vec<(u64, Instant)> = Vec::new();
-        self.requests.retain(|id, pending| {
-            let remains = !is_cancelled(&pending.ticket);
-            if !remains {
-                cancelled.push((*id, pending.deadline));
-            }
-            remains
-        });
-        for (id, deadline) in cancelled {
-            self.timers.remove(&(deadline, id, Timer::Deadline));
-        }
+        self.requests.retain(|_, pending| !is_cancelled(&pending.ticket));
+        self.forget_deadlines();
         let (requests, messages) = (&self.requests, &self.messages);
         self.unsent.retain(|id| requests.contains_key(id) || messages.contains(*id));
     }
@@ -407,10 +410,6 @@ impl<T> Session<T> {
             self.timers.pop_first();
             let target = self.config.target.clone();
             match timer {
-                Timer::Deadline => {
-                    let after = self.config.request_timeout;
-                    self.fail(id, |_, outcome| Error::Timeout { target, after, outcome });
-                }
                 Timer::NoStore => self.fail(id, |_, outcome| Error::NoStore { target, outcome }),
                 Timer::Resend => self.resend(id),
                 Timer::Authentication => self.end_authentication(false, now),
@@ -423,6 +422,13 @@ impl<T> Session<T> {
                     }));
                 }
             }
+        }
+        while let Some(id) = self.deadlines.pop_due(now.monotonic) {
+            self.fail(id, |session, outcome| Error::Timeout {
+                target: session.config.target.clone(),
+                after: session.config.request_timeout,
+                outcome,
+            });
         }
         if let Some(connection) = &mut self.connection
             && connection.keep_alive.handle_timeout(now.monotonic)?
@@ -437,7 +443,7 @@ impl<T> Session<T> {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, ..)| *at);
         let ping = self.connection.as_ref().and_then(|connection| connection.keep_alive.poll_timeout());
-        timer.into_iter().chain(ping).min()
+        timer.into_iter().chain(self.deadlines.first()).chain(ping).min()
     }
 
     /// Handles that the owner does not read from the connection now: the broker is not silent only because it is not read.
@@ -552,6 +558,12 @@ impl<T> Session<T> {
         self.timers.extend(now.monotonic.checked_add(after).map(|at| (at, id, timer)));
     }
 
+    /// Removes the deadlines of requests that have ended.
+    fn forget_deadlines(&mut self) {
+        let requests = &self.requests;
+        self.deadlines.handle_ended(requests.len(), |id| requests.contains_key(&id));
+    }
+
     fn fail(&mut self, id: u64, error: impl FnOnce(&Self, Outcome) -> Error) {
         self.answer(id, |session, outcome| Err(error(session, outcome)));
     }
@@ -563,7 +575,7 @@ impl<T> Session<T> {
         if !pending.is_sent {
             self.unsent.retain(|unsent| *unsent != id);
         }
-        self.timers.remove(&(pending.deadline, id, Timer::Deadline));
+        self.forget_deadlines();
         let outcome = if pending.is_sent {
             pending.request.access.outcome_when_unanswered()
         } else {
