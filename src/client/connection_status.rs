@@ -22,6 +22,14 @@ pub enum ConnectionStatus {
 }
 
 impl ConnectionStatus {
+    /// Returns the error of a request after the end of the session.
+    pub(super) fn end_error(&self) -> Error {
+        match self {
+            Self::Ended(error) => error.clone(),
+            Self::Connecting | Self::Connected | Self::Lost { .. } => Error::Closed,
+        }
+    }
+
     /// Changes the status to `Lost`. A status that is `Lost` already keeps its time.
     pub(super) fn set_lost(&mut self, now: Instant, cause: &str) {
         let since = match self {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
 use tokio::time::{sleep_until, timeout};
 
+use super::answers::{AnswerGroup, AnswerSender};
 use super::authentication::TokenWatcher;
 use super::backoff::Backoff;
 use super::connection_info::ConnectionInfo;
@@ -37,6 +38,12 @@ pub(super) enum Command {
     Send {
         request: RawRequest,
         answer: Answer,
+    },
+    /// Requests that are numbered from `first`.
+    SendAll {
+        requests: Vec<RawRequest>,
+        first: u64,
+        answers: AnswerSender,
     },
     Publish {
         topic: String,
@@ -73,6 +80,8 @@ type Answer = oneshot::Sender<Result<Response, Error>>;
 #[derive(Debug)]
 enum Ticket {
     Request(Answer),
+    /// A request with this number.
+    Bulk(AnswerSender, u64),
     Message(Acknowledgement),
     Watch(ActionTicket),
     Subscription(FilterTicket),
@@ -116,6 +125,7 @@ pub(super) fn start(settings: Settings) -> Result<Handles, Error> {
         watches: Watches::default(),
         last_watch_id: 0,
         subscriptions: Subscriptions::default(),
+        answers: AnswerGroup::default(),
         token,
         backoff: Backoff::default(),
         info: Arc::clone(&info),
@@ -147,6 +157,8 @@ struct Driver {
     watches: Watches,
     last_watch_id: WatchId,
     subscriptions: Subscriptions,
+    /// Results that are sent when no more are known.
+    answers: AnswerGroup,
     connection: ConnectionState,
     /// The start of the first attempt to connect.
     started: Instant,
@@ -231,6 +243,11 @@ impl Driver {
             match command {
                 Some(Command::Send { request, answer }) => {
                     self.session.send(request, Ticket::Request(answer), now)
+                }
+                Some(Command::SendAll { requests, first, answers }) => {
+                    for (number, request) in (first..).zip(requests) {
+                        self.session.send(request, Ticket::Bulk(answers.clone(), number), now);
+                    }
                 }
                 Some(Command::Publish { topic, payload, acknowledgement }) => {
                     self.session.publish(topic, payload, Ticket::Message(acknowledgement));
@@ -355,6 +372,9 @@ impl Driver {
             match event {
                 // An error means that the caller has dropped its future.
                 Event::Answer { ticket: Ticket::Request(answer), result } => drop(answer.send(result)),
+                Event::Answer { ticket: Ticket::Bulk(receiver, number), result } => {
+                    self.answers.add(receiver, number, result, self.session.receive_max());
+                }
                 Event::Published { ticket: Ticket::Message(acknowledgement), result } => {
                     drop(acknowledgement.send(result));
                 }
@@ -383,6 +403,7 @@ impl Driver {
                 }
             }
         }
+        self.answers.send(self.session.receive_max());
     }
 
     fn handle_progress(&mut self, progress: Progress) -> Result<(), ConnectionLoss> {
@@ -508,6 +529,8 @@ impl Driver {
         while let Some(command) = self.commands.recv().await {
             match command {
                 Command::Send { answer, .. } => drop(answer.send(Err(error.clone()))),
+                // The owner of the requests sees that the channel is closed.
+                Command::SendAll { .. } => {}
                 Command::Publish { acknowledgement, .. } => drop(acknowledgement.send(Err(error.clone()))),
                 Command::Watch { events, .. } => drop(events.try_send(Err(error.clone()))),
                 Command::Subscribe { confirmation, .. } => drop(confirmation.send(Err(error.clone()))),

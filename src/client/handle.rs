@@ -5,12 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
 
+use super::bulk::Bulk;
 use super::connection_info::ConnectionInfo;
 use super::connection_status::ConnectionStatus;
 use super::driver::{self, CloseRequest, Command};
 use super::error::{Error, Outcome};
 use super::publication::Publication;
-use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
+use super::request::{RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
 use super::results::{DeleteOutcome, Page, SetOptions, SetOutcome, VersionedValue};
 use super::settings::Settings;
 use super::subscription::Subscription;
@@ -18,7 +19,6 @@ use super::subscriptions::SubscriptionEvent;
 use super::watch::{Watch, WatchEvent};
 use super::watcher::Watcher;
 use crate::protocol::key::KeyError;
-use crate::protocol::request::encode_bulk_array;
 use crate::protocol::{Key, Reply, Request, Timestamp, Value};
 
 /// A connected client.
@@ -119,12 +119,8 @@ impl Client {
         matches!(*self.status.borrow(), ConnectionStatus::Ended(_))
     }
 
-    /// Returns the error of a request after the end of the session.
     fn end_error(&self) -> Error {
-        match &*self.status.borrow() {
-            ConnectionStatus::Ended(error) => error.clone(),
-            _ => Error::Closed,
-        }
+        self.status.borrow().end_error()
     }
 
     /// Gets the value of a key; None if the key does not exist.
@@ -132,12 +128,7 @@ impl Client {
     /// # Errors
     /// Any [`Error`] of a request.
     pub async fn get(&self, key: &Key) -> Result<Option<VersionedValue>, Error> {
-        let request = Request::Get { key: key.clone() };
-        match self.request(&request, RequestProperties::default()).await? {
-            (Reply::Value(value), version) => Ok(Some(VersionedValue { value, version })),
-            (Reply::Absent, _) => Ok(None),
-            (other, _) => Err(unexpected_reply(&request, &other)),
-        }
+        VersionedValue::decode(self.send(VersionedValue::request(key)).await?)
     }
 
     /// Sets the value of a key.
@@ -145,19 +136,8 @@ impl Client {
     /// # Errors
     /// Any [`Error`] of a request.
     pub async fn set(&self, key: &Key, value: &Value, options: SetOptions) -> Result<SetOutcome, Error> {
-        let SetOptions { condition, ttl_ms, fence, persist } = options;
-        let has_condition = condition.is_some();
-        let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
-        let properties = RequestProperties { fence, persist, ..RequestProperties::default() };
-        let (reply, version) = self.request(&request, properties).await?;
-        match reply {
-            Reply::Done => Ok(SetOutcome { applied: true, version }),
-            // Stores reply in three ways that the condition was not met (protocol §0 row 1).
-            Reply::NotApplied | Reply::Absent | Reply::Count(0) if has_condition => {
-                Ok(SetOutcome { applied: false, version })
-            }
-            other => Err(unexpected_reply(&request, &other)),
-        }
+        let condition = options.condition;
+        SetOutcome::decode(self.send(options.request(key, value)).await?, condition)
     }
 
     /// Deletes a key.
@@ -165,7 +145,7 @@ impl Client {
     /// # Errors
     /// Any [`Error`] of a request.
     pub async fn del(&self, key: &Key, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
-        self.delete(&Request::Del { key: key.clone() }, fence).await
+        DeleteOutcome::decode(self.send(DeleteOutcome::request(key, None, fence)).await?, false)
     }
 
     /// Deletes a key if it has this value.
@@ -178,18 +158,7 @@ impl Client {
         value: &Value,
         fence: Option<Timestamp>,
     ) -> Result<DeleteOutcome, Error> {
-        self.delete(&Request::VDel { key: key.clone(), value: value.clone() }, fence).await
-    }
-
-    async fn delete(&self, request: &Request, fence: Option<Timestamp>) -> Result<DeleteOutcome, Error> {
-        let properties = RequestProperties { fence, ..RequestProperties::default() };
-        let (reply, version) = self.request(request, properties).await?;
-        match (reply, request) {
-            (Reply::Count(0), _) => Ok(DeleteOutcome::Missing),
-            (Reply::Count(1), _) => Ok(DeleteOutcome::Deleted { version }),
-            (Reply::NotApplied, Request::VDel { .. }) => Ok(DeleteOutcome::ValueDiffers { version }),
-            (other, _) => Err(unexpected_reply(request, &other)),
-        }
+        DeleteOutcome::decode(self.send(DeleteOutcome::request(key, Some(value), fence)).await?, true)
     }
 
     /// Lists a page of the keys that match a pattern. `token` is the token of the previous page (protocol §7).
@@ -210,7 +179,7 @@ impl Client {
                 let keys = keys.into_iter().map(Key::new).collect::<Result<_, _>>().map_err(malformed)?;
                 Ok(Page { keys, token })
             }
-            (other, _) => Err(unexpected_reply(&request, &other)),
+            (other, _) => Err(unexpected_reply(request.verb(), &other)),
         }
     }
 
@@ -233,9 +202,7 @@ impl Client {
         request: &Request,
         properties: RequestProperties,
     ) -> Result<(Reply, Option<Timestamp>), Error> {
-        let access = Access::of(request.verb().as_bytes());
-        let raw = RawRequest { payload: request.encode(), access, properties };
-        decode_response(request, self.send(raw).await?)
+        decode_response(request.verb(), self.send(RawRequest::new(request, properties)).await?)
     }
 
     /// Sends a command of any words, also unknown ones, and returns the response without decoding it.
@@ -243,8 +210,7 @@ impl Client {
     /// # Errors
     /// Any [`Error`] of a request except [`Error::Refused`]: an error of the store is a response, too.
     pub async fn raw(&self, words: &[Bytes], properties: RequestProperties) -> Result<Response, Error> {
-        let access = Access::of(words.first().map_or(b"", |verb| verb));
-        self.send(RawRequest { payload: encode_bulk_array(words), access, properties }).await
+        self.send(RawRequest::of_words(words, properties)).await
     }
 
     /// Sends an encoded request and returns the response without decoding it.
@@ -256,6 +222,12 @@ impl Client {
         let command = Command::Send { request, answer };
         self.commands.send(command).await.map_err(|_| self.end_error())?;
         response.await.map_err(|_| self.end_error())?
+    }
+
+    /// Returns a handle for many requests in order. It costs less than [`Client::send`] for each.
+    #[must_use]
+    pub fn bulk(&self) -> Bulk {
+        Bulk::new(self.commands.clone(), self.status.clone())
     }
 
     /// Publishes a message with QoS 1, and returns when it is queued.

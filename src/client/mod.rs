@@ -1,7 +1,9 @@
 //! MQTT client of the state store: a session with any broker, and the store's requests as functions.
 
+mod answers;
 pub mod authentication;
 mod backoff;
+mod bulk;
 mod connect;
 mod connection_info;
 mod connection_state;
@@ -28,6 +30,7 @@ mod watches;
 
 pub use authentication::{Authentication, PasswordSource, SecretReader};
 pub use backoff::Backoff;
+pub use bulk::Bulk;
 pub use connection_info::ConnectionInfo;
 pub use connection_status::ConnectionStatus;
 pub use error::{CredentialError, Error, LossCause, Outcome, ReasonCode};

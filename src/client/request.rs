@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::error::{Error, Outcome};
+use crate::protocol::request::encode_bulk_array;
 use crate::protocol::{Reply, Request, Timestamp};
 
 /// Whether a request may change the store.
@@ -42,6 +43,20 @@ pub struct RawRequest {
     pub properties: RequestProperties,
 }
 
+impl RawRequest {
+    #[must_use]
+    pub fn new(request: &Request, properties: RequestProperties) -> Self {
+        Self { payload: request.encode(), access: Access::of(request.verb().as_bytes()), properties }
+    }
+
+    /// Returns a request of any words, also unknown ones.
+    #[must_use]
+    pub fn of_words(words: &[Bytes], properties: RequestProperties) -> Self {
+        let access = Access::of(words.first().map_or(b"", |verb| verb));
+        Self { payload: encode_bulk_array(words), access, properties }
+    }
+}
+
 /// The MQTT properties of a request.
 #[derive(Clone, Debug, Default)]
 pub struct RequestProperties {
@@ -66,16 +81,16 @@ pub struct Response {
     pub has_status: bool,
 }
 
-/// Decodes the response to a request.
+/// Decodes the response to a request; `verb` is its first word.
 ///
 /// # Errors
 /// [`Error::Refused`] if the reply is an error of the store, [`Error::MalformedReply`].
-pub fn decode_response(request: &Request, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
+pub fn decode_response(verb: &str, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
     match Reply::decode(&response.payload) {
         Ok(Reply::Error(error)) => Err(Error::Refused(error)),
         Ok(reply) => Ok((reply, response.version)),
         Err(error) => {
-            let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
+            let outcome = Access::of(verb.as_bytes()).outcome_when_unanswered();
             Err(Error::MalformedReply { cause: error.to_string(), outcome })
         }
     }
@@ -83,7 +98,7 @@ pub fn decode_response(request: &Request, response: Response) -> Result<(Reply, 
 
 /// Returns the error for a reply of the wrong type for the request.
 #[must_use]
-pub fn unexpected_reply(request: &Request, reply: &Reply) -> Error {
+pub fn unexpected_reply(verb: &str, reply: &Reply) -> Error {
     let what = match reply {
         Reply::Done => "+OK",
         Reply::Value(_) => "a value",
@@ -93,6 +108,6 @@ pub fn unexpected_reply(request: &Request, reply: &Reply) -> Error {
         Reply::Keys { .. } => "a page of keys",
         Reply::Error(error) => return Error::Refused(error.clone()),
     };
-    let outcome = Access::of(request.verb().as_bytes()).outcome_when_unanswered();
-    Error::MalformedReply { cause: format!("{what} is not a reply to {}", request.verb()), outcome }
+    let outcome = Access::of(verb.as_bytes()).outcome_when_unanswered();
+    Error::MalformedReply { cause: format!("{what} is not a reply to {verb}"), outcome }
 }

@@ -1,10 +1,12 @@
-//! Options and results of the client's requests.
+//! Requests of the client with their options, and their results.
 
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-use crate::protocol::{Condition, Key, Timestamp, Value};
+use super::error::Error;
+use super::request::{RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
+use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
 
 /// A value and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +14,27 @@ pub struct VersionedValue {
     pub value: Value,
     /// None if the store sent no version.
     pub version: Option<Timestamp>,
+}
+
+impl VersionedValue {
+    /// Returns the request for the value of a key.
+    #[must_use]
+    pub fn request(key: &Key) -> RawRequest {
+        RawRequest::new(&Request::Get { key: key.clone() }, RequestProperties::default())
+    }
+
+    /// Decodes the response to a GET; None if the key does not exist.
+    ///
+    /// # Errors
+    /// As [`decode_response`].
+    pub fn decode(response: Response) -> Result<Option<Self>, Error> {
+        const VERB: &str = "GET";
+        match decode_response(VERB, response)? {
+            (Reply::Value(value), version) => Ok(Some(Self { value, version })),
+            (Reply::Absent, _) => Ok(None),
+            (other, _) => Err(unexpected_reply(VERB, &other)),
+        }
+    }
 }
 
 /// A page of a key listing.
@@ -35,6 +58,16 @@ pub struct SetOptions {
     pub persist: bool,
 }
 
+impl SetOptions {
+    /// Returns the request that sets a key.
+    #[must_use]
+    pub fn request(self, key: &Key, value: &Value) -> RawRequest {
+        let Self { condition, ttl_ms, fence, persist } = self;
+        let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
+        RawRequest::new(&request, RequestProperties { fence, persist, ..RequestProperties::default() })
+    }
+}
+
 /// The result of a SET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetOutcome {
@@ -42,6 +75,25 @@ pub struct SetOutcome {
     pub applied: bool,
     /// The new version, or the version of the unchanged value.
     pub version: Option<Timestamp>,
+}
+
+impl SetOutcome {
+    /// Decodes the response to a SET.
+    ///
+    /// # Errors
+    /// As [`decode_response`].
+    pub fn decode(response: Response, condition: Option<Condition>) -> Result<Self, Error> {
+        const VERB: &str = "SET";
+        let (reply, version) = decode_response(VERB, response)?;
+        match reply {
+            Reply::Done => Ok(Self { applied: true, version }),
+            // Stores reply in three ways that the condition was not met (protocol §0 row 1).
+            Reply::NotApplied | Reply::Absent | Reply::Count(0) if condition.is_some() => {
+                Ok(Self { applied: false, version })
+            }
+            other => Err(unexpected_reply(VERB, &other)),
+        }
+    }
 }
 
 /// The result of a DEL or VDEL.
@@ -53,4 +105,32 @@ pub enum DeleteOutcome {
     Missing,
     /// The key has another value and was not deleted (VDEL only); the version is the current one.
     ValueDiffers { version: Option<Timestamp> },
+}
+
+impl DeleteOutcome {
+    /// Returns the request that deletes a key; with a value, only if the key has it.
+    #[must_use]
+    pub fn request(key: &Key, value: Option<&Value>, fence: Option<Timestamp>) -> RawRequest {
+        let key = key.clone();
+        let request = match value {
+            None => Request::Del { key },
+            Some(value) => Request::VDel { key, value: value.clone() },
+        };
+        RawRequest::new(&request, RequestProperties { fence, ..RequestProperties::default() })
+    }
+
+    /// Decodes the response to a DEL, or a VDEL if it has a value.
+    ///
+    /// # Errors
+    /// As [`decode_response`].
+    pub fn decode(response: Response, has_value: bool) -> Result<Self, Error> {
+        let verb = if has_value { "VDEL" } else { "DEL" };
+        let (reply, version) = decode_response(verb, response)?;
+        match reply {
+            Reply::Count(0) => Ok(Self::Missing),
+            Reply::Count(1) => Ok(Self::Deleted { version }),
+            Reply::NotApplied if has_value => Ok(Self::ValueDiffers { version }),
+            other => Err(unexpected_reply(verb, &other)),
+        }
+    }
 }

@@ -162,19 +162,22 @@ impl Watches {
             WatchAction::Read(key) => Request::Get { key: key.clone() },
             WatchAction::Subscribe => return,
         };
-        let error = match (&ticket.action, result.and_then(|response| decode_response(&request, response))) {
-            (WatchAction::Register(key), Ok((Reply::Done, _))) => return active.watch.handle_registered(key),
-            (WatchAction::Read(key), Ok((Reply::Value(value), version))) => {
-                active.is_established = true;
-                return active.watch.handle_read(key, Some(VersionedValue { value, version }), now);
-            }
-            (WatchAction::Read(key), Ok((Reply::Absent, _))) => {
-                active.is_established = true;
-                return active.watch.handle_read(key, None, now);
-            }
-            (_, Ok((other, _))) => unexpected_reply(&request, &other),
-            (_, Err(error)) => error,
-        };
+        let error =
+            match (&ticket.action, result.and_then(|response| decode_response(request.verb(), response))) {
+                (WatchAction::Register(key), Ok((Reply::Done, _))) => {
+                    return active.watch.handle_registered(key);
+                }
+                (WatchAction::Read(key), Ok((Reply::Value(value), version))) => {
+                    active.is_established = true;
+                    return active.watch.handle_read(key, Some(VersionedValue { value, version }), now);
+                }
+                (WatchAction::Read(key), Ok((Reply::Absent, _))) => {
+                    active.is_established = true;
+                    return active.watch.handle_read(key, None, now);
+                }
+                (_, Ok((other, _))) => unexpected_reply(request.verb(), &other),
+                (_, Err(error)) => error,
+            };
         self.handle_failed(ticket, error);
     }
 

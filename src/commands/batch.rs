@@ -6,7 +6,7 @@ use std::pin::Pin;
 use clap::{Args, ValueEnum};
 
 use super::error::CommandError;
-use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX};
+use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
 use super::lines::records::Id;
@@ -14,7 +14,7 @@ use super::lines::words::{self, Word};
 use super::output::{Answer, Answered, Emit, Output, Progress};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::Reconnect;
+use crate::client::{Error, RawRequest, Response};
 
 const HELP: &str = "\
 Examples:
@@ -37,7 +37,8 @@ condition (nx or nex), fence, persist, and id (any JSON, returned with the answe
 
 Order:
 Requests are sent in the order of the lines, up to --inflight of them before the first answer, and the store handles \
-them in that order: a get sees the set before it. Answers are printed in the order of the lines. In a pipe each get \
+them in that order: a get sees the set before it. Without --inflight their number grows from 64, to 4096 at most, as long \
+as answers do not take longer. Answers are printed in the order of the lines. In a pipe each get \
 prints one line, escaped as in double quotes; the line is empty if the key does not exist. With -j, and for JSON lines, \
 each answer is one object with the number of its line.
 
@@ -60,9 +61,9 @@ pub struct BatchArgs {
     /// Run all lines, even after an error
     #[arg(long)]
     keep_going: bool,
-    /// Maximum number of requests in flight
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
-    inflight: u16,
+    /// Requests in flight [default: adapts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    inflight: Option<u16>,
     /// Format of the lines
     #[arg(long, value_name = "FORMAT", default_value = "lines")]
     format: LineFormat,
@@ -104,13 +105,25 @@ pub enum BatchMode {
 /// The future of [`BatchCommand::run`].
 pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<Verdict, CommandError>> + 'a>>;
 
+/// What becomes of the response to a pipelined command.
+pub trait PipelinedCall {
+    /// Emits the records of the command.
+    fn finish(self, result: Result<Response, Error>, emit: Emit<'_>) -> Result<Verdict, CommandError>;
+}
+
 /// What a batch needs of the command on a line. The batch is itself a command, so it knows the others by this trait only.
 pub trait BatchCommand: Sized {
+    /// A pipelined command that is sent.
+    type Call: PipelinedCall;
+
     /// Returns how the command runs as a line.
     fn mode(&self) -> BatchMode;
 
     /// Returns whether the command needs no broker.
     fn is_offline(&self) -> bool;
+
+    /// Returns the request of a pipelined command.
+    fn prepare(self, session: &Session) -> Result<(RawRequest, Self::Call), CommandError>;
 
     /// Runs the command.
     fn run<'a>(self, session: &'a Session, emit: Emit<'a>) -> CommandFuture<'a>;
@@ -144,7 +157,6 @@ pub async fn run(
         parser,
         format: args.format,
         state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
-        inflight: args.inflight,
         dry_run: args.dry_run,
         answered: 0,
     };
@@ -161,39 +173,40 @@ pub async fn run(
     Ok(verdict)
 }
 
-struct Batch<'a, P> {
+struct Batch<'a, P: LineParser> {
     session: &'a Session,
     emit: Emit<'a>,
     parser: P,
     format: LineFormat,
-    state: ProcessorState<'a, LineOutcome>,
-    inflight: u16,
+    state: ProcessorState<PendingLine<<P::Command as BatchCommand>::Call>>,
     dry_run: bool,
     answered: u64,
 }
 
-/// The records and the result of a line.
-struct LineOutcome {
+/// A line that waits for its answer or its turn.
+struct PendingLine<C> {
     line: u64,
     id: Option<Id>,
-    records: Vec<Output>,
-    result: Result<Verdict, CommandError>,
+    state: PendingState<C>,
 }
 
-impl<'a, P: LineParser> LineProcessor<'a> for Batch<'a, P>
-where
-    P::Command: 'a,
-{
-    type Outcome = LineOutcome;
+enum PendingState<C> {
+    Sent(C),
+    /// It needs no request.
+    Done(Result<Verdict, CommandError>),
+}
 
-    fn state(&mut self) -> &mut ProcessorState<'a, LineOutcome> {
+impl<P: LineParser> LineProcessor for Batch<'_, P> {
+    type Pending = PendingLine<<P::Command as BatchCommand>::Call>;
+
+    fn state(&mut self) -> &mut ProcessorState<Self::Pending> {
         &mut self.state
     }
 
     async fn start(&mut self, line: Line) -> Result<(), CommandError> {
         self.state.bytes_read = line.bytes_read;
         let Line { number, is_cut_off, .. } = line;
-        let size = line.content.as_ref().map_or(0, Vec::len);
+        let size = line.content.as_ref().map_or(0, |content| content.len());
         let Some((id, command)) = self.parse(line) else {
             return Ok(());
         };
@@ -201,59 +214,60 @@ where
             Ok(command) => command,
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                let outcome = LineOutcome { line: number, id, records: Vec::new(), result: Err(error) };
-                self.state.push_failed(outcome);
+                self.push_done(number, id, Err(error));
                 return Ok(());
             }
         };
         if self.dry_run {
             let checked =
                 self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
-            let result = checked.map(|()| Verdict::Yes);
-            let outcome = LineOutcome { line: number, id, records: Vec::new(), result };
-            match outcome.result {
-                Ok(_) => self.state.pipeline.push_done(outcome),
-                Err(_) => self.state.push_failed(outcome),
-            }
+            self.push_done(number, id, checked.map(|()| Verdict::Yes));
             return Ok(());
         }
-        if !command.is_offline() {
-            let inflight = self.inflight;
-            self.session
-                .client_with(|settings| {
-                    settings.inflight_max = usize::from(inflight);
-                    settings.reconnect = Reconnect::WithBackoff;
-                })
-                .await?;
-        }
         match command.mode() {
-            BatchMode::Pipelined => {
-                let answer = answer(number, id, command, self.session);
-                let outcome = self.state.pipeline.push(size, answer);
-                let failed = outcome.is_some_and(|outcome| outcome.result.is_err());
-                self.state.is_failing |= failed && !self.state.errors.keeps_going();
-            }
+            BatchMode::Pipelined => match command.prepare(self.session) {
+                Ok((request, call)) => {
+                    let client = self.session.bulk_client().await?;
+                    let pending = PendingLine { line: number, id, state: PendingState::Sent(call) };
+                    self.state.pipeline.push(pending, size, request, client);
+                }
+                Err(error) => self.push_done(number, id, Err(error)),
+            },
             BatchMode::Exclusive | BatchMode::Unsupported => {
+                if !command.is_offline() {
+                    self.session.bulk_client().await?;
+                }
                 self.run_exclusively(number, id, command).await?;
             }
         }
         Ok(())
     }
 
-    fn finish(&mut self, outcome: LineOutcome) -> Result<(), CommandError> {
-        let LineOutcome { line, id, records, result } = outcome;
-        self.answered = self.answered.saturating_add(1);
-        for record in records {
-            let answer = Answer::Record(Box::new(record));
-            (self.emit)(Output::Answered(Answered { line, id: id.clone(), answer }))?;
-        }
-        self.state.errors.record(line, &result);
-        if let Err(error) = result {
-            let answer =
-                Answer::Failed { error: error.at_line(line), is_end: self.state.errors.is_stopped() };
-            (self.emit)(Output::Answered(Answered { line, id, answer }))?;
-        }
-        Ok(())
+    fn finish(
+        &mut self,
+        pending: Self::Pending,
+        result: Option<Result<Response, Error>>,
+    ) -> Result<(), CommandError> {
+        let PendingLine { line, id, state } = pending;
+        let result = match (state, result) {
+            (PendingState::Done(result), _) => result,
+            (PendingState::Sent(call), result) => {
+                // An error of the output is not one of the line.
+                let mut output = Ok(());
+                let emit = &mut self.emit;
+                let mut emit_line = |record| {
+                    let answer = Answer::Record(Box::new(record));
+                    if output.is_ok() {
+                        output = emit(Output::Answered(Answered { line, id: id.clone(), answer }));
+                    }
+                    Ok(())
+                };
+                let result = call.finish(result.unwrap_or(Err(Error::Closed)), &mut emit_line);
+                output?;
+                result
+            }
+        };
+        self.record(line, id, result)
     }
 
     fn report_progress(&mut self) -> Result<(), CommandError> {
@@ -266,10 +280,34 @@ where
 /// The id and the command of a line.
 type ParsedLine<C> = (Option<Id>, Result<C, CommandError>);
 
-impl<'a, P: LineParser> Batch<'a, P>
-where
-    P::Command: 'a,
-{
+impl<P: LineParser> Batch<'_, P> {
+    /// Adds a line that needs no request.
+    fn push_done(&mut self, line: u64, id: Option<Id>, result: Result<Verdict, CommandError>) {
+        let has_failed = result.is_err();
+        let pending = PendingLine { line, id, state: PendingState::Done(result) };
+        match has_failed {
+            true => self.state.push_failed(pending),
+            false => self.state.pipeline.push_done(pending),
+        }
+    }
+
+    /// Records the result of a line, and emits its error.
+    fn record(
+        &mut self,
+        line: u64,
+        id: Option<Id>,
+        result: Result<Verdict, CommandError>,
+    ) -> Result<(), CommandError> {
+        self.answered = self.answered.saturating_add(1);
+        self.state.errors.record(line, &result);
+        if let Err(error) = result {
+            let answer =
+                Answer::Failed { error: error.at_line(line), is_end: self.state.errors.is_stopped() };
+            (self.emit)(Output::Answered(Answered { line, id, answer }))?;
+        }
+        Ok(())
+    }
+
     /// Runs a command after all lines before it are finished, and returns when it is finished.
     async fn run_exclusively(
         &mut self,
@@ -279,8 +317,8 @@ where
     ) -> Result<(), CommandError> {
         while !self.state.pipeline.is_empty() {
             self.state.pipeline.wait().await;
-            while let Some(outcome) = self.state.pipeline.try_next() {
-                LineProcessor::finish(self, outcome)?;
+            while let Some((pending, result)) = self.state.pipeline.try_next() {
+                LineProcessor::finish(self, pending, result)?;
             }
         }
         if self.state.errors.is_stopped() {
@@ -292,7 +330,7 @@ where
             emit(Output::Answered(Answered { line, id: id.clone(), answer }))
         };
         let result = command.run(self.session, &mut emit_line).await;
-        LineProcessor::finish(self, LineOutcome { line, id, records: Vec::new(), result })
+        self.record(line, id, result)
     }
 
     /// Parses a line; None if it is empty or a comment.
@@ -316,17 +354,6 @@ where
         };
         Some((id, command.and_then(check_mode)))
     }
-}
-
-/// Runs a command and collects its records, to be printed when its turn comes.
-async fn answer(line: u64, id: Option<Id>, command: impl BatchCommand, session: &Session) -> LineOutcome {
-    let mut records = Vec::new();
-    let mut collect = |record| {
-        records.push(record);
-        Ok(())
-    };
-    let result = command.run(session, &mut collect).await;
-    LineOutcome { line, id, records, result }
 }
 
 /// Editors on Windows write it at the beginning of a text file.

@@ -9,8 +9,10 @@ use super::error::{CommandError, Kind};
 use super::output::{Deletion, Emit, Output};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Client, DeleteOutcome, Error, Outcome};
+use crate::client::{Client, DeleteOutcome, Error, Outcome, RawRequest, Response};
 use crate::protocol::{Key, Timestamp};
+
+const USAGE: &str = "mqkv del KEY...";
 
 const HELP: &str = "\
 Examples:
@@ -50,15 +52,22 @@ impl DelArgs {
     }
 }
 
+/// A DEL of one key that is sent.
+#[derive(Debug)]
+pub struct DelCall {
+    key: Key,
+    is_missing_ignored: bool,
+}
+
 /// Runs the verb.
 pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let keys = args.keys.resolve("mqkv del KEY...")?;
+    if args.count() <= 1 {
+        let (request, call) = prepare(args, session)?;
+        return call.finish(session.early_client().await?.send(request).await?, emit);
+    }
+    let keys = args.keys.resolve(USAGE)?;
     let fence = args.fence.resolve(session)?;
     let client = session.early_client().await?;
-    if let [key] = keys.as_slice() {
-        let outcome = client.del(key, fence).await?;
-        return report(key.clone(), outcome, args.ignore_missing, emit);
-    }
     let count = keys.len();
     let results = delete_all(client, &keys, fence).await;
     let mut verdict = Verdict::Yes;
@@ -74,6 +83,27 @@ pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         }
     }
     if failures.is_empty() { Ok(verdict) } else { Err(summary(failures, count)) }
+}
+
+/// Returns the request of the verb for one key.
+///
+/// # Errors
+/// The arguments are invalid.
+pub fn prepare(args: DelArgs, session: &Session) -> Result<(RawRequest, DelCall), CommandError> {
+    let key = args.keys.resolve_only(USAGE)?;
+    let fence = args.fence.resolve(session)?;
+    let request = DeleteOutcome::request(&key, None, fence);
+    Ok((request, DelCall { key, is_missing_ignored: args.ignore_missing }))
+}
+
+impl DelCall {
+    /// Emits the result.
+    ///
+    /// # Errors
+    /// The store refused the request, or the output failed.
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        report(self.key, DeleteOutcome::decode(response, false)?, self.is_missing_ignored, emit)
+    }
 }
 
 /// Deletes all keys concurrently; returns the results in the order of the keys.

@@ -1,8 +1,8 @@
 //! Runs a verb.
 
-use super::batch::{BatchCommand, BatchMode, CommandFuture, LineParser};
+use super::batch::{BatchCommand, BatchMode, CommandFuture, LineParser, PipelinedCall};
 use super::command::Command;
-use super::error::CommandError;
+use super::error::{CommandError, Kind};
 use super::grammar::Grammar;
 use super::json_request;
 use super::lines::records::Id;
@@ -14,7 +14,7 @@ use super::{
     batch, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor, ping, raw,
     set, unlock, vdel, watch,
 };
-use crate::client::Access;
+use crate::client::{Access, Error, RawRequest, Response};
 
 impl Command {
     /// Runs the verb; `emit` takes its records.
@@ -50,21 +50,85 @@ impl Command {
             Self::Decode(args) => decode::run(args, session, emit),
         };
         result.map_err(|error| match access {
-            // The outcome is about writes only.
-            Access::Read => CommandError { outcome: None, ..error },
             Access::Write if output_failed => error.cause("the store has answered; only the output failed"),
-            Access::Write => error,
+            access => about(access, error),
         })
     }
 }
 
+/// Returns the error of a command with this access: the outcome is about writes only.
+fn about(access: Access, error: CommandError) -> CommandError {
+    match access {
+        Access::Read => CommandError { outcome: None, ..error },
+        Access::Write => error,
+    }
+}
+
+/// A command of a batch that is sent.
+#[derive(Debug)]
+pub struct Call {
+    access: Access,
+    verb: VerbCall,
+}
+
+#[derive(Debug)]
+enum VerbCall {
+    Get(get::GetCall),
+    Set(set::SetCall),
+    Del(del::DelCall),
+    Vdel(vdel::VdelCall),
+    Raw(raw::RawCall),
+}
+
+impl PipelinedCall for Call {
+    fn finish(self, result: Result<Response, Error>, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let Self { access, verb } = self;
+        let finish = |response| match verb {
+            VerbCall::Get(call) => call.finish(response, emit),
+            VerbCall::Set(call) => call.finish(response, emit),
+            VerbCall::Del(call) => call.finish(response, emit),
+            VerbCall::Vdel(call) => call.finish(response, emit),
+            VerbCall::Raw(call) => call.finish(response, emit),
+        };
+        result.map_err(CommandError::from).and_then(finish).map_err(|error| about(access, error))
+    }
+}
+
 impl BatchCommand for Command {
+    type Call = Call;
+
     fn mode(&self) -> BatchMode {
         self.batch_mode()
     }
 
     fn is_offline(&self) -> bool {
         self.is_offline()
+    }
+
+    fn prepare(self, session: &Session) -> Result<(RawRequest, Call), CommandError> {
+        let access = self.access();
+        if self.writes() {
+            session.check_write()?;
+        }
+        let prepared = match self {
+            Self::Get(args) => get::prepare(args).map(|(request, call)| (request, VerbCall::Get(call))),
+            Self::Set(args) => {
+                set::prepare(args, session).map(|(request, call)| (request, VerbCall::Set(call)))
+            }
+            Self::Del(args) => {
+                del::prepare(args, session).map(|(request, call)| (request, VerbCall::Del(call)))
+            }
+            Self::Vdel(args) => {
+                vdel::prepare(args, session).map(|(request, call)| (request, VerbCall::Vdel(call)))
+            }
+            Self::Raw(args) => {
+                let (request, call) = raw::prepare(args);
+                Ok((request, VerbCall::Raw(call)))
+            }
+            _ => Err(CommandError::new(Kind::Bug, "a command that is not pipelined")),
+        };
+        let (request, verb) = prepared.map_err(|error| about(access, error))?;
+        Ok((request, Call { access, verb }))
     }
 
     fn run<'a>(self, session: &'a Session, emit: Emit<'a>) -> CommandFuture<'a> {

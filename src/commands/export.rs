@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use bytes::Bytes;
 use clap::Args;
 
 use super::error::{CommandError, Kind};
-use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX, Pipeline};
+use super::lines::pipeline::{INFLIGHT_MAX, Pipeline};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
 use super::output::{Emit, Exported, Output, Progress, VersionedValue};
 use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Error, Reconnect, Settings};
 use crate::protocol::Key;
 
 const HELP: &str = "\
@@ -64,9 +64,9 @@ pub struct ExportArgs {
     /// Two exports of the same values are then equal.
     #[arg(long)]
     no_version: bool,
-    /// Maximum number of requests in flight
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
-    inflight: u16,
+    /// Requests in flight [default: adapts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    inflight: Option<u16>,
 }
 
 /// Runs the verb.
@@ -77,12 +77,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     };
     let pattern = scan::pattern(args.pattern)?;
     let hint = scan::literal_hint(&pattern, "export");
-    let adjust = |settings: &mut Settings| {
-        // One more for the SCAN request of the next page.
-        settings.inflight_max = usize::from(args.inflight).saturating_add(1);
-        settings.reconnect = Reconnect::WithBackoff;
-    };
-    let client = session.client_with(adjust).await?;
+    let client = session.bulk_client().await?;
     let bytes_total = lines.as_ref().and_then(Lines::bytes_total);
     let mut keys = match lines {
         Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: 0 },
@@ -95,9 +90,9 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     // limit in bytes applies to values that are about equally large.
     let mut size_estimate = 0;
     loop {
-        while let Some((key, found)) = pipeline.try_next() {
-            let found: Result<Option<VersionedValue>, Error> = found;
-            match found.map_err(CommandError::from)? {
+        while let Some((key, result)) = pipeline.try_next() {
+            let Some(response) = result.transpose()? else { continue };
+            match VersionedValue::decode(response)? {
                 Some(found) => {
                     size_estimate = found.value.len();
                     summary.keys = summary.keys.saturating_add(1);
@@ -106,6 +101,13 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
                 }
                 None => summary.missing = summary.missing.saturating_add(1),
             }
+        }
+        while has_more
+            && pipeline.has_capacity()
+            && let Some(key) = keys.try_next()?
+        {
+            let request = VersionedValue::request(&key);
+            pipeline.push(key, size_estimate, request, client);
         }
         let reads = has_more && pipeline.has_capacity();
         if pipeline.is_empty() && !reads {
@@ -118,11 +120,8 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
             biased;
             key = keys.next(), if reads => match key? {
                 Some(key) => {
-                    let request = async move {
-                        let found = client.get(&key).await;
-                        (key, found)
-                    };
-                    pipeline.push(size_estimate, request);
+                    let request = VersionedValue::request(&key);
+                    pipeline.push(key, size_estimate, request, client);
                 }
                 None => has_more = false,
             },
@@ -143,28 +142,43 @@ enum KeySource {
 }
 
 impl KeySource {
+    /// Returns the next key, if it is there already.
+    fn try_next(&mut self) -> Result<Option<Key>, CommandError> {
+        match self {
+            Self::Pages { ready, .. } => Ok(ready.pop_front()),
+            Self::Lines { lines, null, bytes_read } => {
+                while let Some(line) = lines.try_next() {
+                    *bytes_read = line.bytes_read;
+                    if let Some(key) = key_of(line, *null)? {
+                        return Ok(Some(key));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
     /// Returns the next key; None at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Key>, CommandError> {
-        match self {
-            Self::Pages { pages, ready } => loop {
-                if let Some(key) = ready.pop_front() {
-                    return Ok(Some(key));
-                }
-                match pages.next().await? {
+        loop {
+            if let Some(key) = self.try_next()? {
+                return Ok(Some(key));
+            }
+            match self {
+                Self::Pages { pages, ready } => match pages.next().await? {
                     Some(keys) => ready.extend(keys),
                     None => return Ok(None),
+                },
+                Self::Lines { lines, null, bytes_read } => {
+                    let Some(line) = lines.next().await else {
+                        return Ok(None);
+                    };
+                    *bytes_read = line.bytes_read;
+                    if let Some(key) = key_of(line, *null)? {
+                        return Ok(Some(key));
+                    }
                 }
-            },
-            Self::Lines { lines, null, bytes_read } => loop {
-                let Some(line) = lines.next().await else {
-                    return Ok(None);
-                };
-                *bytes_read = line.bytes_read;
-                let number = line.number;
-                if let Some(key) = key_of(line, *null).map_err(|error| error.at_line(number))? {
-                    return Ok(Some(key));
-                }
-            },
+            }
         }
     }
 
@@ -178,13 +192,13 @@ impl KeySource {
 
 /// Returns the key on a line; None if the line is empty.
 fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
-    let content = line.content?;
-    let data = |message: String| CommandError::new(Kind::Data, message);
+    let content = line.content.map_err(|error| error.at_line(line.number))?;
+    let data = |message: String| CommandError::new(Kind::Data, message).at_line(line.number);
     let bytes = if null {
         content
     } else {
         let text = content.strip_suffix(b"\r").unwrap_or(&content);
-        words::unescape(text).map_err(|error| data(error.to_string()))?
+        Bytes::from(words::unescape(text).map_err(|error| data(error.to_string()))?)
     };
     if bytes.is_empty() {
         return Ok(None);
@@ -197,7 +211,12 @@ mod tests {
     use super::*;
 
     fn key(content: &[u8], null: bool) -> Result<Option<Key>, CommandError> {
-        let line = Line { number: 1, content: Ok(content.to_vec()), is_cut_off: false, bytes_read: 0 };
+        let line = Line {
+            number: 1,
+            content: Ok(Bytes::copy_from_slice(content)),
+            is_cut_off: false,
+            bytes_read: 0,
+        };
         key_of(line, null)
     }
 

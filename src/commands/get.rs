@@ -8,13 +8,15 @@ use clap::Args;
 
 use super::args::key::KeyListArgs;
 use super::error::CommandError;
-use super::lines::pipeline::{INFLIGHT_DEFAULT, Pipeline};
+use super::lines::pipeline::Pipeline;
 use super::output::{Emit, Got, Output};
 use super::process::file;
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Error, VersionedValue};
+use crate::client::{RawRequest, Response, VersionedValue};
 use crate::protocol::Key;
+
+const USAGE: &str = "mqkv get KEY...";
 
 const HELP: &str = "\
 Examples:
@@ -64,9 +66,63 @@ impl GetArgs {
     }
 }
 
+/// A GET that is sent.
+#[derive(Debug)]
+pub struct GetCall {
+    key: Key,
+    file: Option<PathBuf>,
+    default: Option<Bytes>,
+    is_one_of_many: bool,
+}
+
 /// Runs the verb.
 pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let keys = args.keys.resolve("mqkv get KEY...")?;
+    if args.count() <= 1 {
+        let (request, call) = prepare(args)?;
+        return call.finish(session.early_client().await?.send(request).await?, emit);
+    }
+    let mut keys = calls(args)?.into_iter();
+    let client = session.early_client().await?;
+    let mut pipeline = Pipeline::new(None);
+    let mut verdict = Verdict::Yes;
+    // A size is known only when the value has arrived: the last one stands in for it, as an estimate for the pipeline's limit.
+    let mut size_estimate = 0;
+    loop {
+        while pipeline.has_capacity()
+            && let Some(call) = keys.next()
+        {
+            let request = VersionedValue::request(&call.key);
+            pipeline.push(call, size_estimate, request, client);
+        }
+        if pipeline.is_empty() {
+            return Ok(verdict);
+        }
+        pipeline.wait().await;
+        while let Some((call, response)) = pipeline.try_next() {
+            let Some(response) = response.transpose()? else { continue };
+            size_estimate = response.payload.len();
+            if call.finish(response, emit)? == Verdict::No {
+                verdict = Verdict::No;
+            }
+        }
+    }
+}
+
+/// Returns the request of the verb for one key.
+///
+/// # Errors
+/// The arguments are invalid.
+pub fn prepare(args: GetArgs) -> Result<(RawRequest, GetCall), CommandError> {
+    let mut calls = calls(args)?;
+    match (calls.pop(), calls.is_empty()) {
+        (Some(call), true) => Ok((VersionedValue::request(&call.key), call)),
+        _ => Err(CommandError::usage("more than one key").hint(USAGE)),
+    }
+}
+
+/// Returns a call for each key.
+fn calls(args: GetArgs) -> Result<Vec<GetCall>, CommandError> {
+    let keys = args.keys.resolve(USAGE)?;
     if args.file.as_deref() == Some(Path::new("-")) {
         return Err(CommandError::usage("-f needs the name of a file")
             .hint("print the exact bytes on standard output: -o raw"));
@@ -77,45 +133,28 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     }
     let default = args.default.map(|text| Bytes::from(text.into_encoded_bytes()));
     let is_one_of_many = keys.len() > 1;
-    let client = session.early_client().await?;
-    let mut pipeline = Pipeline::new(INFLIGHT_DEFAULT);
-    let mut keys = keys.into_iter();
-    let mut verdict = Verdict::Yes;
-    // A size is known only when the value has arrived: the last one stands in for it, as an estimate for the pipeline's limit.
-    let mut size_estimate = 0;
-    loop {
-        while pipeline.has_capacity()
-            && let Some(key) = keys.next()
-        {
-            let request = async move {
-                let found = client.get(&key).await;
-                (key, found)
-            };
-            pipeline.push(size_estimate, request);
-        }
-        if pipeline.is_empty() {
-            return Ok(verdict);
-        }
-        pipeline.wait().await;
-        while let Some((key, found)) = pipeline.try_next() {
-            let (key, found): (Key, Result<Option<VersionedValue>, Error>) = (key, found);
-            let got = match (found?, &default) {
-                (Some(found), _) => {
-                    size_estimate = found.value.len();
-                    Got::Found(found)
-                }
-                (None, Some(default)) => Got::Default(default.clone()),
-                (None, None) => {
-                    verdict = Verdict::No;
-                    Got::Missing
-                }
-            };
-            let got = match &args.file {
-                Some(path) => write(got, path.clone())?,
-                None => got,
-            };
-            emit(Output::Got { key, got, is_one_of_many })?;
-        }
+    let call = |key| GetCall { key, file: args.file.clone(), default: default.clone(), is_one_of_many };
+    Ok(keys.into_iter().map(call).collect())
+}
+
+impl GetCall {
+    /// Emits the value, or writes it to the file.
+    ///
+    /// # Errors
+    /// The store refused the request, or the output failed.
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let Self { key, file, default, is_one_of_many } = self;
+        let (got, verdict) = match (VersionedValue::decode(response)?, default) {
+            (Some(found), _) => (Got::Found(found), Verdict::Yes),
+            (None, Some(default)) => (Got::Default(default), Verdict::Yes),
+            (None, None) => (Got::Missing, Verdict::No),
+        };
+        let got = match file {
+            Some(file) => write(got, file)?,
+            None => got,
+        };
+        emit(Output::Got { key, got, is_one_of_many })?;
+        Ok(verdict)
     }
 }
 

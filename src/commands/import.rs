@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::CommandError;
-use super::lines::pipeline::{INFLIGHT_DEFAULT, INFLIGHT_MAX};
+use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
 use super::lines::records::Entry;
@@ -13,7 +13,7 @@ use super::output::{Answer, Answered, Emit, Imported, Output, Progress};
 use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Client, Reconnect, SetOptions, Settings};
+use crate::client::{Error, Response, SetOptions, SetOutcome};
 use crate::protocol::Condition;
 
 const HELP: &str = "\
@@ -52,9 +52,9 @@ pub struct ImportArgs {
     /// Write all valid lines, even after an error
     #[arg(long)]
     keep_going: bool,
-    /// Maximum number of requests in flight
-    #[arg(long, value_name = "N", default_value_t = INFLIGHT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
-    inflight: u16,
+    /// Requests in flight [default: adapts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
+    inflight: Option<u16>,
 }
 
 impl ImportArgs {
@@ -81,7 +81,6 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
         state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
         summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run },
         session,
-        inflight: args.inflight,
     };
     process_lines(&mut import, lines).await?;
     let Import { emit, state, mut summary, .. } = import;
@@ -97,18 +96,17 @@ struct Import<'a> {
     session: &'a Session,
     emit: Emit<'a>,
     condition: Option<Condition>,
-    state: ProcessorState<'a, LineOutcome>,
-    inflight: u16,
+    state: ProcessorState<PendingLine>,
     summary: Imported,
 }
 
-/// The number of a line, and its result: `No` if its key existed.
-type LineOutcome = (u64, Result<Verdict, CommandError>);
+/// The number of a line, and the error if it is invalid.
+type PendingLine = (u64, Result<(), CommandError>);
 
-impl<'a> LineProcessor<'a> for Import<'a> {
-    type Outcome = LineOutcome;
+impl LineProcessor for Import<'_> {
+    type Pending = PendingLine;
 
-    fn state(&mut self) -> &mut ProcessorState<'a, LineOutcome> {
+    fn state(&mut self) -> &mut ProcessorState<PendingLine> {
         &mut self.state
     }
 
@@ -124,23 +122,31 @@ impl<'a> LineProcessor<'a> for Import<'a> {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
                 self.state.push_failed((number, Err(error)));
             }
-            Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((number, Ok(Verdict::Yes))),
+            Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((number, Ok(()))),
             Ok(entry) => {
-                let inflight = usize::from(self.inflight);
-                let adjust = |settings: &mut Settings| {
-                    settings.inflight_max = inflight;
-                    settings.reconnect = Reconnect::WithBackoff;
-                };
-                let client = self.session.client_with(adjust).await?;
-                let (size, condition) = (entry.value.len(), self.condition);
-                let request = async move { (number, write(entry, condition, client).await) };
-                self.state.pipeline.push(size, request);
+                let client = self.session.bulk_client().await?;
+                let Entry { key, value, ttl_ms } = entry;
+                let options = SetOptions { condition: self.condition, ttl_ms, ..SetOptions::default() };
+                let request = options.request(&key, &value);
+                self.state.pipeline.push((number, Ok(())), value.len(), request, client);
             }
         }
         Ok(())
     }
 
-    fn finish(&mut self, (line, result): LineOutcome) -> Result<(), CommandError> {
+    fn finish(
+        &mut self,
+        (line, checked): PendingLine,
+        result: Option<Result<Response, Error>>,
+    ) -> Result<(), CommandError> {
+        let result = match result {
+            None => checked.map(|()| Verdict::Yes),
+            Some(result) => match result.and_then(|response| SetOutcome::decode(response, self.condition)) {
+                Ok(SetOutcome { applied: true, .. }) => Ok(Verdict::Yes),
+                Ok(_) => Ok(Verdict::No),
+                Err(error) => Err(error.into()),
+            },
+        };
         self.state.errors.record(line, &result);
         match result {
             Ok(Verdict::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
@@ -159,19 +165,4 @@ impl<'a> LineProcessor<'a> for Import<'a> {
         let ProcessorState { bytes_read, bytes_total, .. } = self.state;
         Ok((self.emit)(Output::Progress(Progress { count, unit: "keys", bytes_read, bytes_total }))?)
     }
-}
-
-/// Writes an entry. Returns `No` if the condition does not hold.
-///
-/// # Errors
-/// The request failed.
-pub(super) async fn write(
-    entry: Entry,
-    condition: Option<Condition>,
-    client: &Client,
-) -> Result<Verdict, CommandError> {
-    let Entry { key, value, ttl_ms } = entry;
-    let options = SetOptions { condition, ttl_ms, ..SetOptions::default() };
-    let outcome = client.set(&key, &value, options).await?;
-    Ok(if outcome.applied { Verdict::Yes } else { Verdict::No })
 }

@@ -9,7 +9,7 @@ use super::error::CommandError;
 use super::output::{Emit, Output};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Access, Error, RequestProperties};
+use crate::client::{Access, Error, RawRequest, RequestProperties, Response};
 use crate::protocol::Reply;
 use crate::protocol::frame::Frame;
 
@@ -39,18 +39,43 @@ impl RawArgs {
     }
 }
 
+/// A request that is sent.
+#[derive(Debug)]
+pub struct RawCall {
+    access: Access,
+}
+
 /// Runs the verb.
 pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let outcome = args.access().outcome_when_unanswered();
+    let (request, call) = prepare(args);
+    call.finish(session.early_client().await?.send(request).await?, emit)
+}
+
+/// Returns the request of the verb.
+#[must_use]
+pub fn prepare(args: RawArgs) -> (RawRequest, RawCall) {
+    let access = args.access();
     let words: Vec<_> = args.words.into_iter().map(|word| Bytes::from(word.into_encoded_bytes())).collect();
-    let response = session.early_client().await?.raw(&words, RequestProperties::default()).await?;
-    let payload = response.payload;
-    emit(Output::Response { payload: payload.clone(), version: response.version })?;
-    if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {
-        return Err(Error::Refused(refusal).into());
-    }
-    match Frame::decode(&payload) {
-        Ok(_) => Ok(Verdict::Yes),
-        Err(error) => Err(Error::MalformedReply { cause: error.to_string(), outcome }.into()),
+    (RawRequest::of_words(&words, RequestProperties::default()), RawCall { access })
+}
+
+impl RawCall {
+    /// Emits the response.
+    ///
+    /// # Errors
+    /// The store refused the request, the response is malformed, or the output failed.
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let payload = response.payload;
+        emit(Output::Response { payload: payload.clone(), version: response.version })?;
+        if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {
+            return Err(Error::Refused(refusal).into());
+        }
+        match Frame::decode(&payload) {
+            Ok(_) => Ok(Verdict::Yes),
+            Err(error) => {
+                let outcome = self.access.outcome_when_unanswered();
+                Err(Error::MalformedReply { cause: error.to_string(), outcome }.into())
+            }
+        }
     }
 }

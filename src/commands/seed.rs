@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use super::error::CommandError;
-use super::import;
-use super::lines::pipeline::{INFLIGHT_DEFAULT, Pipeline};
+use super::lines::pipeline::Pipeline;
 use super::lines::reader::Lines;
 use super::lines::records::Entry;
-use crate::client::Client;
+use crate::client::{Client, SetOptions, SetOutcome};
 
 /// Reads all entries of a file, each with the number of its line.
 ///
@@ -38,24 +37,24 @@ pub async fn read(file: &Path) -> Result<Vec<(u64, Entry)>, CommandError> {
 /// # Errors
 /// A request failed; the message has the number of its line.
 pub async fn write(entries: Vec<(u64, Entry)>, client: &Client) -> Result<(), CommandError> {
-    let mut pipeline = Pipeline::new(INFLIGHT_DEFAULT);
+    let mut pipeline = Pipeline::new(None);
     let mut entries = entries.into_iter();
     loop {
         while pipeline.has_capacity()
             && let Some((number, entry)) = entries.next()
         {
-            let size = entry.value.len();
-            let request = async move {
-                import::write(entry, None, client).await.map_err(|error| error.at_line(number))
-            };
-            pipeline.push(size, request);
+            let options = SetOptions { ttl_ms: entry.ttl_ms, ..SetOptions::default() };
+            let request = options.request(&entry.key, &entry.value);
+            pipeline.push(number, entry.value.len(), request, client);
         }
         if pipeline.is_empty() {
             return Ok(());
         }
         pipeline.wait().await;
-        while let Some(outcome) = pipeline.try_next() {
-            outcome?;
+        while let Some((number, result)) = pipeline.try_next() {
+            let failed = |error| CommandError::from(error).at_line(number);
+            let written = result.map(|result| SetOutcome::decode(result?, None));
+            written.transpose().map_err(failed)?;
         }
     }
 }

@@ -18,7 +18,7 @@ use super::process::context::ProcessContext;
 use super::process::signal::Signals;
 use super::process::stdin;
 use super::verdict::Verdict;
-use crate::client::{Client, Error, Settings};
+use crate::client::{Client, Error, Reconnect, Settings};
 use crate::protocol::Timestamp;
 use crate::random;
 
@@ -27,6 +27,9 @@ pub type SettingsFuture = Pin<Box<dyn Future<Output = Result<Settings, CommandEr
 
 /// A fencing token that replaces the inherited one, or the reason why there is none.
 pub type FenceOverride = Result<Timestamp, CommandError>;
+
+/// The most requests in flight of a client for many: a pipeline's, and some of the verb besides.
+const BULK_INFLIGHT_MAX: usize = 8192;
 
 /// A client session for one verb or for many, also at the same time. Clones share it.
 #[derive(Clone)]
@@ -200,6 +203,18 @@ impl Session {
             _ = canceled.wait_for(|is_canceled| *is_canceled) => Err(Error::Closed.into()),
             client = self.client.get_or_try_init(connect) => client,
         }
+    }
+
+    /// Returns the connected client for many requests, which survive a loss of the connection.
+    ///
+    /// # Errors
+    /// As [`Session::client`].
+    pub async fn bulk_client(&self) -> Result<&Client, CommandError> {
+        let adjust = |settings: &mut Settings| {
+            settings.inflight_max = BULK_INFLIGHT_MAX;
+            settings.reconnect = Reconnect::WithBackoff;
+        };
+        self.client_with(adjust).await
     }
 
     /// Returns whether there was a connection and the client will not connect again.

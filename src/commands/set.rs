@@ -13,8 +13,8 @@ use super::error::CommandError;
 use super::output::{Emit, Output};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::SetOptions;
-use crate::protocol::Condition;
+use crate::client::{RawRequest, Response, SetOptions, SetOutcome};
+use crate::protocol::{Condition, Key};
 
 const USAGE: &str = "mqkv set KEY VALUE";
 
@@ -90,8 +90,26 @@ impl SetArgs {
     }
 }
 
+/// A SET that is sent.
+#[derive(Debug)]
+pub struct SetCall {
+    key: Key,
+    size: usize,
+    ttl_ms: Option<u64>,
+    condition: Option<Condition>,
+}
+
 /// Runs the verb.
 pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    let (request, call) = prepare(args, session)?;
+    call.finish(session.early_client().await?.send(request).await?, emit)
+}
+
+/// Returns the request of the verb.
+///
+/// # Errors
+/// The arguments are invalid.
+pub fn prepare(args: SetArgs, session: &Session) -> Result<(RawRequest, SetCall), CommandError> {
     let (key, word) = args.key.resolve(USAGE)?;
     let fence = args.fence.resolve(session)?;
     let value = args.value.resolve(word, USAGE, session)?;
@@ -102,10 +120,23 @@ pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         _ => None,
     };
     let options = SetOptions { condition, ttl_ms: args.ttl, fence, persist: args.persist };
-    let outcome = session.early_client().await?.set(&key, &value, options).await?;
-    let verdict = if outcome.applied { Verdict::Yes } else { Verdict::No };
-    emit(Output::Set { key, size: value.len(), ttl_ms: args.ttl.map(NonZeroU64::get), condition, outcome })?;
-    Ok(verdict)
+    let request = options.request(&key, &value);
+    let ttl_ms = args.ttl.map(NonZeroU64::get);
+    Ok((request, SetCall { key, size: value.len(), ttl_ms, condition }))
+}
+
+impl SetCall {
+    /// Emits the result.
+    ///
+    /// # Errors
+    /// The store refused the request, or the output failed.
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let Self { key, size, ttl_ms, condition } = self;
+        let outcome = SetOutcome::decode(response, condition)?;
+        let verdict = if outcome.applied { Verdict::Yes } else { Verdict::No };
+        emit(Output::Set { key, size, ttl_ms, condition, outcome })?;
+        Ok(verdict)
+    }
 }
 
 fn strip_newline(value: &Bytes) -> Bytes {

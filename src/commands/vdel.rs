@@ -9,7 +9,8 @@ use super::error::CommandError;
 use super::output::{Deletion, Emit, Output};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::DeleteOutcome;
+use crate::client::{DeleteOutcome, RawRequest, Response};
+use crate::protocol::Key;
 
 const USAGE: &str = "mqkv vdel KEY VALUE";
 
@@ -43,16 +44,41 @@ impl VdelArgs {
     }
 }
 
+/// A VDEL that is sent.
+#[derive(Debug)]
+pub struct VdelCall {
+    key: Key,
+}
+
 /// Runs the verb.
 pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    let (request, call) = prepare(args, session)?;
+    call.finish(session.early_client().await?.send(request).await?, emit)
+}
+
+/// Returns the request of the verb.
+///
+/// # Errors
+/// The arguments are invalid.
+pub fn prepare(args: VdelArgs, session: &Session) -> Result<(RawRequest, VdelCall), CommandError> {
     let (key, word) = args.key.resolve(USAGE)?;
     let fence = args.fence.resolve(session)?;
     let value = args.value.resolve(word, USAGE, session)?;
-    let outcome = session.early_client().await?.vdel(&key, &value, fence).await?;
-    let verdict = match outcome {
-        DeleteOutcome::Deleted { .. } => Verdict::Yes,
-        DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,
-    };
-    emit(Output::Deleted { verb: Deletion::VDel, key, outcome, is_missing_ignored: false })?;
-    Ok(verdict)
+    Ok((DeleteOutcome::request(&key, Some(&value), fence), VdelCall { key }))
+}
+
+impl VdelCall {
+    /// Emits the result.
+    ///
+    /// # Errors
+    /// The store refused the request, or the output failed.
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+        let outcome = DeleteOutcome::decode(response, true)?;
+        let verdict = match outcome {
+            DeleteOutcome::Deleted { .. } => Verdict::Yes,
+            DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,
+        };
+        emit(Output::Deleted { verb: Deletion::VDel, key: self.key, outcome, is_missing_ignored: false })?;
+        Ok(verdict)
+    }
 }

@@ -126,6 +126,18 @@ impl KeyListArgs {
         }
         Ok(keys)
     }
+
+    /// Returns the key, if there is one only.
+    ///
+    /// # Errors
+    /// There is no key, more than one, or it is invalid.
+    pub fn resolve_only(self, usage: &str) -> Result<Key, CommandError> {
+        let mut keys = self.resolve(usage)?;
+        match (keys.pop(), keys.is_empty()) {
+            (Some(key), true) => Ok(key),
+            _ => Err(CommandError::usage("more than one key").hint(usage)),
+        }
+    }
 }
 
 fn parse(bytes: Vec<u8>) -> Result<Key, CommandError> {

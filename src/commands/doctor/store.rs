@@ -97,9 +97,9 @@ impl Store<'_> {
         let (access, properties) = (Access::Read, RequestProperties::default());
         let response = self.client.send(RawRequest { payload: request.encode(), access, properties }).await;
         let has_status = response.as_ref().is_ok_and(|response| response.has_status);
-        let result = match response.and_then(|response| decode_response(&request, response)) {
+        let result = match response.and_then(|response| decode_response(request.verb(), response)) {
             Ok((Reply::Absent | Reply::Value(_), _)) => Ok(()),
-            Ok((other, _)) => Err(unexpected_reply(&request, &other)),
+            Ok((other, _)) => Err(unexpected_reply(request.verb(), &other)),
             Err(error) => Err(error),
         };
         match result {
@@ -230,7 +230,7 @@ impl Store<'_> {
                 let cause = "+OK to SET has no version (__ts)".to_owned();
                 Err(Error::MalformedReply { cause, outcome: Outcome::Unknown })
             }
-            (other, _) => Err(unexpected_reply(&request, &other)),
+            (other, _) => Err(unexpected_reply(request.verb(), &other)),
         }
     }
 
@@ -239,7 +239,7 @@ impl Store<'_> {
         match self.client.request_at(&request, self.past.clone()).await? {
             // The key may have expired meanwhile.
             (Reply::Count(0 | 1), _) => Ok(()),
-            (other, _) => Err(unexpected_reply(&request, &other)),
+            (other, _) => Err(unexpected_reply(request.verb(), &other)),
         }
     }
 }

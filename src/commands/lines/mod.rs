@@ -5,4 +5,5 @@ pub(super) mod pipeline;
 pub(super) mod processor;
 pub(super) mod reader;
 pub mod records;
+mod window;
 pub mod words;

@@ -1,54 +1,49 @@
 //! Requests in flight: sent in order, answered in order.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 
-use tokio::task::unconstrained;
+use super::window::Window;
+use crate::client::{Bulk, Client, Error, RawRequest, Response};
+use crate::clock;
 
-/// The default for the number of requests in flight.
-pub const INFLIGHT_DEFAULT: u16 = 64;
 /// The greatest number of requests in flight that an option accepts.
 pub const INFLIGHT_MAX: i64 = 1024;
 /// The limit of the bytes in flight; a single request may be larger.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-type Request<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// Requests in flight, and outcomes that wait for the ones before them.
+/// Requests in flight, each with a context of the caller, and contexts without a request that wait for the ones before them.
 ///
-/// A request is polled when it is pushed, so that requests enter the session in order; the session keeps the order, and a
-/// request sees what those before it have changed. After that only the first request is waited for. A request must be
-/// sent before its future waits for anything else.
-pub struct Pipeline<'a, T> {
-    slots: VecDeque<Slot<'a, T>>,
-    count_max: usize,
+/// Requests enter the session in the order in which they are pushed; the session keeps the order, and a request sees what
+/// those before it have changed.
+#[derive(Debug)]
+pub struct Pipeline<T> {
+    slots: VecDeque<Slot<T>>,
+    /// None until the first request.
+    bulk: Option<Bulk>,
+    window: Window,
     bytes: usize,
+    /// The answers that the window has not counted.
+    answers: usize,
 }
 
-struct Slot<'a, T> {
-    state: State<'a, T>,
-    bytes: usize,
+#[derive(Debug)]
+struct Slot<T> {
+    context: T,
+    /// The size of the request; None: there is none.
+    bytes: Option<usize>,
 }
 
-enum State<'a, T> {
-    Pending(Request<'a, T>),
-    Done(T),
-}
-
-impl<'a, T> Pipeline<'a, T> {
-    /// Creates an empty pipeline.
+impl<T> Pipeline<T> {
+    /// Creates an empty pipeline for a fixed number of requests in flight, or one that adapts.
     #[must_use]
-    pub fn new(count_max: u16) -> Self {
-        Self { slots: VecDeque::new(), count_max: usize::from(count_max), bytes: 0 }
+    pub fn new(inflight: Option<u16>) -> Self {
+        Self { slots: VecDeque::new(), bulk: None, window: Window::new(inflight), bytes: 0, answers: 0 }
     }
 
     /// Returns whether another request may be pushed.
     #[must_use]
     pub fn has_capacity(&self) -> bool {
-        self.slots.len() < self.count_max && (self.bytes < BYTES_MAX || self.slots.is_empty())
+        self.slots.len() < self.window.size() && (self.bytes < BYTES_MAX || self.slots.is_empty())
     }
 
     /// Returns whether there is no request, pending or done.
@@ -57,132 +52,71 @@ impl<'a, T> Pipeline<'a, T> {
         self.slots.is_empty()
     }
 
-    /// Adds a request of this size, and sends it. Returns its outcome if it is done at once.
-    pub fn push(&mut self, bytes: usize, request: impl Future<Output = T> + 'a) -> Option<&T> {
-        // With a task budget, the runtime could hold this request back, and a later one would overtake it.
-        let mut request: Request<'a, T> = Box::pin(unconstrained(request));
-        // It is polled with a waker again when it is the first.
-        let state = match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(outcome) => State::Done(outcome),
-            Poll::Pending => State::Pending(request),
-        };
+    /// Adds a request of this size. It is sent with the next call of [`Pipeline::wait`]; the client is the same each time.
+    pub fn push(&mut self, context: T, bytes: usize, request: RawRequest, client: &Client) {
+        self.bulk.get_or_insert_with(|| client.bulk()).push(request);
         self.bytes = self.bytes.saturating_add(bytes);
-        self.slots.push_back(Slot { state, bytes });
-        match self.slots.back() {
-            Some(Slot { state: State::Done(outcome), .. }) => Some(outcome),
-            _ => None,
-        }
+        self.slots.push_back(Slot { context, bytes: Some(bytes) });
     }
 
-    /// Adds an outcome that needs no request.
-    pub fn push_done(&mut self, outcome: T) {
-        self.slots.push_back(Slot { state: State::Done(outcome), bytes: 0 });
+    /// Adds a context that needs no request.
+    pub fn push_done(&mut self, context: T) {
+        self.slots.push_back(Slot { context, bytes: None });
     }
 
-    /// Removes and returns the first outcome, if its request is done.
-    pub fn try_next(&mut self) -> Option<T> {
-        match self.slots.pop_front()? {
-            Slot { state: State::Done(outcome), bytes } => {
+    /// Removes and returns the first context, with the result of its request if it has one, once that is known.
+    pub fn try_next(&mut self) -> Option<(T, Option<Result<Response, Error>>)> {
+        let result = match self.slots.front()?.bytes {
+            None => None,
+            Some(bytes) => {
+                let result = self.bulk.as_mut()?.try_next()?;
                 self.bytes = self.bytes.saturating_sub(bytes);
-                Some(outcome)
+                self.answers = self.answers.saturating_add(1);
+                Some(result)
             }
-            pending => {
-                self.slots.push_front(pending);
-                None
-            }
-        }
+        };
+        self.slots.pop_front().map(|slot| (slot.context, result))
     }
 
-    /// Waits until the first request is done; returns at once if there is none. Cancel-safe.
+    /// Sends the requests that were pushed, and waits until the result of the first is known; returns at once if there is none.
+    /// Cancel-safe.
     pub async fn wait(&mut self) {
-        poll_fn(|context| self.poll_wait(context)).await;
-    }
-
-    /// Polls requests up to the first that is pending.
-    fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut is_first_done = false;
-        for slot in &mut self.slots {
-            if let State::Pending(request) = &mut slot.state {
-                match request.as_mut().poll(context) {
-                    Poll::Ready(outcome) => slot.state = State::Done(outcome),
-                    Poll::Pending if is_first_done => return Poll::Ready(()),
-                    Poll::Pending => return Poll::Pending,
-                }
-            }
-            is_first_done = true;
+        if self.slots.front().is_none_or(|slot| slot.bytes.is_none()) {
+            return;
         }
-        Poll::Ready(())
-    }
-}
-
-impl<T> fmt::Debug for Pipeline<'_, T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Pipeline").field("len", &self.slots.len()).finish_non_exhaustive()
+        let was_full = !self.has_capacity();
+        let Some(bulk) = &mut self.bulk else { return };
+        bulk.wait().await;
+        if let Some(receive_max) = bulk.receive_max() {
+            self.window.handle_receive_max(receive_max);
+        }
+        self.window.handle_answers(std::mem::take(&mut self.answers), was_full, clock::monotonic());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::sync::{mpsc, oneshot};
 
-    #[tokio::test]
-    async fn outcomes_are_returned_in_the_order_of_the_requests() {
-        let mut pipeline = Pipeline::new(3);
-        let (first, wait) = oneshot::channel::<()>();
-        let waiting = async {
-            wait.await.unwrap();
-            1
-        };
-        assert_eq!(pipeline.push(1, waiting), None);
-        assert_eq!(pipeline.push(1, async { 2 }), Some(&2));
-        pipeline.push_done(3);
+    #[test]
+    fn contexts_without_a_request_are_returned_in_order_and_count() {
+        let mut pipeline = Pipeline::new(Some(3));
+        for number in 0..3 {
+            assert!(pipeline.has_capacity());
+            pipeline.push_done(number);
+        }
         assert!(!pipeline.has_capacity());
-        tokio::select! {
-            biased;
-            () = pipeline.wait() => panic!("the first request is pending"),
-            () = async {} => {}
-        }
-        assert_eq!(pipeline.try_next(), None);
-        first.send(()).unwrap();
-        pipeline.wait().await;
-        assert_eq!(
-            [pipeline.try_next(), pipeline.try_next(), pipeline.try_next()],
-            [Some(1), Some(2), Some(3)]
-        );
+        let returned: Vec<_> = std::iter::from_fn(|| pipeline.try_next()).collect();
+        assert_eq!(returned, [(0, None), (1, None), (2, None)]);
         assert!(pipeline.is_empty() && pipeline.has_capacity());
-    }
-
-    #[tokio::test]
-    async fn requests_are_sent_in_order_through_a_bounded_channel() {
-        let (sender, mut receiver) = mpsc::channel(2);
-        let mut pipeline = Pipeline::new(500);
-        for number in 0..500 {
-            let sender = sender.clone();
-            pipeline.push(1, async move { sender.send(number).await.unwrap() });
-        }
-        drop(sender);
-        let reader = tokio::spawn(async move {
-            let mut seen = Vec::new();
-            while let Some(number) = receiver.recv().await {
-                seen.push(number);
-            }
-            seen
-        });
-        while !pipeline.is_empty() {
-            pipeline.wait().await;
-            while pipeline.try_next().is_some() {}
-        }
-        drop(pipeline);
-        assert!(reader.await.unwrap().is_sorted());
     }
 
     #[test]
     fn bytes_are_bounded_but_a_single_request_may_exceed_the_limit() {
-        let mut pipeline: Pipeline<'_, ()> = Pipeline::new(64);
-        pipeline.push(usize::MAX, async {});
-        assert!(!pipeline.has_capacity());
-        pipeline.slots.clear();
+        let mut pipeline = Pipeline::new(None);
+        pipeline.bytes = usize::MAX;
         assert!(pipeline.has_capacity());
+        pipeline.push_done(());
+        assert!(!pipeline.has_capacity());
     }
 }

@@ -3,13 +3,14 @@
 use super::error_policy::ErrorPolicy;
 use super::pipeline::Pipeline;
 use super::reader::{Line, Lines};
+use crate::client::{Error, Response};
 use crate::commands::error::CommandError;
 
 /// The state of every line processor.
 #[derive(Debug)]
-pub struct ProcessorState<'a, T> {
-    /// The requests in flight.
-    pub pipeline: Pipeline<'a, T>,
+pub struct ProcessorState<T> {
+    /// The requests in flight, and the lines that need none.
+    pub pipeline: Pipeline<T>,
     /// The errors so far.
     pub errors: ErrorPolicy,
     /// The length of the file in bytes, where it is known.
@@ -20,9 +21,9 @@ pub struct ProcessorState<'a, T> {
     pub is_failing: bool,
 }
 
-impl<T> ProcessorState<'_, T> {
-    /// Creates the state for at most `inflight` requests in flight.
-    pub fn new(inflight: u16, keep_going: bool, lines: &Lines) -> Self {
+impl<T> ProcessorState<T> {
+    /// Creates the state for `inflight` requests in flight, or a number that adapts.
+    pub fn new(inflight: Option<u16>, keep_going: bool, lines: &Lines) -> Self {
         Self {
             pipeline: Pipeline::new(inflight),
             errors: ErrorPolicy::new(keep_going),
@@ -36,40 +37,41 @@ impl<T> ProcessorState<'_, T> {
         self.pipeline.has_capacity() && !self.is_failing && !self.errors.is_stopped()
     }
 
-    /// Adds the outcome of a line that needs no request because it is invalid.
-    pub fn push_failed(&mut self, outcome: T) {
+    /// Adds a line that needs no request because it is invalid.
+    pub fn push_failed(&mut self, line: T) {
         self.is_failing = !self.errors.keeps_going();
-        self.pipeline.push_done(outcome);
+        self.pipeline.push_done(line);
     }
 }
 
 /// Turns lines into requests, and answers into output.
-pub trait LineProcessor<'a> {
-    /// The outcome of a line.
-    type Outcome;
+pub trait LineProcessor {
+    /// What is stored of a line until it is answered.
+    type Pending;
 
     /// Returns the state.
-    fn state(&mut self) -> &mut ProcessorState<'a, Self::Outcome>;
+    fn state(&mut self) -> &mut ProcessorState<Self::Pending>;
 
     /// Pushes the request of a line into the pipeline, or carries it out.
     async fn start(&mut self, line: Line) -> Result<(), CommandError>;
 
-    /// Emits the outcome of a line.
-    fn finish(&mut self, outcome: Self::Outcome) -> Result<(), CommandError>;
+    /// Emits the outcome of a line; `result` is that of its request, if it has one.
+    fn finish(
+        &mut self,
+        line: Self::Pending,
+        result: Option<Result<Response, Error>>,
+    ) -> Result<(), CommandError>;
 
     /// Emits the progress.
     fn report_progress(&mut self) -> Result<(), CommandError>;
 }
 
 /// Processes lines until the end of the file, or until an error stops them; pending requests are completed.
-pub async fn process_lines<'a>(
-    processor: &mut impl LineProcessor<'a>,
-    mut lines: Lines,
-) -> Result<(), CommandError> {
+pub async fn process_lines(processor: &mut impl LineProcessor, mut lines: Lines) -> Result<(), CommandError> {
     let mut has_more = true;
     loop {
-        while let Some(outcome) = processor.state().pipeline.try_next() {
-            processor.finish(outcome)?;
+        while let Some((line, result)) = processor.state().pipeline.try_next() {
+            processor.finish(line, result)?;
         }
         while processor.state().takes_more()
             && let Some(line) = lines.try_next()

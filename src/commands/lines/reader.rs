@@ -1,11 +1,11 @@
 //! Lines of a file or of standard input, read in a thread with a bounded queue.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::thread;
 
+use bytes::{Buf, Bytes};
 use tokio::sync::{mpsc, watch};
 
 use crate::commands::error::{CommandError, Kind};
@@ -24,7 +24,7 @@ pub struct Line {
     /// Counts from 1.
     pub number: u64,
     /// The bytes without the separator, or the reason why the line cannot be used.
-    pub content: Result<Vec<u8>, CommandError>,
+    pub content: Result<Bytes, CommandError>,
     /// Whether the file ends before the separator.
     pub is_cut_off: bool,
     /// The number of bytes of the file up to the end of this line.
@@ -34,8 +34,9 @@ pub struct Line {
 /// The lines of a file.
 #[derive(Debug)]
 pub struct Lines {
-    chunks: mpsc::Receiver<Vec<Line>>,
-    ready: VecDeque<Line>,
+    /// The bytes of one read each, or the error that ends the input.
+    chunks: mpsc::Receiver<Result<Bytes, CommandError>>,
+    splitter: Splitter,
     bytes_total: Option<u64>,
     /// Becomes true when the session is canceled, which ends the lines.
     canceled: Option<watch::Receiver<bool>>,
@@ -81,13 +82,13 @@ impl Lines {
         let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
         let read = move || {
             let input = BufReader::with_capacity(READ_BYTES, open());
-            read_lines(input, &name, separator, |chunk| sender.blocking_send(chunk).is_ok());
+            read_chunks(input, &name, |chunk| sender.blocking_send(chunk).is_ok());
         };
         thread::Builder::new()
             .name("input".to_owned())
             .spawn(read)
             .map_err(|error| CommandError::system("start a thread", &error))?;
-        Ok(Self { chunks, ready: VecDeque::new(), bytes_total, canceled: None })
+        Ok(Self { chunks, splitter: Splitter::new(separator), bytes_total, canceled: None })
     }
 
     /// Returns the next line, if it has been read already.
@@ -95,23 +96,35 @@ impl Lines {
         if self.canceled.as_ref().is_some_and(|canceled| *canceled.borrow()) {
             return None;
         }
-        if self.ready.is_empty() {
-            self.ready.extend(self.chunks.try_recv().ok()?);
+        loop {
+            if let Some(line) = self.splitter.next() {
+                return Some(line);
+            }
+            let chunk = self.chunks.try_recv().ok()?;
+            if let Some(line) = self.splitter.handle_chunk(chunk) {
+                return Some(line);
+            }
         }
-        self.ready.pop_front()
     }
 
     /// Waits for the next line; returns None at the end. Cancel-safe.
     pub async fn next(&mut self) -> Option<Line> {
-        if self.ready.is_empty() {
+        loop {
+            if let Some(line) = self.try_next() {
+                return Some(line);
+            }
             let chunk = tokio::select! {
                 biased;
-                () = cancellation(self.canceled.as_mut()) => None,
+                () = cancellation(self.canceled.as_mut()) => return None,
                 chunk = self.chunks.recv() => chunk,
             };
-            self.ready.extend(chunk?);
+            let Some(chunk) = chunk else {
+                return self.splitter.end();
+            };
+            if let Some(line) = self.splitter.handle_chunk(chunk) {
+                return Some(line);
+            }
         }
-        self.try_next()
     }
 
     /// Returns the length of the file in bytes; None if it is not a regular file.
@@ -131,62 +144,96 @@ async fn cancellation(canceled: Option<&mut watch::Receiver<bool>>) {
     std::future::pending().await
 }
 
-/// Reads lines to the end. `send` takes the lines of one read, and returns whether the receiver still exists.
-fn read_lines(mut input: impl BufRead, name: &str, separator: u8, mut send: impl FnMut(Vec<Line>) -> bool) {
-    let mut splitter = Splitter::new(separator);
+/// Reads to the end. `send` takes the bytes of one read, and returns whether the receiver still exists.
+fn read_chunks(
+    mut input: impl BufRead,
+    name: &str,
+    mut send: impl FnMut(Result<Bytes, CommandError>) -> bool,
+) {
     loop {
-        let mut chunk = Vec::new();
-        let len = match input.fill_buf() {
-            Ok([]) => {
-                chunk.extend(splitter.end());
-                send(chunk);
-                return;
-            }
-            Ok(bytes) => {
-                splitter.push(bytes, &mut chunk);
-                bytes.len()
-            }
+        let chunk = match input.fill_buf() {
+            Ok([]) => return,
+            Ok(bytes) => Bytes::copy_from_slice(bytes),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => {
-                chunk.push(splitter.failed(name, &error));
-                send(chunk);
+                send(Err(CommandError::new(Kind::File, format!("cannot read {name}: {error}"))));
                 return;
             }
         };
-        input.consume(len);
-        if !chunk.is_empty() && !send(chunk) {
+        input.consume(chunk.len());
+        if !send(Ok(chunk)) {
             return;
         }
     }
 }
 
-/// Splits bytes into lines.
+/// Splits bytes into lines. A line that one read contains shares its memory.
+#[derive(Debug)]
 struct Splitter {
     separator: u8,
     number: u64,
     bytes_read: u64,
+    /// What is left of the last read.
+    chunk: Bytes,
+    /// The beginning of a line that continues in the next read.
     line: Vec<u8>,
     is_too_long: bool,
 }
 
 impl Splitter {
     fn new(separator: u8) -> Self {
-        Self { separator, number: 1, bytes_read: 0, line: Vec::new(), is_too_long: false }
+        Self {
+            separator,
+            number: 1,
+            bytes_read: 0,
+            chunk: Bytes::new(),
+            line: Vec::new(),
+            is_too_long: false,
+        }
     }
 
-    fn push(&mut self, bytes: &[u8], lines: &mut Vec<Line>) {
-        let separator = self.separator;
-        for piece in bytes.split_inclusive(|byte| *byte == separator) {
-            // A usize fits into u64 on every platform of Rust. The count is for the progress display only.
-            self.bytes_read = self.bytes_read.saturating_add(piece.len() as u64);
-            match piece.strip_suffix(&[separator]) {
-                Some(last) => {
-                    self.append(last);
-                    lines.push(self.finish(false));
-                }
-                None => self.append(piece),
+    /// Takes the bytes of a read, once there is no further line in those before. Returns the line for an error.
+    fn handle_chunk(&mut self, chunk: Result<Bytes, CommandError>) -> Option<Line> {
+        match chunk {
+            Ok(chunk) => {
+                self.chunk = chunk;
+                None
+            }
+            Err(error) => {
+                self.line = Vec::new();
+                Some(Line { content: Err(error), ..self.finish(Bytes::new(), true) })
             }
         }
+    }
+
+    /// Returns the next complete line.
+    fn next(&mut self) -> Option<Line> {
+        let Some(at) = self.chunk.iter().position(|byte| *byte == self.separator) else {
+            let rest = std::mem::take(&mut self.chunk);
+            self.count(rest.len());
+            self.append(&rest);
+            return None;
+        };
+        let last = self.chunk.split_to(at);
+        self.chunk.advance(1);
+        self.count(at.saturating_add(1));
+        if self.line.is_empty() && !self.is_too_long {
+            return Some(self.finish(last, false));
+        }
+        self.append(&last);
+        let line = std::mem::take(&mut self.line);
+        Some(self.finish(line.into(), false))
+    }
+
+    /// Returns the last line if it ends without a separator.
+    fn end(&mut self) -> Option<Line> {
+        let line = std::mem::take(&mut self.line);
+        (!line.is_empty() || self.is_too_long).then(|| self.finish(line.into(), true))
+    }
+
+    fn count(&mut self, bytes: usize) {
+        // A usize fits into u64 on every platform of Rust. The count is for the progress display only.
+        self.bytes_read = self.bytes_read.saturating_add(bytes as u64);
     }
 
     fn append(&mut self, piece: &[u8]) {
@@ -199,26 +246,17 @@ impl Splitter {
         }
     }
 
-    fn finish(&mut self, is_cut_off: bool) -> Line {
+    fn finish(&mut self, content: Bytes, is_cut_off: bool) -> Line {
         let content = match std::mem::take(&mut self.is_too_long) {
             true => Err(CommandError::new(
                 Kind::Data,
                 format!("line too long: the limit is {LINE_BYTES_MAX} bytes"),
             )),
-            false => Ok(std::mem::take(&mut self.line)),
+            false => Ok(content),
         };
         let line = Line { number: self.number, content, is_cut_off, bytes_read: self.bytes_read };
         self.number = self.number.saturating_add(1);
         line
-    }
-
-    fn end(&mut self) -> Option<Line> {
-        (!self.line.is_empty() || self.is_too_long).then(|| self.finish(true))
-    }
-
-    fn failed(&mut self, name: &str, error: &io::Error) -> Line {
-        let content = Err(CommandError::new(Kind::File, format!("cannot read {name}: {error}")));
-        Line { content, ..self.finish(true) }
     }
 }
 
@@ -226,17 +264,23 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    fn lines(bytes: &[u8], capacity: usize) -> Vec<(u64, Vec<u8>, bool, u64)> {
-        let mut found = Vec::new();
-        read_lines(BufReader::with_capacity(capacity, bytes), "x", b'\n', |chunk| {
-            found.extend(
-                chunk
-                    .into_iter()
-                    .map(|line| (line.number, line.content.unwrap(), line.is_cut_off, line.bytes_read)),
-            );
+    /// Returns all lines of the input.
+    fn read(input: impl BufRead) -> Vec<Line> {
+        let (mut splitter, mut found) = (Splitter::new(b'\n'), Vec::new());
+        read_chunks(input, "x", |chunk| {
+            found.extend(splitter.handle_chunk(chunk));
+            found.extend(std::iter::from_fn(|| splitter.next()));
             true
         });
+        found.extend(splitter.end());
         found
+    }
+
+    fn lines(bytes: &[u8], capacity: usize) -> Vec<(u64, Vec<u8>, bool, u64)> {
+        let lines = read(BufReader::with_capacity(capacity, bytes)).into_iter();
+        lines
+            .map(|line| (line.number, line.content.unwrap().to_vec(), line.is_cut_off, line.bytes_read))
+            .collect()
     }
 
     #[test]
@@ -256,15 +300,15 @@ mod tests {
     #[test]
     fn a_line_over_the_limit_is_an_error_and_not_buffered() {
         let mut splitter = Splitter::new(b'\n');
-        let mut lines = Vec::new();
-        let piece = vec![b'x'; 32 * 1024 * 1024];
+        let piece = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
         for _ in 0..=LINE_BYTES_MAX / piece.len() {
-            splitter.push(&piece, &mut lines);
+            splitter.handle_chunk(Ok(piece.clone()));
+            assert!(splitter.next().is_none());
         }
         assert_eq!(splitter.line.capacity(), 0);
-        splitter.push(b"x\nnext\n", &mut lines);
-        assert_eq!(lines[0].content.as_ref().unwrap_err().kind, Kind::Data);
-        assert_eq!(lines[1].content.as_deref().unwrap(), b"next");
+        splitter.handle_chunk(Ok(Bytes::from_static(b"x\nnext\n")));
+        assert_eq!(splitter.next().unwrap().content.unwrap_err().kind, Kind::Data);
+        assert_eq!(&splitter.next().unwrap().content.unwrap()[..], b"next");
     }
 
     #[test]
@@ -275,11 +319,7 @@ mod tests {
                 Err(ErrorKind::PermissionDenied.into())
             }
         }
-        let mut found = Vec::new();
-        read_lines(BufReader::new(Broken), "x", b'\n', |chunk| {
-            found.extend(chunk);
-            true
-        });
+        let found = read(BufReader::new(Broken));
         assert_eq!(found[0].content.as_ref().unwrap_err().kind, Kind::File);
     }
 }

@@ -119,7 +119,22 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
+/// Returns the next word if it has no quote, escape or NUL: most words have none, and are copied at once.
+fn plain_word(rest: &mut Cursor<'_>) -> Option<Vec<u8>> {
+    let line = rest.line.get(rest.at..)?;
+    let is_special = |byte: u8| is_blank(byte) || matches!(byte, b'\'' | b'"' | b'\\' | 0);
+    let len = line.iter().position(|byte| is_special(*byte)).unwrap_or(line.len());
+    if line.get(len).is_some_and(|byte| !is_blank(*byte)) {
+        return None;
+    }
+    rest.at = rest.at.saturating_add(len);
+    line.get(..len).map(<[u8]>::to_vec)
+}
+
 fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
+    if let Some(word) = plain_word(rest) {
+        return Ok(word);
+    }
     let mut out = Vec::new();
     while let Some(byte) = rest.peek().filter(|byte| !is_blank(*byte)) {
         rest.next();
