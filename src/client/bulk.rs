@@ -66,8 +66,10 @@ impl Bulk {
                 return self.handle_end();
             };
             let sent = self.results.len().saturating_sub(self.queued.len());
+            // The next group is about as large.
+            let next_group = Vec::with_capacity(self.queued.len());
             permit.send(Command::SendAll {
-                requests: std::mem::take(&mut self.queued),
+                requests: std::mem::replace(&mut self.queued, next_group),
                 // A usize fits into u64 on every platform of Rust.
                 first: self.first.wrapping_add(sent as u64),
                 answers: self.sender.clone(),

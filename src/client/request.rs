@@ -51,8 +51,8 @@ impl RawRequest {
 
     /// Returns a request of any words, also unknown ones.
     #[must_use]
-    pub fn of_words(words: &[Bytes], properties: RequestProperties) -> Self {
-        let access = Access::of(words.first().map_or(b"", |verb| verb));
+    pub fn of_words(words: &[impl AsRef<[u8]>], properties: RequestProperties) -> Self {
+        let access = Access::of(words.first().map_or(b"", |verb| verb.as_ref()));
         Self { payload: encode_bulk_array(words), access, properties }
     }
 }

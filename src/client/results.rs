@@ -5,8 +5,9 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::error::Error;
-use super::request::{RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
-use crate::protocol::{Condition, Key, Reply, Request, Timestamp, Value};
+use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
+use crate::protocol::request::encode_set;
+use crate::protocol::{Condition, Key, Reply, Timestamp, Value};
 
 /// A value and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ impl VersionedValue {
     /// Returns the request for the value of a key.
     #[must_use]
     pub fn request(key: &Key) -> RawRequest {
-        RawRequest::new(&Request::Get { key: key.clone() }, RequestProperties::default())
+        RawRequest::of_words(&[b"GET", key.as_bytes()], RequestProperties::default())
     }
 
     /// Decodes the response to a GET; None if the key does not exist.
@@ -63,8 +64,9 @@ impl SetOptions {
     #[must_use]
     pub fn request(self, key: &Key, value: &Value) -> RawRequest {
         let Self { condition, ttl_ms, fence, persist } = self;
-        let request = Request::Set { key: key.clone(), value: value.clone(), condition, ttl_ms };
-        RawRequest::new(&request, RequestProperties { fence, persist, ..RequestProperties::default() })
+        let payload = encode_set(key, value, condition, ttl_ms);
+        let properties = RequestProperties { fence, persist, ..RequestProperties::default() };
+        RawRequest { payload, access: Access::Write, properties }
     }
 }
 
@@ -111,12 +113,11 @@ impl DeleteOutcome {
     /// Returns the request that deletes a key; with a value, only if the key has it.
     #[must_use]
     pub fn request(key: &Key, value: Option<&Value>, fence: Option<Timestamp>) -> RawRequest {
-        let key = key.clone();
-        let request = match value {
-            None => Request::Del { key },
-            Some(value) => Request::VDel { key, value: value.clone() },
-        };
-        RawRequest::new(&request, RequestProperties { fence, ..RequestProperties::default() })
+        let properties = RequestProperties { fence, ..RequestProperties::default() };
+        match value {
+            None => RawRequest::of_words(&[b"DEL", key.as_bytes()], properties),
+            Some(value) => RawRequest::of_words(&[b"VDEL", key.as_bytes(), value], properties),
+        }
     }
 
     /// Decodes the response to a DEL, or a VDEL if it has a value.

@@ -342,7 +342,7 @@ impl<T> Session<T> {
                 if let Some(version) =
                     version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
                 {
-                    self.clock = self.clock.merge(version, now.wall_ms);
+                    self.clock.advance_past(version, now.wall_ms);
                 }
                 let has_status = message.user_property(message::STATUS).is_some();
                 self.answer(id, |_, _| Ok(Response { payload: message.payload, version, has_status }));
@@ -503,7 +503,7 @@ impl<T> Session<T> {
     fn next_request(&mut self, id: u64, now: Reading) -> Option<Outgoing> {
         self.unsent.pop_front();
         let packet_id = self.next_packet_id();
-        self.clock = self.clock.tick(now.wall_ms);
+        self.clock.advance(now.wall_ms);
         let is_early = !self.is_subscribed();
         let pending = self.requests.get_mut(&id)?;
         let envelope = Envelope {
@@ -513,7 +513,7 @@ impl<T> Session<T> {
             clock: &self.clock,
             left: pending.deadline.saturating_duration_since(now.monotonic),
         };
-        let message = publishing::request_message(&pending.request, envelope);
+        let message = publishing::request_message(&mut pending.request, envelope);
         pending.is_sent = true;
         pending.is_acknowledged = false;
         pending.is_early = is_early;

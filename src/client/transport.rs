@@ -14,7 +14,7 @@ use super::error::{LossCause, ReasonCode};
 use super::packet::{Incoming, Outgoing};
 use super::trace::{self, Packet, TraceEvent, Tracer};
 use crate::mqtt::packet::OutgoingPublish;
-use crate::mqtt::{ProtocolVersion, decode, encode};
+use crate::mqtt::{self, ProtocolVersion, decode, encode};
 use crate::protocol::connection::K8S_SAT;
 use crate::protocol::message::{Message, Qos};
 use trace_packets::{suback_code, traced_auth};
@@ -114,7 +114,8 @@ impl Connection {
                 (packet_id, v5::Packet::Unsubscribe(unsubscribe))
             }
             Outgoing::PubAck { packet_id } => {
-                (packet_id, v5::Packet::PubAck(v5::PubAck::new(packet_id, None)))
+                encode::puback(ProtocolVersion::V5, packet_id, mqtt::ReasonCode::Success, &mut self.output);
+                return Ok(());
             }
             Outgoing::Ping => (0, v5::Packet::PingReq),
             Outgoing::Authenticate { token } => {
@@ -185,6 +186,15 @@ impl Connection {
         }
         if decode::is_publish(&self.input) {
             return self.next_publish();
+        }
+        // That of a request: it succeeded, and has neither reason code nor properties.
+        if let [PUBACK, 2, high, low, ..] = *self.input
+            && let packet_id @ 1.. = u16::from_be_bytes([high, low])
+        {
+            self.input.advance(4);
+            let incoming = Incoming::PubAck { packet_id, reason: ReasonCode { code: 0, text: None } };
+            self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
+            return Ok(Some(incoming));
         }
         let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
             return Ok(None);
@@ -310,6 +320,7 @@ async fn write<W: AsyncWrite + Unpin>(
 
 /// The size of the output buffer at which no more packets are queued.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+const PUBACK: u8 = 0x40;
 /// The first bytes of packets whose decoding the crate gets wrong.
 const DISCONNECT: u8 = 0xE0;
 const AUTH: u8 = 0xF0;

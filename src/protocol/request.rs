@@ -136,19 +136,11 @@ impl Request {
 
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let ttl;
-        let mut words: Vec<&[u8]> = vec![self.verb().as_bytes()];
+        let mut words: Vec<&[u8]> = Vec::with_capacity(3);
+        words.push(self.verb().as_bytes());
         match self {
             Self::Set { key, value, condition, ttl_ms } => {
-                words.extend([key.as_bytes(), value]);
-                words.extend(condition.map(|condition| match condition {
-                    Condition::Absent => b"NX".as_slice(),
-                    Condition::AbsentOrEqual => b"NEX",
-                }));
-                if let Some(ttl_ms) = ttl_ms {
-                    ttl = ttl_ms.to_string();
-                    words.extend([b"PX".as_slice(), ttl.as_bytes()]);
-                }
+                return encode_set(key, value, *condition, *ttl_ms);
             }
             Self::Get { key } | Self::Del { key } => words.push(key.as_bytes()),
             Self::VDel { key, value } => words.extend([key.as_bytes(), value]),
@@ -206,6 +198,26 @@ impl Request {
             _ => Err(RequestError::UnknownCommand),
         }
     }
+}
+
+/// Encodes a SET, as [`Request::encode`] does.
+#[must_use]
+pub fn encode_set(
+    key: &Key,
+    value: &Value,
+    condition: Option<Condition>,
+    ttl_ms: Option<NonZeroU64>,
+) -> Bytes {
+    const WORDS_MAX: usize = 6;
+    let mut words: Vec<&[u8]> = Vec::with_capacity(WORDS_MAX);
+    words.extend([b"SET".as_slice(), key.as_bytes(), value]);
+    words.extend(condition.map(|condition| match condition {
+        Condition::Absent => b"NX".as_slice(),
+        Condition::AbsentOrEqual => b"NEX",
+    }));
+    let ttl = ttl_ms.map(|ttl_ms| ttl_ms.to_string());
+    words.extend(ttl.iter().flat_map(|ttl| [b"PX".as_slice(), ttl.as_bytes()]));
+    encode_bulk_array(&words)
 }
 
 /// Encodes any array of bulk strings, also one that is no known request.

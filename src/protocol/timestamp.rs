@@ -95,15 +95,29 @@ impl Timestamp {
     /// Returns the next timestamp of this node: greater than `self`, and at `now_ms` or later.
     #[must_use]
     pub fn tick(&self, now_ms: u64) -> Self {
-        let (ms, counter) = if now_ms > self.ms { (now_ms, 0) } else { next_counter(self.ms, self.counter) };
-        Self { ms, counter, node: self.node.clone() }
+        let mut next = self.clone();
+        next.advance(now_ms);
+        next
+    }
+
+    /// Replaces this timestamp by [`Timestamp::tick`], without a copy of the node.
+    pub fn advance(&mut self, now_ms: u64) {
+        (self.ms, self.counter) =
+            if now_ms > self.ms { (now_ms, 0) } else { next_counter(self.ms, self.counter) };
     }
 
     /// Returns the next timestamp of this node that is also greater than `received` (protocol §4).
     #[must_use]
     pub fn merge(&self, received: &Self, now_ms: u64) -> Self {
-        let latest = (self.ms, self.counter).max((received.ms, received.counter));
-        Self { ms: latest.0, counter: latest.1, node: self.node.clone() }.tick(now_ms)
+        let mut next = self.clone();
+        next.advance_past(received, now_ms);
+        next
+    }
+
+    /// Replaces this timestamp by [`Timestamp::merge`], without a copy of the node.
+    pub fn advance_past(&mut self, received: &Self, now_ms: u64) {
+        (self.ms, self.counter) = (self.ms, self.counter).max((received.ms, received.counter));
+        self.advance(now_ms);
     }
 
     /// Whether the timestamp is further ahead of `now_ms` than a receiver accepts.

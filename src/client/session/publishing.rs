@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::client::error::Outcome;
-use crate::client::request::RawRequest;
+use crate::client::request::{Access, RawRequest};
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, topic};
 
@@ -66,8 +66,8 @@ pub(super) struct Envelope<'a> {
     pub(super) left: Duration,
 }
 
-/// Returns the message of a request (protocol §1).
-pub(super) fn request_message(request: &RawRequest, envelope: Envelope<'_>) -> Message {
+/// Returns the message of a request (protocol §1). A write is sent once, so its payload is taken.
+pub(super) fn request_message(request: &mut RawRequest, envelope: Envelope<'_>) -> Message {
     let Envelope { client_id, response_topic, correlation, clock, left } = envelope;
     let expiry_s = left.as_millis().div_ceil(1000).max(1);
     let mut user_properties = vec![
@@ -85,7 +85,10 @@ pub(super) fn request_message(request: &RawRequest, envelope: Envelope<'_>) -> M
     }
     Message {
         topic: request.properties.topic.unwrap_or(topic::REQUEST).to_owned(),
-        payload: request.payload.clone(),
+        payload: match request.access {
+            Access::Read => request.payload.clone(),
+            Access::Write => std::mem::take(&mut request.payload),
+        },
         qos: Qos::AtLeastOnce,
         response_topic: Some(response_topic.to_owned()),
         correlation: Some(correlation),
@@ -98,8 +101,6 @@ pub(super) fn request_message(request: &RawRequest, envelope: Envelope<'_>) -> M
 
 /// Returns the correlation data of a request: 16 bytes, like the UUIDs of the SDKs. The second half is its number.
 pub(super) fn correlation(prefix: u64, id: u64) -> Bytes {
-    let mut data = BytesMut::with_capacity(16);
-    data.put_u64(prefix);
-    data.put_u64(id);
-    data.freeze()
+    let data = u128::from(prefix).wrapping_shl(64) | u128::from(id);
+    Bytes::copy_from_slice(&data.to_be_bytes())
 }

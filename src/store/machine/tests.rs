@@ -690,3 +690,22 @@ fn a_page_looks_at_a_bounded_number_of_keys_and_may_be_empty() {
     store.handle_request(set("k", "v"), NOW);
     assert_eq!(page_sizes(&mut store, "k*"), [0, 1]);
 }
+
+/// Handles requests; `.ci/instructions` counts the instructions of this function. Returns the number of keys that were set.
+#[inline(never)]
+fn handle_counted(store: &mut Store, calls: Vec<StoreRequest>) -> usize {
+    let replies = calls.into_iter().map(|call| store.handle_request(call, NOW).reply);
+    replies.filter(|reply| *reply == Reply::Done).count()
+}
+
+#[test]
+#[ignore = "its instructions are counted by .ci/instructions"]
+fn ten_thousand_operations() {
+    let names: Vec<_> = (0..2_500).map(|number| format!("key/{number:05}")).collect();
+    let of_all = |call: fn(&str) -> StoreRequest| names.iter().map(move |name| call(name));
+    let calls = of_all(|name| set(name, "value")).chain(of_all(get));
+    let calls = calls.chain(of_all(|name| set(name, "other"))).chain(of_all(del)).collect();
+    let mut store = store();
+    assert_eq!(handle_counted(&mut store, calls), 5_000);
+    assert!(store.is_empty());
+}
