@@ -173,19 +173,18 @@ fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> R
         return Ok(exit);
     }
     let key = escape(key.as_bytes());
-    let (message, exit) = match outcome {
-        ClearFenceOutcome::Cleared(token) => {
-            (format!("removed the fencing token {token} from {key}"), Exit::Yes)
+    let message = match outcome {
+        ClearFenceOutcome::Cleared(token) => format!("removed the fencing token {token} from {key}"),
+        ClearFenceOutcome::NotFenced => format!("{key} has no fencing token; nothing was changed"),
+        ClearFenceOutcome::KeyNotFound => {
+            reporter.negative(&format!("key not found: {key}"));
+            return Ok(Exit::No);
         }
-        ClearFenceOutcome::NotFenced => {
-            (format!("{key} has no fencing token; nothing was changed"), Exit::Yes)
-        }
-        ClearFenceOutcome::KeyNotFound => (format!("error: key not found: {key}"), Exit::No),
     };
     if !quiet {
         report::log(&message);
     }
-    Ok(exit)
+    Ok(Exit::Yes)
 }
 
 fn lower_versions(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {

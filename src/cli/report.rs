@@ -66,6 +66,12 @@ impl Reporter {
         Ok(())
     }
 
+    /// Writes the message of a negative answer, unless quiet.
+    pub fn negative(&self, text: &str) {
+        let rendered = render::negative(text, &self.style);
+        self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
+    }
+
     /// Writes data.
     ///
     /// # Errors

@@ -141,7 +141,7 @@ fn run_verb(
             return run_command(batch, configuration, options.force_write, trace, reporter);
         }
         Verb::Command(Command::Exchange(ref args)) if let Some(check) = args.check() => {
-            return exchange::check::run(check, configuration.settings.is_on(Setting::Quiet), reporter);
+            return exchange::check::run(check, reporter);
         }
         Verb::Command(command) => {
             return run_command(command, configuration, options.force_write, trace, reporter);

@@ -251,7 +251,8 @@ fn properties(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
 }
 
-/// Formats a conflict as one line, in which keys, names and values are cut alike where they are too long.
+/// Formats a conflict as one line, in which keys, names and values are cut alike where they are too long; hardly if
+/// `verbose`.
 fn conflict_text(conflict: &ConflictReport, now_ms: u64, style: &Style) -> String {
     let ConflictReport { id, at_ms, key, leaf, reason, lost, winner, owner, won } = conflict;
     // The usual reasons follow from who has won.
@@ -270,8 +271,8 @@ fn conflict_text(conflict: &ConflictReport, now_ms: u64, style: &Style) -> Strin
         let (key, lost, leaf) = (cut_front(&key, columns), value(lost), name(shown(leaf)));
         format!("{id}  {when}  {key}  {lost} of {leaf} lost{won}{reason}")
     };
-    let lines = (PART_COLUMNS_MIN..CONFLICT_COLUMNS_MAX).rev().map(line);
-    let fitting = lines.into_iter().find(|line| width_of(line) <= CONFLICT_COLUMNS_MAX);
+    let mut lines = (PART_COLUMNS_MIN..=CONFLICT_COLUMNS_MAX).rev().map(line);
+    let fitting = lines.find(|line| style.verbose || width_of(line) <= CONFLICT_COLUMNS_MAX);
     fitting.unwrap_or_else(|| line(PART_COLUMNS_MIN)) + "\n"
 }
 
@@ -500,6 +501,10 @@ mod tests {
             it.reason = "restored".to_owned();
         });
         assert!(line.ends_with(" (restored)\n") && width_of(line.trim_end()) <= 80, "{line}");
+        let mut conflict = conflict();
+        long(&mut conflict);
+        let line = conflict_text(&conflict, conflict.at_ms, &Style { verbose: true, ..STYLE });
+        assert!(line.contains(&"l".repeat(64)) && line.ends_with(" (first leaf wins)\n"), "{line}");
         // What has room is not cut.
         let line = conflict_of(|it| {
             it.key = Key::new("line/2/press/setpoint/upper").unwrap();

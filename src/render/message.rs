@@ -4,7 +4,8 @@ use super::style::{Paint, paint};
 use super::{Rendered, Style};
 
 /// Formats a negative result, such as a missing key, on standard error.
-pub(super) fn negative(text: &str, style: &Style) -> Rendered {
+#[must_use]
+pub fn negative(text: &str, style: &Style) -> Rendered {
     if style.quiet {
         return Rendered::default();
     }

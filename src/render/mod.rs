@@ -26,6 +26,7 @@ mod watch;
 mod widths;
 
 pub use format::{Format, Rendered, Style, Zone};
+pub use message::negative;
 pub use widths::Widths;
 
 use crate::commands::Output;

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::file::{ExchangeFile, FileRole};
 use super::read;
 use crate::cli::exit::Exit;
-use crate::cli::report::{self, Reporter};
+use crate::cli::report::Reporter;
 use crate::commands::CommandError;
 use crate::commands::exchange::CheckArgs;
 use crate::exchange::rules::{Patterns, Rule, Rules};
@@ -23,7 +23,7 @@ struct LocatedRules<'a> {
 ///
 /// # Errors
 /// The file cannot be read or has mistakes; a key is invalid, or the file has no rules.
-pub fn run(args: &CheckArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+pub fn run(args: &CheckArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let file = read(&args.file)?;
     let key = |word: &std::ffi::OsString| Key::new(word.as_bytes().to_vec());
     let keys: Vec<Key> = args
@@ -53,8 +53,8 @@ pub fn run(args: &CheckArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exi
             reporter.data(answer("exchange-check", key_fields(key, found)).as_bytes())?;
         } else if let Some((line, number, rule)) = found {
             reporter.data(key_text(key, line, number, rule).as_bytes())?;
-        } else if !quiet {
-            report::log(&format!("error: no rule for {}: the key takes no part", escape(key.as_bytes())));
+        } else {
+            reporter.negative(&format!("no rule for {}: the key takes no part", escape(key.as_bytes())));
         }
         if found.is_none() {
             exit = Exit::No;
