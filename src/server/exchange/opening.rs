@@ -1,7 +1,5 @@
 //! Opening of a folder as the one of a node.
 
-use bytes::Bytes;
-
 use super::participant::{Participant, RowsError, Seeds, describe};
 use super::settings::ExchangeSettings;
 use crate::exchange::row::{Row, RowId};
@@ -28,14 +26,11 @@ pub fn open(
         };
         StorageError { path: path.clone(), kind }
     };
-    let mut first_row: Option<Bytes> = None;
-    if storage.has_rows() {
-        let address = RowId::Node.encode();
-        storage.load_rows(|id, row| first_row = first_row.take().or((id == address).then_some(row)))?;
-        if first_row.is_none() {
-            return Err(error(RowsError::Malformed));
-        }
-    }
+    let first_row = if storage.has_rows() {
+        Some(storage.row(&RowId::Node.encode())?.ok_or_else(|| error(RowsError::Malformed))?)
+    } else {
+        None
+    };
     let Some(settings) = settings else {
         let Some(row) = first_row else { return Ok(None) };
         let node = Row::decode(&row).and_then(|row| describe(&row)).ok_or(RowsError::Malformed);

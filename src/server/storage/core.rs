@@ -174,6 +174,18 @@ impl Storage {
         self.open.as_ref().is_some_and(|open| open.tables.has_rows())
     }
 
+    /// Returns the row at an address.
+    ///
+    /// # Errors
+    /// As for [`Storage::load_rows`].
+    pub fn row(&self, address: &Bytes) -> Result<Option<Bytes>, StorageError> {
+        let read = || {
+            let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
+            pending.rows.get(address).map_or_else(|| tables.row(address), |row| Ok(row.clone()))
+        };
+        catch_panics(read).map_err(|kind| self.error(kind))
+    }
+
     /// Calls `each` with the address and the bytes of every row, in the order of the addresses.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, Wr
 use super::error::StorageErrorKind;
 use super::record::{CHECKSUM_SEED, EncodedRows, RecordTooLong, extend_checksum};
 
-/// Maps the address of a row to its checksum and the row.
+/// Maps the address of a row to its checksum and the row. Its name on disk is older than the word row.
 const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("notes");
 const CHECKSUM_BYTES: usize = 8;
 /// Length of an address or a row in a group. The address of a key's row is longer than the longest key.
@@ -72,14 +72,25 @@ fn insert(table: &mut Table<'_, &[u8], &[u8]>, address: &[u8], row: &[u8]) -> Re
 pub fn read(database: &Database, mut each: impl FnMut(&[u8], &[u8])) -> Result<(), StorageErrorKind> {
     for entry in database.begin_read()?.open_table(ROWS)?.iter()? {
         let (address, stored) = entry?;
-        let (address, mut row) = (address.value(), stored.value());
-        let is_intact = row.try_get_u64().is_ok_and(|sum| sum == checksum(address, row));
-        if !is_intact {
-            return Err(StorageErrorKind::Corrupt("a row of the exchange is malformed".to_owned()));
-        }
-        each(address, row);
+        each(address.value(), intact(address.value(), stored.value())?);
     }
     Ok(())
+}
+
+/// Returns the row at an address.
+///
+/// # Errors
+/// As for [`read`].
+pub fn get(database: &Database, address: &[u8]) -> Result<Option<Bytes>, StorageErrorKind> {
+    let stored = database.begin_read()?.open_table(ROWS)?.get(address)?;
+    stored.map(|stored| intact(address, stored.value()).map(Bytes::copy_from_slice)).transpose()
+}
+
+/// Returns the row of an entry of the table.
+fn intact<'a>(address: &[u8], mut stored: &'a [u8]) -> Result<&'a [u8], StorageErrorKind> {
+    let is_intact = stored.try_get_u64().is_ok_and(|sum| sum == checksum(address, stored));
+    let corrupt = || StorageErrorKind::Corrupt("a row of the exchange is malformed".to_owned());
+    is_intact.then_some(stored).ok_or_else(corrupt)
 }
 
 fn checksum(address: &[u8], row: &[u8]) -> u64 {

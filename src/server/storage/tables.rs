@@ -159,6 +159,10 @@ impl Tables {
         if self.has_rows { rows::read(&self.database, each) } else { Ok(()) }
     }
 
+    pub fn row(&self, address: &[u8]) -> Result<Option<Bytes>, StorageErrorKind> {
+        if self.has_rows { rows::get(&self.database, address) } else { Ok(None) }
+    }
+
     pub fn record(&self, key: &Key) -> Result<Option<Record>, StorageErrorKind> {
         let record = self.database.begin_read()?.open_table(RECORDS)?.get(key.as_bytes())?;
         Ok(record.and_then(|record| Record::decode(record.value())))

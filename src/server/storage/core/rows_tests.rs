@@ -80,6 +80,9 @@ fn rows_are_read_in_the_order_of_their_addresses_from_tables_and_log() {
     commit(&mut storage, &[change("l", Some("v"))], rows([("f", None), ("x", None), ("z", Some("3"))]));
     let expected = pairs([("a", "2"), ("b", "1"), ("d", "2"), ("e", ""), ("g", "1"), ("z", "3")]);
     assert_eq!((loaded(&storage), storage.wal_groups()), (expected.clone(), Some(2)));
+    let row = |address: &'static str| storage.row(&address.into()).unwrap();
+    assert_eq!(["b", "d", "z"].map(row), ["1", "2", "3"].map(|row| Some(row.into())));
+    assert_eq!(["c", "f", "x"].map(row), [None, None, None]);
     drop(storage);
     let storage = on(&disk);
     assert_eq!((loaded(&storage), keys(&storage)), (expected.clone(), 2));
