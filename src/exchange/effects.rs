@@ -44,6 +44,8 @@ pub enum Event {
     Refused { leaf: Name, link: u64, cause: Cause },
     /// The leaf's records were not the root's: it does a resync.
     Diverged { leaf: Name },
+    /// A change of the leaf is larger than a frame that the root accepts: it waits, and all later ones do.
+    TooLarge { leaf: Name, key: Key, bytes: usize, bytes_max: usize },
     /// A change lost.
     Conflict { id: u64, conflict: Conflict },
 }
@@ -69,6 +71,8 @@ pub enum Cause {
     OtherRoot,
     /// There is no room for another leaf.
     TooManyLeaves,
+    /// The identity has as many leaves as may join unasked.
+    TooManyOfIdentity,
     /// The bytes are no frame.
     Malformed,
     /// The frame is not expected now.
@@ -141,6 +145,7 @@ impl Cause {
             Self::SecondRun => "second-run",
             Self::OtherRoot => "other-root",
             Self::TooManyLeaves => "too-many-leaves",
+            Self::TooManyOfIdentity => "too-many-of-identity",
             Self::Malformed => "malformed",
             Self::Unexpected => "unexpected",
             Self::Gap => "gap",
@@ -172,6 +177,7 @@ impl Cause {
                 "the root has another store than the one joined; to join it: mqkv exchange resync --new-root"
             }
             Self::TooManyLeaves => "the root has no room for another leaf",
+            Self::TooManyOfIdentity => "this client identity has as many leaves as may join unasked",
             Self::Malformed => "a frame cannot be decoded",
             Self::Unexpected => "a frame was not expected",
             Self::Gap => "frames are missing, repeated or out of order",
@@ -187,6 +193,14 @@ impl Cause {
             Self::Purged => "a deletion that the leaf has not received had to make room",
         }
     }
+}
+
+/// Returns why a change cannot be sent, for operators.
+#[must_use]
+pub fn too_large_text(key: &Key, bytes: usize, bytes_max: usize) -> String {
+    const SHOWN_CHARS_MAX: usize = 100;
+    let key: String = String::from_utf8_lossy(key.as_bytes()).chars().take(SHOWN_CHARS_MAX).collect();
+    format!("a change takes {bytes} bytes in a packet, the root accepts {bytes_max}: {key}")
 }
 
 impl LinkEnd {

@@ -32,6 +32,8 @@ pub const OUTBOX_ENTRIES_MAX: usize = 262_144;
 pub const LIVE_PER_KEY_MAX: usize = 64;
 /// What an entry of the outbox takes beside its key and value, with its places in the tables.
 const ENTRY_OVERHEAD_BYTES: usize = 192;
+/// The most bytes of a frame with one change beside its key and value.
+const FRAME_OVERHEAD_BYTES: usize = 256;
 
 /// A leaf of an exchange.
 ///
@@ -60,6 +62,8 @@ pub struct Leaf {
     link: Option<Link>,
     /// Why the last link has ended.
     ended: Option<LinkEnd>,
+    /// The most bytes of a frame that the root has accepted by its last connection.
+    frame_bytes_max: usize,
     /// HELLO waits until this step is committed.
     hello_after: u64,
     /// Where the sweep at the end of a resync goes on.
@@ -100,6 +104,8 @@ pub enum ChangeError {
     RootOnly,
     /// The outbox is full.
     OutboxFull,
+    /// The root accepts no frame with this value.
+    TooLarge,
 }
 
 impl Leaf {
@@ -139,6 +145,7 @@ impl Leaf {
             conflicts: ConflictLog::default(),
             link: None,
             ended: None,
+            frame_bytes_max: usize::MAX,
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,
@@ -181,7 +188,10 @@ impl Leaf {
         let size = bytes.saturating_add(key.as_bytes().len()).saturating_add(ENTRY_OVERHEAD_BYTES);
         let is_full = self.outbox.len() >= OUTBOX_ENTRIES_MAX
             || self.outbox_bytes.saturating_add(size) > OUTBOX_BYTES_MAX;
-        if is_full { Err(ChangeError::OutboxFull) } else { Ok(()) }
+        if is_full {
+            return Err(ChangeError::OutboxFull);
+        }
+        if frame_bytes(key, bytes) > self.frame_bytes_max { Err(ChangeError::TooLarge) } else { Ok(()) }
     }
 
     /// Records a change that a client has made at this leaf; `None` deletes the key. The value and the entry of the
@@ -410,6 +420,14 @@ impl Leaf {
         self.ended.as_ref()
     }
 
+    /// Returns the change that is larger than the root accepts, if one holds up the others: its key, the bytes of its frame,
+    /// and the most bytes of a frame.
+    #[must_use]
+    pub fn too_large(&self) -> Option<(&Key, usize, usize)> {
+        let entry = self.outbox.get(&self.link.as_ref()?.too_large?)?;
+        Some((&entry.key, entry_frame_bytes(entry), self.frame_bytes_max))
+    }
+
     /// Returns the number that the next RECORDS must have.
     #[cfg(test)]
     pub(super) fn next_n(&self) -> u64 {
@@ -420,6 +438,15 @@ impl Leaf {
     pub fn conflicts(&self) -> &ConflictLog {
         &self.conflicts
     }
+}
+
+/// Returns the most bytes of a frame with one change.
+fn frame_bytes(key: &Key, value_bytes: usize) -> usize {
+    value_bytes.saturating_add(key.as_bytes().len()).saturating_add(FRAME_OVERHEAD_BYTES)
+}
+
+fn entry_frame_bytes(entry: &Entry) -> usize {
+    frame_bytes(&entry.key, entry.value.as_ref().map_or(0, bytes::Bytes::len))
 }
 
 fn size(entry: &Entry) -> usize {

@@ -51,7 +51,7 @@ pub enum Exchange {
 
 /// The other side of a link, as the service has authenticated it.
 #[derive(Clone, Copy, Debug)]
-pub enum Peer<'a> {
+pub enum LinkPeer<'a> {
     Root,
     /// The name in the topic, and the identity as the service encodes it.
     Leaf(&'a Name, &'a Bytes),
@@ -114,28 +114,38 @@ impl Exchange {
     /// Handles the payload of a message of the other side. A malformed one ends the link.
     pub fn handle_frame(
         &mut self,
-        peer: Peer<'_>,
+        peer: LinkPeer<'_>,
         payload: &Bytes,
         now_ms: u64,
         values: &dyn Values,
     ) -> Effects {
         match (self, peer, LinkFrame::decode(payload)) {
-            (Self::Root(root), Peer::Leaf(name, principal), Ok(frame)) => {
+            (Self::Root(root), LinkPeer::Leaf(name, principal), Ok(frame)) => {
                 root.handle_frame(name, principal, frame, now_ms, values)
             }
-            (Self::Root(root), Peer::Leaf(name, principal), Err(_)) => root.handle_malformed(name, principal),
-            (Self::Leaf(leaf), Peer::Root, Ok(frame)) => leaf.handle_frame(frame, now_ms, values),
-            (Self::Leaf(leaf), Peer::Root, Err(_)) => leaf.handle_malformed(),
-            (Self::Root(_), Peer::Root, _) | (Self::Leaf(_), Peer::Leaf(..), _) => Effects::default(),
+            (Self::Root(root), LinkPeer::Leaf(name, principal), Err(_)) => {
+                root.handle_malformed(name, principal)
+            }
+            (Self::Leaf(leaf), LinkPeer::Root, Ok(frame)) => leaf.handle_frame(frame, now_ms, values),
+            (Self::Leaf(leaf), LinkPeer::Root, Err(_)) => leaf.handle_malformed(),
+            (Self::Root(_), LinkPeer::Root, _) | (Self::Leaf(_), LinkPeer::Leaf(..), _) => Effects::default(),
+        }
+    }
+
+    /// Handles the payload of a message of a leaf while commits fail: it tries to connect again later.
+    pub fn handle_frame_unsaved(&mut self, peer: LinkPeer<'_>, payload: &Bytes) -> Effects {
+        match (self, peer, LinkFrame::decode(payload)) {
+            (Self::Root(root), LinkPeer::Leaf(name, _), Ok(frame)) => root.handle_frame_unsaved(name, &frame),
+            _ => Effects::default(),
         }
     }
 
     /// Reports that the connection of a link is lost; `link` is the id of [`effects::Event::Linked`].
-    pub fn handle_lost(&mut self, peer: Peer<'_>, link: u64) {
+    pub fn handle_lost(&mut self, peer: LinkPeer<'_>, link: u64) {
         match (self, peer) {
-            (Self::Root(root), Peer::Leaf(name, _)) => root.handle_lost(name, link),
-            (Self::Leaf(leaf), Peer::Root) => leaf.handle_lost(),
-            (Self::Root(_), Peer::Root) | (Self::Leaf(_), Peer::Leaf(..)) => {}
+            (Self::Root(root), LinkPeer::Leaf(name, _)) => root.handle_lost(name, link),
+            (Self::Leaf(leaf), LinkPeer::Root) => leaf.handle_lost(),
+            (Self::Root(_), LinkPeer::Root) | (Self::Leaf(_), LinkPeer::Leaf(..)) => {}
         }
     }
 

@@ -22,6 +22,8 @@ use window::Link;
 
 /// The most leaves of a root.
 pub const LEAVES_MAX: usize = 1_000;
+/// The most leaves of one client identity that may join unasked: one client must not take the room of all others.
+pub const LEAVES_PER_IDENTITY_MAX: usize = LEAVES_MAX / 2;
 /// The most tombstones. The oldest ones go then, even if a leaf has not received them: it does a resync.
 pub const TOMBSTONES_MAX: usize = 100_000;
 /// The most tombstones that one step purges, because requests wait meanwhile.
@@ -89,6 +91,8 @@ struct Leaf {
     saved: u64,
     /// Whether its last change found no room in the store.
     is_blocked: bool,
+    /// The time of its last frame since the process started.
+    heard_ms: Option<u64>,
 }
 
 /// The state of a leaf.
@@ -100,7 +104,7 @@ pub(super) struct LeafState<'a> {
     pub(super) verdicts: usize,
     /// The changes that it has made and that are not judged, if a link is established: no more than this.
     pub(super) unjudged: Option<u64>,
-    /// The time at which it was last heard, if a link is established.
+    /// The time of its last frame since the process started.
     pub(super) heard_ms: Option<u64>,
     pub(super) is_blocked: bool,
     /// Whether it has all records that concern it, whatever its cursor is.
@@ -421,21 +425,29 @@ impl Root {
 
     /// Returns the state of each leaf after a name, in the order of the names.
     pub(super) fn leaves_after(&self, last: Option<&Name>) -> impl Iterator<Item = LeafState<'_>> {
-        let is_busy = self.row.is_walk_due || self.sweep.is_some() || self.is_adoption_due();
         let first = last.map_or(Bound::Unbounded, Bound::Excluded);
-        self.leaves.range::<Name, _>((first, Bound::Unbounded)).map(move |(name, leaf)| {
-            let link = self.links.get(name).filter(|link| link.is_welcome());
-            LeafState {
-                name,
-                row: &leaf.row,
-                verdicts: leaf.verdicts.len(),
-                unjudged: link.map(|link| link.last_seq.saturating_sub(leaf.row.applied)),
-                heard_ms: link.map(Link::heard_ms),
-                is_blocked: leaf.is_blocked,
-                has_all: link.is_some_and(|link| link.is_acknowledged() && !self.has_news(link)),
-                is_busy: is_busy || link.is_some_and(|link| link.is_busy),
-            }
-        })
+        let leaves = self.leaves.range::<Name, _>((first, Bound::Unbounded));
+        leaves.map(|(name, leaf)| self.state_of(name, leaf))
+    }
+
+    /// Returns the state of a leaf.
+    pub(super) fn leaf(&self, name: &Name) -> Option<LeafState<'_>> {
+        self.leaves.get_key_value(name).map(|(name, leaf)| self.state_of(name, leaf))
+    }
+
+    fn state_of<'a>(&'a self, name: &'a Name, leaf: &'a Leaf) -> LeafState<'a> {
+        let is_busy = self.row.is_walk_due || self.sweep.is_some() || self.is_adoption_due();
+        let link = self.links.get(name).filter(|link| link.is_welcome());
+        LeafState {
+            name,
+            row: &leaf.row,
+            verdicts: leaf.verdicts.len(),
+            unjudged: link.map(|link| link.last_seq.saturating_sub(leaf.row.applied)),
+            heard_ms: leaf.heard_ms,
+            is_blocked: leaf.is_blocked,
+            has_all: link.is_some_and(|link| link.is_acknowledged() && !self.has_news(link)),
+            is_busy: is_busy || link.is_some_and(|link| link.is_busy),
+        }
     }
 
     /// Reports that the connection of a leaf is lost, whatever link it had.
@@ -474,7 +486,7 @@ impl Root {
 
 impl Leaf {
     fn new(row: LeafRow) -> Self {
-        Self { saved: row.applied, row, verdicts: BTreeMap::new(), is_blocked: false }
+        Self { saved: row.applied, row, verdicts: BTreeMap::new(), is_blocked: false, heard_ms: None }
     }
 }
 

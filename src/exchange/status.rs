@@ -2,7 +2,7 @@
 
 use crate::protocol::Key;
 
-use super::effects::LinkEnd;
+use super::effects::{Cause, LinkEnd, too_large_text};
 use super::leaf::Leaf;
 use super::names::{Mutex, Name};
 use super::root::{LeafState, Root};
@@ -26,7 +26,7 @@ pub struct LeafStatus {
     pub name: Name,
     /// Whether it has ever been linked.
     pub has_joined: bool,
-    /// The time at which the leaf was last heard, while a link is established.
+    /// The time of the leaf's last frame since the process started.
     pub heard_ms: Option<u64>,
     /// Versions that the leaf has not committed; 0 if no other one concerns it.
     pub behind: u64,
@@ -52,7 +52,7 @@ pub struct OwnStatus {
     /// Whether the leaf has all records up to the root's last reported version, and all verdicts.
     pub is_synchronised: bool,
     /// The reason why the last link has ended, or none can be established, until one is and, if it was
-    /// [`Blocked`](LinkEnd::is_blocked), until a frame is applied.
+    /// [`Blocked`](LinkEnd::is_blocked), until a frame is applied; or why the next change cannot be sent.
     pub ended: Option<LinkEnd>,
     pub cursor: u64,
     pub is_resync: bool,
@@ -101,6 +101,16 @@ impl Root {
     /// step.
     #[must_use]
     pub fn status_after(&self, last: Option<&Name>, max: usize) -> RootStatus {
+        self.status_with(self.leaves_after(last).take(max))
+    }
+
+    /// Returns the state with one leaf; `None` if there is no such leaf.
+    #[must_use]
+    pub fn status_of(&self, name: &Name) -> Option<RootStatus> {
+        self.leaf(name).map(|leaf| self.status_with(std::iter::once(leaf)))
+    }
+
+    fn status_with<'a>(&'a self, leaves: impl Iterator<Item = LeafState<'a>>) -> RootStatus {
         let (identity, records, tombstones) = self.summary();
         let status = |leaf: LeafState<'_>| LeafStatus {
             name: leaf.name.clone(),
@@ -115,14 +125,13 @@ impl Root {
             is_blocked: leaf.is_blocked,
             is_busy: leaf.is_busy,
         };
-        let leaves = self.leaves_after(last).take(max).map(status);
         RootStatus {
             exchange: identity.exchange.clone(),
             ver: self.ver(),
             records: records.saturating_sub(tombstones),
             tombstones,
             conflicts: self.conflicts().len(),
-            leaves: leaves.collect(),
+            leaves: leaves.map(status).collect(),
         }
     }
 
@@ -130,12 +139,15 @@ impl Root {
     pub fn key_status(&self, key: &Key) -> KeyStatus {
         let record = self.record(key);
         let ver = record.map_or(0, |record| record.ver);
-        let is_behind = |leaf: LeafState<'_>| leaf.row.cursor < ver && self.rules().concerns(key, leaf.name);
-        let state = match record {
-            _ if !self.concerns(key) => KeyState::Local,
-            None => KeyState::Absent,
-            Some(_) if self.leaves_after(None).any(is_behind) => KeyState::Captured,
-            Some(_) => KeyState::Synchronised,
+        let is_behind = |leaf: &LeafState<'_>| leaf.row.cursor < ver;
+        let state = match (self.rules().find(key), record) {
+            (None, _) => KeyState::Local,
+            (Some(_), None) => KeyState::Absent,
+            (Some(rule), Some(_)) => {
+                let mut behind = self.leaves_after(None).filter(is_behind);
+                let is_captured = behind.any(|leaf| rule.concerns(leaf.name));
+                if is_captured { KeyState::Captured } else { KeyState::Synchronised }
+            }
         };
         KeyStatus {
             state,
@@ -148,6 +160,12 @@ impl Root {
 }
 
 impl LeafStatus {
+    /// Whether a link is established.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.unjudged.is_some()
+    }
+
     /// Whether the leaf has all records and all verdicts, and has reported no other change.
     #[must_use]
     pub fn is_synchronised(&self) -> bool {
@@ -160,12 +178,16 @@ impl Leaf {
     pub fn status(&self) -> OwnStatus {
         let row = self.row();
         let (outbox, outbox_bytes) = self.outbox();
+        let too_large = self.too_large().map(|(key, bytes, bytes_max)| LinkEnd {
+            code: Cause::Blocked.as_str().to_owned(),
+            text: too_large_text(key, bytes, bytes_max),
+        });
         OwnStatus {
             exchange: row.identity.exchange.clone(),
             name: row.identity.node.clone(),
             is_linked: self.is_linked(),
             is_synchronised: self.is_linked() && outbox == 0 && !self.is_busy() && !self.is_behind(),
-            ended: self.ended().cloned(),
+            ended: too_large.or_else(|| self.ended().cloned()),
             cursor: row.cursor,
             is_resync: row.resync.is_some(),
             outbox,

@@ -11,7 +11,7 @@ use super::names::Name;
 use super::root::Root;
 use super::row::{Conflict, Identity, Row, RowId};
 use super::rules::{Patterns, Position, Rules, Text};
-use super::{Exchange, Peer};
+use super::{Exchange, LinkPeer};
 use crate::protocol::Key;
 
 /// A store without conditions. A value has its expiry time.
@@ -295,7 +295,7 @@ impl Testbed {
     pub fn deliver_up(&mut self, at: usize) -> bool {
         let Some(payload) = self.up[at].pop_front() else { return false };
         let name = self.leaves[at].name().clone();
-        let peer = Peer::Leaf(&name, &Bytes::new());
+        let peer = LinkPeer::Leaf(&name, &Bytes::new());
         let effects = self.root.exchange.handle_frame(peer, &payload, self.now_ms, &self.root.store);
         self.root.commit(effects);
         true
@@ -305,7 +305,7 @@ impl Testbed {
     pub fn deliver_down(&mut self, at: usize) -> bool {
         let Some(payload) = self.down[at].pop_front() else { return false };
         let leaf = &mut self.leaves[at];
-        let effects = leaf.exchange.handle_frame(Peer::Root, &payload, self.now_ms, &leaf.store);
+        let effects = leaf.exchange.handle_frame(LinkPeer::Root, &payload, self.now_ms, &leaf.store);
         leaf.commit(effects);
         true
     }

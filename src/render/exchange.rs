@@ -176,11 +176,12 @@ fn table(leaves: &[LeafReport]) -> String {
 
 /// Returns when a leaf was last heard.
 fn heard(leaf: &LeafReport) -> String {
-    match (leaf.state, leaf.heard_ms) {
-        (LeafState::Synchronised | LeafState::Linked, _) | (LeafState::Blocked, Some(_)) => "now".to_owned(),
-        (_, Some(ms)) => format!("{} ago", rough(ms)),
-        (LeafState::Expected, None) => "never".to_owned(),
-        (_, None) => "?".to_owned(),
+    match leaf.heard_ms {
+        _ if leaf.is_linked() => "now".to_owned(),
+        Some(ms) => format!("{} ago", rough(ms)),
+        None if leaf.state == LeafState::Expected => "never".to_owned(),
+        // Not since the root has started.
+        None => "-".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::common::exchange::{Node, ROOT};
+use super::common::exchange::{Node, ROOT, leaf_file};
 use super::common::{Place, Server, StreamedProcess, wait_until};
 
 fn value(text: &str) -> String {
@@ -129,6 +129,90 @@ fn sighup_reads_the_rules_of_a_root_again() {
     });
     root.settle();
     wait_until("the root has the change", || (root.run(&["get", "recipe/1"]) == value("x")).then_some(()));
+}
+
+#[test]
+fn sighup_at_a_leaf_logs_whether_its_file_needs_a_restart() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    let leaf = root.leaf("press-7");
+    leaf.process().signal(Signal::SIGHUP);
+    leaf.log("a leaf gets its rules from the root");
+    let file = leaf_file("press-7", &root.url("mqtt"));
+    place.write("press-7.toml", file.clone() + "on_join = \"discard\"\n");
+    leaf.process().signal(Signal::SIGHUP);
+    leaf.log("the file of the exchange has changed: restart this leaf to apply it");
+    place.write("press-7.toml", file + "on_join = \"keep\"\n");
+    leaf.process().signal(Signal::SIGHUP);
+    assert!(leaf.log("this leaf goes on with the file of its start").contains("press-7.toml:5:"));
+    root.wait_synchronised("press-7");
+}
+
+#[test]
+fn a_leaf_that_is_offline_is_shown_with_the_time_since_its_last_frame() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let mut leaf = root.leaf("press-7");
+    root.wait_synchronised("press-7");
+    leaf.kill();
+    let status = |root: &Node<'_>| {
+        wait_until("the leaf is offline", || {
+            let status = root.run(&["exchange", "status", "-j"]);
+            status.contains("\"state\":\"offline\"").then_some(status)
+        })
+    };
+    assert!(status(&root).contains("\"heard_ms\":"), "{}", status(&root));
+    root.kill();
+    root.start_again();
+    assert!(!status(&root).contains("\"heard_ms\":"), "{}", status(&root));
+}
+
+#[test]
+fn the_status_of_a_root_has_all_of_its_many_leaves() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    // One step of the root looks at 64.
+    for number in 0..64 {
+        root.run(&["exchange", "add-leaf", &format!("l-{number}")]);
+        if number == 62 {
+            assert_eq!(root.run(&["exchange", "status"]).matches("\texpected\t").count(), 63);
+        }
+    }
+    assert_eq!(root.run(&["exchange", "status"]).matches("\texpected\t").count(), 64);
+    root.run(&["exchange", "add-leaf", "more"]);
+    assert_eq!(root.run(&["exchange", "status"]).matches("\texpected\t").count(), 65);
+}
+
+#[test]
+fn a_write_that_is_larger_than_the_root_accepts_is_refused_at_the_leaf() {
+    let place = Place::new();
+    let root = Node::root(&place, &["--queue-bytes-max", "1M"]);
+    let leaf = root.leaf("press-7");
+    root.wait_synchronised("press-7");
+    place.write("large", "x".repeat(600_000));
+    let refused = leaf.run(&["set", "line/1", "--file", "large"]);
+    assert!(refused.contains("the quota has been exceeded") && refused.ends_with("exit 76\n"), "{refused}");
+    assert!(leaf.run(&["set", "local", "--file", "large"]).ends_with("exit 0\n"));
+}
+
+#[test]
+fn a_change_that_the_root_does_not_accept_in_a_packet_is_named() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &["--queue-bytes-max", "1M"]);
+    let mut leaf = root.leaf("press-7");
+    root.wait_synchronised("press-7");
+    root.kill();
+    // A leaf that has not been connected since its start does not have the limit.
+    leaf.kill();
+    leaf.start_again();
+    place.write("large", "x".repeat(600_000));
+    assert!(leaf.run(&["set", "line/1", "--file", "large"]).ends_with("exit 0\n"));
+    root.start_again();
+    leaf.log("the changes of leaf press-7 wait: a change takes 600262 bytes in a packet");
+    let status = leaf.run(&["exchange", "status", "-j"]);
+    assert!(status.contains("\"state\":\"blocked\"") && status.contains("line/1"), "{status}");
+    root.set("recipe/1", "gold");
+    leaf.wait_for("recipe/1", "gold");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::super::frame::{
 use super::window::{Link, Phase};
 use super::{
     Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind, Row,
-    RowId, Values,
+    RowId, Values, entry_frame_bytes,
 };
 
 /// The code of the end of a link without a cause of either node.
@@ -21,6 +21,11 @@ impl Leaf {
         self.link = Some(Link::new(link, now_ms));
         // What HELLO does not report as applied comes again, possibly in a resync, where it has to be applied again.
         self.hello_after = self.hello_after.max(self.steps.last());
+    }
+
+    /// Sets the most bytes of a frame that the root accepts.
+    pub fn set_frame_bytes_max(&mut self, bytes: usize) {
+        self.frame_bytes_max = bytes;
     }
 
     /// Reports that the connection with the root is lost.
@@ -65,9 +70,16 @@ impl Leaf {
         self.finish(effects)
     }
 
-    /// Ends a link without progress, and goes on with the sweep at the end of a resync.
+    /// Ends a link without progress, goes on with the sweep at the end of a resync, and reports a change that cannot be sent.
     pub fn handle_timeout(&mut self, now_ms: u64, values: &dyn Values) -> Effects {
         let mut effects = Effects::default();
+        if let Some((key, bytes, bytes_max)) = self.too_large() {
+            let (leaf, key) = (self.row.identity.node.clone(), key.clone());
+            if let Some(link) = self.link.as_mut().filter(|link| !link.is_too_large_reported) {
+                link.is_too_large_reported = true;
+                effects.events.push(Event::TooLarge { leaf, key, bytes, bytes_max });
+            }
+        }
         if self.link.as_ref().and_then(Link::timeout).is_some_and(|due_ms| due_ms <= now_ms) {
             self.end(Cause::Stalled, &mut effects);
         }
@@ -119,7 +131,8 @@ impl Leaf {
             acked: self.saved.acked,
             cursor: self.saved.cursor,
             term: self.saved.term,
-            rules: self.rules.as_ref().map_or(0, super::Rules::digest),
+            // A root that the leaf has not joined does not know the leaf's changes, whatever rules the leaf has of another one.
+            rules: self.rules.as_ref().filter(|_| self.row.root.is_some()).map_or(0, super::Rules::digest),
             software: software.to_owned(),
             oldest_version: OLDEST_VERSION,
             is_resync: self.row.due.is_some(),
@@ -239,17 +252,23 @@ impl Leaf {
         let unacknowledged = usize::try_from(link.sent_seq.saturating_sub(self.saved.acked));
         let room = VERDICTS_MAX.saturating_sub(unacknowledged.unwrap_or(usize::MAX)).min(ITEMS_MAX);
         let next = link.sent_seq.saturating_add(1);
-        let (mut items, mut bytes) = (Vec::new(), 0_usize);
+        let (mut items, mut bytes, mut frame_bytes, mut too_large) = (Vec::new(), 0_usize, 0_usize, None);
         for (seq, entry) in
             self.outbox.range(next..).take_while(|(seq, _)| **seq <= self.saved.last_seq).take(room)
         {
-            if bytes >= FRAME_BYTES_MAX {
+            if entry_frame_bytes(entry) > self.frame_bytes_max {
+                too_large = Some(*seq);
+                break;
+            }
+            frame_bytes = frame_bytes.saturating_add(entry_frame_bytes(entry));
+            if bytes >= FRAME_BYTES_MAX || frame_bytes > self.frame_bytes_max {
                 break;
             }
             let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
             bytes = bytes.saturating_add(value).saturating_add(entry.key.as_bytes().len());
             items.push(self.proposal(*seq, entry, now_ms));
         }
+        self.link.as_mut()?.too_large = too_large;
         let last = items.last()?.seq;
         self.offered = self.offered.max(last);
         let link = self.link.as_mut()?;

@@ -117,9 +117,12 @@ impl Leaf {
         let mut effects = Effects::default();
         if self.concerns(key) && !self.notes.contains_key(key) && !self.live.contains_key(key) {
             match (self.on_join, self.check_change(key, content.value.len())) {
-                (OnJoin::Offer, Ok(())) => self.append(key, Some(content), now_ms, &mut effects),
+                // One that is too large is kept, and shown as what holds up the others.
+                (OnJoin::Offer, Ok(()) | Err(ChangeError::TooLarge)) => {
+                    self.append(key, Some(content), now_ms, &mut effects);
+                }
                 (_, Err(ChangeError::OutboxFull)) => self.is_walk_cut = true,
-                (OnJoin::Discard, Ok(())) | (_, Err(ChangeError::RootOnly)) => {
+                (OnJoin::Discard, Ok(()) | Err(ChangeError::TooLarge)) | (_, Err(ChangeError::RootOnly)) => {
                     let before = self.node();
                     self.discard(key, Mutex::NIL, Reason::Joined, now_ms, values, &mut effects);
                     self.put_node(before, &mut effects);

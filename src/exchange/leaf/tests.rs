@@ -1,6 +1,6 @@
 //! Tests of the leaf: expiry, joining, the outbox, restarts.
 
-use super::super::Peer;
+use super::super::LinkPeer;
 use super::super::frame::{Hello, ITEMS_MAX, LinkFrame, VERDICTS_MAX};
 use super::super::rules::tests::{all_keys, plant};
 use super::super::testbed::{Node, Testbed, content, key, name, new_leaf, new_root};
@@ -385,7 +385,7 @@ fn a_leaf_whose_commits_are_slow_sends_no_more_than_the_root_has_room_for() {
         let is_welcome = !testbed.leaves[0].leaf().is_linked();
         while let Some(payload) = testbed.down[0].pop_front() {
             let leaf = &mut testbed.leaves[0];
-            let effects = leaf.exchange.handle_frame(Peer::Root, &payload, testbed.now_ms, &leaf.store);
+            let effects = leaf.exchange.handle_frame(LinkPeer::Root, &payload, testbed.now_ms, &leaf.store);
             last_step = effects.step.max(last_step);
             if is_welcome {
                 leaf.exchange.handle_saved(last_step);
@@ -398,4 +398,66 @@ fn a_leaf_whose_commits_are_slow_sends_no_more_than_the_root_has_room_for() {
     testbed.leaves[0].exchange.handle_saved(last_step);
     testbed.settle();
     assert_eq!(testbed.root.values().len(), 3 * VERDICTS_MAX);
+}
+
+#[test]
+fn a_change_that_the_root_does_not_accept_in_a_packet_holds_up_the_changes_and_is_named() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    testbed.leaves[0].leaf().set_frame_bytes_max(1_000);
+    let check = |testbed: &mut Testbed, bytes| testbed.leaves[0].leaf().check_change(&key("k"), bytes);
+    assert_eq!(check(&mut testbed, 100), Ok(()));
+    assert_eq!(check(&mut testbed, 1_000), Err(ChangeError::TooLarge));
+    // They were made before the limit was known.
+    let large = "v".repeat(1_000);
+    for (key, value) in [("1", "v"), ("2", "v"), ("large", &large), ("3", "v")] {
+        testbed.leaves[0].set(key, value);
+    }
+    testbed.root.set("of-root", "v");
+    testbed.settle();
+    testbed.leaves[0].set("4", "v");
+    testbed.settle();
+    assert_eq!(testbed.root.values().len(), 3, "what comes before it is accepted");
+    assert_eq!(testbed.leaves[0].value("of-root").as_deref(), Some("v"), "records are received");
+    let now_ms = testbed.now_ms;
+    for _ in 0..2 {
+        let Node { exchange, store, .. } = &mut testbed.leaves[0];
+        let effects = exchange.handle_timeout(now_ms, store);
+        testbed.leaves[0].commit(effects);
+    }
+    let events = testbed.leaves[0].events.iter();
+    let reported: Vec<_> = events.filter(|event| matches!(event, Event::TooLarge { .. })).collect();
+    assert!(
+        matches!(reported[..], [Event::TooLarge { key: k, bytes: 1_261, bytes_max: 1_000, .. }] if *k == key("large"))
+    );
+    let status = testbed.leaves[0].leaf().status();
+    let ended = status.ended.unwrap();
+    assert!(status.is_linked && !status.is_synchronised && ended.is_blocked());
+    assert_eq!(ended.text, "a change takes 1261 bytes in a packet, the root accepts 1000: large");
+    testbed.disconnect(0);
+    testbed.leaves[0].leaf().set_frame_bytes_max(2_000);
+    testbed.settle();
+    assert_eq!(testbed.root.values(), testbed.leaves[0].values());
+    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+}
+
+#[test]
+fn no_frame_is_larger_than_the_root_accepts() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    for at in 0..300 {
+        testbed.leaves[0].set(&format!("k{at}"), &"v".repeat(at));
+    }
+    testbed.leaves[0].leaf().set_frame_bytes_max(700);
+    testbed.connect(0);
+    let mut largest = 0;
+    loop {
+        testbed.poll();
+        largest = testbed.up[0].iter().map(bytes::Bytes::len).chain([largest]).max().unwrap();
+        if !testbed.exchange_frames() {
+            break;
+        }
+    }
+    assert!((300..=700).contains(&largest), "{largest}");
+    assert_eq!(testbed.root.values().len(), 300);
 }

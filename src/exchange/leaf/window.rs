@@ -16,6 +16,10 @@ pub(super) struct Link {
     pub(super) sent_n: u64,
     /// The last change that is sent.
     pub(super) sent_seq: u64,
+    /// The next change, if it is larger than the root accepts.
+    pub(super) too_large: Option<u64>,
+    /// Whether that is reported.
+    pub(super) is_too_large_reported: bool,
     /// The last change of each CHANGES that has not got all its verdicts.
     pub(super) in_flight: VecDeque<u64>,
     pub(super) progress_ms: u64,
@@ -43,6 +47,8 @@ impl Link {
             acked_n: 0,
             sent_n: 0,
             sent_seq: 0,
+            too_large: None,
+            is_too_large_reported: false,
             in_flight: VecDeque::new(),
             progress_ms: now_ms,
             heard_ms: now_ms,

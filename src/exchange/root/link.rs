@@ -10,8 +10,8 @@ use super::super::frame::{
 use super::super::row::{RecordKind, VerdictKind};
 use super::window::{DIGEST_MS, Link, WelcomeStart};
 use super::{
-    Cause, Effects, Event, Key, LEAVES_MAX, LeafRow, LinkFrame, Mutex, Name, REFUSALS_MAX, Refused, Root,
-    Row, RowId, Values,
+    Cause, Effects, Event, Key, LEAVES_MAX, LEAVES_PER_IDENTITY_MAX, Leaf, LeafRow, LinkFrame, Mutex, Name,
+    REFUSALS_MAX, Refused, Root, Row, RowId, Values,
 };
 
 /// The most RECORDS that are not acknowledged.
@@ -33,15 +33,11 @@ impl Root {
         values: &dyn Values,
     ) -> Effects {
         let mut effects = Effects::default();
+        let link = frame.link();
         let result = match frame {
             LinkFrame::Hello(hello) => {
                 if let Err(cause) = self.hello(name, principal, &hello, now_ms, &mut effects) {
-                    let (leaf, link) = (name.clone(), hello.link);
-                    effects.events.push(Event::Refused { leaf, link, cause });
-                    if self.refusals.len() < REFUSALS_MAX {
-                        let text = self.refusal(name, &hello, cause);
-                        self.refusals.push_back((name.clone(), refused(link, cause, text)));
-                    }
+                    self.refuse(name, &hello, cause, &mut effects);
                 }
                 Ok(())
             }
@@ -49,10 +45,39 @@ impl Root {
             LinkFrame::Ack(ack) => self.ack(name, ack, now_ms, &mut effects),
             LinkFrame::Welcome(_) | LinkFrame::Records(_) | LinkFrame::Refused(_) => Err(Cause::Unexpected),
         };
+        if self.links.get(name).is_some_and(|known| known.id == link)
+            && let Some(leaf) = self.leaves.get_mut(name)
+        {
+            leaf.heard_ms = Some(now_ms);
+        }
         if let Err(cause) = result {
             self.end(name, cause, &mut effects);
         }
         self.finish_of(name, effects)
+    }
+
+    /// Handles a frame while commits fail: a leaf that wants to connect tries again later.
+    pub fn handle_frame_unsaved(&mut self, name: &Name, frame: &LinkFrame) -> Effects {
+        let mut effects = Effects::default();
+        if let LinkFrame::Hello(hello) = frame {
+            self.refuse(name, hello, Cause::NotCommitted, &mut effects);
+        }
+        effects
+    }
+
+    fn refuse(&mut self, name: &Name, hello: &Hello, cause: Cause, effects: &mut Effects) {
+        let (leaf, link) = (name.clone(), hello.link);
+        effects.events.push(Event::Refused { leaf, link, cause });
+        if self.refusals.len() < REFUSALS_MAX {
+            let text = self.refusal(name, hello, cause);
+            self.refusals.push_back((name.clone(), refused(link, cause, text)));
+        }
+        if let Some(link) = self.links.get_mut(name).filter(|_| cause == Cause::SecondRun) {
+            // The connection of the first process may be dead, as after a power loss: a frame that is not acknowledged ends
+            // the link long before the keep-alive of the connection does.
+            link.is_frame_due = true;
+            self.ready.insert(name.clone());
+        }
     }
 
     /// Ends a link because its frame cannot be decoded, unless another identity has sent it.
@@ -154,9 +179,12 @@ impl Root {
                 self.row.identity.exchange, hello.exchange
             ),
             Cause::OtherLeaf => format!("the topic is of the leaf '{name}', the frame of '{}'", hello.leaf),
-            Cause::UnknownLeaf => {
-                format!("{}; at the root: mqkv exchange add-leaf {name}", cause.text())
-            }
+            Cause::UnknownLeaf => format!("{}; at the root: mqkv exchange add-leaf {name}", cause.text()),
+            Cause::TooManyOfIdentity => format!(
+                "this client identity has {LEAVES_PER_IDENTITY_MAX} leaves, the most that may join unasked; \
+                 at the root: mqkv exchange add-leaf {name}"
+            ),
+            Cause::NotCommitted => "a commit of the root failed".to_owned(),
             Cause::OtherStore | Cause::OtherPrincipal => {
                 format!(
                     "{}; to replace it, at the root: mqkv exchange add-leaf {name} --replace",
@@ -181,10 +209,8 @@ impl Root {
         if known.as_ref().is_none_or(|row| row.store.is_none()) {
             effects.events.push(Event::Joined { leaf: name.clone() });
         }
-        // Only a WELCOME names the rules; a leaf that has left another root has begun another stream.
-        let has_left = hello.is_resync && hello.cursor == 0;
-        let is_new = known.as_ref().is_none_or(|row| row.store.is_none());
-        let is_forgotten = is_new && hello.rules != 0 && !has_left;
+        // Only a WELCOME names the rules.
+        let is_forgotten = hello.rules != 0 && known.as_ref().is_none_or(|row| row.store.is_none());
         let mut row = known.unwrap_or_default();
         (row.store, row.principal) = (Some(hello.store), principal.clone());
         if row.stream != hello.stream {
@@ -227,7 +253,6 @@ impl Root {
             is_frame_due: false,
             last_seq: hello.last_seq,
             is_busy: hello.is_busy || start != Start::Resume,
-            heard_ms: now_ms,
             progress_ms: now_ms,
         };
         self.links.insert(name.clone(), link);
@@ -249,9 +274,16 @@ impl Root {
             return Err(Cause::OtherLeaf);
         }
         let Some(leaf) = self.leaves.get(name) else {
-            let is_full = self.leaves.len() >= LEAVES_MAX;
-            let cause = if is_full { Cause::TooManyLeaves } else { Cause::UnknownLeaf };
-            return if is_full || !self.admits(name) { Err(cause) } else { Ok(version) };
+            let is_own = |leaf: &&Leaf| leaf.row.store.is_some() && leaf.row.principal == *principal;
+            return if self.leaves.len() >= LEAVES_MAX {
+                Err(Cause::TooManyLeaves)
+            } else if !self.admits(name) {
+                Err(Cause::UnknownLeaf)
+            } else if self.leaves.values().filter(is_own).count() >= LEAVES_PER_IDENTITY_MAX {
+                Err(Cause::TooManyOfIdentity)
+            } else {
+                Ok(version)
+            };
         };
         if leaf.row.store.is_some_and(|store| store != hello.store) {
             return Err(Cause::OtherStore);
@@ -303,7 +335,6 @@ impl Root {
         let Some(link) = self.links.get_mut(name).filter(|link| link.id == changes.link) else {
             return Ok(());
         };
-        link.heard_ms = now_ms;
         if changes.n <= link.received_n {
             return Ok(());
         }
@@ -325,7 +356,7 @@ impl Root {
 
     fn ack(&mut self, name: &Name, ack: Ack, now_ms: u64, effects: &mut Effects) -> Result<(), Cause> {
         let Some(link) = self.links.get_mut(name).filter(|link| link.id == ack.link) else { return Ok(()) };
-        (link.heard_ms, link.progress_ms) = (now_ms, now_ms);
+        link.progress_ms = now_ms;
         if ack.n > link.sent_n || ack.cursor > link.reported_ver || ack.acked > link.sent_seq {
             return Err(Cause::Unexpected);
         }

@@ -1,23 +1,23 @@
 //! Tests of the root: which links are served, in which order, with which frames.
 
-use super::super::Peer;
+use super::super::LinkPeer;
 use super::super::frame::{FRAME_BYTES_MAX, IDLE_MS, ITEMS_MAX, LinkFrame, SILENCE_MS, STALL_MS};
 use super::super::frame::{Hello, OLDEST_VERSION, VERSION};
 use super::super::leaf::OnJoin;
 use super::super::rules::tests::{all_keys, keys, plant};
-use super::super::testbed::{Testbed, content, key, name, new_leaf, new_root};
+use super::super::testbed::{Store, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
 
 #[test]
 fn only_links_with_something_to_send_are_polled() {
-    let names: Vec<_> = (0..LEAVES_MAX).map(|at| format!("leaf-{at}")).collect();
+    let names: Vec<_> = (0..LEAVES_PER_IDENTITY_MAX).map(|at| format!("leaf-{at}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut testbed = Testbed::joined(all_keys(), &names);
     assert!(testbed.root.root().ready.is_empty());
     testbed.leaves[7].set("k", "v");
     testbed.poll();
     assert!(testbed.deliver_up(7));
-    assert_eq!(testbed.root.root().ready.len(), LEAVES_MAX, "each one gets the record");
+    assert_eq!(testbed.root.root().ready.len(), LEAVES_PER_IDENTITY_MAX, "each one gets the record");
     testbed.settle();
     assert!(testbed.root.root().ready.is_empty());
     testbed.disconnect(7);
@@ -260,15 +260,30 @@ fn of_a_cloned_disk_the_process_that_is_heard_keeps_the_link_and_a_fork_loses_no
     let original = std::mem::replace(&mut testbed.leaves[0], clone);
     testbed.leaves[0].set("k", "2");
     testbed.leaves[0].set("own", "3");
-    testbed.try_to_settle();
-    assert!(testbed.root.causes().iter().all(|cause| *cause == Cause::SecondRun));
+    // The clone tries again and again, and nothing else has to be sent for long.
+    let mut other = std::mem::replace(&mut testbed.leaves[0], original);
+    for _ in 0..4 {
+        std::mem::swap(&mut testbed.leaves[0], &mut other);
+        testbed.connect(0);
+        testbed.poll();
+        assert!(testbed.deliver_up(0));
+        testbed.poll_frames();
+        let probes = testbed.down[0].clone();
+        while testbed.deliver_down(0) {}
+        // All frames go to both, which ignore those of another link.
+        std::mem::swap(&mut testbed.leaves[0], &mut other);
+        testbed.down[0] = probes;
+        while testbed.deliver_down(0) {}
+        testbed.poll_frames();
+        while testbed.deliver_up(0) {}
+        testbed.pass(STALL_MS);
+        testbed.root.work();
+    }
+    assert_eq!(testbed.root.causes(), [Cause::SecondRun; 4]);
     assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
-    // Nothing has to be sent for long.
-    testbed.pass(STALL_MS);
-    testbed.try_to_settle();
-    assert!(testbed.root.causes().iter().all(|cause| *cause == Cause::SecondRun));
     // The connection of the other process is gone.
     testbed.disconnect(0);
+    let original = std::mem::replace(&mut testbed.leaves[0], other);
     testbed.settle();
     assert_eq!(testbed.root.values(), testbed.leaves[0].values());
     assert_eq!(testbed.root.value("own").as_deref(), Some("3"));
@@ -277,6 +292,84 @@ fn of_a_cloned_disk_the_process_that_is_heard_keeps_the_link_and_a_fork_loses_no
     testbed.disconnect(0);
     testbed.settle();
     assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
+#[test]
+fn a_leaf_that_starts_again_after_a_power_loss_is_linked_before_its_old_connection_ends() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    testbed.leaves[0].restart_as(|run| new_leaf("leaf", OnJoin::Offer, 10, run));
+    testbed.connect(0);
+    while testbed.exchange_frames() {}
+    testbed.pass(STALL_MS);
+    testbed.settle();
+    assert_eq!(testbed.root.causes(), [Cause::SecondRun, Cause::Stalled]);
+    testbed.root.set("k", "1");
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].value("k").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_leaf_that_is_offline_was_heard_with_its_last_frame() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    testbed.pass(1_000);
+    testbed.leaves[0].set("k", "1");
+    testbed.settle();
+    testbed.pass(5_000);
+    testbed.disconnect(0);
+    let state = |testbed: &mut Testbed| {
+        let leaf = testbed.root.root().status().leaves.remove(0);
+        (leaf.is_linked(), leaf.heard_ms)
+    };
+    assert_eq!(state(&mut testbed), (false, Some(1_000)));
+    // A refused frame does not count.
+    let other = Hello { store: 99, ..hello(&mut testbed) };
+    assert!(matches!(answer(&mut testbed, other), LinkFrame::Refused(_)));
+    assert_eq!(state(&mut testbed), (false, Some(1_000)));
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    assert_eq!(state(&mut testbed), (false, None));
+    testbed.leaves[0].leaf().handle_lost();
+    testbed.settle();
+    assert_eq!(state(&mut testbed), (true, Some(6_000)));
+}
+
+#[test]
+fn one_identity_does_not_take_the_room_of_all_leaves() {
+    let mut testbed = Testbed::new(all_keys(), &["leaf"]);
+    let hello = hello(&mut testbed);
+    let join = |root: &mut Root, leaf: &str, principal: &'static str| {
+        let hello = LinkFrame::Hello(Hello { leaf: name(leaf), ..hello.clone() });
+        let effects = root.handle_frame(&name(leaf), &principal.into(), hello, 0, &Store::default());
+        effects.events.iter().find_map(|event| match event {
+            Event::Refused { cause, .. } => Some(*cause),
+            _ => None,
+        })
+    };
+    let root = testbed.root.root();
+    for at in 0..LEAVES_PER_IDENTITY_MAX {
+        assert_eq!(join(root, &format!("a-{at}"), "greedy"), None);
+    }
+    assert_eq!(join(root, "one-more", "greedy"), Some(Cause::TooManyOfIdentity));
+    assert_eq!(join(root, "a-0", "greedy"), None, "a known one is linked");
+    assert_eq!(join(root, "other", "modest"), None);
+    let _ = root.add_leaf(&name("one-more"), false);
+    assert_eq!(join(root, "one-more", "greedy"), None, "an operator has added it");
+}
+
+#[test]
+fn a_dropped_leaf_that_asks_for_a_resync_brings_no_deleted_key_back() {
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    testbed.leaves[0].set("k", "1");
+    testbed.poll();
+    while testbed.deliver_up(0) {}
+    assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
+    testbed.disconnect(0);
+    testbed.root.delete("k");
+    let effects = testbed.root.root().drop_leaf(&name("leaf"));
+    testbed.root.commit(effects);
+    let effects = testbed.leaves[0].leaf().resync(false);
+    testbed.leaves[0].commit(effects);
+    testbed.settle();
+    assert_eq!((testbed.root.values(), testbed.leaves[0].values()), (vec![], vec![]));
 }
 
 #[test]
@@ -384,7 +477,7 @@ fn each_leaf_gets_the_notice_that_its_link_has_ended() {
     let other = LinkFrame::Hello(Hello { exchange: name("other"), ..hello }).encode();
     let peer_name = name("leaf-0");
     for _ in 0..2 * REFUSALS_MAX {
-        let peer = Peer::Leaf(&peer_name, &bytes::Bytes::new());
+        let peer = LinkPeer::Leaf(&peer_name, &bytes::Bytes::new());
         let effects = testbed.root.exchange.handle_frame(peer, &other, 0, &testbed.root.store);
         testbed.root.commit(effects);
     }

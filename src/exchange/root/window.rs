@@ -44,7 +44,6 @@ pub(super) struct Link {
     pub(super) last_seq: u64,
     /// Whether the leaf has keys to offer, or a resync to complete, by its last HELLO or ACK.
     pub(super) is_busy: bool,
-    pub(super) heard_ms: u64,
     /// The time of the last progress while something is unacknowledged.
     pub(super) progress_ms: u64,
 }
@@ -81,9 +80,5 @@ impl Link {
     /// Whether the leaf has everything that is sent.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.in_flight.is_empty()
-    }
-
-    pub(super) fn heard_ms(&self) -> u64 {
-        self.heard_ms
     }
 }

@@ -54,7 +54,7 @@ pub struct LeafReport {
     /// Changes without a verdict that the leaf has committed, or some more; `None`: not known, because there is no link.
     pub unjudged: Option<u64>,
     pub conflicts: u64,
-    /// Milliseconds since the leaf was last heard; `None`: not known.
+    /// Milliseconds since the last frame of the leaf; `None`: it has sent none since the root has started.
     pub heard_ms: Option<u64>,
     pub accepted: u64,
     pub refused: u64,

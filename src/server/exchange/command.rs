@@ -16,11 +16,14 @@ use crate::protocol::exchange::{
 
 /// The most conflicts that one request looks at, because other requests wait meanwhile.
 const CONFLICTS_PER_PAGE_MAX: usize = 500;
+/// The most leaves that one step looks at, for the same reason.
+pub const LEAVES_PER_STEP_MAX: usize = 64;
 /// The bytes after which a page of conflicts ends.
 const PAGE_BYTES_MAX: usize = 256 * 1024;
 
-/// Answers a request. The answer to one that changes the node may be sent when its effects are committed.
-pub fn handle_command(
+/// Answers a request. The answer to one that changes the node may be sent when its effects are committed. The status of a
+/// root has at most [`LEAVES_PER_STEP_MAX`] leaves: with so many, the caller appends the others, portion by portion.
+pub fn execute(
     exchange: &mut Exchange,
     command: Command,
     now_ms: u64,
@@ -68,14 +71,11 @@ pub fn conflict_report(id: u64, conflict: &Conflict, won: Option<Lost>) -> Confl
 }
 
 fn root_status(root: &Root, leaf: Option<&str>, now_ms: u64) -> Answer {
-    let mut status = root.status();
-    if let Some(leaf) = leaf {
-        status.leaves.retain(|status| status.name.as_str() == leaf);
-        if status.leaves.is_empty() {
-            return Answer::NotFound;
-        }
-    }
-    Answer::Root(root_report(root, status, now_ms))
+    let status = match leaf {
+        None => Some(root.status_after(None, LEAVES_PER_STEP_MAX)),
+        Some(leaf) => Name::new(leaf).ok().and_then(|leaf| root.status_of(&leaf)),
+    };
+    status.map_or(Answer::NotFound, |status| Answer::Root(root_report(root, status, now_ms)))
 }
 
 /// Returns the state of a root as operators see it.
@@ -96,12 +96,12 @@ pub fn root_report(root: &Root, status: status::RootStatus, now_ms: u64) -> Root
 fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
     LeafReport {
         name: leaf.name.as_str().to_owned(),
-        state: match leaf.heard_ms {
+        state: match leaf {
             _ if leaf.is_blocked => LeafState::Blocked,
             _ if leaf.is_synchronised() => LeafState::Synchronised,
-            Some(_) => LeafState::Linked,
-            None if leaf.has_joined => LeafState::Offline,
-            None => LeafState::Expected,
+            _ if leaf.is_linked() => LeafState::Linked,
+            _ if leaf.has_joined => LeafState::Offline,
+            _ => LeafState::Expected,
         },
         behind: leaf.behind,
         unjudged: leaf.unjudged.map(|unjudged| unjudged.saturating_add(count(leaf.verdicts))),

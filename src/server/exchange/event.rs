@@ -8,6 +8,7 @@ use crate::broker::event::{Shown, Subject, shortened};
 use crate::exchange::effects::{self, Cause, LinkEnd};
 use crate::exchange::names::Name;
 use crate::exchange::row::Conflict;
+use crate::protocol::Key;
 
 /// An event of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum ExchangeEvent {
     EndedByRoot { leaf: Name, end: LinkEnd },
     /// The root has refused a leaf.
     Refused { leaf: Name, cause: Cause },
+    /// A change of this leaf is larger than the root accepts: it waits, and all later ones do.
+    TooLarge { leaf: Name, key: Key, bytes: usize, bytes_max: usize },
     /// A change of a leaf has lost.
     Conflict { id: u64, conflict: Conflict },
     /// A leaf has connected to the broker of the root.
@@ -36,6 +39,11 @@ pub enum ExchangeEvent {
     Rules {
         /// The number of rules, or why the earlier rules stay in force.
         outcome: Result<usize, String>,
+    },
+    /// A leaf was asked to reload its file. Its rules are the root's, and the rest takes effect with a start.
+    LeafReload {
+        /// Whether the file has changed since the start, or why it is not valid.
+        outcome: Result<bool, String>,
     },
     /// A leaf does not have the records that the root has sent.
     DigestDiffers { leaf: Name },
@@ -53,6 +61,9 @@ impl From<effects::Event> for ExchangeEvent {
             effects::Event::EndedByRoot { leaf, end } => Self::EndedByRoot { leaf, end },
             effects::Event::Refused { leaf, cause, .. } => Self::Refused { leaf, cause },
             effects::Event::Conflict { id, conflict } => Self::Conflict { id, conflict },
+            effects::Event::TooLarge { leaf, key, bytes, bytes_max } => {
+                Self::TooLarge { leaf, key, bytes, bytes_max }
+            }
             effects::Event::Diverged { leaf } => Self::DigestDiffers { leaf },
         }
     }
@@ -78,12 +89,14 @@ impl ExchangeEvent {
             Self::Ended { cause, .. } => !REGULAR.contains(cause),
             Self::EndedByRoot { end, .. } => REGULAR.iter().all(|cause| cause.as_str() != end.code),
             Self::Rules { outcome } => outcome.is_err(),
+            Self::LeafReload { outcome } => *outcome != Ok(false),
             Self::Refused { .. }
             | Self::Conflict { .. }
             // It ends the failure that was reported before.
             | Self::UplinkConnected { .. }
             | Self::UplinkFailed { .. }
             | Self::UplinkLost { .. }
+            | Self::TooLarge { .. }
             | Self::DigestDiffers { .. } => true,
         }
     }
@@ -98,17 +111,18 @@ impl ExchangeEvent {
             | Self::Ended { leaf, .. }
             | Self::EndedByRoot { leaf, .. }
             | Self::Refused { leaf, .. }
+            | Self::TooLarge { leaf, .. }
             | Self::DigestDiffers { leaf } => Some(Subject::Client(Arc::from(leaf.as_str()))),
             Self::Conflict { .. } => Some(Subject::Other("conflicts of the exchange")),
             Self::UplinkConnected { .. } | Self::UplinkFailed { .. } | Self::UplinkLost { .. } => {
                 Some(Subject::Other("connections to the root of the exchange"))
             }
-            Self::Rules { .. } => None,
+            Self::Rules { .. } | Self::LeafReload { .. } => None,
         }
     }
 
     /// The names of all kinds of events, in the order of [`ExchangeEvent::kind`].
-    pub const NAMES: [&str; 11] = [
+    pub const NAMES: [&str; 12] = [
         "exchange-joined",
         "exchange-linked",
         "exchange-lost",
@@ -120,6 +134,7 @@ impl ExchangeEvent {
         "exchange-uplink-lost",
         "exchange-rules",
         "exchange-digest",
+        "exchange-too-large",
     ];
 
     /// Returns the index of the kind of event in [`ExchangeEvent::NAMES`].
@@ -135,8 +150,9 @@ impl ExchangeEvent {
             Self::UplinkConnected { .. } => 6,
             Self::UplinkFailed { .. } => 7,
             Self::UplinkLost { .. } => 8,
-            Self::Rules { .. } => 9,
+            Self::Rules { .. } | Self::LeafReload { .. } => 9,
             Self::DigestDiffers { .. } => 10,
+            Self::TooLarge { .. } => 11,
         }
     }
 
@@ -166,12 +182,21 @@ impl ExchangeEvent {
                 text("reason", &conflict.reason.as_str()),
                 text("winner", &conflict.winner),
             ],
+            Self::TooLarge { leaf, key, bytes, bytes_max } => vec![
+                text("leaf", leaf),
+                ("key", shortened(&String::from_utf8_lossy(key.as_bytes()))),
+                text("bytes", bytes),
+                text("bytes_max", bytes_max),
+            ],
             Self::UplinkConnected { target } => vec![text("target", target)],
             Self::UplinkFailed { target, reason } | Self::UplinkLost { target, reason } => {
                 vec![text("target", target), text("reason", reason)]
             }
             Self::Rules { outcome: Ok(count) } => vec![text("rules", count)],
-            Self::Rules { outcome: Err(reason) } => vec![text("reason", reason)],
+            Self::Rules { outcome: Err(reason) } | Self::LeafReload { outcome: Err(reason) } => {
+                vec![text("reason", reason)]
+            }
+            Self::LeafReload { outcome: Ok(is_changed) } => vec![text("changed", is_changed)],
         }
     }
 }
@@ -191,7 +216,9 @@ impl fmt::Display for ExchangeEvent {
             Self::Refused { leaf, cause } => {
                 write!(f, "leaf {leaf} was refused: {}", cause.text())?;
                 match cause {
-                    Cause::UnknownLeaf => write!(f, ": mqkv exchange add-leaf {leaf}"),
+                    Cause::UnknownLeaf | Cause::TooManyOfIdentity => {
+                        write!(f, ": mqkv exchange add-leaf {leaf}")
+                    }
                     Cause::OtherStore | Cause::OtherPrincipal => {
                         write!(f, ": mqkv exchange add-leaf {leaf} --replace")
                     }
@@ -209,6 +236,10 @@ impl fmt::Display for ExchangeEvent {
                 }
                 write!(f, " ({})", reason.as_str().replace('-', " "))
             }
+            Self::TooLarge { leaf, key, bytes, bytes_max } => {
+                let text = effects::too_large_text(key, *bytes, *bytes_max);
+                write!(f, "the changes of leaf {leaf} wait: {}", Shown(&text))
+            }
             Self::UplinkConnected { target } => write!(f, "connected to the root of the exchange: {target}"),
             Self::UplinkFailed { reason, .. } => {
                 write!(f, "cannot connect to the root of the exchange: {}", Shown(reason))
@@ -220,6 +251,15 @@ impl fmt::Display for ExchangeEvent {
             Self::Rules { outcome: Ok(count) } => write!(f, "rules of the exchange reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
                 write!(f, "{}; the previous rules of the exchange stay in force", reason.escape_debug())
+            }
+            Self::LeafReload { outcome: Ok(false) } => {
+                write!(f, "nothing of the exchange to reload: a leaf gets its rules from the root")
+            }
+            Self::LeafReload { outcome: Ok(true) } => {
+                write!(f, "the file of the exchange has changed: restart this leaf to apply it")
+            }
+            Self::LeafReload { outcome: Err(reason) } => {
+                write!(f, "{}; this leaf goes on with the file of its start", reason.escape_debug())
             }
             Self::DigestDiffers { leaf } => {
                 write!(f, "leaf {leaf} does not have the records of the root: all are sent again")
@@ -233,7 +273,6 @@ mod tests {
     use super::*;
     use crate::exchange::frame::Reason;
     use crate::exchange::names::Mutex;
-    use crate::protocol::Key;
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
@@ -291,8 +330,17 @@ mod tests {
             ExchangeEvent::UplinkLost { target, reason },
             ExchangeEvent::Rules { outcome: Ok(1) },
             ExchangeEvent::DigestDiffers { leaf: name("l") },
+            ExchangeEvent::TooLarge { leaf: name("l"), key: Key::new("k").unwrap(), bytes: 9, bytes_max: 8 },
         ];
         assert_eq!(events.each_ref().map(ExchangeEvent::name), ExchangeEvent::NAMES);
+    }
+
+    #[test]
+    fn a_leaf_that_is_asked_to_reload_reports_what_needs_a_restart() {
+        let reload = |outcome| ExchangeEvent::LeafReload { outcome };
+        assert!(!reload(Ok(false)).is_failure());
+        assert!(reload(Ok(true)).is_failure() && reload(Ok(true)).to_string().contains("restart this leaf"));
+        assert!(reload(Err("line\n".to_owned())).to_string().starts_with("line\\n; this leaf goes on"));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::exchange::leaf::Leaf;
 use crate::exchange::names::Name;
 use crate::exchange::root::Root;
 use crate::exchange::row::{Conflict, Entry, Identity, Row, RowChange, RowId};
-use crate::exchange::{Exchange, Outgoing, Peer};
-use crate::protocol::ConnectionId;
+use crate::exchange::{Exchange, LinkPeer, Outgoing};
+use crate::protocol::{ConnectionId, Key};
 use crate::server::storage::EncodedRows;
 
 /// The number of uncommitted steps, or of rows for the next commit group, at which nothing more is taken from other nodes
@@ -332,7 +332,7 @@ impl Participant {
     /// Handles the loss of a link's route.
     fn lose(&mut self, link: u64) {
         let Some(Route { leaf, is_linked, .. }) = self.routes.remove(&link) else { return };
-        self.exchange.handle_lost(Peer::Leaf(&leaf, &Bytes::new()), link);
+        self.exchange.handle_lost(LinkPeer::Leaf(&leaf, &Bytes::new()), link);
         if is_linked {
             self.events.push(ExchangeEvent::Lost { leaf });
         }
@@ -348,7 +348,7 @@ impl Participant {
 
     /// At a leaf: handles the loss of the connection with the root.
     pub fn handle_uplink_lost(&mut self) {
-        self.exchange.handle_lost(Peer::Root, 0);
+        self.exchange.handle_lost(LinkPeer::Root, 0);
     }
 
     /// At a leaf: notes why there is no connection with the root.
@@ -381,6 +381,13 @@ impl Participant {
         if next.is_some() { Effects::default() } else { self.exchange.handle_walked() }
     }
 }
+    /// At a leaf: sets the most bytes of a frame that the root accepts.
+    pub fn set_frame_bytes_max(&mut self, bytes: usize) {
+        if let Exchange::Leaf(leaf) = &mut self.exchange {
+            leaf.set_frame_bytes_max(bytes);
+        }
+    }
+
 
 /// Whether a walk must begin anew: other keys take part, or a resync has ended.
 fn restarts_walk(change: &RowChange) -> bool {

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::client::{
-    self, Backoff, Client, ConnectionStatus, Publication, ReasonCode, Reconnect, Subscription,
-    SubscriptionEvent, TlsSetupError,
+    self, Backoff, Client, ConnectionProbe, ConnectionStatus, ConnectionStep, Publication, ReasonCode,
+    Reconnect, Subscription, SubscriptionEvent, TlsSetupError,
 };
 use crate::clock;
 use crate::exchange::names::Name;
@@ -36,8 +36,9 @@ const FAILURES_MAX: usize = 16;
 /// that has something new (a frame to send, the end of the link, room for a frame) signals [`UplinkNode::changed`]. Every call
 /// returns quickly.
 pub trait UplinkNode: Send + Sync + 'static {
-    /// A connection with the root is established, and subscribed to the leaf's topic.
-    fn handle_connected(&self);
+    /// A connection with the root is established, and subscribed to the leaf's topic. The root accepts frames of this many
+    /// bytes.
+    fn handle_connected(&self, frame_bytes_max: usize);
 
     /// Handles a frame of the root.
     fn handle_frame(&self, payload: &Bytes) -> FrameOutcome;
@@ -234,15 +235,30 @@ impl<N: UplinkNode> Task<N> {
     /// Connects, and passes frames until the node ends the link.
     async fn run_connection(&mut self) -> Result<(), LinkError> {
         self.reload_tls().await?;
-        let client = Client::connect(self.client.clone()).await?;
+        let (probe, mut steps) = ConnectionProbe::new();
+        let client = Client::connect(client::Settings { probe, ..self.client.clone() }).await?;
         // The broker checks the permission here; the root sends its frames without regard to subscriptions.
         let mut subscription = client.subscribe(vec![self.down.clone()]).await?;
         self.backoff.handle_connected(clock::monotonic());
-        self.node.handle_connected();
+        let packet_bytes_max =
+            std::iter::from_fn(|| steps.try_recv().ok()).find_map(|step| match step.step {
+                ConnectionStep::Accepted(properties) => properties.packet_bytes_max,
+                _ => None,
+            });
+        self.node.handle_connected(self.frame_bytes_max(packet_bytes_max));
         let result = self.pass_frames(&client, &mut subscription).await;
         self.node.handle_lost();
         client.close().await;
         result
+    }
+
+    /// Returns the most bytes of a frame in a packet of this size.
+    fn frame_bytes_max(&self, packet_bytes_max: Option<u32>) -> usize {
+        /// The parts of a PUBLISH beside topic and payload: header, length of the topic, packet id, length of the properties.
+        const OVERHEAD_BYTES: usize = 5 + 2 + 2 + 1;
+        let packet_bytes_max = packet_bytes_max.and_then(|bytes| usize::try_from(bytes).ok());
+        packet_bytes_max
+            .map_or(usize::MAX, |bytes| bytes.saturating_sub(self.up.len()).saturating_sub(OVERHEAD_BYTES))
     }
 
     /// Reads the TLS files again: certificates are renewed while the process runs. Passwords and tokens are read by the client.

@@ -58,7 +58,7 @@ impl State {
         } else {
             participant.exchange.check_change(key, bytes).err().map(|error| match error {
                 ChangeError::RootOnly => ErrorReply::RootOnly,
-                ChangeError::OutboxFull => ErrorReply::QuotaExceeded,
+                ChangeError::OutboxFull | ChangeError::TooLarge => ErrorReply::QuotaExceeded,
             })
         };
         true
@@ -96,7 +96,7 @@ impl State {
         payload: &Bytes,
         now: Now,
     ) -> FrameOutcome {
-        self.handle_frame(publisher, exchange::Peer::Leaf(leaf, principal), Some(from), payload, now)
+        self.handle_frame(publisher, exchange::LinkPeer::Leaf(leaf, principal), Some(from), payload, now)
     }
 
     /// Handles a frame that the root has sent to this leaf.
@@ -106,13 +106,13 @@ impl State {
         payload: &Bytes,
         now: Now,
     ) -> FrameOutcome {
-        self.handle_frame(publisher, exchange::Peer::Root, None, payload, now)
+        self.handle_frame(publisher, exchange::LinkPeer::Root, None, payload, now)
     }
 
     fn handle_frame(
         &mut self,
         publisher: &dyn Publisher,
-        peer: exchange::Peer<'_>,
+        peer: exchange::LinkPeer<'_>,
         from: Option<&Peer>,
         payload: &Bytes,
         now: Now,
@@ -122,12 +122,19 @@ impl State {
         let Some(participant) = &mut self.exchange else { return FrameOutcome::Handled };
         match peer {
             // Leaves repeat what is not acknowledged once the disk works again.
-            exchange::Peer::Leaf(..) if participant.is_stale() => return FrameOutcome::Handled,
+            exchange::LinkPeer::Leaf(..) if participant.is_stale() => {
+                let effects = participant.exchange.handle_frame_unsaved(peer, payload);
+                if let Some(from) = from {
+                    participant.note_routes(&effects, from.connection, &from.client_id);
+                }
+                self.apply(publisher, effects, now);
+                return FrameOutcome::Handled;
+            }
             _ if is_full || participant.is_stale() => return FrameOutcome::Busy,
             _ => {}
         }
         let values = StoreValues { store: &self.store, now, is_short_of_room };
-        if let (exchange::Peer::Leaf(leaf, _), Some(from)) = (peer, from)
+        if let (exchange::LinkPeer::Leaf(leaf, _), Some(from)) = (peer, from)
             && !participant.accepts(from.connection, leaf, payload)
         {
             return FrameOutcome::Handled;

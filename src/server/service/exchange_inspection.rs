@@ -3,14 +3,12 @@
 use tokio::task::yield_now;
 
 use super::application::Service;
+use super::shared::Shared;
 use crate::exchange::Exchange;
 use crate::exchange::names::Name;
 use crate::exchange::row::Conflict;
 use crate::protocol::exchange::{OwnReport, RootReport};
-use crate::server::exchange::command::{own_report, root_report};
-
-/// The most leaves that one step looks at, because requests wait meanwhile.
-const LEAVES_PER_STEP: usize = 64;
+use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, own_report, root_report};
 
 /// The state of a node of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +28,7 @@ impl Service {
     pub async fn exchange_report(&self) -> Option<NodeReport> {
         let (mut leaves, mut last) = (Vec::new(), None);
         loop {
-            let (report, next) = self.exchange_report_step(last.as_ref())?;
+            let (report, next) = report_step(&self.shared, last.as_ref())?;
             let NodeReport::Root(mut root) = report else { return Some(report) };
             leaves.append(&mut root.leaves);
             if next.is_none() {
@@ -41,23 +39,6 @@ impl Service {
         }
     }
 
-    /// Returns the state with some leaves, those after `last`, and the name after which it goes on.
-    pub(super) fn exchange_report_step(&self, last: Option<&Name>) -> Option<(NodeReport, Option<Name>)> {
-        let now = self.shared.now();
-        let state = self.shared.lock();
-        let participant = state.exchange.as_ref()?;
-        Some(match &participant.exchange {
-            Exchange::Leaf(leaf) => (NodeReport::Leaf(own_report(leaf)), None),
-            Exchange::Root(root) => {
-                let status = root.status_after(last, LEAVES_PER_STEP);
-                let is_full = status.leaves.len() == LEAVES_PER_STEP;
-                let next = status.leaves.last().filter(|_| is_full).map(|leaf| leaf.name.clone());
-                let now_ms = participant.now_ms(now.monotonic_ms);
-                (NodeReport::Root(root_report(root, status, now_ms)), next)
-            }
-        })
-    }
-
     /// Returns a few conflicts with their ids, the last one first.
     #[must_use]
     pub fn latest_conflicts(&self, max: usize) -> Vec<(u64, Conflict)> {
@@ -66,4 +47,21 @@ impl Service {
             state.exchange.iter().flat_map(|participant| participant.exchange.conflicts().latest());
         conflicts.take(max).map(|(id, conflict)| (id, conflict.clone())).collect()
     }
+}
+
+/// Returns the state of the node with some leaves, those after `last`, and the name after which it goes on.
+pub(super) fn report_step(shared: &Shared, last: Option<&Name>) -> Option<(NodeReport, Option<Name>)> {
+    let now = shared.now();
+    let state = shared.lock();
+    let participant = state.exchange.as_ref()?;
+    Some(match &participant.exchange {
+        Exchange::Leaf(leaf) => (NodeReport::Leaf(own_report(leaf)), None),
+        Exchange::Root(root) => {
+            let status = root.status_after(last, LEAVES_PER_STEP_MAX);
+            let is_full = status.leaves.len() == LEAVES_PER_STEP_MAX;
+            let next = status.leaves.last().filter(|_| is_full).map(|leaf| leaf.name.clone());
+            let now_ms = participant.now_ms(now.monotonic_ms);
+            (NodeReport::Root(root_report(root, status, now_ms)), next)
+        }
+    })
 }

@@ -7,18 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::application::Service;
+use super::exchange_inspection::{NodeReport, report_step};
 use super::shared::Shared;
+use super::state::State;
 use crate::broker::{self, Broker, Continuation, Peer, Verdict};
 use crate::exchange::Exchange;
 use crate::exchange::effects::Effects;
 use crate::exchange::names::Name;
 use crate::mqtt::ReasonCode;
 use crate::protocol::exchange::topic::Topic;
-use crate::protocol::exchange::{Answer, Command, Refusal};
+use crate::protocol::exchange::{Answer, Command, Refusal, RootReport};
 use crate::protocol::{ErrorReply, Key, Message, Reply};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
-use crate::server::exchange::command::handle_command;
+use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, execute};
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::settings::RootFile;
 use crate::server::exchange::uplink::FrameOutcome;
@@ -26,6 +28,16 @@ use crate::server::operations::metrics::Metrics;
 
 /// The time between two attempts to handle a frame that waits for commits.
 const FRAME_PAUSE: Duration = Duration::from_millis(5);
+
+/// The status of a root with many leaves that is not complete yet.
+struct RunningStatus {
+    shared: Arc<Shared>,
+    metrics: Arc<Metrics>,
+    /// The answer so far, and where it goes.
+    reply: Option<(RootReport, ReplyTo)>,
+    /// Number of failed commits at the start: a failed one undoes what the answer may show.
+    failures: u64,
+}
 
 /// A frame that waits until the commit queue has drained.
 struct WaitingFrame {
@@ -138,7 +150,7 @@ impl Service {
                 if asked.is_some_and(|key| !is_readable(&key)) {
                     return (Err(ErrorReply::NotAuthorized), Effects::default());
                 }
-                let (mut answer, effects) = handle_command(exchange, command, now_ms, values);
+                let (mut answer, effects) = execute(exchange, command, now_ms, values);
                 if let Answer::Conflicts(page) = &mut answer {
                     // The exchange's clock does not follow steps of the wall clock.
                     for conflict in &mut page.conflicts {
@@ -152,17 +164,37 @@ impl Service {
             }),
         };
         let answer = answer.unwrap_or(Ok(Answer::Refused(Refusal::NoExchange)));
-        // What an operator has seen is there after a crash.
-        let outbound = match &mut state.commit_queue {
-            Some(queue) if let Some(error) = queue.error_if_full() => {
-                Some(Outbound::from((reply_to, Response::error(error))))
+        match answer {
+            Ok(Answer::Root(report)) if report.leaves.len() == LEAVES_PER_STEP_MAX => {
+                let (shared, metrics) = (Arc::clone(&self.shared), Arc::clone(self.metrics()));
+                let (reply, failures) = (Some((report, reply_to)), state.commit_failures());
+                return Verdict::Continue(Box::new(RunningStatus { shared, metrics, reply, failures }));
             }
+            answer => state.send_to_operator(publisher, reply_to, answer),
+        }
+        self.shared.wake_commit_thread(&state);
+        drop(state);
+        self.shared.wake_exchange();
+        Verdict::Consumed
+    }
+}
+
+impl State {
+    /// Answers a request of an operator after the commits of all that the answer may show: it is there after a crash.
+    fn send_to_operator(
+        &mut self,
+        publisher: &dyn Publisher,
+        reply_to: ReplyTo,
+        answer: Result<Answer, ErrorReply>,
+    ) {
+        let respond = |response| Outbound::from((reply_to, response));
+        let outbound = match &mut self.commit_queue {
+            Some(queue) if let Some(error) = queue.error_if_full() => Some(respond(Response::error(error))),
             queue => {
-                let response = match answer {
+                let outbound = respond(match answer {
                     Ok(answer) => Response::with_payload(Some(answer.encode()), &Reply::Done, None),
                     Err(error) => Response::error(error),
-                };
-                let outbound = Outbound::from((reply_to, response));
+                });
                 match queue {
                     Some(queue) => queue.enqueue_last(outbound),
                     None => Some(outbound),
@@ -172,10 +204,42 @@ impl Service {
         if let Some(outbound) = outbound {
             outbound.send(publisher);
         }
-        self.shared.wake_commit_thread(&state);
-        drop(state);
-        self.shared.wake_exchange();
-        Verdict::Consumed
+    }
+}
+
+impl RunningStatus {
+    /// Appends some leaves. Sends the answer and returns true once it has all of them.
+    fn advance(&mut self, publisher: &dyn Publisher) -> bool {
+        let Some((mut report, reply_to)) = self.reply.take() else { return true };
+        let last = report.leaves.last().and_then(|leaf| Name::new(&leaf.name).ok());
+        let more = match report_step(&self.shared, last.as_ref()) {
+            Some((NodeReport::Root(more), _)) => more.leaves,
+            _ => Vec::new(),
+        };
+        let is_complete = more.len() < LEAVES_PER_STEP_MAX;
+        report.leaves.extend(more);
+        if !is_complete {
+            self.reply = Some((report, reply_to));
+            return false;
+        }
+        let mut state = self.shared.lock();
+        let has_failed = state.commit_failures() != self.failures;
+        let answer = if has_failed { Err(ErrorReply::NotPersisted) } else { Ok(Answer::Root(report)) };
+        state.send_to_operator(publisher, reply_to, answer);
+        true
+    }
+}
+
+impl Continuation for RunningStatus {
+    fn step(&mut self, broker: &Broker) -> Option<Verdict> {
+        let metrics = Arc::clone(&self.metrics);
+        self.advance(&BrokerPublisher { broker, metrics: &*metrics }).then_some(Verdict::Consumed)
+    }
+}
+
+impl fmt::Debug for RunningStatus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RunningStatus").finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::server::exchange::participant::Route;
 const UPKEEP_INTERVAL_MS: u64 = 1_000;
 
 /// What a step under the lock leaves to be done without it.
-struct Step {
+struct StepOutcome {
     events: Vec<ExchangeEvent>,
     /// Whether there is more to do at once.
     is_busy: bool,
@@ -31,7 +31,8 @@ struct Step {
 pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher, exchange: &str, is_root: bool) {
     let mut upkeep_ms = 0;
     loop {
-        let Step { events, is_busy, due_ms } = step(shared, publisher, exchange, is_root, &mut upkeep_ms);
+        let StepOutcome { events, is_busy, due_ms } =
+            step(shared, publisher, exchange, is_root, &mut upkeep_ms);
         for event in events {
             if let ExchangeEvent::Conflict { id, conflict } = &event {
                 let at_ms = shared.now().wall_ms;
@@ -58,7 +59,7 @@ fn step(
     exchange: &str,
     is_root: bool,
     upkeep_ms: &mut u64,
-) -> Step {
+) -> StepOutcome {
     let now = shared.now();
     let mut state = shared.lock();
     if state.exchange_due_ms() <= now.monotonic_ms || *upkeep_ms <= now.monotonic_ms {
@@ -81,7 +82,7 @@ fn step(
     if !is_root {
         shared.uplink_changed.notify_one();
     }
-    Step { events, is_busy, due_ms }
+    StepOutcome { events, is_busy, due_ms }
 }
 
 fn message(topic: String, payload: Bytes) -> Message {

@@ -389,7 +389,7 @@ async fn a_root_with_many_leaves_is_shown_in_steps() {
         });
     }
     let service = &root.test.service;
-    let (step, next) = service.exchange_report_step(None).unwrap();
+    let (step, next) = exchange_inspection::report_step(&service.shared, None).unwrap();
     let NodeReport::Root(step) = step else { panic!() };
     assert_eq!((step.leaves.len(), next), (64, Some(name("press-163"))));
     let Some(NodeReport::Root(all)) = service.exchange_report().await else { panic!() };

@@ -20,9 +20,10 @@ pub(super) struct LeafNode<P> {
 }
 
 impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
-    fn handle_connected(&self) {
+    fn handle_connected(&self, frame_bytes_max: usize) {
         let now = self.shared.now();
         if let Some(participant) = &mut self.shared.lock().exchange {
+            participant.set_frame_bytes_max(frame_bytes_max);
             participant.handle_connected(random::u64(), now.monotonic_ms);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::*;
-use crate::exchange::Peer;
+use crate::exchange::LinkPeer;
 use crate::exchange::frame::Content;
 use crate::exchange::leaf::OnJoin;
 use crate::exchange::row::Identity;
@@ -86,7 +86,7 @@ impl Node {
 
     fn ask(&mut self, command: Command) -> Answer {
         let changes = command.changes();
-        let (answer, effects) = handle_command(&mut self.exchange, command, NOW_MS, &self.values);
+        let (answer, effects) = execute(&mut self.exchange, command, NOW_MS, &self.values);
         assert!(changes || effects == Effects::default(), "a request that reads changes nothing");
         self.take(effects);
         answer
@@ -117,13 +117,13 @@ fn settle(root: &mut Node, leaf: &mut Node) {
         while let Some(outgoing) = leaf.exchange.poll_outgoing(NOW_MS, &leaf.values) {
             is_idle = false;
             let principal = Bytes::from_static(b"anonymous");
-            let peer = Peer::Leaf(&outgoing.leaf, &principal);
+            let peer = LinkPeer::Leaf(&outgoing.leaf, &principal);
             let effects = root.exchange.handle_frame(peer, &outgoing.payload, NOW_MS, &root.values);
             root.take(effects);
         }
         while let Some(outgoing) = root.exchange.poll_outgoing(NOW_MS, &root.values) {
             is_idle = false;
-            let effects = leaf.exchange.handle_frame(Peer::Root, &outgoing.payload, NOW_MS, &leaf.values);
+            let effects = leaf.exchange.handle_frame(LinkPeer::Root, &outgoing.payload, NOW_MS, &leaf.values);
             leaf.take(effects);
         }
         if is_idle {
@@ -166,7 +166,7 @@ fn the_status_of_a_root_has_its_leaves() {
 #[test]
 fn a_leaf_that_is_not_linked_is_not_synchronised() {
     let (mut root, _) = conflicting();
-    root.exchange.handle_lost(Peer::Leaf(&name("press-7"), &Bytes::new()), 1);
+    root.exchange.handle_lost(LinkPeer::Leaf(&name("press-7"), &Bytes::new()), 1);
     root.ask(Command::AddLeaf { name: "mill".to_owned(), is_replaced: false });
     root.set(key("recipe/1"), "r");
     let Answer::Root(report) = root.ask(Command::Status { leaf: None }) else { panic!() };
@@ -282,6 +282,8 @@ fn leaves_are_added_and_dropped_at_the_root_only() {
         root.ask(add(&format!("l{number}")));
     }
     assert_eq!(root.ask(add("one-more")), Answer::Refused(Refusal::TooManyLeaves));
+    let Answer::Root(report) = root.ask(Command::Status { leaf: None }) else { panic!() };
+    assert_eq!(report.leaves.len(), LEAVES_PER_STEP_MAX, "requests wait meanwhile");
 }
 
 #[test]

@@ -51,6 +51,7 @@ struct State {
     received: Vec<Bytes>,
     has_ended: bool,
     is_busy: bool,
+    frame_bytes_max: usize,
     events: Vec<UplinkEvent>,
 }
 
@@ -74,8 +75,9 @@ impl Node {
 }
 
 impl UplinkNode for Node {
-    fn handle_connected(&self) {
+    fn handle_connected(&self, frame_bytes_max: usize) {
         self.state.send_modify(|state| {
+            state.frame_bytes_max = frame_bytes_max;
             assert_eq!(state.connected, state.lost, "one link at a time");
             state.connected += 1;
             state.has_ended = false;

@@ -169,7 +169,8 @@ fn leaf_row(leaf: &LeafReport) -> String {
     let heard = match leaf.heard_ms {
         _ if leaf.is_linked() => "now".to_owned(),
         Some(ms) => format!("{} ago", text::duration(Duration::from_millis(ms))),
-        None => unknown(),
+        // Not since the root has started.
+        None => "<span class=\"dim\">-</span>".to_owned(),
     };
     let numbers: String = [
         text::count(leaf.behind),

@@ -6,7 +6,7 @@ use super::world::{Connection, DAY_MS, World};
 use crate::exchange::Exchange;
 use crate::exchange::effects::{Cause, Effects};
 use crate::protocol::exchange::Command;
-use crate::server::exchange::command::handle_command;
+use crate::server::exchange::command::execute;
 
 impl World {
     /// Loses, doubles and reorders frames.
@@ -94,7 +94,7 @@ impl World {
         self.trace(|| format!("{}: {command:?}", NAMES[at]));
         process.with(self.ms, |state, publisher, now| {
             let call = |exchange: &mut Exchange, now_ms, values: &dyn crate::exchange::effects::Values| {
-                handle_command(exchange, command, now_ms, values)
+                execute(exchange, command, now_ms, values)
             };
             state.with_exchange(publisher, now, call)
         });
