@@ -41,8 +41,18 @@ pub struct CommitQueue {
     failures: u64,
     /// Whether persistent keys may be deleted only, because the disk has no room for more.
     is_short_of_room: bool,
-    /// Set by a failed commit, until the disk works again: the keys whose state on disk may be stale.
-    stale: Option<BTreeSet<Key>>,
+    /// Set by a failed commit, until the disk works again.
+    stale: Option<StaleKeys>,
+}
+
+/// Keys whose state on disk may be stale.
+#[derive(Debug)]
+struct StaleKeys {
+    /// Those whose changes were rolled back: no more than the queue holds.
+    rolled_back: BTreeSet<Key>,
+    /// Those that have changed since: any number. While the disk fails, persistent keys change by expiry only, which no
+    /// client has to wait for.
+    expired: BTreeSet<Key>,
 }
 
 #[derive(Debug)]
@@ -181,8 +191,7 @@ impl CommitQueue {
         let is_above_ceiling = outbound.change.as_ref().is_some_and(|change| self.is_above_ceiling(change));
         let change = outbound.change.as_ref().filter(|change| change.persist || is_above_ceiling);
         if let Some(stale) = &mut self.stale {
-            // While the disk fails, persistent keys change by expiry only, which no client has to wait for.
-            stale.extend(change.map(|change| change.key.clone()));
+            stale.expired.extend(change.map(|change| change.key.clone()));
             return Some(outbound);
         }
         if change.is_none() && !self.must_wait(key) {
@@ -262,7 +271,8 @@ impl CommitQueue {
         (self.committed, self.sequence, self.ceiling) = (committed, sequence, ceiling);
         self.failures = failures.saturating_add(1);
         self.is_short_of_room = is_short_of_room;
-        self.stale = Some(uncommitted.into_keys().collect());
+        let rolled_back = uncommitted.into_keys().collect();
+        self.stale = Some(StaleKeys { rolled_back, expired: BTreeSet::new() });
         for waiting in waiting.iter().rev() {
             if let Some((key, before)) = &waiting.before {
                 store.restore(key, before.clone());
@@ -288,21 +298,32 @@ impl CommitQueue {
         self.failures
     }
 
-    /// Returns the keys whose state on disk may be stale, in their order; `None` if no commit has failed.
-    pub fn stale_keys(&self) -> Option<Vec<Key>> {
-        self.stale.as_ref().map(|keys| keys.iter().cloned().collect())
+    /// Returns the keys whose changes a failed commit has rolled back, until they are recovered.
+    pub fn rolled_back_keys(&self) -> impl Iterator<Item = &Key> {
+        self.stale.iter().flat_map(|stale| &stale.rolled_back)
+    }
+
+    /// Returns the keys that have expired since a failed commit, until they are recovered.
+    pub fn expired_keys(&self) -> impl Iterator<Item = &Key> {
+        self.stale.iter().flat_map(|stale| &stale.expired)
     }
 
     /// Handles the commit of the current state of `keys` and of a ceiling after a failure. Returns whether changes are
-    /// accepted again; not if more keys have become stale meanwhile.
-    pub fn handle_recovery(&mut self, keys: &[Key], ceiling: Version) -> bool {
+    /// accepted again; not while there are more stale keys, or stale rows of the exchange.
+    pub fn handle_recovery(&mut self, keys: &[Key], ceiling: Version, has_stale_rows: bool) -> bool {
         self.ceiling = ceiling;
         if let Some(stale) = &mut self.stale {
             for key in keys {
-                stale.remove(key);
+                // One that was rolled back may have expired while it was committed.
+                if !stale.rolled_back.remove(key) {
+                    stale.expired.remove(key);
+                }
             }
         }
-        if self.stale.take_if(|stale| stale.is_empty()).is_some() {
+        let is_recovered = |stale: &mut StaleKeys| {
+            stale.rolled_back.is_empty() && stale.expired.is_empty() && !has_stale_rows
+        };
+        if self.stale.take_if(is_recovered).is_some() {
             self.committed = self.sequence;
         }
         self.stale.is_none()

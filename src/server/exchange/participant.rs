@@ -46,11 +46,11 @@ pub struct Participant {
     origin_ms: u64,
     /// Rows that no commit group has taken.
     next_rows: Rows,
-    uncommitted: VecDeque<Step>,
+    uncommitted: VecDeque<UncommittedStep>,
     /// Bytes of the rows in `uncommitted`, before and after.
     uncommitted_bytes: usize,
-    /// Set by a failed commit, until the disk works again: the rows of which the disk may hold another state.
-    stale: Option<BTreeSet<RowId>>,
+    /// Set by a failed commit, until the disk works again.
+    stale: Option<StaleRows>,
     /// The last step.
     step: u64,
     /// At the root: the connection of each link, and of the last one that was refused.
@@ -73,8 +73,17 @@ pub struct Route {
     is_linked: bool,
 }
 
+/// Rows of which the disk may hold another state.
+#[derive(Debug, Default)]
+struct StaleRows {
+    /// Those whose changes were rolled back, and all that depend on others: they are one group.
+    rolled_back: BTreeSet<RowId>,
+    /// Those of keys that have expired since: any number.
+    expired: BTreeSet<RowId>,
+}
+
 #[derive(Debug)]
-struct Step {
+struct UncommittedStep {
     number: u64,
     bytes: usize,
     /// Rows in the order of their changes, as they were before.
@@ -180,8 +189,14 @@ impl Participant {
         }
         self.step = step;
         if let Some(stale) = &mut self.stale {
-            // While the disk fails, only expiry and the end of links change rows.
-            stale.extend(rows.into_iter().map(|row| row.id));
+            for RowChange { id, .. } in rows {
+                let is_of_key = matches!(id, RowId::Key(_));
+                if is_of_key {
+                    stale.expired.insert(id)
+                } else {
+                    stale.rolled_back.insert(id)
+                };
+            }
             self.events.extend(events.into_iter().map(ExchangeEvent::from));
             return values;
         }
@@ -193,7 +208,7 @@ impl Participant {
             before.push((row.id, row.before));
         }
         self.uncommitted_bytes = self.uncommitted_bytes.saturating_add(bytes);
-        self.uncommitted.push_back(Step { number: step, bytes, before, events });
+        self.uncommitted.push_back(UncommittedStep { number: step, bytes, before, events });
         values
     }
 
@@ -225,7 +240,7 @@ impl Participant {
         let mut stale = self.stale.take().unwrap_or_default();
         for step in std::mem::take(&mut self.uncommitted).into_iter().rev() {
             for (id, before) in step.before.into_iter().rev() {
-                stale.insert(id.clone());
+                stale.rolled_back.insert(id.clone());
                 self.exchange.restore(id, before);
             }
         }
@@ -245,21 +260,34 @@ impl Participant {
         self.stale.is_some()
     }
 
-    /// Returns the present rows of which the disk may hold another state.
+    /// Returns rows of which the disk may hold another state, as they are now: those of these keys, and all that were rolled
+    /// back or, if none is left, others up to a number of rows.
     #[must_use]
-    pub fn stale_rows(&self) -> Rows {
-        let ids = self.stale.iter().flatten();
-        ids.map(|id| (id.clone(), self.exchange.row(id))).collect()
+    pub fn stale_rows(&self, keys: &[Key], max: usize) -> Rows {
+        let Some(stale) = &self.stale else { return Rows::new() };
+        let of_keys = keys.iter().map(|key| RowId::Key(key.clone())).filter(|id| stale.expired.contains(id));
+        let mut ids: BTreeSet<_> = of_keys.chain(stale.rolled_back.iter().cloned()).collect();
+        if stale.rolled_back.is_empty() {
+            ids.extend(stale.expired.iter().take(max.saturating_sub(ids.len())).cloned());
+        }
+        let row = |id: RowId| {
+            let row = self.exchange.row(&id);
+            (id, row)
+        };
+        ids.into_iter().map(row).collect()
     }
 
     /// Handles the commit of [`Participant::stale_rows`]. Returns whether no row is stale any more.
     pub fn handle_rows_recovered(&mut self, rows: &Rows) -> bool {
-        if let Some(stale) = &mut self.stale {
+        let Some(StaleRows { rolled_back, expired }) = &mut self.stale else { return true };
+        for (id, row) in rows {
             // A row may have changed while the others were committed.
-            let is_on_disk = |id: &RowId| rows.get(id).is_some_and(|row| *row == self.exchange.row(id));
-            stale.retain(|id| !is_on_disk(id));
+            if *row == self.exchange.row(id) {
+                rolled_back.remove(id);
+                expired.remove(id);
+            }
         }
-        self.stale.as_ref().is_none_or(BTreeSet::is_empty)
+        rolled_back.is_empty() && expired.is_empty()
     }
 
     /// Handles the end of a failure of the disk.
@@ -346,6 +374,13 @@ impl Participant {
         }
     }
 
+    /// At a leaf: sets the most bytes of a frame that the root accepts.
+    pub fn set_frame_bytes_max(&mut self, bytes: usize) {
+        if let Exchange::Leaf(leaf) = &mut self.exchange {
+            leaf.set_frame_bytes_max(bytes);
+        }
+    }
+
     /// At a leaf: handles the loss of the connection with the root.
     pub fn handle_uplink_lost(&mut self) {
         self.exchange.handle_lost(LinkPeer::Root, 0);
@@ -381,13 +416,6 @@ impl Participant {
         if next.is_some() { Effects::default() } else { self.exchange.handle_walked() }
     }
 }
-    /// At a leaf: sets the most bytes of a frame that the root accepts.
-    pub fn set_frame_bytes_max(&mut self, bytes: usize) {
-        if let Exchange::Leaf(leaf) = &mut self.exchange {
-            leaf.set_frame_bytes_max(bytes);
-        }
-    }
-
 
 /// Whether a walk must begin anew: other keys take part, or a resync has ended.
 fn restarts_walk(change: &RowChange) -> bool {

@@ -481,3 +481,72 @@ fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
     let Ok(Answer::Conflicts(page)) = Answer::decode(&ask(&operator, &page)) else { panic!() };
     assert!(matches!(&page.conflicts[0].lost, Lost::Value { start, size: 2 } if start.is_empty()));
 }
+
+#[test]
+fn a_root_whose_commits_fail_refuses_a_leaf_at_once() {
+    let (mut root, mut leaf) = linked();
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert_eq!(root.reply(&set("recipe/1", "v")), Reply::Error(ErrorReply::NotPersisted));
+    leaf.exchange(|exchange, now_ms| {
+        let exchange::Exchange::Leaf(leaf) = exchange else { panic!() };
+        leaf.handle_connected(9, now_ms);
+        exchange::effects::Effects::default()
+    });
+    carry(&mut root, &mut leaf);
+    {
+        let state = leaf.test.service.shared.lock();
+        let exchange::Exchange::Leaf(leaf) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+        assert!(!leaf.has_link(), "it connects again");
+        let ended = leaf.ended().unwrap();
+        assert_eq!(
+            (ended.code.as_str(), ended.text.as_str()),
+            ("not-committed", "a commit of the root failed")
+        );
+    }
+    root.recover();
+    link(&mut root, &mut leaf);
+    assert_eq!(root.reply(&set("recipe/1", "v")), Reply::Done);
+    carry(&mut root, &mut leaf);
+    assert_eq!(leaf.reply(&get("recipe/1")), value("v"));
+}
+
+#[test]
+fn after_a_failed_commit_keys_that_expire_meanwhile_are_committed_in_portions_with_their_rows() {
+    const KEYS: usize = 2_500;
+    let mut root = Node::root();
+    for number in 0..KEYS {
+        root.test.request(&set_with(&format!("line/{number}"), "short", None, 1_000));
+    }
+    assert!(root.commit());
+    assert_eq!(root.reply(&set("line/lasting", "1")), Reply::Done);
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    assert_eq!(root.reply(&set("line/lasting", "2")), Reply::Error(ErrorReply::NotPersisted));
+    let shared = Arc::clone(&root.test.service.shared);
+    let mut now = shared.now();
+    now.monotonic_ms += 2_000;
+    while shared.lock().next_expiry().is_some() {
+        shared.lock().expire(&root.test.sent_messages, now);
+    }
+    root.storage.reopen().unwrap();
+    let mut portions = Vec::new();
+    loop {
+        let (changes, rows) = shared.lock().stale_changes();
+        let keys: Vec<_> =
+            changes.iter().map(|change| exchange::row::RowId::Key(change.key.clone())).collect();
+        assert!(keys.iter().all(|id| rows.contains_key(id)), "a value without its row");
+        portions.push((changes.len(), rows.len() - keys.len()));
+        let ceiling = shared.lock().next_ceiling(now);
+        let encoded = crate::server::exchange::participant::encode(&rows);
+        root.storage.commit(&changes, encoded, ceiling, now).unwrap();
+        if shared.lock().handle_recovery((&changes, &rows), ceiling) {
+            break;
+        }
+    }
+    // First what was rolled back: the key, its row, and the one of the node.
+    assert_eq!(portions, [(1, 1), (1_000, 0), (1_000, 0), (500, 0)]);
+    let mut root = root.restart();
+    assert_eq!((root.reply(&get("line/lasting")), root.reply(&get("line/7"))), (value("1"), Reply::Absent));
+    let state = root.test.service.shared.lock();
+    let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
+    assert_eq!(root.status().records, 1);
+}

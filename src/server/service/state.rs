@@ -28,7 +28,7 @@ pub(super) struct CommitGroup {
     pub(super) ceiling: Version,
 }
 
-/// Keys that are committed at once after a failure.
+/// Keys that are committed at once after a failure, and as many rows.
 const STALE_KEYS_MAX: usize = 1_000;
 
 const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
@@ -391,10 +391,10 @@ impl State {
             exchange.handle_commit_failure();
         }
         // An expiry is not rolled back, but its rows are.
-        for key in self.commit_queue.as_ref().and_then(CommitQueue::stale_keys).unwrap_or_default() {
-            if self.store.read(&key).is_none() {
-                self.record_expired(publisher, &key, now);
-            }
+        let rolled_back = self.commit_queue.iter().flat_map(CommitQueue::rolled_back_keys);
+        let expired = rolled_back.filter(|key| self.store.read(key).is_none());
+        for key in expired.cloned().collect::<Vec<_>>() {
+            self.record_expired(publisher, &key, now);
         }
         for unfinished in unfinished {
             match unfinished {
@@ -413,31 +413,39 @@ impl State {
         }
     }
 
-    /// Returns, after a failure, the current state of all keys and rows of which the disk may hold another one.
+    /// Returns, after a failure, the current state of keys and rows of which the disk may hold another one: a portion,
+    /// because the disk may be nearly full.
+    ///
+    /// With an exchange, everything that was rolled back is the first portion, because rows and the values that they are
+    /// about agree on disk; it is no larger than the groups that have failed. Later ones have the keys that have expired
+    /// since, which do not depend on each other, each with its row.
     pub(super) fn stale_changes(&self) -> (Vec<Change>, Rows) {
-        let keys = self.commit_queue.as_ref().and_then(CommitQueue::stale_keys).unwrap_or_default();
+        let keys = |max| self.commit_queue.iter().flat_map(CommitQueue::rolled_back_keys).take(max);
+        let mut keys: Vec<_> = match &self.exchange {
+            Some(_) => keys(usize::MAX).cloned().collect(),
+            None => keys(STALE_KEYS_MAX).cloned().collect(),
+        };
+        if keys.is_empty() {
+            let expired = self.commit_queue.iter().flat_map(CommitQueue::expired_keys);
+            keys.extend(expired.take(STALE_KEYS_MAX).cloned());
+        }
+        let rows = self.exchange.as_ref().map(|exchange| exchange.stale_rows(&keys, STALE_KEYS_MAX));
         let change = |key: Key| {
             let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
             let (version, content) =
                 persistent.map(|(version, stored)| (version, Some(stored))).unwrap_or_default();
             Change { key, version, content, persist: true, watchers: Vec::new(), notification: None }
         };
-        // In portions, because the disk may be nearly full; but rows and the values that they are about are one group.
-        let (keys_max, rows) = match &self.exchange {
-            Some(exchange) => (usize::MAX, exchange.stale_rows()),
-            None => (STALE_KEYS_MAX, Rows::new()),
-        };
-        (keys.into_iter().take(keys_max).map(change).collect(), rows)
+        (keys.into_iter().map(change).collect(), rows.unwrap_or_default())
     }
 
     /// Handles the commit of [`State::stale_changes`]. Returns whether changes are accepted again.
     pub(super) fn handle_recovery(&mut self, (changes, rows): (&[Change], &Rows), ceiling: Version) -> bool {
-        if self.exchange.as_mut().is_some_and(|exchange| !exchange.handle_rows_recovered(rows)) {
-            return false;
-        }
+        let has_stale_rows =
+            self.exchange.as_mut().is_some_and(|exchange| !exchange.handle_rows_recovered(rows));
         let keys: Vec<_> = changes.iter().map(|change| change.key.clone()).collect();
-        let is_recovered =
-            self.commit_queue.as_mut().is_none_or(|queue| queue.handle_recovery(&keys, ceiling));
+        let queue = self.commit_queue.as_mut();
+        let is_recovered = queue.is_none_or(|queue| queue.handle_recovery(&keys, ceiling, has_stale_rows));
         if let Some(exchange) = self.exchange.as_mut().filter(|_| is_recovered) {
             exchange.handle_recovery();
         }
