@@ -12,7 +12,7 @@ use crate::commands::CommandError;
 use crate::net::{ClientTls, IdentityFiles, TlsOptions};
 
 /// Settings of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     pub endpoint: Endpoint,
     pub login: Login,

@@ -93,7 +93,7 @@ impl fmt::Debug for RulesReloader {
     }
 }
 
-/// Reloads the rules of a running root of an exchange.
+/// Reloads the file of a running node of an exchange.
 #[derive(Clone)]
 pub struct ExchangeReloader {
     service: Arc<Service>,
@@ -102,7 +102,7 @@ pub struct ExchangeReloader {
 }
 
 impl ExchangeReloader {
-    /// Applies the rules and the leaves that may join unasked, and logs the result. If the rules differ, all links end,
+    /// At a root: applies the rules and the leaves that may join unasked, and logs the result. If the rules differ, all links end,
     /// and the leaves receive the new ones. With an error, or the file of another node, the old ones stay in force.
     pub fn reload(&self, read: Result<RootFile, String>) {
         let outcome = read.and_then(|file| {
@@ -110,6 +110,11 @@ impl ExchangeReloader {
             self.service.set_exchange_rules(&self.publisher, file).map(|()| count)
         });
         (self.events)(ExchangeEvent::Rules { outcome }.into());
+    }
+
+    /// Logs that a leaf reloads nothing. `outcome`: whether its file has changed since the start, or what is wrong with it.
+    pub fn reload_leaf(&self, outcome: Result<bool, String>) {
+        (self.events)(ExchangeEvent::LeafReload { outcome }.into());
     }
 }
 
@@ -239,7 +244,7 @@ impl StoreServer {
             events: Arc::clone(&events),
         });
         let publisher = BrokerPublisher { broker: server.broker().clone(), metrics };
-        let exchange = service.is_exchange_root().then(|| ExchangeReloader {
+        let exchange = service.takes_part().then(|| ExchangeReloader {
             service: Arc::clone(&service),
             publisher: publisher.clone(),
             events,
@@ -309,7 +314,7 @@ impl StoreServer {
         self.certificates.as_ref()
     }
 
-    /// Returns the reloader of the exchange's rules, if the store is the root of one.
+    /// Returns the reloader of the exchange's file, if the store takes part in one.
     #[must_use]
     pub fn exchange(&self) -> Option<&ExchangeReloader> {
         self.exchange.as_ref()

@@ -16,7 +16,7 @@ use crate::exchange::names::Name;
 use crate::exchange::rules::{self, Patterns, RuleError, RuleSource, Rules, Text};
 
 /// A valid exchange file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExchangeFile {
     pub exchange: Name,
     pub node: Name,
@@ -24,7 +24,7 @@ pub struct ExchangeFile {
 }
 
 /// The settings of a role.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRole {
     Root {
         rules: Rules,

@@ -18,7 +18,7 @@ use crate::net::ClientTls;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::server::exchange::settings::{ExchangeSettings, Role, RootFile};
-use crate::server::{ListenerSettings, offline};
+use crate::server::{ExchangeReloader, ListenerSettings, offline};
 
 /// The store's part in an exchange.
 #[derive(Debug, Args)]
@@ -36,20 +36,51 @@ pub struct ExchangeOptions {
 }
 
 impl ExchangeOptions {
-    /// Returns the settings of the node, if the store takes part in an exchange.
+    /// Returns the settings of the node, and the file that has them, if the store takes part in an exchange.
     ///
     /// # Errors
     /// A file cannot be read or has mistakes.
-    pub async fn settings(&self, log: &EventLog) -> Result<Option<ExchangeSettings>, CommandError> {
+    pub async fn settings(
+        &self,
+        log: &EventLog,
+    ) -> Result<Option<(ExchangeSettings, NodeFile)>, CommandError> {
         let Some(path) = self.exchange.clone() else { return Ok(None) };
-        let ExchangeFile { exchange, node, role } = run_detached(move || read(&path)).await??;
+        let file = NodeFile { path: path.clone(), started: run_detached(move || read(&path)).await?? };
+        let ExchangeFile { exchange, node, role } = file.started.clone();
         let role = match role {
             FileRole::Root { rules, admit, .. } => Role::Root { rules, admit },
             FileRole::Leaf { connection, on_join } => {
                 Role::Leaf { uplink: Box::new(uplink(*connection, log).await?), on_join }
             }
         };
-        Ok(Some(ExchangeSettings { exchange, node, role }))
+        Ok(Some((ExchangeSettings { exchange, node, role }, file)))
+    }
+}
+
+/// The file of a running node.
+#[derive(Clone, Debug)]
+pub struct NodeFile {
+    path: PathBuf,
+    /// Its content at the start.
+    started: ExchangeFile,
+}
+
+impl NodeFile {
+    /// Reads the file again. At a root, its rules and the patterns of the leaves that may join unasked take effect; at a
+    /// leaf, nothing does before a start. May block.
+    pub fn reload(&self, exchange: &ExchangeReloader) {
+        let all = |CommandError { message, causes, .. }: CommandError| {
+            std::iter::once(message).chain(causes).collect::<Vec<_>>().join("; ")
+        };
+        let file = read(&self.path).map_err(all);
+        if matches!(self.started.role, FileRole::Leaf { .. }) {
+            exchange.reload_leaf(file.map(|file| file != self.started));
+            return;
+        }
+        exchange.reload(file.and_then(|ExchangeFile { exchange, node, role }| match role {
+            FileRole::Root { rules, admit, .. } => Ok(RootFile { exchange, node, rules, admit }),
+            FileRole::Leaf { .. } => Err(format!("{} is the file of a leaf", self.path.display())),
+        }));
     }
 }
 
@@ -91,21 +122,6 @@ pub fn warn_of_anonymous(settings: &ExchangeSettings, listeners: &[ListenerSetti
         log.warn(&format!(
             "every client that can reach {address} can join the exchange as a leaf: there is no authentication"
         ));
-    }
-}
-
-/// Reads the rules of a root again, and the patterns of the leaves that may join unasked. May block.
-///
-/// # Errors
-/// The mistakes of the file, or that it is the file of a leaf.
-pub fn reread(path: &Path) -> Result<RootFile, String> {
-    let all = |CommandError { message, causes, .. }: CommandError| {
-        std::iter::once(message).chain(causes).collect::<Vec<_>>().join("; ")
-    };
-    let ExchangeFile { exchange, node, role } = read(path).map_err(all)?;
-    match role {
-        FileRole::Root { rules, admit, .. } => Ok(RootFile { exchange, node, rules, admit }),
-        FileRole::Leaf { .. } => Err(format!("{} is the file of a leaf", path.display())),
     }
 }
 

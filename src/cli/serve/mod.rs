@@ -25,6 +25,7 @@ use std::thread;
 use std::time::Duration;
 
 use self::args::ServeArgs;
+use self::exchange::NodeFile;
 use self::listen_address::{ClientCertificate, ListenAddress};
 use self::listener::Listener;
 use self::logging::{EventLog, LogLevel};
@@ -97,7 +98,8 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         write_port(path, server.addresses())?;
     }
     let listeners: Vec<_> = listeners.into_iter().zip(server.addresses().iter().copied()).collect();
-    let reloading = reload_signals.map(|signals| signals.reload(&server, args, log));
+    let (exchange, file) = exchange.unzip();
+    let reloading = reload_signals.map(|signals| signals.reload(&server, args, file, log));
     let verdict = if args.run.exec {
         exec::run(args, &listeners, &mut signals).await?
     } else {
@@ -163,16 +165,16 @@ fn warn_of_few_descriptors(settings: &broker::Settings, log: &EventLog) {
     }
 }
 
-/// A server that is prepared, with the listener of each address and the description of its part in an exchange.
+/// A server that is prepared, with the listener of each address, and the description and file of its part in an exchange.
 struct Started {
     server: StoreServer,
     listeners: Vec<Listener>,
-    exchange: Option<String>,
+    exchange: Option<(String, NodeFile)>,
 }
 
 async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Started, CommandError> {
     let listeners = listener::resolve(args)?;
-    let exchange = args.exchange.settings(log).await?;
+    let (exchange, file) = args.exchange.settings(log).await?.unzip();
     let files = CredentialFiles { users: args.users.clone(), tokens: args.sat_tokens.clone() };
     let identities = run_detached(move || Identities::load(&files)).await??;
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
@@ -205,7 +207,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     if let Some(exchange) = &exchange {
         exchange::warn_of_anonymous(exchange, &settings.broker.listeners, log);
     }
-    let description = exchange.as_ref().map(exchange::describe);
+    let description = exchange.as_ref().map(exchange::describe).zip(file);
     let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
     Ok(Started { server, listeners, exchange: description })

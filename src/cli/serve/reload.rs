@@ -5,7 +5,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::args::ServeArgs;
-use super::exchange::reread;
+use super::exchange::NodeFile;
 use super::logging::EventLog;
 use super::systemd;
 use crate::cli::detached::run_detached;
@@ -37,7 +37,13 @@ impl ReloadSignals {
     /// Reloads at each signal, including those during the start, until the returned tasks are dropped. Rules, users with
     /// tokens, TLS files and the exchange have a task each, so that a file that hangs delays only itself.
     #[must_use]
-    pub fn reload(self, server: &StoreServer, args: &ServeArgs, log: &EventLog) -> JoinSet<()> {
+    pub fn reload(
+        self,
+        server: &StoreServer,
+        args: &ServeArgs,
+        file: Option<NodeFile>,
+        log: &EventLog,
+    ) -> JoinSet<()> {
         let (mut tasks, (requested, _)) = (JoinSet::new(), watch::channel(0));
         let (rules_done, for_rules) = watch::channel(0);
         let (credentials_done, for_credentials) = watch::channel(0);
@@ -58,8 +64,8 @@ impl ReloadSignals {
             };
             tasks.spawn(at_each(requested.subscribe(), certificates_done, log.clone(), reload));
         }
-        if let (Some(exchange), Some(path)) = (server.exchange().cloned(), args.exchange.exchange.clone()) {
-            let reload = move || exchange.reload(reread(&path));
+        if let (Some(exchange), Some(file)) = (server.exchange().cloned(), file) {
+            let reload = move || file.reload(&exchange);
             tasks.spawn(at_each(requested.subscribe(), exchange_done, log.clone(), reload));
         }
         // With --exec the command notifies the service manager, not the server.
