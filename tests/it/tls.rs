@@ -11,7 +11,7 @@ use mqkv::protocol::Key;
 use super::common::pki::Ca;
 use super::common::proxy::{Proxy, Sender};
 use super::common::tls12;
-use super::common::{Place, Server, StreamedProcess, non_mqtt_server};
+use super::common::{LoggedServer, Place, Server, StreamedProcess, non_mqtt_server};
 
 /// Creates a CA in `ca.pem` and starts a server with a certificate from it.
 fn served(options: &[&str]) -> (Place, Ca, Server) {
@@ -85,12 +85,14 @@ fn a_value_larger_than_any_buffer_is_sent_in_both_directions() {
     assert!(place.bytes_at(&format!("mqtts://localhost:{port}"), &["get", "k", "-T", "ca.pem"]) == big);
 }
 
+const AT: &str = "-n localhost -p PORT";
+
 /// Returns the round trips of a verb, that of TCP included. The last flight of the client, with its DISCONNECT, is no round trip:
 /// the client does not wait for the close.
 fn round_trips(place: &Place, port: u16, verb: &str) -> usize {
     let proxy = Proxy::start(&format!("mqtts://127.0.0.1:{port}"));
     let port = proxy.url().rsplit(':').next().unwrap().parse().unwrap();
-    let shown = run_at_port(place, port, &format!("{verb} -n localhost -p PORT -T ca.pem"));
+    let shown = run_at_port(place, port, &format!("{verb} -T ca.pem"));
     assert!(shown.ends_with("--- exit 0\n") || shown.ends_with("--- exit 1\n"), "{shown}");
     proxy.end().iter().filter(|flight| flight.from == Sender::Client).count()
 }
@@ -98,9 +100,18 @@ fn round_trips(place: &Place, port: u16, verb: &str) -> usize {
 #[test]
 fn a_read_over_tls_takes_three_round_trips_including_tcp_and_a_write_four() {
     let (place, _, server) = served(&[]);
-    assert_eq!(round_trips(&place, server.port(), "get k"), 3);
-    assert_eq!(round_trips(&place, server.port(), "set k v"), 4);
-    assert_eq!(round_trips(&place, server.port(), "get k --cautious"), 4);
+    assert_eq!(round_trips(&place, server.port(), &format!("get k {AT}")), 3);
+    assert_eq!(round_trips(&place, server.port(), &format!("set k v {AT}")), 4);
+    assert_eq!(round_trips(&place, server.port(), &format!("get k --cautious {AT}")), 4);
+}
+
+#[test]
+fn a_websocket_adds_a_round_trip() {
+    let place = Place::new();
+    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
+    let options = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--listen", "wss://127.0.0.1:0"];
+    let server = LoggedServer::start(&place, &options);
+    assert_eq!(round_trips(&place, server.port(0), "get k -b wss://localhost:PORT"), 4);
 }
 
 #[test]
@@ -109,8 +120,8 @@ fn tls_1_2_adds_a_round_trip() {
     Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
     let server = Server::start(&place, &["-q"]);
     let port = tls12::proxy(&place.path("server.pem"), &place.path("server.key"), server.port());
-    assert_eq!(round_trips(&place, port, "get k"), 4);
-    assert_eq!(round_trips(&place, port, "set k v"), 5);
+    assert_eq!(round_trips(&place, port, &format!("get k {AT}")), 4);
+    assert_eq!(round_trips(&place, port, &format!("set k v {AT}")), 5);
 }
 
 /// With TLS 1.2 this saves a round trip. With TLS 1.3 it saves signatures and certificates only, because the client sends no
