@@ -58,8 +58,8 @@ pub fn run() {
         &set,
     );
     compare(["export", "redis-cli --pipe, GET"], &|| finish(&mut mqkv(&["export", all])), &|| pipe(&gets));
-    let scan = || finish(&mut redis_cli(&["--scan", "--pattern", all, "--count", "1000"]));
-    compare(["keys", "redis-cli --scan"], &|| finish(&mut mqkv(&["keys", all])), &scan);
+    let keys = || finish(&mut redis_cli(&["keys", all]));
+    compare(["keys", "redis-cli keys"], &|| finish(&mut mqkv(&["keys", all])), &keys);
 }
 
 fn finish(command: &mut Command) {
