@@ -1,11 +1,13 @@
 //! Progress bar of verbs that work through many lines, on standard error.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::clock;
-use crate::commands::output::Progress;
+use crate::commands::output::{BenchProgress, Progress};
+use crate::render::ms_text;
 
 /// A verb that ends sooner shows no bar: it would only flicker.
 const DELAY: Duration = Duration::from_millis(400);
@@ -25,6 +27,7 @@ struct Shown {
     bar: ProgressBar,
     since: Instant,
     target: fn() -> ProgressDrawTarget,
+    is_total_known: Cell<bool>,
 }
 
 impl Bar {
@@ -39,6 +42,13 @@ impl Bar {
     pub fn show(&self, progress: &Progress) {
         if let Some(shown) = &self.shown {
             shown.update(progress, clock::monotonic());
+        }
+    }
+
+    /// Shows the progress of a bench.
+    pub fn show_bench(&self, progress: &BenchProgress) {
+        if let Some(shown) = &self.shown {
+            shown.update_bench(progress, clock::monotonic());
         }
     }
 
@@ -61,17 +71,13 @@ impl Bar {
 impl Shown {
     fn begin(now: Instant, target: fn() -> ProgressDrawTarget) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Self { bar, since: now, target }
+        Self { bar, since: now, target, is_total_known: Cell::default() }
     }
 
     fn update(&self, progress: &Progress, now: Instant) {
         let Progress { count, unit, bytes_read, bytes_total } = *progress;
-        if self.bar.is_hidden() {
-            if now.saturating_duration_since(self.since) < DELAY {
-                return;
-            }
-            self.bar.set_style(style(bytes_total.is_some()));
-            self.bar.set_draw_target((self.target)());
+        if !self.is_due(bytes_total.is_some(), now) {
+            return;
         }
         if let Some(total) = bytes_total {
             // A file that grows can be read beyond the size that it had at the start.
@@ -79,6 +85,33 @@ impl Shown {
         }
         self.bar.set_message(format!("{count} {unit}"));
         self.bar.set_position(bytes_read);
+    }
+
+    fn update_bench(&self, progress: &BenchProgress, now: Instant) {
+        if !self.is_due(true, now) {
+            return;
+        }
+        let BenchProgress { done, total, is_warmup, per_second, p99, failed } = *progress;
+        let p99 = p99.map_or_else(String::new, |p99| format!("  p99 {}", ms_text(p99)));
+        let failed = if failed == 0 { String::new() } else { format!("  {failed} failed") };
+        let warmup = if is_warmup { "  warm-up" } else { "" };
+        self.bar.set_length(total);
+        self.bar.set_message(format!("{per_second}/s{p99}{failed}{warmup}"));
+        self.bar.set_position(done);
+    }
+
+    /// Returns whether the bar is visible; it becomes so after a moment.
+    fn is_due(&self, is_total_known: bool, now: Instant) -> bool {
+        if self.bar.is_hidden() && now.saturating_duration_since(self.since) < DELAY {
+            return false;
+        }
+        // The preparation of a bench has no total, its measurement has one.
+        if self.bar.is_hidden() || self.is_total_known.replace(is_total_known) != is_total_known {
+            self.is_total_known.set(is_total_known);
+            self.bar.set_style(style(is_total_known));
+            self.bar.set_draw_target((self.target)());
+        }
+        true
     }
 }
 
@@ -187,6 +220,30 @@ mod tests {
         let _turn = TURN.lock().unwrap();
         let (text, _) = shown(&progress(5, None), DELAY);
         assert!(text.contains(" 12 keys  ") && !text.contains(['%', '░']), "{text:?}");
+    }
+
+    #[test]
+    fn a_bench_shows_its_rate_its_latency_and_its_failures() {
+        let _turn = TURN.lock().unwrap();
+        let (_, shown) = shown(&progress(5, None), DELAY);
+        let progress = BenchProgress {
+            done: 3000,
+            total: 10_000,
+            is_warmup: false,
+            per_second: 12_345,
+            p99: Some(Duration::from_micros(1234)),
+            failed: 0,
+        };
+        let line = |progress: &BenchProgress| {
+            WRITTEN.lock().unwrap().clear();
+            shown.update_bench(progress, shown.since + 2 * DELAY);
+            shown.bar.tick();
+            WRITTEN.lock().unwrap().trim_end().to_owned()
+        };
+        let text = line(&progress);
+        assert!(text.contains("  30%  12345/s  p99 1.2 ms  ") && text.ends_with(" left"), "{text:?}");
+        let text = line(&BenchProgress { is_warmup: true, p99: None, failed: 2, ..progress });
+        assert!(text.contains("  12345/s  2 failed  warm-up  "), "{text:?}");
     }
 
     #[test]

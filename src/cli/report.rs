@@ -56,6 +56,10 @@ impl Reporter {
             self.bar.show(progress);
             return Ok(());
         }
+        if let Output::BenchProgress(progress) = output {
+            self.bar.show_bench(progress);
+            return Ok(());
+        }
         let rendered = render::output(output, &self.style, &mut self.widths);
         self.data(&rendered.stdout)?;
         if !rendered.stderr.is_empty() {

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 
 use super::batch::{BatchArgs, BatchMode};
+use super::bench::BenchArgs;
 use super::decode::DecodeArgs;
 use super::del::DelArgs;
 use super::doctor::DoctorArgs;
@@ -41,6 +42,7 @@ pub enum Command {
     Batch(BatchArgs),
     Ping(PingArgs),
     Doctor(DoctorArgs),
+    Bench(BenchArgs),
     Raw(RawArgs),
     Monitor(MonitorArgs),
     Exchange(ExchangeArgs),
@@ -68,10 +70,10 @@ impl Command {
         self.is_bulk() || self.handles_signals() || is_follow
     }
 
-    /// Returns whether the verb has so many records that they are written together.
+    /// Returns whether the verb shows its progress. Its records are written together, because there can be many.
     #[must_use]
     pub fn is_bulk(&self) -> bool {
-        matches!(self, Self::Keys(_) | Self::Export(_) | Self::Import(_) | Self::Batch(_))
+        matches!(self, Self::Keys(_) | Self::Export(_) | Self::Import(_) | Self::Batch(_) | Self::Bench(_))
     }
 
     /// Returns whether JSON is the default format of the records.
@@ -92,7 +94,7 @@ impl Command {
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
             Self::Exchange(args) => args.batch_mode(),
             Self::Doctor(_) | Self::Edit(_) => BatchMode::Unsupported,
-            Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) => BatchMode::Unsupported,
+            Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) | Self::Bench(_) => BatchMode::Unsupported,
             Self::Export(_) | Self::Import(_) | Self::Batch(_) => BatchMode::Unsupported,
         }
     }
@@ -106,7 +108,7 @@ impl Command {
     /// Returns whether the verb handles signals itself, because it has something to release before it ends.
     #[must_use]
     pub fn handles_signals(&self) -> bool {
-        matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_) | Self::Edit(_))
+        matches!(self, Self::Watch(_) | Self::Lock(_) | Self::Monitor(_) | Self::Edit(_) | Self::Bench(_))
     }
 
     /// Returns whether the verb itself writes. A batch does not: each of its lines is checked.
@@ -125,7 +127,7 @@ impl Command {
             // `doctor` deletes the key that it writes.
             Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
-            Self::Edit(_) | Self::Import(_) | Self::Batch(_) => Access::Write,
+            Self::Edit(_) | Self::Import(_) | Self::Batch(_) | Self::Bench(_) => Access::Write,
             Self::Raw(args) => args.access(),
             Self::Exchange(args) => args.access(),
         }

@@ -11,8 +11,8 @@ use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use super::{
-    batch, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor, ping, raw,
-    set, unlock, vdel, watch,
+    batch, bench, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor,
+    ping, raw, set, unlock, vdel, watch,
 };
 use crate::client::{Access, Error, RawRequest, Response};
 
@@ -44,6 +44,7 @@ impl Command {
             Self::Batch(args) => batch::run(args, Parser::default(), session, emit).await,
             Self::Ping(args) => ping::run(args, session, emit).await,
             Self::Doctor(args) => doctor::run(args, session, emit).await,
+            Self::Bench(args) => bench::run(args, session, emit).await,
             Self::Raw(args) => raw::run(args, session, emit).await,
             Self::Monitor(args) => monitor::run(args, session, emit).await,
             Self::Exchange(args) => exchange::run(args, session, emit).await,

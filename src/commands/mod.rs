@@ -4,6 +4,7 @@
 
 mod args;
 mod batch;
+pub mod bench;
 mod command;
 pub mod configured;
 mod decode;
@@ -33,6 +34,7 @@ mod scan;
 pub mod seed;
 pub mod session;
 mod set;
+pub mod size;
 mod stop_condition;
 pub mod suggestions;
 pub mod trace;

@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use super::bench::report::{
+    Band, BenchEnd, BenchProgress, BenchReport, BenchSettings, Failure, FailureCount, Latency, Limit,
+    Measured, Workload,
+};
 use super::configured::ConfigRecord;
 pub use super::doctor::check::{Check, CheckResult, Detail, Status, Warning};
 use super::error::CommandError;
@@ -158,6 +162,10 @@ pub enum Output {
     Frame { meaning: Meaning, frame: Frame },
     /// The result of `decode hlc`.
     Clock(Timestamp),
+    /// The progress of `bench`; replaces the previous one.
+    BenchProgress(BenchProgress),
+    /// The result of `bench`.
+    Benched(Box<BenchReport>),
     /// A record of `config` or `context`.
     Config(Box<ConfigRecord>),
     /// A record of `exchange`.

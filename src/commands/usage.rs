@@ -102,6 +102,7 @@ fn verb_of_other_tools(verb: &str) -> Option<&'static str> {
         "dump" | "backup" => "export",
         "load" | "restore" => "import",
         "pipe" | "script" => "batch",
+        "benchmark" | "perf" | "load-test" => "bench",
         "completion" => "completions",
         _ => return None,
     })

@@ -16,7 +16,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         // Standard output is the export itself, so the summary goes to standard error.
         Output::Exported(_) if is_json => to_stderr(json::output(output, style.quiet)),
         Output::Exported(ended) => message(exported(*ended), style),
-        Output::Progress(_) => Rendered::default(),
+        Output::Progress(_) | Output::BenchProgress(_) => Rendered::default(),
         _ if is_json => return None,
         Output::Listed { key, null: true } => Rendered::stdout([key.as_bytes(), b"\0"].concat()),
         Output::Listed { key, null: false } => Rendered::stdout(format!("{}\n", spell(key.as_bytes()))),

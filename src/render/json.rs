@@ -16,6 +16,7 @@ use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Request};
 
+mod bench;
 mod configured;
 mod doctor;
 mod exchange;
@@ -92,7 +93,8 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
         Output::Config(record) => return Rendered::stdout(configured::lines(record)),
         Output::Exchange(record) => exchange::object(record),
         Output::Answered(answered) => return answered_line(answered, quiet),
-        Output::Progress(_) => return Rendered::default(),
+        Output::Progress(_) | Output::BenchProgress(_) => return Rendered::default(),
+        Output::Benched(report) => bench::object(report),
         Output::Listed { key, .. } => {
             let mut object = op("keys");
             put_bytes(&mut object, "key", "key_encoding", key.as_bytes());

@@ -1,5 +1,6 @@
 //! Formats records and errors as bytes for the standard streams (pure).
 
+mod bench;
 mod bulk;
 mod configured;
 pub mod cut;
@@ -27,6 +28,7 @@ mod widths;
 
 pub use format::{Format, Rendered, Style, Zone};
 pub use message::negative;
+pub use milliseconds::ms_text;
 pub use widths::Widths;
 
 use crate::commands::Output;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::bench;
 use super::doctor;
 use super::escape::{escape, escape_lines};
 use super::frame;
@@ -91,7 +92,9 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
         | Output::Imported(_)
         | Output::Answered(_)
         | Output::CheckSummary(_)
-        | Output::Progress(_) => Rendered::default(),
+        | Output::Progress(_)
+        | Output::BenchProgress(_) => Rendered::default(),
+        Output::Benched(report) => bench::output(report, style),
         Output::Watched { event, received_ms, sequence } => {
             watch::columns(event, *received_ms, sequence.is_some(), style)
         }

@@ -57,6 +57,10 @@ pub const PURE: &[&str] = &[
     "src/broker/publication.rs",
     "src/broker/principal.rs",
     "src/broker/event.rs",
+    "src/commands/bench/bands.rs",
+    "src/commands/bench/histogram.rs",
+    "src/commands/bench/load.rs",
+    "src/commands/bench/report.rs",
     "src/commands/monitor/tracker.rs",
     "src/commands/lines/words.rs",
     "src/commands/lines/error_policy.rs",
@@ -122,6 +126,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["src/commands/", "src/cli/"]),
     ("jiff", &["src/clock.rs"]),
     ("foldhash", &["src/store/entries.rs"]),
+    ("hdrhistogram", &["src/commands/bench/histogram.rs"]),
     ("getrandom", &["src/random.rs"]),
     (
         "nix",

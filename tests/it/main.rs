@@ -6,6 +6,7 @@ mod authorization_sessions;
 mod bad_answers;
 mod bad_brokers;
 mod bad_input;
+mod bench;
 mod broker_bad_input;
 mod broker_suite;
 mod bulk;

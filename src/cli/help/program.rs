@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("keys, watch", "List keys, print their changes"),
     ("lock, unlock, holder", "Hold a lock while a command runs"),
     ("export, import, batch", "Read and write many keys"),
-    ("ping, doctor", "Measure the round trip, diagnose the connection"),
+    ("ping, bench, doctor", "Measure the store, diagnose the connection"),
     ("monitor, decode, raw", "Look at requests, replies and notifications"),
     ("shell", "Open an interactive prompt, as does no verb"),
     ("serve, data", "Run a broker with a state store, repair its files"),

@@ -1,10 +1,9 @@
 //! Limits of `serve`.
 
-use std::fmt;
-
 use clap::Args;
 
 use crate::broker::Settings;
+use crate::commands::size::{self, Size};
 use crate::protocol::key::VALUE_BYTES_MAX;
 use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, RESERVE_BYTES, recorded_bytes_max};
 
@@ -33,7 +32,7 @@ pub struct LimitArgs {
     /// Maximum size of a value [default: 64M]
     ///
     /// A SIZE is a number of bytes, or one with K, M or G. The default is what fits into a packet.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, hide_short_help = true)]
     pub value_bytes_max: Option<u64>,
     /// Maximum memory held for clients [default: 1G]
     ///
@@ -42,7 +41,7 @@ pub struct LimitArgs {
     /// write that is delivered again is detected. Three eighths, but at least 16M, are for the broker: messages that wait
     /// for clients, subscriptions, retained messages and the buffers of connections. A client that holds more than what is
     /// left free is refused or disconnected (reason code 0x97); others are not affected. The rest is for watched keys.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory_max: Option<u64>,
     /// Maximum number of connections [default: 10,000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
@@ -154,45 +153,8 @@ pub fn describe(
     )
 }
 
-/// A number of bytes, displayed as it can be typed.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(30, "G"), (20, "M"), (10, "K")];
-        match units.into_iter().find(|(shift, _)| self.0 >> shift > 0 && self.0.trailing_zeros() >= *shift) {
-            Some((shift, unit)) => write!(out, "{}{unit}", self.0 >> shift),
-            None => write!(out, "{}", self.0),
-        }
-    }
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    const SHAPE: &str =
-        "a size is a number with the unit B, K, M or G, for example 512M; without a unit at least 1024 bytes";
-    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(unit_at).ok_or(SHAPE)?;
-    let shift = match unit.to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        _ => return Err(SHAPE.to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| SHAPE)?;
-    match number.checked_mul(1 << shift) {
-        Some(0) => Err("a size is at least 1".to_owned()),
-        // `5` for five megabytes is a slip that would refuse every value.
-        Some(1..1024) if unit.is_empty() => {
-            Err(format!("a size below 1024 bytes needs a unit: {text}B, {text}K, {text}M or {text}G"))
-        }
-        Some(bytes) => Ok(bytes),
-        None => Err("the size is too large".to_owned()),
-    }
-}
-
 fn parse_queue(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
+    match size::parse(text)? {
         bytes if bytes < QUEUE_BYTES_MIN => Err(format!("the size is at least {}", Size(QUEUE_BYTES_MIN))),
         bytes => Ok(bytes),
     }
@@ -203,19 +165,6 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-
-    #[test]
-    fn a_size_has_a_unit_or_is_in_bytes() {
-        for (text, bytes) in
-            [("1B", 1), ("1024", 1024), ("4k", 4096), ("512M", 512 << 20), ("2GiB", 2 << 30), ("3KB", 3072)]
-        {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "0", "5", "1023", "M", "-1", "1.5M", "1T", "18446744073709551615K"] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
-        assert_eq!([1, 1500, 4096, 3 << 20].map(|bytes| Size(bytes).to_string()), ["1", "1500", "4K", "3M"]);
-    }
 
     #[derive(Parser)]
     struct Only {

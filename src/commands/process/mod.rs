@@ -8,3 +8,4 @@ pub mod job_control;
 pub mod signal;
 pub mod stdin;
 pub mod stdout;
+pub mod timer;

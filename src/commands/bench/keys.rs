@@ -1,0 +1,86 @@
+//! The keys of a bench: set before it, deleted after it.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use crate::client::{Client, DeleteOutcome, Error, RawRequest, Response, SetOptions, SetOutcome};
+use crate::commands::error::{CommandError, Kind};
+use crate::commands::lines::pipeline::Pipeline;
+use crate::protocol::{Key, Value};
+
+/// Returns the keys that begin with a prefix, followed by a number.
+///
+/// # Errors
+/// The prefix is too long.
+pub fn keys(prefix: &[u8], count: usize) -> Result<Vec<Key>, CommandError> {
+    let key = |number: usize| {
+        Key::new([prefix, number.to_string().as_bytes()].concat())
+            .map_err(|error| CommandError::usage(format!("invalid --prefix: {error}")))
+    };
+    (0..count).map(key).collect()
+}
+
+/// Returns the options of a SET of a key that expires.
+///
+/// # Errors
+/// The time is too long.
+pub fn set_options(ttl: Duration) -> Result<SetOptions, CommandError> {
+    let ms = u64::try_from(ttl.as_millis()).ok().and_then(NonZeroU64::new);
+    let ttl_ms = Some(ms.ok_or_else(|| CommandError::new(Kind::Usage, "the bench would last too long"))?);
+    Ok(SetOptions { ttl_ms, ..SetOptions::default() })
+}
+
+/// Sets all keys; `report` gets the number of those that have been set.
+///
+/// # Errors
+/// A SET failed, or `report` did.
+pub async fn set_all(
+    client: &Client,
+    keys: &[Key],
+    value: &Value,
+    options: &SetOptions,
+    mut report: impl FnMut(u64) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let request = |key: &Key| options.clone().request(key, value);
+    let finish = |response| SetOutcome::decode(response, None).map(drop);
+    for_all(client, keys, value.len(), request, finish, &mut report).await
+}
+
+/// Deletes all keys; missing ones are no error.
+///
+/// # Errors
+/// A DEL failed.
+pub async fn delete_all(client: &Client, keys: &[Key]) -> Result<(), CommandError> {
+    let request = |key: &Key| DeleteOutcome::request(key, None, None);
+    let finish = |response| DeleteOutcome::decode(response, false).map(drop);
+    for_all(client, keys, 0, request, finish, &mut |_| Ok(())).await
+}
+
+async fn for_all(
+    client: &Client,
+    keys: &[Key],
+    size: usize,
+    request: impl Fn(&Key) -> RawRequest,
+    finish: impl Fn(Response) -> Result<(), Error>,
+    report: &mut dyn FnMut(u64) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let mut pipeline = Pipeline::new(None);
+    let mut keys = keys.iter();
+    let mut done = 0_u64;
+    loop {
+        while pipeline.has_capacity()
+            && let Some(key) = keys.next()
+        {
+            pipeline.push((), size, request(key), client);
+        }
+        if pipeline.is_empty() {
+            return Ok(());
+        }
+        pipeline.wait().await;
+        while let Some(((), result)) = pipeline.try_next() {
+            result.map(|result| finish(result?)).transpose()?;
+            done = done.saturating_add(1);
+        }
+        report(done)?;
+    }
+}

@@ -1,0 +1,244 @@
+//! The result of a bench, as data (pure).
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::commands::error::{CommandError, Kind};
+
+/// What an operation of a bench does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Set a key
+    Set,
+    /// Get a key
+    Get,
+    /// Get and set, half each
+    Mix,
+    /// Acquire and release a lock
+    Lock,
+    /// Set a key, receive its notification
+    Watch,
+}
+
+impl Workload {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Get => "get",
+            Self::Mix => "mix",
+            Self::Lock => "lock",
+            Self::Watch => "watch",
+        }
+    }
+
+    /// Returns the names of the measured latencies. The first is that of the whole operation.
+    #[must_use]
+    pub fn latencies(self) -> &'static [&'static str] {
+        match self {
+            Self::Set => &["set"],
+            Self::Get => &["get"],
+            Self::Mix => &["mix", "get", "set"],
+            Self::Lock => &["lock", "acquire", "release"],
+            Self::Watch => &["watch", "set"],
+        }
+    }
+
+    /// Returns whether all clients use the same keys. Otherwise each request in flight has a key of its own.
+    #[must_use]
+    pub fn shares_keys(self) -> bool {
+        matches!(self, Self::Set | Self::Get | Self::Mix)
+    }
+}
+
+/// When a bench ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// After this time.
+    Time(Duration),
+    /// After this number of measured operations.
+    Count(u64),
+}
+
+/// The settings in effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchSettings {
+    pub workload: Workload,
+    pub limit: Limit,
+    pub warmup: Duration,
+    pub clients: u32,
+    /// Operations in flight per client.
+    pub inflight: u32,
+    /// Operations per second, of all clients together. None: each one follows the one before it.
+    pub rate: Option<u32>,
+    /// The size of a value in bytes; None for locks.
+    pub size: Option<u64>,
+    pub keys: u32,
+    pub max_p99: Option<Duration>,
+    /// The beginning of all keys, different in each run.
+    pub prefix: Vec<u8>,
+    /// The time to live of the keys.
+    pub ttl: Duration,
+}
+
+/// Why a bench has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BenchEnd {
+    /// The limit was reached.
+    Done,
+    /// By a signal.
+    Interrupted,
+    /// No operation was answered within the time limit of a request.
+    Unanswered,
+    /// By an error after which no operation can succeed.
+    Failed(CommandError),
+}
+
+/// A cause for which operations failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureCount {
+    pub failure: Failure,
+    pub count: u64,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The store's answer was no.
+    No(&'static str),
+    Error(CommandError),
+}
+
+impl Failure {
+    /// Returns the kind's name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::No(_) => "no",
+            Self::Error(error) => error.kind.name(),
+        }
+    }
+
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::No(message) => message,
+            Self::Error(error) => &error.message,
+        }
+    }
+
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Error(error) if error.kind == Kind::Timeout)
+    }
+
+    /// Returns whether later operations of the same client would fail, too.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Error(error) if error.kind == Kind::Unavailable)
+    }
+}
+
+/// Latencies of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latency {
+    pub name: &'static str,
+    pub count: u64,
+    pub mean: Duration,
+    pub min: Duration,
+    pub p50: Duration,
+    pub p90: Duration,
+    pub p99: Duration,
+    pub p99_9: Duration,
+    pub max: Duration,
+    /// The distribution, in ascending order.
+    pub bands: Vec<Band>,
+}
+
+/// The number of latencies above the limit of the band before and up to this limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    pub to: Duration,
+    pub count: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// From the end of the warm-up to the last answer.
+    pub elapsed: Duration,
+    /// Measured operations that succeeded.
+    pub answered: u64,
+    /// Operations that failed, also during the warm-up.
+    pub failures: Vec<FailureCount>,
+    /// Operations that were due before the end and were not sent.
+    pub unsent: u64,
+    /// Operations that were sent too late for the rate.
+    pub late: u64,
+    /// Operations without an answer when a signal or an error ended the run.
+    pub unanswered: u64,
+    /// Measured operations that were due.
+    pub due: u64,
+    pub latencies: Vec<Latency>,
+    pub end: BenchEnd,
+}
+
+impl Measured {
+    /// Returns the number of operations that failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failures.iter().fold(0, |sum, failure| sum.saturating_add(failure.count))
+    }
+
+    /// Returns the number of answered operations per second, rounded down.
+    #[must_use]
+    pub fn per_second(&self) -> u64 {
+        let count = u128::from(self.answered).saturating_mul(1_000_000_000);
+        u64::try_from(count.checked_div(self.elapsed.as_nanos()).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns whether operations were sent at the rate: at most one in a hundred was not.
+    #[must_use]
+    pub fn is_rate_met(&self) -> bool {
+        self.unsent.saturating_add(self.late).saturating_mul(100) <= self.due
+    }
+
+    /// Returns the latencies of whole operations; None if there are none.
+    #[must_use]
+    pub fn whole(&self) -> Option<&Latency> {
+        self.latencies.first()
+    }
+}
+
+/// The result of a bench.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchReport {
+    /// The broker's address.
+    pub broker: String,
+    pub settings: BenchSettings,
+    pub measured: Measured,
+    /// Why keys were not deleted; None if they were.
+    pub keys_left: Option<String>,
+}
+
+impl BenchReport {
+    /// Returns whether the 99th percentile is within `--max-p99`; None without that option.
+    #[must_use]
+    pub fn is_p99_met(&self) -> Option<bool> {
+        let max = self.settings.max_p99?;
+        Some(self.measured.whole().is_some_and(|latency| latency.p99 <= max))
+    }
+}
+
+/// The progress of a bench; replaces the previous one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BenchProgress {
+    /// The part of the limit that is reached: milliseconds or operations.
+    pub done: u64,
+    pub total: u64,
+    pub is_warmup: bool,
+    /// Operations per second since the previous progress.
+    pub per_second: u64,
+    /// None before the first measured operation.
+    pub p99: Option<Duration>,
+    pub failed: u64,
+}
