@@ -18,6 +18,8 @@ mod reason;
 pub const ITEMS_MAX: usize = 128;
 /// The bytes of keys and values after which a sender begins another frame. A single item may be larger.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// The most CHANGES without all their verdicts, and the most RECORDS that are not acknowledged.
+pub const FRAMES_IN_FLIGHT_MAX: usize = 8;
 /// The most changes without a verdict that the leaf has committed.
 pub const VERDICTS_MAX: usize = 1_024;
 /// The time without progress after which a link ends, on either side.

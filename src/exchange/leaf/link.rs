@@ -1,8 +1,8 @@
 //! The leaf's side of a link: HELLO, the check of both histories, the window.
 
 use super::super::frame::{
-    Ack, Changes, FRAME_BYTES_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION, Proposal, Records, Start,
-    VERDICTS_MAX, VERSION, Welcome,
+    Ack, Changes, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION,
+    Proposal, Records, Start, VERDICTS_MAX, VERSION, Welcome,
 };
 use super::window::{Link, Phase};
 use super::{
@@ -12,8 +12,6 @@ use super::{
 
 /// The code of the end of a link without a cause of either node.
 const UNREACHABLE: &str = "unreachable";
-/// The most CHANGES without all their verdicts.
-const FRAMES_IN_FLIGHT_MAX: usize = 8;
 
 impl Leaf {
     /// Begins a link: the connection with the root is established. `link` is random.

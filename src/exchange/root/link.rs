@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use super::super::frame::{
-    Ack, Changes, FRAME_BYTES_MAX, Hello, IDLE_MS, ITEMS_MAX, Item, OLDEST_VERSION, RecordItem, Records,
-    Start, VERSION, Welcome,
+    Ack, Changes, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Hello, IDLE_MS, ITEMS_MAX, Item, OLDEST_VERSION,
+    RecordItem, Records, Start, VERSION, Welcome,
 };
 use super::super::row::{RecordKind, VerdictKind};
 use super::window::{DIGEST_MS, Link, WelcomeStart};
@@ -14,8 +14,6 @@ use super::{
     REFUSALS_MAX, Refused, Root, Row, RowId, Values,
 };
 
-/// The most RECORDS that are not acknowledged.
-const FRAMES_IN_FLIGHT_MAX: usize = 8;
 /// The most records that one step looks at, because requests wait meanwhile.
 const RECORDS_PER_STEP_MAX: usize = 1_024;
 /// The most versions that do not concern a leaf until a RECORDS reports them, unless the link is idle. It is no more than

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// The most records that one step of a sweep looks at, because requests wait meanwhile.
-const RECORDS_PER_STEP_MAX: usize = 256;
+const SWEPT_PER_STEP_MAX: usize = 256;
 
 impl Root {
     /// Replaces the rules. Every link ends, and its leaf does a resync with the new rules. Records of keys that leave
@@ -61,7 +61,7 @@ impl Root {
     /// Looks at some records.
     pub(super) fn sweep(&mut self, effects: &mut Effects) {
         let Some(from) = self.sweep.clone() else { return };
-        let records = self.records.range((from, Bound::Unbounded)).take(RECORDS_PER_STEP_MAX);
+        let records = self.records.range((from, Bound::Unbounded)).take(SWEPT_PER_STEP_MAX);
         let records: Vec<_> = records.map(|(key, record)| (key.clone(), record.clone())).collect();
         for (key, record) in &records {
             match self.rules.find_with_index(key) {
@@ -69,7 +69,7 @@ impl Root {
                 None => self.put_record(key.clone(), None, effects),
             }
         }
-        if let Some((last, _)) = records.last().filter(|_| records.len() == RECORDS_PER_STEP_MAX) {
+        if let Some((last, _)) = records.last().filter(|_| records.len() == SWEPT_PER_STEP_MAX) {
             self.sweep = Some(Bound::Excluded(last.clone()));
             return;
         }
