@@ -461,3 +461,26 @@ fn no_frame_is_larger_than_the_root_accepts() {
     assert!((300..=700).contains(&largest), "{largest}");
     assert_eq!(testbed.root.values().len(), 300);
 }
+
+/// The root's value expires later than the one of the leaf that made it, by the time that the change took to arrive.
+#[test]
+fn a_leaf_replaces_its_own_value_that_has_expired_there_first() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.leaves[0].change("k", Some(content("1", Some(1_000))));
+    testbed.poll();
+    testbed.pass(100);
+    testbed.settle();
+    // A tombstone that is purged, above the version of the value.
+    testbed.root.set("x", "1");
+    testbed.root.delete("x");
+    testbed.settle();
+    testbed.pass(900);
+    testbed.root.set("y", "1");
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].leaf().note(&key("k")), None, "the leaf has forgotten its value");
+    assert_eq!((testbed.leaves[0].value("k"), testbed.root.value("k").as_deref()), (None, Some("1")));
+    testbed.leaves[0].set("k", "2");
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("2"));
+    assert_eq!(testbed.leaves[0].conflicts(), []);
+}

@@ -71,10 +71,24 @@ impl Root {
             Some(record) if record.mutex == *mutex => Judgement::Known { ver: record.ver },
             // The base is what the root holds: a compare-and-swap in the order of commits.
             Some(record) if record.mutex == *base => Judgement::Accept,
+            Some(record) if self.is_forgotten(name, record) && flags.is_base_absent && !flags.is_again => {
+                Judgement::Accept
+            }
             // A change that may have been judged before may have been accepted, deleted and purged since.
             None if (*base == Mutex::NIL || flags.is_base_absent) && !flags.is_again => Judgement::Accept,
             _ => Judgement::Refuse(self.winner(key)),
         }
+    }
+
+    /// Whether a leaf that shows no value may have forgotten the record: it drops the note of a value that has expired
+    /// there once the purge has passed its version. A value expires first at the leaf that has made it.
+    fn is_forgotten(&self, name: &Name, record: &Record) -> bool {
+        let is_expired = match record.kind {
+            RecordKind::Lasting => false,
+            RecordKind::Expiring => record.owner.as_ref() == Some(name),
+            RecordKind::Tombstone => true,
+        };
+        is_expired && record.ver <= self.row.purged
     }
 
     fn winner(&self, key: &super::Key) -> Reason {

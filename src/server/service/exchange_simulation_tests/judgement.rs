@@ -1,6 +1,6 @@
 //! What the root makes of the changes of a leaf, compared with what the leaf's clients have seen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -17,6 +17,8 @@ pub struct Before {
     items: Vec<Proposal>,
     /// The mutexes of the root's records of the keys.
     held: HashMap<Key, Option<Mutex>>,
+    /// The keys of which the leaf may have forgotten the record, because it has expired.
+    forgotten: HashSet<Key>,
     /// The last change of the leaf's stream that is judged, and its mutex.
     applied: u64,
     last: Mutex,
@@ -33,13 +35,28 @@ impl World {
         let row = root.with_exchange(|exchange| exchange.row(&RowId::Leaf(name(NAMES[at]))));
         let Some(Row::Leaf(row)) = row else { return None };
         let held = changes.items.iter().map(held).collect();
-        Some(Before { items: changes.items, held, applied: row.applied, last: row.mutex })
+        let purged = root.with_exchange(|exchange| match exchange.row(&RowId::Node) {
+            Some(Row::Root(root)) => root.purged,
+            row => panic!("{row:?}"),
+        });
+        let is_forgotten = |record: &Record| match record.kind {
+            RecordKind::Lasting => false,
+            RecordKind::Expiring => record.owner.as_ref().is_some_and(|owner| owner.as_str() == NAMES[at]),
+            RecordKind::Tombstone => true,
+        };
+        let keys = changes.items.iter().map(|item| item.key.clone());
+        let forgotten = keys.filter(|key| {
+            let record = root.root(|root| root.record(key).cloned());
+            record.is_some_and(|record| record.ver <= purged && is_forgotten(&record))
+        });
+        let forgotten = forgotten.collect();
+        Some(Before { items: changes.items, held, forgotten, applied: row.applied, last: row.mutex })
     }
 
     /// I2: what is accepted was made on what the root holds. I4: what was made on that is accepted. I6: the changes of
     /// a leaf are judged in their order, without a gap.
     pub fn check_judgement(&self, at: usize, before: Before) -> Result<(), String> {
-        let Before { items, mut held, applied, mut last } = before;
+        let Before { items, mut held, mut forgotten, applied, mut last } = before;
         let (root, leaf) = (self.process(0), name(NAMES[at]));
         for item in items.iter().filter(|item| item.seq > applied) {
             let id = RowId::Verdict(leaf.clone(), item.seq);
@@ -54,7 +71,10 @@ impl World {
             let may_change = root.root(|root| root.rules().may_change(key, &leaf));
             match verdict.kind {
                 VerdictKind::Accepted { .. } => {
-                    let is_valid = self.ledger.may_be_accepted(at, made, now) && !flags.is_lost && may_change;
+                    let is_absent = forgotten.remove(key) && flags.is_base_absent && !flags.is_again;
+                    let is_based = self.ledger.may_be_accepted(at, made, now)
+                        || (is_absent && self.ledger.may_be_accepted(at, made, None));
+                    let is_valid = is_based && !flags.is_lost && may_change;
                     if now != Some(item.mutex) && (!is_valid || (now.is_none() && flags.is_again)) {
                         return error("I2", &format!("accepted, but the root holds {now:?}"));
                     }
