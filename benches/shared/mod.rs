@@ -154,11 +154,10 @@ pub fn run<T>(work: impl Future<Output = T>) -> T {
 /// Prints the figures of each subject, and the ratio of the first one's to those of each other.
 pub fn print_against_others(names: &[&str], figures: &[Vec<f64>], unit: &str, digits: usize) {
     for (name, figures) in names.iter().zip(figures) {
-        println!("  {name:<30} {} {unit}", spread(figures, digits));
+        println!("  {name:<40} {} {unit}", spread(figures, digits));
     }
     for (name, others) in names.iter().zip(figures).skip(1) {
-        let label = format!("{} / {name}", names[0]);
-        println!("  {label:<30} {}", spread(&ratios(&figures[0], others), 2));
+        println!("  {:<40} {}", format!("ratio to {name}"), spread(&ratios(&figures[0], others), 2));
     }
 }
 

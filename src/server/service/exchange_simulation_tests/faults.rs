@@ -1,5 +1,6 @@
 //! Faults of the simulation, and what operators do.
 
+use super::checks::text;
 use super::mistakes::Mistake;
 use super::node::{NAMES, Node, role, rules};
 use super::world::{Connection, DAY_MS, World};
@@ -254,18 +255,20 @@ impl World {
             let values = |world: &Self| {
                 world.keys.iter().map(|key| world.process(at).value(key, world.ms)).collect::<Vec<_>>()
             };
-            let (rows, shown) = (self.process(at).rows(), values(self));
+            let (rows, before) = (self.process(at).rows(), values(self));
+            // Keys without a rule may be in memory only. The rules may be others after the restart.
+            let concerned: Vec<_> = self.keys.iter().map(|key| self.process(at).concerns(key)).collect();
             self.nodes[at].process = None;
             self.nodes[at].disk = self.nodes[at].disk.after_kill();
             self.nodes[at].start(self.ms, &mut self.random)?;
-            // Keys without a rule may be in memory only.
-            let is_same = |(key, (before, after)): (
-                &crate::protocol::Key,
-                (Option<bytes::Bytes>, Option<bytes::Bytes>),
-            )| { before == after || !self.process(at).concerns(key) };
-            let shown = shown.into_iter().zip(values(self));
-            if rows != self.process(at).rows() || !self.keys.iter().zip(shown).all(is_same) {
-                return Err(format!("I7: {} has other rows or values after a restart", NAMES[at]));
+            if rows != self.process(at).rows() {
+                return Err(format!("I7: {} has other rows after a restart", NAMES[at]));
+            }
+            let after = values(self);
+            let other = (0..after.len()).find(|&key| concerned[key] && before[key] != after[key]);
+            if let Some(key) = other {
+                let (key, before, after) = (text(&self.keys[key]), &before[key], &after[key]);
+                return Err(format!("I7: {key} of {}: {before:?}, after a restart {after:?}", NAMES[at]));
             }
         }
         Ok(())
