@@ -42,8 +42,8 @@ The checks run in this order; after a failure the rest is skipped:
                  machine. Warns from 10 s on, fails from 60 s on: then
                  requests or replies are rejected.
   notifications  a watch of a key gets notifications of SET and DEL
-  early          the broker answers packets that are sent together with CONNECT,
-                 which saves a round trip; on a second connection
+  early          the broker answers packets that are sent together with
+                 CONNECT, which saves a round trip; on a second connection
 
 Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \
