@@ -171,7 +171,8 @@ impl Root {
         }
         // It may have passed records that are back, and so may the purge.
         self.is_purge_due = true;
-        self.begin_sweep();
+        // The digests may be those of rules that were not committed.
+        self.begin_count();
         self.end_all(Cause::NotCommitted)
     }
 

@@ -147,6 +147,25 @@ fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
 }
 
 #[test]
+fn the_digest_is_that_of_the_rules_in_use_after_other_rules_could_not_be_committed() {
+    let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);
+    testbed.root.set("a/1", "1");
+    testbed.settle();
+    let digest = testbed.root.root().digest(&name("leaf"));
+    assert!(digest.is_some_and(|digest| digest != 0));
+    for rules in [keys(&["b/*"]), keys(&["a/*"])] {
+        let root = testbed.root.root();
+        for change in root.set_rules(rules).rows.into_iter().rev() {
+            root.restore(change.id, change.before);
+        }
+        let effects = root.handle_commit_failed();
+        testbed.root.commit(effects);
+    }
+    testbed.settle();
+    assert_eq!(testbed.root.root().digest(&name("leaf")), digest);
+}
+
+#[test]
 fn what_happened_while_a_key_had_no_rule_reaches_a_leaf_that_was_offline() {
     let mut testbed = Testbed::joined(keys(&["*"]), &["leaf"]);
     for key in ["same", "changed", "deleted"] {

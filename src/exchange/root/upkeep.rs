@@ -52,10 +52,16 @@ impl Root {
 
     /// Begins to remove the records of keys without a rule, if that is due, and to count the others.
     pub(super) fn begin_sweep(&mut self) {
-        self.sweep = self.row.is_sweep_due.then_some(Bound::Unbounded);
-        if self.sweep.is_some() {
-            self.digests = vec![0; self.rules.iter().count()];
+        self.sweep = None;
+        if self.row.is_sweep_due {
+            self.begin_count();
         }
+    }
+
+    /// Begins to count all records, by the rules that are in use.
+    pub(super) fn begin_count(&mut self) {
+        self.sweep = Some(Bound::Unbounded);
+        self.digests = vec![0; self.rules.iter().count()];
     }
 
     /// Looks at some records.
