@@ -484,3 +484,26 @@ fn a_leaf_replaces_its_own_value_that_has_expired_there_first() {
     assert_eq!(testbed.root.value("k").as_deref(), Some("2"));
     assert_eq!(testbed.leaves[0].conflicts(), []);
 }
+
+#[test]
+fn a_restored_leaf_does_not_replace_its_newer_value_by_an_older_one() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    testbed.leaves[0].set("k", "1");
+    testbed.leaves[0].change("k", Some(content("2", Some(1_000_000))));
+    let backup = testbed.leaves[0].clone();
+    testbed.connect(0);
+    testbed.settle();
+    // A tombstone that is purged, above the version of the value.
+    testbed.root.set("x", "1");
+    testbed.root.delete("x");
+    testbed.settle();
+    testbed.disconnect(0);
+    testbed.leaves[0] = backup;
+    let effects = testbed.leaves[0].leaf().resync(true);
+    testbed.leaves[0].commit(effects);
+    testbed.connect(0);
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("2"));
+    assert_eq!(testbed.leaves[0].value("k").as_deref(), Some("2"));
+}

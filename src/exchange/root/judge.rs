@@ -1,6 +1,6 @@
 //! Judges proposals (S7 to S9).
 
-use super::super::frame::{Proposal, Reason};
+use super::super::frame::{Proposal, Reason, SILENCE_MS};
 use super::super::row::{Conflict, RecordKind, VerdictKind};
 use super::{Cause, Effects, LeafRow, Mutex, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict};
 
@@ -22,7 +22,7 @@ impl Root {
             return Err(Cause::Window);
         }
         let row = leaf.row.clone();
-        let kind = match self.judge(name, &proposal) {
+        let kind = match self.judge(name, &proposal, values) {
             Judgement::Accept => {
                 if proposal.content.as_ref().is_some_and(|content| !values.has_room(&proposal.key, content)) {
                     return Err(Cause::Blocked);
@@ -61,7 +61,7 @@ impl Root {
         Ok(())
     }
 
-    fn judge(&self, name: &Name, proposal: &Proposal) -> Judgement {
+    fn judge(&self, name: &Name, proposal: &Proposal, values: &dyn Values) -> Judgement {
         let Proposal { key, mutex, base, flags, .. } = proposal;
         if !self.rules.may_change(key, name) {
             return Judgement::Refuse(Reason::Forbidden);
@@ -71,7 +71,11 @@ impl Root {
             Some(record) if record.mutex == *mutex => Judgement::Known { ver: record.ver },
             // The base is what the root holds: a compare-and-swap in the order of commits.
             Some(record) if record.mutex == *base => Judgement::Accept,
-            Some(record) if self.is_forgotten(name, record) && flags.is_base_absent && !flags.is_again => {
+            Some(record)
+                if flags.is_base_absent
+                    && !flags.is_again
+                    && self.is_forgotten(name, key, record, values) =>
+            {
                 Judgement::Accept
             }
             // A change that may have been judged before may have been accepted, deleted and purged since.
@@ -81,11 +85,15 @@ impl Root {
     }
 
     /// Whether a leaf that shows no value may have forgotten the record: it drops the note of a value that has expired
-    /// there once the purge has passed its version. A value expires first at the leaf that has made it.
-    fn is_forgotten(&self, name: &Name, record: &Record) -> bool {
+    /// there once the purge has passed its version. A value expires first at the leaf that has made it, but no earlier than
+    /// by the time that its change may have been on the way.
+    fn is_forgotten(&self, name: &Name, key: &super::Key, record: &Record, values: &dyn Values) -> bool {
+        let left_ms = || values.content(key).and_then(|content| content.ttl_ms);
         let is_expired = match record.kind {
             RecordKind::Lasting => false,
-            RecordKind::Expiring => record.owner.as_ref() == Some(name),
+            RecordKind::Expiring => {
+                record.owner.as_ref() == Some(name) && left_ms().is_none_or(|left_ms| left_ms <= SILENCE_MS)
+            }
             RecordKind::Tombstone => true,
         };
         is_expired && record.ver <= self.row.purged
