@@ -425,7 +425,8 @@ impl Leaf {
     #[must_use]
     pub fn too_large(&self) -> Option<(&Key, usize, usize)> {
         let entry = self.outbox.get(&self.link.as_ref()?.too_large?)?;
-        Some((&entry.key, entry_frame_bytes(entry), self.frame_bytes_max))
+        let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
+        Some((&entry.key, frame_bytes(&entry.key, value), self.frame_bytes_max))
     }
 
     /// Returns the number that the next RECORDS must have.
@@ -443,10 +444,6 @@ impl Leaf {
 /// Returns the most bytes of a frame with one change.
 fn frame_bytes(key: &Key, value_bytes: usize) -> usize {
     value_bytes.saturating_add(key.as_bytes().len()).saturating_add(FRAME_OVERHEAD_BYTES)
-}
-
-fn entry_frame_bytes(entry: &Entry) -> usize {
-    frame_bytes(&entry.key, entry.value.as_ref().map_or(0, bytes::Bytes::len))
 }
 
 fn size(entry: &Entry) -> usize {

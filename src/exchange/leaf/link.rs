@@ -7,7 +7,7 @@ use super::super::frame::{
 use super::window::{Link, Phase};
 use super::{
     Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind, Row,
-    RowId, Values, entry_frame_bytes,
+    RowId, Values, frame_bytes,
 };
 
 /// The code of the end of a link without a cause of either node.
@@ -250,19 +250,21 @@ impl Leaf {
         let unacknowledged = usize::try_from(link.sent_seq.saturating_sub(self.saved.acked));
         let room = VERDICTS_MAX.saturating_sub(unacknowledged.unwrap_or(usize::MAX)).min(ITEMS_MAX);
         let next = link.sent_seq.saturating_add(1);
-        let (mut items, mut bytes, mut frame_bytes, mut too_large) = (Vec::new(), 0_usize, 0_usize, None);
+        let (mut items, mut bytes, mut size, mut too_large) = (Vec::new(), 0_usize, 0_usize, None);
         for (seq, entry) in
             self.outbox.range(next..).take_while(|(seq, _)| **seq <= self.saved.last_seq).take(room)
         {
-            if entry_frame_bytes(entry) > self.frame_bytes_max {
+            // A value that has expired does not travel.
+            let value = entry.content(now_ms).map_or(0, |content| content.value.len());
+            let entry_size = frame_bytes(&entry.key, value);
+            if entry_size > self.frame_bytes_max {
                 too_large = Some(*seq);
                 break;
             }
-            frame_bytes = frame_bytes.saturating_add(entry_frame_bytes(entry));
-            if bytes >= FRAME_BYTES_MAX || frame_bytes > self.frame_bytes_max {
+            size = size.saturating_add(entry_size);
+            if bytes >= FRAME_BYTES_MAX || size > self.frame_bytes_max {
                 break;
             }
-            let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
             bytes = bytes.saturating_add(value).saturating_add(entry.key.as_bytes().len());
             items.push(self.proposal(*seq, entry, now_ms));
         }

@@ -462,6 +462,20 @@ fn no_frame_is_larger_than_the_root_accepts() {
     assert_eq!(testbed.root.values().len(), 300);
 }
 
+#[test]
+fn a_large_value_that_has_expired_holds_up_no_change() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    testbed.leaves[0].change("large", Some(content(&"v".repeat(1_000), Some(1_000))));
+    testbed.leaves[0].set("small", "1");
+    testbed.pass(2_000);
+    testbed.leaves[0].leaf().set_frame_bytes_max(700);
+    testbed.connect(0);
+    testbed.settle();
+    assert_eq!(testbed.root.value("small").as_deref(), Some("1"));
+    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+}
+
 /// The root's value expires later than the one of the leaf that made it, by the time that the change took to arrive.
 #[test]
 fn a_leaf_replaces_its_own_value_that_has_expired_there_first() {

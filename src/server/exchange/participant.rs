@@ -260,15 +260,21 @@ impl Participant {
         self.stale.is_some()
     }
 
+    /// Returns the keys whose rows were rolled back.
+    pub fn rolled_back_keys(&self) -> impl Iterator<Item = &Key> {
+        let ids = self.stale.iter().flat_map(|stale| &stale.rolled_back);
+        ids.filter_map(|id| if let RowId::Key(key) = id { Some(key) } else { None })
+    }
+
     /// Returns rows of which the disk may hold another state, as they are now: those of these keys, and all that were rolled
-    /// back or, if none is left, others up to a number of rows.
+    /// back or, without keys, others up to a number of rows.
     #[must_use]
     pub fn stale_rows(&self, keys: &[Key], max: usize) -> Rows {
         let Some(stale) = &self.stale else { return Rows::new() };
         let of_keys = keys.iter().map(|key| RowId::Key(key.clone())).filter(|id| stale.expired.contains(id));
         let mut ids: BTreeSet<_> = of_keys.chain(stale.rolled_back.iter().cloned()).collect();
-        if stale.rolled_back.is_empty() {
-            ids.extend(stale.expired.iter().take(max.saturating_sub(ids.len())).cloned());
+        if keys.is_empty() {
+            ids.extend(stale.expired.iter().take(max).cloned());
         }
         let row = |id: RowId| {
             let row = self.exchange.row(&id);

@@ -550,3 +550,29 @@ fn after_a_failed_commit_keys_that_expire_meanwhile_are_committed_in_portions_wi
     let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
     assert_eq!(root.status().records, 1);
 }
+
+#[test]
+fn after_a_failed_commit_a_row_is_committed_with_its_value_although_only_the_row_was_changed() {
+    let mut root = Node::root();
+    root.test.request(&set_with("line/1", "short", None, 1_000));
+    assert!(root.commit());
+    root.disk.set_faults(|faults| faults.fails_next_sync = true);
+    let shared = Arc::clone(&root.test.service.shared);
+    let mut now = shared.now();
+    // The row leaves with the rule, the value stays.
+    shared.lock().with_exchange(&root.test.sent_messages, now, |exchange, _, _| match exchange {
+        exchange::Exchange::Root(root) => ((), root.set_rules(exchange::rules::tests::keys(&["other/*"]))),
+        exchange::Exchange::Leaf(_) => panic!(),
+    });
+    shared.lock().handle_exchange_timeout(&root.test.sent_messages, now);
+    root.test.request(&set("other/1", "1"));
+    assert!(!root.commit());
+    now.monotonic_ms += 2_000;
+    while shared.lock().next_expiry().is_some() {
+        shared.lock().expire(&root.test.sent_messages, now);
+    }
+    let (changes, rows) = shared.lock().stale_changes();
+    let line = crate::protocol::Key::new("line/1").unwrap();
+    assert!(rows.contains_key(&exchange::row::RowId::Key(line.clone())));
+    assert!(changes.iter().any(|change| change.key == line && change.content.is_none()));
+}

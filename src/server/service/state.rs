@@ -1,5 +1,7 @@
 //! What the service's lock protects: the store, the commit queue, and the responses for duplicate detection.
 
+use std::collections::BTreeSet;
+
 use crate::broker::Peer;
 use crate::protocol::timestamp::{COUNTER_MAX, SKEW_MAX_MS};
 use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
@@ -422,7 +424,11 @@ impl State {
     pub(super) fn stale_changes(&self) -> (Vec<Change>, Rows) {
         let keys = |max| self.commit_queue.iter().flat_map(CommitQueue::rolled_back_keys).take(max);
         let mut keys: Vec<_> = match &self.exchange {
-            Some(_) => keys(usize::MAX).cloned().collect(),
+            // The value of a row may have expired since.
+            Some(exchange) => {
+                let keys: BTreeSet<_> = keys(usize::MAX).chain(exchange.rolled_back_keys()).collect();
+                keys.into_iter().cloned().collect()
+            }
             None => keys(STALE_KEYS_MAX).cloned().collect(),
         };
         if keys.is_empty() {
