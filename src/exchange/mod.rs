@@ -23,6 +23,8 @@ mod steps;
 #[cfg(test)]
 mod testbed;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use crate::protocol::Key;
@@ -157,10 +159,10 @@ impl Exchange {
         }
     }
 
-    /// Reports that a commit has failed and all uncommitted rows are put back with `restore`.
-    pub fn handle_commit_failed(&mut self) -> Effects {
+    /// Reports that a commit has failed and all uncommitted rows are put back with `restore`, those of these keys among them.
+    pub fn handle_commit_failed(&mut self, keys: &BTreeSet<Key>) -> Effects {
         match self {
-            Self::Root(root) => root.handle_commit_failed(),
+            Self::Root(root) => root.handle_commit_failed(keys),
             Self::Leaf(leaf) => leaf.handle_commit_failed(),
         }
     }

@@ -162,8 +162,9 @@ impl Root {
         }
     }
 
-    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
-    pub fn handle_commit_failed(&mut self) -> Effects {
+    /// Reports that the rows of [`Effects`] are put back with `restore`, those of these keys among them: no uncommitted step is
+    /// left.
+    pub fn handle_commit_failed(&mut self, keys: &BTreeSet<Key>) -> Effects {
         self.steps.handle_undone();
         self.saved_ver = self.row.ver;
         for leaf in self.leaves.values_mut() {
@@ -173,7 +174,14 @@ impl Root {
         self.is_purge_due = true;
         // The digests may be those of rules that were not committed.
         self.begin_count();
-        self.end_all(Cause::NotCommitted)
+        let mut effects = self.end_all(Cause::NotCommitted);
+        // Frames have passed the versions of these records, because there were later ones.
+        for key in keys {
+            if let Some(Record { mutex, owner, kind, .. }) = self.records.get(key).cloned() {
+                self.write(key.clone(), mutex, owner, kind, &mut effects);
+            }
+        }
+        self.finish(effects)
     }
 
     /// Reports that all steps up to this one are committed.

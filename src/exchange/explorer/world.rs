@@ -1,6 +1,6 @@
 //! A root, its leaves, and the channels between them, with a disk for each.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -669,8 +669,14 @@ impl Model for World {
                 self.left.failed_commits -= 1;
                 match site {
                     None => {
-                        self.root_site.undo(|id, row| self.root.restore(id, row));
-                        let effects = self.root.handle_commit_failed();
+                        let mut keys = BTreeSet::new();
+                        self.root_site.undo(|id, row| {
+                            if let RowId::Key(key) = &id {
+                                keys.insert(key.clone());
+                            }
+                            self.root.restore(id, row);
+                        });
+                        let effects = self.root.handle_commit_failed(&keys);
                         self.take_root(&effects, None);
                     }
                     Some(at) => {

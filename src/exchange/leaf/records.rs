@@ -114,17 +114,18 @@ impl Leaf {
         let note = self.note_of(&key);
         let had_live = self.live.contains_key(&key) || is_forced;
         let own = self.by_mutex.get(&mutex).copied();
+        let is_known = note.is_some_and(|note| note.mutex == mutex);
         match own {
             // The change and those before it are accepted; later ones are based on it.
             Some(own) => self.lose(&key, own, EntryState::Settled, effects),
+            // A resync, and a root whose commit has failed, name a record again. Changes that are based on it go on.
+            None if is_known && !is_forced => {}
             None => self.lose(&key, u64::MAX, EntryState::Lost, effects),
         }
         // A resync also repairs a value that is not the one of its note.
         let is_same =
             || values.content(&key).map(|own| own.value) == content.as_ref().map(|new| new.value.clone());
-        let is_shown = !had_live
-            && note.is_some_and(|note| note.mutex == mutex)
-            && (self.row.resync.is_none() || is_same());
+        let is_shown = !had_live && is_known && (self.row.resync.is_none() || is_same());
         if !self.live.contains_key(&key) && !is_shown {
             if !had_live && own.is_none() {
                 self.report_replaced(&key, note, &content, (ver, owner), now_ms, values, effects);

@@ -270,7 +270,7 @@ fn a_failed_commit_in_a_sweep_leaves_no_value_behind() {
     for change in effects.rows.into_iter().rev() {
         leaf.exchange.restore(change.id, change.before);
     }
-    let effects = leaf.exchange.handle_commit_failed();
+    let effects = leaf.exchange.handle_commit_failed(&BTreeSet::new());
     leaf.commit(effects);
     testbed.settle();
     assert!(testbed.leaves[0].values().is_empty());
@@ -460,6 +460,21 @@ fn no_frame_is_larger_than_the_root_accepts() {
     }
     assert!((300..=700).contains(&largest), "{largest}");
     assert_eq!(testbed.root.values().len(), 300);
+}
+
+#[test]
+fn a_resync_refuses_no_change_that_is_based_on_what_the_root_has() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.set("k", "1");
+    testbed.settle();
+    testbed.disconnect(0);
+    testbed.leaves[0].set("k", "2");
+    let effects = testbed.leaves[0].leaf().resync(false);
+    testbed.leaves[0].commit(effects);
+    testbed.connect(0);
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("2"));
+    assert_eq!(testbed.leaves[0].conflicts(), []);
 }
 
 #[test]

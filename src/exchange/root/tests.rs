@@ -146,6 +146,29 @@ fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
     }
 }
 
+/// Frames pass the committed version of a record for which there is a later one.
+#[test]
+fn a_record_that_is_back_after_a_failed_commit_reaches_a_leaf_that_was_sent_later_ones() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.set("k", "1");
+    testbed.root.set("x", "1");
+    let store = testbed.root.store.clone();
+    let root = testbed.root.root();
+    let failed = root.handle_change(&key("k"), Some(&content("2", None)));
+    let sent = root.poll_outgoing(0, &store);
+    assert!(matches!(&sent, Some((_, LinkFrame::Records(records))) if records.items.len() == 1));
+    for change in failed.rows.into_iter().rev() {
+        root.restore(change.id, change.before);
+    }
+    let effects = root.handle_commit_failed(&BTreeSet::from([key("k")]));
+    testbed.root.commit(effects);
+    let (_, frame) = sent.unwrap();
+    testbed.down[0].push_back(frame.encode());
+    assert!(testbed.deliver_down(0));
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
 #[test]
 fn the_digest_is_that_of_the_rules_in_use_after_other_rules_could_not_be_committed() {
     let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);
@@ -158,7 +181,7 @@ fn the_digest_is_that_of_the_rules_in_use_after_other_rules_could_not_be_committ
         for change in root.set_rules(rules).rows.into_iter().rev() {
             root.restore(change.id, change.before);
         }
-        let effects = root.handle_commit_failed();
+        let effects = root.handle_commit_failed(&BTreeSet::from([key("a/1")]));
         testbed.root.commit(effects);
     }
     testbed.settle();

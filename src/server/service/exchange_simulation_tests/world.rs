@@ -316,6 +316,9 @@ impl World {
             self.figures.recoveries += u64::from(process.try_recover(self.ms));
             process.has_failed =
                 process.with(self.ms, |state, _, _| state.exchange.as_ref().unwrap().is_stale());
+            if at == 0 && !process.has_failed {
+                self.committed_ver = process.root(crate::exchange::root::Root::ver);
+            }
             return self.end_if_off(at);
         }
         let is_short = process.storage.is_short_of_room();
