@@ -126,13 +126,17 @@ impl Leaf {
         let is_same =
             || values.content(&key).map(|own| own.value) == content.as_ref().map(|new| new.value.clone());
         let is_shown = !had_live && is_known && (self.row.resync.is_none() || is_same());
+        let until = match note {
+            // The value stays, and so does the time at which it expires: a frame may come late.
+            Some(note) if is_shown => note.until,
+            _ => content.as_ref().map_or(0, |content| content.until(now_ms)),
+        };
         if !self.live.contains_key(&key) && !is_shown {
             if !had_live && own.is_none() {
                 self.report_replaced(&key, note, &content, (ver, owner), now_ms, values, effects);
             }
-            effects.value(key.clone(), content.clone());
+            effects.value(key.clone(), content);
         }
-        let until = content.map_or(0, |content| content.until(now_ms));
         self.put_note(key, Some(Note { ver, mutex, until, epoch: self.row.epoch }), effects);
     }
 

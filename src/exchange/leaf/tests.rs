@@ -478,6 +478,26 @@ fn a_resync_refuses_no_change_that_is_based_on_what_the_root_has() {
 }
 
 #[test]
+fn a_record_that_comes_again_does_not_move_the_time_at_which_its_value_expires() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.change("k", Some(content("1", Some(1_000))));
+    testbed.settle();
+    let until = testbed.leaves[0].leaf().note(&key("k")).unwrap().until;
+    let effects = testbed.leaves[0].leaf().resync(false);
+    testbed.leaves[0].commit(effects);
+    testbed.disconnect(0);
+    testbed.connect(0);
+    testbed.poll();
+    while testbed.deliver_up(0) || testbed.deliver_down(0) {
+        testbed.poll();
+        testbed.pass(10);
+    }
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].leaf().row().resync, None);
+    assert_eq!(testbed.leaves[0].leaf().note(&key("k")).unwrap().until, until);
+}
+
+#[test]
 fn a_large_value_that_has_expired_holds_up_no_change() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
     testbed.disconnect(0);
