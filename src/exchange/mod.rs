@@ -23,8 +23,6 @@ mod steps;
 #[cfg(test)]
 mod testbed;
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 
 use crate::protocol::Key;
@@ -159,10 +157,10 @@ impl Exchange {
         }
     }
 
-    /// Reports that a commit has failed and all uncommitted rows are put back with `restore`, those of these keys among them.
-    pub fn handle_commit_failed(&mut self, keys: &BTreeSet<Key>) -> Effects {
+    /// Reports that a commit has failed and all uncommitted rows are put back with `restore`.
+    pub fn handle_commit_failed(&mut self) -> Effects {
         match self {
-            Self::Root(root) => root.handle_commit_failed(keys),
+            Self::Root(root) => root.handle_commit_failed(),
             Self::Leaf(leaf) => leaf.handle_commit_failed(),
         }
     }

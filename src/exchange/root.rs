@@ -60,6 +60,8 @@ pub struct Root {
     rule_vers: Vec<u64>,
     /// Versions of the records that are tombstones.
     tombstones: BTreeSet<u64>,
+    /// The committed versions that an uncommitted step has replaced, each with the step: they come back if it fails.
+    replaced: BTreeMap<u64, u64>,
     /// Whether there may be tombstones that no leaf needs any more.
     is_purge_due: bool,
     leaves: BTreeMap<Name, Leaf>,
@@ -147,6 +149,7 @@ impl Root {
             records: BTreeMap::new(),
             index: BTreeMap::new(),
             tombstones: BTreeSet::new(),
+            replaced: BTreeMap::new(),
             is_purge_due: false,
             leaves: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -162,10 +165,10 @@ impl Root {
         }
     }
 
-    /// Reports that the rows of [`Effects`] are put back with `restore`, those of these keys among them: no uncommitted step is
-    /// left.
-    pub fn handle_commit_failed(&mut self, keys: &BTreeSet<Key>) -> Effects {
+    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
+    pub fn handle_commit_failed(&mut self) -> Effects {
         self.steps.handle_undone();
+        self.replaced.clear();
         self.saved_ver = self.row.ver;
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
@@ -174,14 +177,7 @@ impl Root {
         self.is_purge_due = true;
         // The digests may be those of rules that were not committed.
         self.begin_count();
-        let mut effects = self.end_all(Cause::NotCommitted);
-        // Frames have passed the versions of these records, because there were later ones.
-        for key in keys {
-            if let Some(Record { mutex, owner, kind, .. }) = self.records.get(key).cloned() {
-                self.write(key.clone(), mutex, owner, kind, &mut effects);
-            }
-        }
-        self.finish(effects)
+        self.end_all(Cause::NotCommitted)
     }
 
     /// Reports that all steps up to this one are committed.
@@ -198,7 +194,9 @@ impl Root {
         while self.waiting.first().is_some_and(|(awaited, _)| *awaited <= step) {
             self.ready.extend(self.waiting.pop_first().map(|(_, name)| name));
         }
-        if self.saved_ver != ver {
+        let replaced = self.replaced.len();
+        self.replaced.retain(|_, awaited| *awaited > step);
+        if self.saved_ver != ver || self.replaced.len() != replaced {
             let concerned = self.links.iter().filter(|(_, link)| self.has_news(link));
             let concerned: Vec<_> = concerned.map(|(name, _)| name.clone()).collect();
             self.ready.extend(concerned);
@@ -322,8 +320,11 @@ impl Root {
     }
 
     fn put_record(&mut self, key: Key, record: Option<Record>, effects: &mut Effects) {
-        let before = self.records.get(&key).cloned().map(Row::Record);
-        effects.row(RowId::Key(key.clone()), before, record.clone().map(Row::Record));
+        let before = self.records.get(&key).cloned();
+        if let Some(ver) = before.as_ref().map(|before| before.ver).filter(|ver| *ver <= self.saved_ver) {
+            self.replaced.insert(ver, self.steps.next());
+        }
+        effects.row(RowId::Key(key.clone()), before.map(Row::Record), record.clone().map(Row::Record));
         self.set_record(key, record);
     }
 

@@ -1,6 +1,6 @@
 //! A root, its leaves, and the channels between them, with a disk for each.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
@@ -669,14 +669,8 @@ impl Model for World {
                 self.left.failed_commits -= 1;
                 match site {
                     None => {
-                        let mut keys = BTreeSet::new();
-                        self.root_site.undo(|id, row| {
-                            if let RowId::Key(key) = &id {
-                                keys.insert(key.clone());
-                            }
-                            self.root.restore(id, row);
-                        });
-                        let effects = self.root.handle_commit_failed(&keys);
+                        self.root_site.undo(|id, row| self.root.restore(id, row));
+                        let effects = self.root.handle_commit_failed();
                         self.take_root(&effects, None);
                     }
                     Some(at) => {

@@ -453,16 +453,18 @@ impl Root {
         let (link, leaf) = (self.links.get(name)?, self.leaves.get(name)?);
         let (mut items, mut to, mut seq) = (Vec::new(), link.sent, link.sent_seq);
         let (mut bytes, has_news) = (0_usize, self.has_news(link));
+        // A frame that passed a replaced version would leave a leaf without the record if that came back.
+        let replaced = self.replaced.range(to.saturating_add(1)..).next();
+        let end = replaced.map_or(self.saved_ver, |(ver, _)| ver.saturating_sub(1));
         for _ in 0..RECORDS_PER_STEP_MAX {
             if items.len() >= ITEMS_MAX || bytes >= FRAME_BYTES_MAX {
                 break;
             }
             let record = self.index.range(to.saturating_add(1)..).next();
-            let record = record.filter(|(ver, _)| has_news && **ver <= self.saved_ver);
+            let record = record.filter(|(ver, _)| has_news && **ver <= end);
             let next = record.map_or(u64::MAX, |(ver, _)| *ver);
             let verdict = leaf.verdicts.range(seq.saturating_add(1)..).next();
-            let verdict =
-                verdict.filter(|(made, verdict)| **made <= leaf.saved && verdict.at <= self.saved_ver);
+            let verdict = verdict.filter(|(made, verdict)| **made <= leaf.saved && verdict.at <= end);
             let (item, size) = match verdict {
                 // The own change comes back as its verdict, without the value. A resync names each record.
                 Some((made, verdict))
@@ -489,7 +491,7 @@ impl Root {
                 }
                 _ => {
                     let Some((ver, key)) = record else {
-                        to = self.saved_ver.max(to);
+                        to = end.max(to);
                         break;
                     };
                     to = *ver;

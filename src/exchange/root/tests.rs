@@ -146,27 +146,37 @@ fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
     }
 }
 
-/// Frames pass the committed version of a record for which there is a later one.
 #[test]
-fn a_record_that_is_back_after_a_failed_commit_reaches_a_leaf_that_was_sent_later_ones() {
-    let mut testbed = Testbed::joined(all_keys(), &["a"]);
-    testbed.root.set("k", "1");
-    testbed.root.set("x", "1");
-    let store = testbed.root.store.clone();
-    let root = testbed.root.root();
-    let failed = root.handle_change(&key("k"), Some(&content("2", None)));
-    let sent = root.poll_outgoing(0, &store);
-    assert!(matches!(&sent, Some((_, LinkFrame::Records(records))) if records.items.len() == 1));
-    for change in failed.rows.into_iter().rev() {
-        root.restore(change.id, change.before);
+fn a_record_that_is_back_after_a_failed_commit_or_a_restart_reaches_all_leaves() {
+    for is_restart in [false, true] {
+        let mut testbed = Testbed::joined(all_keys(), &["a"]);
+        for key in ["before", "k", "x"] {
+            testbed.root.set(key, "1");
+        }
+        let store = testbed.root.store.clone();
+        let root = testbed.root.root();
+        let failed = root.handle_change(&key("k"), Some(&content("2", None)));
+        let (_, frame) = root.poll_outgoing(0, &store).unwrap();
+        let LinkFrame::Records(records) = &frame else { panic!() };
+        assert_eq!((records.items.len(), records.to), (1, 1), "not beyond the record that may come back");
+        assert_eq!(root.poll_outgoing(0, &store), None);
+        testbed.down[0].push_back(frame.encode());
+        assert!(testbed.deliver_down(0));
+        if is_restart {
+            testbed.disconnect(0);
+            testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+            testbed.connect(0);
+        } else {
+            let root = testbed.root.root();
+            for change in failed.rows.into_iter().rev() {
+                root.restore(change.id, change.before);
+            }
+            let effects = root.handle_commit_failed();
+            testbed.root.commit(effects);
+        }
+        testbed.settle();
+        assert_eq!(testbed.leaves[0].values(), testbed.root.values());
     }
-    let effects = root.handle_commit_failed(&BTreeSet::from([key("k")]));
-    testbed.root.commit(effects);
-    let (_, frame) = sent.unwrap();
-    testbed.down[0].push_back(frame.encode());
-    assert!(testbed.deliver_down(0));
-    testbed.settle();
-    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
 }
 
 #[test]
@@ -181,7 +191,7 @@ fn the_digest_is_that_of_the_rules_in_use_after_other_rules_could_not_be_committ
         for change in root.set_rules(rules).rows.into_iter().rev() {
             root.restore(change.id, change.before);
         }
-        let effects = root.handle_commit_failed(&BTreeSet::from([key("a/1")]));
+        let effects = root.handle_commit_failed();
         testbed.root.commit(effects);
     }
     testbed.settle();
@@ -398,23 +408,6 @@ fn one_identity_does_not_take_the_room_of_all_leaves() {
 }
 
 #[test]
-fn a_dropped_leaf_that_asks_for_a_resync_brings_no_deleted_key_back() {
-    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
-    testbed.leaves[0].set("k", "1");
-    testbed.poll();
-    while testbed.deliver_up(0) {}
-    assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
-    testbed.disconnect(0);
-    testbed.root.delete("k");
-    let effects = testbed.root.root().drop_leaf(&name("leaf"));
-    testbed.root.commit(effects);
-    let effects = testbed.leaves[0].leaf().resync(false);
-    testbed.leaves[0].commit(effects);
-    testbed.settle();
-    assert_eq!((testbed.root.values(), testbed.leaves[0].values()), (vec![], vec![]));
-}
-
-#[test]
 fn a_tombstone_waits_for_each_leaf_until_it_is_dropped() {
     let mut testbed = Testbed::joined(all_keys(), &["a", "b"]);
     testbed.root.set("k", "1");
@@ -435,18 +428,24 @@ fn a_tombstone_waits_for_each_leaf_until_it_is_dropped() {
 }
 
 #[test]
-fn a_leaf_that_was_dropped_brings_no_deleted_key_back() {
-    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
-    testbed.leaves[0].set("k", "1");
-    testbed.poll();
-    while testbed.deliver_up(0) {}
-    assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
-    testbed.disconnect(0);
-    testbed.root.delete("k");
-    let effects = testbed.root.root().drop_leaf(&name("leaf"));
-    testbed.root.commit(effects);
-    testbed.settle();
-    assert_eq!((testbed.root.values(), testbed.leaves[0].values()), (vec![], vec![]));
+fn a_leaf_that_was_dropped_brings_no_deleted_key_back_with_or_without_a_resync() {
+    for asks_for_resync in [false, true] {
+        let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+        testbed.leaves[0].set("k", "1");
+        testbed.poll();
+        while testbed.deliver_up(0) {}
+        assert_eq!(testbed.root.value("k").as_deref(), Some("1"));
+        testbed.disconnect(0);
+        testbed.root.delete("k");
+        let effects = testbed.root.root().drop_leaf(&name("leaf"));
+        testbed.root.commit(effects);
+        if asks_for_resync {
+            let effects = testbed.leaves[0].leaf().resync(false);
+            testbed.leaves[0].commit(effects);
+        }
+        testbed.settle();
+        assert_eq!((testbed.root.values(), testbed.leaves[0].values()), (vec![], vec![]));
+    }
 }
 
 #[test]

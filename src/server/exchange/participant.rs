@@ -249,8 +249,7 @@ impl Participant {
         // The walk has to find the keys again whose rows are put back.
         self.walk = 0;
         self.stale = Some(stale);
-        let keys = self.rolled_back_keys().cloned().collect();
-        let effects = self.exchange.handle_commit_failed(&keys);
+        let effects = self.exchange.handle_commit_failed();
         let values = self.note(effects);
         debug_assert!(values.is_empty(), "the end of links changes no values");
     }

@@ -39,8 +39,6 @@ pub struct Ledger {
     pub rejoined: HashSet<usize>,
     /// Whether the root was restored from a backup: then changes are judged again.
     pub is_root_restored: bool,
-    /// Whether a commit of the root has failed: it gives records that are back new versions.
-    pub has_root_recovered: bool,
 }
 
 /// A change that a client of a node has made, or the node for a key that it had.
@@ -142,7 +140,7 @@ impl Ledger {
             return Ok(());
         }
         let earlier = *self.accepted.entry(mutex).or_insert(ver);
-        if earlier != ver && !self.has_root_recovered {
+        if earlier != ver {
             return Err(format!("I8: {mutex:?} of {key:?} is accepted as {earlier} and as {ver}"));
         }
         let first =

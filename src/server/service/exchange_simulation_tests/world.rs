@@ -318,7 +318,6 @@ impl World {
                 process.with(self.ms, |state, _, _| state.exchange.as_ref().unwrap().is_stale());
             if at == 0 && !process.has_failed {
                 self.committed_ver = process.root(crate::exchange::root::Root::ver);
-                self.ledger.has_root_recovered = true;
             }
             return self.end_if_off(at);
         }
