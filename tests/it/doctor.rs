@@ -28,13 +28,22 @@ impl Check {
 /// Runs `doctor` and returns its checks and its exit code. A run of more than half a minute fails the test.
 #[track_caller]
 fn run(place: &Place, line: &str) -> (Vec<Check>, i32) {
+    let (checks, code, _) = run_with_errors(place, line);
+    (checks, code)
+}
+
+/// Runs `doctor` as [`run`] does, and also returns its standard error.
+#[track_caller]
+fn run_with_errors(place: &Place, line: &str) -> (Vec<Check>, i32, String) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut child = place.command(&[&["doctor", "-j"], &words[..]].concat()).spawn().unwrap();
     super::common::bounded::wait_for_exit(&mut child);
     let output = child.wait_with_output().unwrap();
-    let array: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let array: Result<Value, _> = serde_json::from_slice(&output.stdout);
+    let array = array.unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let checks = array.as_array().unwrap().iter().cloned().map(Check).collect();
-    (checks, output.status.code().unwrap())
+    (checks, output.status.code().unwrap(), errors)
 }
 
 /// Each check with its status.
@@ -120,6 +129,7 @@ const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe 
 const LOG_HINT: &str = "see the broker's log, and every packet of this client with --trace";
 const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
 const PERMISSION_HINT: &str = "this client id (-i) needs the permission to use the state store";
+const EARLY_HINT: &str = "use --cautious, or cautious = true in the context: it saves an attempt of each run";
 const CLOCK_HINT: &str = "synchronize the clocks of this machine and of the broker with NTP";
 
 #[test]
@@ -681,31 +691,35 @@ fn a_web_socket_has_a_check_of_its_own() {
     assert!(outline(&checks).contains("tls skipped, ws skipped, connack skipped"), "{checks:?}");
 }
 
-/// Returns the check of early packets with a store whose second connection runs a script.
+/// Runs `doctor` with a store whose second connection runs a script. Checks the status, the beginning of the message and the hint of
+/// the check of early packets, and the exit code.
 #[track_caller]
-fn early_check(options: &str, second: fn(&mut Connection)) -> (String, String, i32) {
+fn assert_early(options: &str, second: fn(&mut Connection), status: &str, message: &str) {
     let broker = FakeBrokers::start(move |number, connection| match number {
         2 => second(connection),
         _ => drop(fake_store::serve(connection, &NO_FAULTS)),
     });
     let place = Place::new();
     place.write("token", "t");
-    let (checks, code) = run(&place, &format!("-b {} {options}", broker.url()));
+    let (checks, code, errors) = run_with_errors(&place, &format!("-b {} {options}", broker.url()));
     let early = find(&checks, "early");
-    (early.text("status").to_owned(), early.text("message").to_owned(), code)
+    let is_expected = early.text("status") == status && early.text("message").starts_with(message);
+    let hint = if status == "warn" { EARLY_HINT } else { "" };
+    assert!(
+        is_expected && early.text("hint") == hint && code == 0,
+        "expected {status}: {message}\nexit {code} after {} connections: {checks:?}\n{errors}",
+        broker.count()
+    );
 }
 
 #[test]
 fn a_broker_that_does_not_answer_early_packets_is_a_warning() {
-    let warning = |message: &str| ("warn".to_owned(), message.to_owned(), 0);
     let closes = |connection: &mut Connection| {
         connection.expect("CONNECT");
         connection.expect("SUBSCRIBE");
     };
     let message = "the broker accepts no packets before its CONNACK: connection closed by the other side: ";
-    let (status, shown, code) = early_check("", closes);
-    assert!(shown.starts_with(message), "{shown}");
-    assert_eq!((status.as_str(), code), ("warn", 0));
+    assert_early("", closes, "warn", message);
     let drops = |connection: &mut Connection| {
         for packet in ["CONNECT", "SUBSCRIBE", "PUBLISH"] {
             connection.expect(packet);
@@ -713,16 +727,13 @@ fn a_broker_that_does_not_answer_early_packets_is_a_warning() {
         connection.send(&wire::connack(0, &[]));
         connection.listen();
     };
-    assert_eq!(
-        early_check("--timeout 1s", drops),
-        warning("the broker does not answer packets that were sent before its CONNACK")
-    );
+    let message = "the broker does not answer packets that were sent before its CONNACK";
+    assert_early("--timeout 1s", drops, "warn", message);
 }
 
 #[test]
 fn early_packets_are_not_checked_where_they_are_not_sent() {
     let none = |_: &mut Connection| panic!("a second connection");
-    let skipped = |why: &str| ("skipped".to_owned(), why.to_owned(), 0);
-    assert_eq!(early_check("--cautious", none), skipped("--cautious is in force"));
-    assert_eq!(early_check("--sat-file token", none), skipped("MQTT does not allow it with a token"));
+    assert_early("--cautious", none, "skipped", "--cautious is in force");
+    assert_early("--sat-file token", none, "skipped", "MQTT does not allow it with a token");
 }
