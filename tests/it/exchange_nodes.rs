@@ -64,6 +64,8 @@ fn an_unknown_leaf_joins_when_an_operator_adds_it() {
         status.contains(reason).then_some(())
     });
     assert!(root.run(&["exchange", "status", "mill"]).ends_with("error: leaf not found: mill\n--- exit 1\n"));
+    let expected = "--- stderr\nerror: timed out after 1ms: leaf not found: mill\n--- exit 124\n";
+    assert_eq!(root.run(&["exchange", "status", "mill", "--wait", "1ms"]), expected);
     assert_eq!(root.run(&["exchange", "add-leaf", "mill"]), "--- exit 0\n");
     root.settle();
     assert!(leaf.run(&["exchange", "status"]).ends_with("--- exit 0\n"));
@@ -191,7 +193,7 @@ fn a_write_that_is_larger_than_the_root_accepts_is_refused_at_the_leaf() {
     root.wait_synchronised("press-7");
     place.write("large", "x".repeat(600_000));
     let refused = leaf.run(&["set", "line/1", "--file", "large"]);
-    assert!(refused.contains("the quota has been exceeded") && refused.ends_with("exit 76\n"), "{refused}");
+    assert!(refused.contains("the value is too long") && refused.ends_with("exit 76\n"), "{refused}");
     assert!(leaf.run(&["set", "local", "--file", "large"]).ends_with("exit 0\n"));
 }
 

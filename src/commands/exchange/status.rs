@@ -29,14 +29,15 @@ pub async fn run(
         let record = request(leaf.clone(), session).await?;
         let elapsed = clock::monotonic().saturating_duration_since(started);
         let is_no = record.is_no();
-        let is_missing = matches!(record, ExchangeRecord::NoLeaf { .. });
         match wait.map(|wait| (wait, wait.saturating_sub(elapsed))) {
             // A leaf that is unknown yet can join while it is waited for.
             Some((_, left)) if is_no && !left.is_zero() => sleep(INTERVAL.min(left)).await,
             Some((wait, _)) if is_no => {
-                put(emit, record)?;
-                let what = if is_missing { "no such leaf" } else { "not synchronised" };
-                let message = format!("{what} within {}", duration::text(wait));
+                let mut message = format!("timed out after {}", duration::text(wait));
+                match record {
+                    ExchangeRecord::NoLeaf { name } => message.push_str(&format!(": leaf not found: {name}")),
+                    record => drop(put(emit, record)?),
+                }
                 return Err(CommandError::new(Kind::Timeout, message));
             }
             _ => return put(emit, record),

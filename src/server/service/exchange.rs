@@ -58,7 +58,8 @@ impl State {
         } else {
             participant.exchange.check_change(key, bytes).err().map(|error| match error {
                 ChangeError::RootOnly => ErrorReply::RootOnly,
-                ChangeError::OutboxFull | ChangeError::TooLarge => ErrorReply::QuotaExceeded,
+                ChangeError::OutboxFull => ErrorReply::QuotaExceeded,
+                ChangeError::TooLarge => ErrorReply::ValueTooLong,
             })
         };
         true

@@ -89,9 +89,13 @@ impl Ledger {
         self.accepted.contains_key(&mutex)
     }
 
+    pub fn is_settled(&self, mutex: Mutex) -> bool {
+        self.settled.contains(&mutex)
+    }
+
     /// Whether a change is acknowledged and has no verdict yet.
     pub fn is_open(&self, mutex: Mutex) -> bool {
-        let is_judged = self.is_accepted(mutex) || self.settled.contains(&mutex);
+        let is_judged = self.is_accepted(mutex) || self.is_settled(mutex);
         self.acknowledged.contains(&mutex) && !is_judged
     }
 

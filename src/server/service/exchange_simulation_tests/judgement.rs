@@ -58,6 +58,7 @@ impl World {
     pub fn check_judgement(&self, at: usize, before: Before) -> Result<(), String> {
         let Before { items, mut held, mut forgotten, applied, mut last } = before;
         let (root, leaf) = (self.process(0), name(NAMES[at]));
+        let mut refused = HashSet::new();
         for item in items.iter().filter(|item| item.seq > applied) {
             let id = RowId::Verdict(leaf.clone(), item.seq);
             let Some(Row::Verdict(verdict)) = root.with_exchange(|exchange| exchange.row(&id)) else { break };
@@ -81,7 +82,10 @@ impl World {
                     held.insert(key.clone(), Some(item.mutex));
                 }
                 VerdictKind::Refused(reason) => {
-                    let is_free = now.is_some() || !flags.is_again;
+                    // A base that the root has refused when it was offered again is none, although it had been accepted.
+                    let is_refused = refused.contains(&made.base) || self.ledger.is_settled(made.base);
+                    let is_free = now.is_some() || !(flags.is_again || is_refused);
+                    refused.insert(item.mutex);
                     if self.ledger.must_be_accepted(at, made, now) && is_free && may_change && !flags.is_lost
                     {
                         return error("I4", &format!("refused ({reason:?}), but the root holds {now:?}"));
