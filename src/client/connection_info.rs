@@ -16,6 +16,7 @@ pub struct ConnectionInfo {
 struct Accepted {
     elapsed: Duration,
     tls: Option<&'static str>,
+    receive_max: u16,
 }
 
 impl ConnectionInfo {
@@ -24,8 +25,8 @@ impl ConnectionInfo {
     }
 
     /// Handles a CONNACK. Only the first one counts.
-    pub(super) fn handle_accepted(&self, elapsed: Duration, tls: Option<&'static str>) {
-        let _ = self.accepted.set(Accepted { elapsed, tls });
+    pub(super) fn handle_accepted(&self, elapsed: Duration, tls: Option<&'static str>, receive_max: u16) {
+        let _ = self.accepted.set(Accepted { elapsed, tls, receive_max });
     }
 
     /// Returns whether the broker has accepted the client.
@@ -43,5 +44,11 @@ impl ConnectionInfo {
     #[must_use]
     pub fn tls(&self) -> Option<&'static str> {
         self.accepted.get()?.tls
+    }
+
+    /// Returns the broker's Receive Maximum (MQTT 5, 3.2.2.3.3); None before the CONNACK.
+    #[must_use]
+    pub fn receive_max(&self) -> Option<u16> {
+        self.accepted.get().map(|accepted| accepted.receive_max)
     }
 }

@@ -418,7 +418,7 @@ impl Driver {
                     token.handle_connected(connection.take_token());
                 }
                 let elapsed = now.monotonic.saturating_duration_since(self.started);
-                self.info.handle_accepted(elapsed, connection.tls_version());
+                self.info.handle_accepted(elapsed, connection.tls_version(), limits.receive_max);
                 self.connection = ConnectionState::Connected(connection);
                 self.session.handle_connected(limits, now);
                 self.watches.handle_connected();

@@ -29,7 +29,7 @@ pub type SettingsFuture = Pin<Box<dyn Future<Output = Result<Settings, CommandEr
 pub type FenceOverride = Result<Timestamp, CommandError>;
 
 /// The most requests in flight of a client for many: a pipeline's, and some of the verb besides.
-const BULK_INFLIGHT_MAX: usize = 8192;
+pub const BULK_INFLIGHT_MAX: usize = 8192;
 
 /// A client session for one verb or for many, also at the same time. Clones share it.
 #[derive(Clone)]
@@ -244,8 +244,7 @@ impl Session {
         match self.connected_with.get() {
             None => (self.settings)().await,
             Some(settings) => {
-                let client_id = format!("{}-{:08x}", settings.client_id, random::u64() >> 32);
-                Ok(Settings { client_id, ..settings.clone() })
+                Ok(Settings { client_id: other_client_id(&settings.client_id), ..settings.clone() })
             }
         }
     }
@@ -322,6 +321,12 @@ impl Session {
             let _ = timeout(WAIT_MAX, client.close()).await;
         }
     }
+}
+
+/// Returns a client id that begins as this one, and does not take over its session.
+#[must_use]
+pub fn other_client_id(client_id: &str) -> String {
+    format!("{client_id}-{:08x}", random::u64() >> 32)
 }
 
 impl fmt::Debug for Session {

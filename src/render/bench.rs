@@ -66,6 +66,9 @@ fn workload(settings: &BenchSettings) -> String {
         Workload::Get => format!("get, {keys}"),
         Workload::Mix => format!("mix: half get, half set, {keys}"),
         Workload::Lock => "lock: acquire and release".to_owned(),
+        Workload::Watch if settings.clients == 1 => {
+            "watch: set to notification of the same client".to_owned()
+        }
         Workload::Watch => "watch: set to notification".to_owned(),
     };
     size.map_or_else(|| what.clone(), |size| format!("{what}, {size} bytes each"))
@@ -144,7 +147,7 @@ fn seconds(duration: Duration) -> String {
 
 /// Formats the messages: which conditions are not met, and what is left.
 fn messages(report: &BenchReport, style: &Style) -> String {
-    let BenchReport { settings, measured, keys_left, .. } = report;
+    let BenchReport { settings, receive_max, measured, keys_left, .. } = report;
     let mut text = String::new();
     let mut no = |message: String| text.push_str(&negative(&message, style).stderr);
     for counted in &measured.failures {
@@ -167,12 +170,18 @@ fn messages(report: &BenchReport, style: &Style) -> String {
         let label = paint("warning:", Paint::Warning, style.color_stderr);
         text.push_str(&format!("{label} {message}\n"));
     };
+    if !report.is_inflight_met() {
+        let inflight = settings.inflight;
+        warn(format!(
+            "--inflight {inflight} is above the broker's Receive Maximum of {receive_max}: the other operations waited in \
+             the client, and latencies include that"
+        ));
+    }
     if let Some(rate) = settings.rate.filter(|_| !measured.is_rate_met()) {
         warn(format!("the rate of {rate} per second was not met: {} per second", measured.per_second()));
     }
     if let Some(cause) = keys_left {
-        let (prefix, ttl) = (escape(&settings.prefix), duration::text(settings.ttl));
-        warn(format!("the keys {prefix}* were not deleted: {cause}; they expire within {ttl}"));
+        warn(escape(settings.keys_left_message(cause).as_bytes()));
     }
     text
 }
@@ -210,6 +219,7 @@ mod tests {
                 warmup: 1000 * MS,
                 clients: 1,
                 inflight: 64,
+                adapts_inflight: false,
                 rate: Some(500),
                 size: None,
                 keys: 64,
@@ -217,6 +227,7 @@ mod tests {
                 prefix: b"p/1/".to_vec(),
                 ttl: 600_000 * MS,
             },
+            receive_max: 20,
             measured: Measured {
                 elapsed: 30_000 * MS,
                 answered: 900,
@@ -264,8 +275,10 @@ up to 10000       998   99.8 %  ####################################
             rendered.stderr,
             "error: 10 operations were answered no: held\n\
              error: the 99th percentile is 20.000 ms, above 10ms\n\
+             warning: --inflight 64 is above the broker's Receive Maximum of 20: the other operations waited in the client, \
+             and latencies include that\n\
              warning: the rate of 500 per second was not met: 30 per second\n\
-             warning: the keys p/1/* were not deleted: interrupted; they expire within 10m\n"
+             warning: keys p/1/* may be left: interrupted; they expire within 10m\n"
         );
         assert_eq!(output(&report(), &Style { quiet: true, ..Style::PLAIN }).stderr, "");
     }
@@ -281,7 +294,7 @@ up to 10000       998   99.8 %  ####################################
             r#""rate_met":false,"failures":[{"kind":"timeout","message":"no answer from lab:1883 within 10s","count":90},"#,
             r#""latency":{"lock":{"count":1000,"mean_ms":3.0,"min_ms":0.5,"p50_ms":2.0,"p90_ms":5.0,"p99_ms":20.0,"#,
             r#""p99_9_ms":123.0,"max_ms":10000.0,"bands":[{"to_ms":1.0,"count":2},"#,
-            r#""max_p99_ms":10.0,"p99_met":false,"keys_deleted":false,"keys_left_because":"interrupted"}"#,
+            r#""receive_max":20,"inflight_met":false,"max_p99_ms":10.0,"p99_met":false,"keys_deleted":false,"keys_left_because":"interrupted"}"#,
         ] {
             assert!(line.contains(member), "{member}\nnot in {line}");
         }

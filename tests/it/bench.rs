@@ -1,21 +1,23 @@
 //! `bench`: what it counts, what it leaves behind, and how it ends when the broker fails.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 use mqkv::protocol::Request;
 use mqkv::protocol::request::CommandCase;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::common::fake_broker::{Connection, FakeBroker};
+use super::common::fake_broker::FakeBrokers;
 use super::common::wire::{self, Publish};
-use super::common::{CTRL_C, Exit, Place, Process, Server, Terminal};
+use super::common::{CTRL_C, Exit, Place, Process, Server, Terminal, wait_until};
 
 /// One client and one key, so that the requests have one order.
 const ALONE: &str = "--clients 1 --inflight 1 --keys 1 --warmup 0";
 /// Instead of an answer: the connection is closed.
 const CLOSE: &str = "close";
-/// The requests that prepare such a bench: a SET and a GET.
+/// The requests that prepare such a bench: a GET and a SET.
 const PREPARED: usize = 2;
 
 /// Runs `bench` with these words.
@@ -34,31 +36,80 @@ fn record(place: &Place, line: &str) -> (Value, Vec<Value>, Option<i32>) {
     (record.clone(), exit.errors.lines().map(parse).collect(), exit.code)
 }
 
-/// Answers requests until the client closes the connection. `answer` gets the number of each request, from 1, and returns None
-/// for no answer, or [`CLOSE`]. Returns the requests.
-fn answer_all(
-    connection: &mut Connection,
-    mut answer: impl FnMut(usize, &Request) -> Option<&'static str>,
-) -> Vec<Request> {
-    let mut requests = Vec::new();
-    connection.accept();
-    while let Some(packet) = connection.next() {
-        match packet.name() {
-            "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), 1)),
-            "PUBLISH" => {
-                let publish = Publish::decode(&packet);
-                let request = Request::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
-                match answer(requests.len() + 1, &request) {
-                    Some(CLOSE) => return requests,
-                    Some(payload) => connection.answer(&publish, payload, &[]),
-                    None => connection.send(&wire::puback(publish.packet_id, 0)),
-                }
-                requests.push(request);
-            }
-            _ => {}
-        }
+/// CONNACK with a Receive Maximum of 1.
+const RECEIVE_MAXIMUM_1: &[u8] = &[0x21, 0, 1];
+
+/// A store for any number of connections.
+struct Store {
+    broker: FakeBrokers,
+    log: Arc<Mutex<Log>>,
+}
+
+/// What a store has received.
+#[derive(Default)]
+struct Log {
+    /// The requests, each with the number of its connection, which counts from 1.
+    requests: Vec<(usize, Request)>,
+    /// The connections that have ended.
+    ended: BTreeSet<usize>,
+}
+
+impl Store {
+    /// Starts a store. `answer` gets the number of each request, from 1, and returns None for no answer, or [`CLOSE`].
+    fn start(answer: impl FnMut(usize, &Request) -> Option<&'static str> + Send + 'static) -> Self {
+        let answer = Mutex::new(answer);
+        Self::with_properties(&[], move |log, _, request| {
+            let mut answer = answer.lock().unwrap();
+            let number = log.lock().unwrap().requests.len();
+            answer(number, request)
+        })
     }
-    requests
+
+    /// Starts a store with these properties of CONNACK. `answer` runs in a thread of each connection, and gets its number.
+    fn with_properties(
+        properties: &'static [u8],
+        answer: impl Fn(&Mutex<Log>, usize, &Request) -> Option<&'static str> + Send + Sync + 'static,
+    ) -> Self {
+        let log = Arc::<Mutex<Log>>::default();
+        let shared = Arc::clone(&log);
+        let broker = FakeBrokers::start(move |at, connection| {
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(0, properties));
+            while let Some(packet) = connection.next() {
+                match packet.name() {
+                    "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), 1)),
+                    "PUBLISH" => {
+                        let publish = Publish::decode(&packet);
+                        let payload = publish.payload.clone().into();
+                        let request = Request::decode(&payload, CommandCase::Strict).unwrap();
+                        shared.lock().unwrap().requests.push((at, request.clone()));
+                        match answer(&shared, at, &request) {
+                            Some(CLOSE) => return,
+                            Some(payload) => connection.answer(&publish, payload, &[]),
+                            None => connection.send(&wire::puback(publish.packet_id, 0)),
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            shared.lock().unwrap().ended.insert(at);
+        });
+        Self { broker, log }
+    }
+
+    fn url(&self) -> String {
+        self.broker.url()
+    }
+
+    /// Returns the requests so far.
+    fn requests(&self) -> Vec<Request> {
+        self.log.lock().unwrap().requests.iter().map(|(_, request)| request.clone()).collect()
+    }
+
+    /// Returns the numbers of the connections that have sent requests.
+    fn connections(&self) -> BTreeSet<usize> {
+        self.log.lock().unwrap().requests.iter().map(|(connection, _)| *connection).collect()
+    }
 }
 
 /// The answer of a store that has every key.
@@ -175,12 +226,9 @@ fn a_99th_percentile_above_the_limit_exits_with_1() {
 
 #[test]
 fn operations_that_the_store_refuses_are_counted_and_exit_with_76() {
-    let fake = FakeBroker::start(|connection| {
-        answer_all(connection, |number, request| match number {
-            1..=PREPARED => ok(request),
-            4 | 5 => Some("-ERR quota exceeded\r\n"),
-            _ => ok(request),
-        })
+    let fake = Store::start(|number, request| match number {
+        4 | 5 => Some("-ERR quota exceeded\r\n"),
+        _ => ok(request),
     });
     let (record, errors, code) = record(&Place::new(), &format!("set -c 6 {ALONE} -b {}", fake.url()));
     assert_eq!((code, &record["answered"], &record["failed"]), (Some(76), &4.into(), &2.into()), "{record}");
@@ -189,7 +237,7 @@ fn operations_that_the_store_refuses_are_counted_and_exit_with_76() {
     assert_eq!((&failure["kind"], &failure["count"]), (&"refused".into(), &2.into()), "{record}");
     let message = "2 operations failed: the store refused the request: quota exceeded";
     assert_eq!(errors[0]["error"]["message"], message);
-    let requests = fake.end();
+    let requests = fake.requests();
     assert!(matches!(requests.last(), Some(Request::Del { .. })), "{requests:?}");
     let ttls = requests.iter().filter_map(|request| match request {
         Request::Set { ttl_ms, .. } => Some(ttl_ms.is_some()),
@@ -200,19 +248,19 @@ fn operations_that_the_store_refuses_are_counted_and_exit_with_76() {
 
 #[test]
 fn a_store_that_refuses_the_keys_is_not_measured() {
-    let fake = FakeBroker::start(|connection| answer_all(connection, |_, _| Some("-ERR quota exceeded\r\n")));
+    let fake = Store::start(|_, request| match request {
+        Request::Set { .. } => Some("-ERR quota exceeded\r\n"),
+        request => ok(request),
+    });
     let exit = run(&Place::new(), &format!("set -c 6 {ALONE} -b {}", fake.url()));
     assert_eq!((exit.code, exit.output.as_str()), (Some(76), ""), "{exit:?}");
     assert!(exit.errors.starts_with("error: the store refused the request: quota exceeded\n"), "{exit:?}");
-    fake.end();
+    assert!(matches!(fake.requests().last(), Some(Request::Del { .. })));
 }
 
 #[test]
 fn a_store_that_stops_answering_ends_the_bench_with_124() {
-    let fake = FakeBroker::start(|connection| {
-        let answered = PREPARED + 3;
-        answer_all(connection, |number, request| ok(request).filter(|_| number <= answered)).len()
-    });
+    let fake = Store::start(|number, request| ok(request).filter(|_| number <= PREPARED + 3));
     let line = format!("set -c 1000 {ALONE} --timeout 100ms -b {}", fake.url());
     let exit = run(&Place::new(), &line);
     assert_eq!(exit.code, Some(124), "{exit:?}");
@@ -220,21 +268,16 @@ fn a_store_that_stops_answering_ends_the_bench_with_124() {
     assert!(exit.output.contains("\nfailed      1\n         1  timeout: no answer from "), "{exit:?}");
     assert!(exit.output.contains("\nset                 4 "), "a timeout has a latency: {exit:?}");
     assert!(
-        exit.errors.contains("* were not deleted: the store does not answer; they expire within 1day\n"),
+        exit.errors.contains("* may be left: the store does not answer; they expire within 1day\n"),
         "{exit:?}"
     );
     assert!(exit.errors.contains("error: 1 operation failed: no answer from "), "{exit:?}");
-    assert_eq!(fake.end(), PREPARED + 4);
+    assert_eq!(fake.requests().len(), PREPARED + 4);
 }
 
 #[test]
 fn a_lost_connection_ends_the_bench_with_69_and_what_was_measured_is_printed() {
-    let fake = FakeBroker::start(|connection| {
-        answer_all(
-            connection,
-            |number, request| if number > PREPARED + 3 { Some(CLOSE) } else { ok(request) },
-        );
-    });
+    let fake = Store::start(|number, request| if number == PREPARED + 4 { Some(CLOSE) } else { ok(request) });
     let (record, errors, code) = record(&Place::new(), &format!("set -d 1h {ALONE} -b {}", fake.url()));
     assert_eq!((code, &record["answered"], &record["failed"]), (Some(69), &3.into(), &1.into()), "{record}");
     assert_eq!(
@@ -244,16 +287,17 @@ fn a_lost_connection_ends_the_bench_with_69_and_what_was_measured_is_printed() {
     );
     assert_eq!((&record["keys_deleted"], &record["unanswered"]), (&false.into(), &0.into()), "{record}");
     assert_eq!(errors[0]["error"]["code"], 69);
-    fake.end();
+    let cause = record["keys_left_because"].as_str().unwrap();
+    assert!(cause.starts_with("lost the connection to "), "the lost SET may come later: {record}");
+    let requests = fake.requests();
+    assert!(matches!(requests.last(), Some(Request::Del { .. })), "on a second connection: {requests:?}");
 }
 
 #[test]
 fn a_missing_notification_is_a_timeout() {
-    let fake = FakeBroker::start(|connection| {
-        answer_all(connection, |_, request| match request {
-            Request::Get { .. } => Some("$-1\r\n"),
-            request => ok(request),
-        })
+    let fake = Store::start(|_, request| match request {
+        Request::Get { .. } => Some("$-1\r\n"),
+        request => ok(request),
     });
     let line = "watch -c 3 --clients 1 --warmup 0 --timeout 100ms -b";
     let (record, _, code) = record(&Place::new(), &format!("{line} {}", fake.url()));
@@ -263,37 +307,31 @@ fn a_missing_notification_is_a_timeout() {
         "{record}"
     );
     assert_eq!(record["failures"][0]["message"], "no notification of a SET within 100ms", "{record}");
-    fake.end();
 }
 
 #[test]
 fn a_key_that_another_client_deletes_is_an_answer_of_no() {
-    let fake = FakeBroker::start(|connection| {
-        answer_all(connection, |number, request| match request {
-            Request::Get { .. } if number == 5 => Some("$-1\r\n"),
-            request => ok(request),
-        })
+    let fake = Store::start(|number, request| match request {
+        Request::Get { .. } if number == 5 => Some("$-1\r\n"),
+        request => ok(request),
     });
     let exit = run(&Place::new(), &format!("get -c 10 {ALONE} -b {}", fake.url()));
     assert_eq!(exit.code, Some(1), "{exit:?}");
     assert_eq!(exit.errors, "error: 1 operation was answered no: a key was deleted or has expired\n");
     assert!(exit.output.contains("operations  9, "), "{exit:?}");
-    fake.end();
 }
 
 /// The number of the request that [`store_with_notice`] reports: after those of a short bench before.
 const NOTICED: usize = 20;
 
 /// A store that reports when it has received a request in the middle of the measurement.
-fn store_with_notice() -> (FakeBroker<Vec<Request>>, Receiver<()>) {
+fn store_with_notice() -> (Store, Receiver<()>) {
     let (begins, begun) = channel();
-    let fake = FakeBroker::start(move |connection| {
-        answer_all(connection, |number, request| {
-            if number == NOTICED {
-                begins.send(()).unwrap();
-            }
-            ok(request)
-        })
+    let fake = Store::start(move |number, request| {
+        if number == NOTICED {
+            begins.send(()).unwrap();
+        }
+        ok(request)
     });
     (fake, begun)
 }
@@ -316,7 +354,7 @@ fn a_signal_ends_the_bench_prints_what_was_measured_and_deletes_the_keys() {
             "{record}"
         );
         assert!(record["answered"].as_u64().unwrap() >= 8, "{record}");
-        assert!(matches!(fake.end().last(), Some(Request::Del { .. })));
+        assert!(matches!(fake.requests().last(), Some(Request::Del { .. })));
     }
 }
 
@@ -350,21 +388,98 @@ fn a_read_only_context_refuses_it() {
 }
 
 #[test]
-fn on_a_terminal_a_line_shows_the_progress_and_ctrl_c_ends_it() {
-    let (fake, begun) = store_with_notice();
-    let line = format!("bench set -d 1h {ALONE} -b {}", fake.url());
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let mut terminal = Terminal::start(Place::new().command(&words));
-    begun.recv().unwrap();
-    terminal.wait_for("the progress", |screen| screen.contains("   0%  ") && screen.contains("/s  p99 "));
-    terminal.keys(CTRL_C);
-    terminal.shows("; interrupted\noperations  ");
-    assert_eq!(terminal.end(), Some(130));
-    fake.end();
+fn on_a_terminal_a_line_shows_the_progress_and_ctrl_c_ends_it_and_erases_the_line() {
+    for columns in [60, 80] {
+        let (fake, begun) = store_with_notice();
+        let line = format!("bench set -d 1h {ALONE} -b {}", fake.url());
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut terminal = Terminal::of_size(Place::new().command(&words), 30, columns);
+        begun.recv().unwrap();
+        let screen = terminal
+            .wait_for("the progress", |screen| screen.contains("   0%  ") && screen.contains("/s  p99 "));
+        assert_eq!(screen.lines().count(), 1, "{screen}");
+        terminal.keys(CTRL_C);
+        let screen = terminal.shows("; interrupted\noperations  ");
+        assert!(screen.starts_with("workload "), "the line and the echo of Ctrl-C are left:\n{screen}");
+        assert_eq!(terminal.end(), Some(130));
+    }
+}
+
+/// A store that answers the second client's SETs only after it has received a DEL. Reports each SET.
+fn store_with_sets_in_flight() -> (Store, Receiver<()>) {
+    let (begins, begun) = channel();
+    let fake = Store::with_properties(RECEIVE_MAXIMUM_1, move |log, connection, request| {
+        match request {
+            Request::Set { .. } if connection == 2 => {
+                let _ = begins.send(());
+                let is_del = |(_, request): &(usize, Request)| matches!(request, Request::Del { .. });
+                wait_until("DEL", || log.lock().unwrap().requests.iter().any(is_del).then_some(()));
+            }
+            Request::Del { .. } => {
+                wait_until("the second client's end", || log.lock().unwrap().ended.get(&2).copied());
+            }
+            _ => {}
+        }
+        ok(request)
+    });
+    (fake, begun)
 }
 
 #[test]
-fn the_prompt_runs_it_on_its_session_and_ctrl_c_returns_to_the_prompt() {
+fn clients_are_closed_before_the_keys_are_deleted_and_keys_may_be_left_if_operations_are_in_flight() {
+    let (fake, begun) = store_with_sets_in_flight();
+    let line = format!("bench set -d 1h --clients 2 --inflight 8 --keys 1 --warmup 0 -j -b {}", fake.url());
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut process = Process::start(Place::new().command(&words));
+    begun.recv().unwrap();
+    process.signal(Signal::SIGINT);
+    let exit = process.end();
+    assert_eq!((exit.code, exit.errors.as_str()), (Some(130), ""), "{exit:?}");
+    let record: Value = serde_json::from_str(&exit.output).unwrap();
+    assert_eq!(record["keys_deleted"], false, "{record}");
+    assert_eq!(record["keys_left_because"], "operations in flight were not answered", "{record}");
+    assert!(matches!(fake.requests().last(), Some(Request::Del { .. })), "{exit:?}");
+}
+
+#[test]
+fn a_second_signal_ends_it_without_a_deletion() {
+    let (fake, begun) = store_with_sets_in_flight();
+    let line = format!("bench set -d 1h --clients 2 --inflight 8 --keys 1 --warmup 0 -b {}", fake.url());
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut process = Process::start(Place::new().command(&words));
+    begun.recv().unwrap();
+    // Two different ones: a second SIGINT before the first is handled would be lost.
+    process.signal(Signal::SIGINT);
+    process.signal(Signal::SIGTERM);
+    let exit = process.end();
+    assert!(matches!(exit.code, Some(130 | 143)), "{exit:?}");
+    assert!(exit.errors.contains("/* may be left: interrupted; they expire within 1h 10m\n"), "{exit:?}");
+    assert!(!fake.requests().iter().any(|request| matches!(request, Request::Del { .. })));
+}
+
+#[test]
+fn a_receive_maximum_below_the_operations_in_flight_is_reported() {
+    let place = Place::new();
+    let fake = Store::with_properties(RECEIVE_MAXIMUM_1, |_, _, request| ok(request));
+    let with = |options: &str| format!("{options} -c 20 --clients 1 -b {}", fake.url());
+    let (report, errors, code) = record(&place, &with("set --inflight 3"));
+    assert_eq!((code, errors.len()), (Some(0), 0), "{report}");
+    let figures = |record: &Value| {
+        ["inflight", "receive_max", "inflight_met"].map(|name| record[name].to_string()).join(" ")
+    };
+    assert_eq!(figures(&report), "3 1 false");
+    let exit = run(&place, &with("set --inflight 3"));
+    let warning = "warning: --inflight 3 is above the broker's Receive Maximum of 1: ";
+    assert!(exit.errors.starts_with(warning), "{exit:?}");
+    let (report, ..) = record(&place, &with("lock --inflight 1"));
+    assert_eq!(figures(&report), "1 1 true");
+    // The default of 64 adapts.
+    let (report, ..) = record(&place, &with("set --rate 1000"));
+    assert_eq!(figures(&report), "1 1 true");
+}
+
+#[test]
+fn the_prompt_runs_it_with_clients_of_its_own_and_ctrl_c_returns_to_the_prompt() {
     let (fake, begun) = store_with_notice();
     let url = fake.url();
     let prompt = format!("{}>", url.trim_start_matches("mqtt://"));
@@ -380,6 +495,7 @@ fn the_prompt_runs_it_on_its_session_and_ctrl_c_returns_to_the_prompt() {
     terminal.ends_with(&prompt);
     terminal.press_ctrl_d();
     assert_eq!(terminal.end(), Some(0));
-    let requests = fake.end();
+    let requests = fake.requests();
     assert!(matches!(requests.last(), Some(Request::Del { .. })), "{requests:?}");
+    assert!(!fake.connections().contains(&1), "the session of the prompt has sent requests");
 }

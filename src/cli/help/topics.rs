@@ -95,7 +95,8 @@ Records have v (the schema, 1) and op (the verb).
 - watch: event (current, set, delete, gap, resync) and seq instead of op; lost, skipped and command-ended are on
   standard error
 - bench: one object at the end. latency has an object for each measured latency, the first of them for whole operations;
-  its bands are the numbers of latencies up to to_ms. end is done, interrupted, unanswered or failed
+  its bands are the numbers of latencies up to to_ms. end is done, interrupted, unanswered or failed. inflight_met is false if
+  inflight is above receive_max, the broker's Receive Maximum
 - monitor: event (listening, request, reply, no-reply, notification, gap)
 - --trace: trace (sent, received, connecting, connected, lost, new-token, token-unanswered, not-sent); the words of a
   request or reply are escaped as in text, with doubled backslashes

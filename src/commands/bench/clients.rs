@@ -6,26 +6,26 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::histogram::Latencies;
 use super::keys;
 use super::load::{Load, Plan};
 use super::report::{BenchEnd, BenchProgress, BenchSettings, Measured, Workload};
 use super::slot::{self, Common, Notifications, Notified, SharedLoad, Work};
-use crate::client::{Client, Reconnect, Settings, Watcher};
+use crate::client::{Client, Error, Reconnect, Settings, Watcher};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::{Emit, Output, Progress};
 use crate::commands::process::signal::{Signal, Signals};
-use crate::commands::session::Session;
+use crate::commands::session::{BULK_INFLIGHT_MAX, other_client_id};
 use crate::protocol::Key;
 
 /// The most connections that are made at the same time.
 const CONNECTING_MAX: usize = 16;
 /// The time between two records of the progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// How long operations in flight are awaited after a signal.
+/// How long operations in flight are awaited after a signal, and the end of the clients.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Notifications that a slot buffers: those of operations that have timed out can arrive late.
 const NOTIFICATIONS_MAX: usize = 16;
@@ -37,9 +37,12 @@ pub struct Bench {
     settings: BenchSettings,
     keys: Vec<Key>,
     value: Bytes,
+    client_settings: Settings,
     clients: Vec<Client>,
-    /// The time limit of a request.
-    request_timeout: Duration,
+    /// Whether keys may exist.
+    has_written: bool,
+    /// Whether writes may be in flight.
+    is_writing: bool,
 }
 
 /// The watches of a bench.
@@ -55,21 +58,39 @@ struct Watching {
 pub struct Stopped {
     /// None if it ended before the measurement.
     pub measured: Option<Measured>,
-    pub signal: Option<Signal>,
+    pub interruption: Option<Interruption>,
+}
+
+/// An end by a signal.
+#[derive(Clone, Copy)]
+pub struct Interruption {
+    pub signal: Signal,
+    /// Whether all operations in flight have ended.
+    pub is_drained: bool,
+    /// Whether there was a second signal: nothing more is awaited.
+    pub is_final: bool,
 }
 
 impl Bench {
-    /// Creates a bench with its first client.
+    /// Creates a bench whose clients have these settings, except that each has a client id of its own.
     ///
     /// # Errors
     /// The prefix of the keys is too long.
-    pub fn new(settings: BenchSettings, client: Client) -> Result<Self, CommandError> {
+    pub fn new(settings: BenchSettings, client_settings: Settings) -> Result<Self, CommandError> {
         let keys = keys::keys(&settings.prefix, usize::try_from(settings.keys).unwrap_or(usize::MAX))?;
         let value = match settings.size {
             Some(size) => vec![b'x'; usize::try_from(size).unwrap_or(usize::MAX)].into(),
             None => HOLDER,
         };
-        Ok(Self { settings, keys, value, clients: vec![client], request_timeout: Duration::ZERO })
+        let inflight = usize::try_from(settings.inflight).unwrap_or(usize::MAX);
+        let client_settings = Settings {
+            inflight_max: BULK_INFLIGHT_MAX.max(inflight),
+            // Operations of a second connection would count as those of the first one.
+            reconnect: Reconnect::Never,
+            ..client_settings
+        };
+        let clients = Vec::new();
+        Ok(Self { settings, keys, value, client_settings, clients, has_written: false, is_writing: false })
     }
 
     #[must_use]
@@ -82,77 +103,109 @@ impl Bench {
         self.settings
     }
 
+    /// Returns the smallest Receive Maximum of the clients; None if none is connected.
+    #[must_use]
+    pub fn receive_max(&self) -> Option<u16> {
+        self.clients.iter().filter_map(|client| client.connection_info().receive_max()).min()
+    }
+
     /// Prepares and measures.
     ///
     /// # Errors
     /// A client cannot connect, the keys cannot be set or watched, or `emit` failed.
-    pub async fn run(
-        &mut self,
-        session: &Session,
-        signals: &mut Signals,
-        emit: Emit<'_>,
-    ) -> Result<Stopped, CommandError> {
+    pub async fn run(&mut self, signals: &mut Signals, emit: Emit<'_>) -> Result<Stopped, CommandError> {
         let prepared = tokio::select! {
             biased;
-            signal = signals.next() => return Ok(Stopped { measured: None, signal: Some(signal) }),
-            prepared = self.prepare(session, emit) => prepared,
+            signal = signals.next() => {
+                let interruption = Some(Interruption { signal, is_drained: true, is_final: false });
+                return Ok(Stopped { measured: None, interruption });
+            }
+            prepared = self.prepare(emit) => prepared,
         };
         prepared?;
         self.measure(signals, emit).await
     }
 
-    /// Deletes the keys.
+    /// Ends all sessions and deletes the keys.
     ///
     /// # Errors
-    /// No client is connected, or a DEL failed.
-    pub async fn delete_keys(&self) -> Result<(), CommandError> {
-        let connected = self.clients.iter().find(|client| !client.has_ended());
-        let lost = || CommandError::new(Kind::Unavailable, "the connection is lost");
-        keys::delete_all(connected.ok_or_else(lost)?, &self.keys).await
-    }
-
-    /// Disconnects all clients but the first, which is the session's.
-    pub async fn close(&mut self) {
-        let mut closing: JoinSet<()> = self.clients.drain(1..).map(Client::close).collect();
+    /// Keys may be left: a client cannot connect, a DEL failed, or writes may take effect later. Or `emit` failed.
+    pub async fn delete_keys(&mut self, is_drained: bool, emit: Emit<'_>) -> Result<(), CommandError> {
+        // A SET that the store handles after the DEL of its key would create the key again.
+        let settled = if is_drained { self.settle().await } else { Err(unsettled()) };
+        let mut closing: JoinSet<()> = self.clients.drain(..).map(Client::close).collect();
         // A broker that does not read ends the sessions when this process ends.
-        let _ = tokio::time::timeout(DRAIN_MAX, async { while closing.join_next().await.is_some() {} }).await;
+        let _ = timeout(DRAIN_MAX, async { while closing.join_next().await.is_some() {} }).await;
+        if !self.has_written {
+            return Ok(());
+        }
+        let client = Client::connect(self.client_settings.clone()).await?;
+        keys::delete_all(&client, &self.keys, |count| Ok(emit(progress_of(count, "keys deleted"))?)).await?;
+        client.close().await;
+        if self.is_writing { settled } else { Ok(()) }
     }
 
-    async fn prepare(&mut self, session: &Session, emit: Emit<'_>) -> Result<(), CommandError> {
-        let Some(first) = self.clients.first().cloned() else { return Ok(()) };
-        self.request_timeout = session.second_settings().await?.request_timeout;
-        if self.settings.workload.shares_keys() {
-            let options = keys::set_options(self.settings.ttl)?;
-            keys::set_all(&first, &self.keys, &self.value, &options, |count| {
-                let progress = Progress { count, unit: "keys", bytes_read: 0, bytes_total: None };
-                Ok(emit(Output::Progress(progress))?)
-            })
-            .await?;
-        }
-        let mut connecting = JoinSet::new();
-        let mut missing = self.settings.clients.saturating_sub(1);
-        let inflight = usize::try_from(self.settings.inflight).unwrap_or(usize::MAX);
-        // The subscription for the responses is made with the first request: that is not to be measured.
-        let probe = self.keys.first().cloned();
-        let request = async |client: &Client| match &probe {
-            Some(key) => client.get(key).await.map(drop),
-            None => Ok(()),
+    /// Waits until the store has answered all requests, also those that no caller waits for any more.
+    ///
+    /// # Errors
+    /// A connection is lost, or a request is not answered.
+    async fn settle(&self) -> Result<(), CommandError> {
+        // The requests of a session are handled in their order.
+        let last = |client: &Client| {
+            let (client, key) = (client.clone(), self.keys.first().cloned());
+            async move { request(&client, key.as_ref()).await }
         };
-        request(&first).await?;
-        while missing > 0 || !connecting.is_empty() {
-            while missing > 0 && connecting.len() < CONNECTING_MAX {
-                missing = missing.saturating_sub(1);
-                let settings = session.second_settings().await?;
-                let inflight_max = settings.inflight_max.max(inflight);
-                let settings = Settings { inflight_max, reconnect: Reconnect::Never, ..settings };
-                connecting.spawn(Client::connect(settings));
+        let mut settling: JoinSet<_> = self.clients.iter().map(last).collect();
+        let settled = async {
+            while let Some(joined) = settling.join_next().await {
+                joined.map_err(panicked)??;
             }
-            let count = u64::try_from(self.clients.len()).unwrap_or(u64::MAX);
-            emit(Output::Progress(Progress { count, unit: "clients", bytes_read: 0, bytes_total: None }))?;
+            Ok(())
+        };
+        timeout(DRAIN_MAX, settled).await.unwrap_or_else(|_| Err(unsettled()))
+    }
+
+    async fn prepare(&mut self, emit: Emit<'_>) -> Result<(), CommandError> {
+        self.connect(emit).await?;
+        if let Some(receive_max) = self.receive_max() {
+            self.settings.handle_receive_max(receive_max);
+            self.keys.truncate(usize::try_from(self.settings.keys).unwrap_or(usize::MAX));
+        }
+        (self.has_written, self.is_writing) = (true, true);
+        let Some(first) = self.clients.first().filter(|_| self.settings.workload.shares_keys()) else {
+            return Ok(());
+        };
+        let options = keys::set_options(self.settings.ttl)?;
+        let report = |count| Ok(emit(progress_of(count, "keys"))?);
+        keys::set_all(first, &self.keys, &self.value, &options, report).await?;
+        self.is_writing = self.settings.workload != Workload::Get;
+        Ok(())
+    }
+
+    /// Connects the clients.
+    async fn connect(&mut self, emit: Emit<'_>) -> Result<(), CommandError> {
+        let mut connecting = JoinSet::new();
+        let mut missing = self.settings.clients;
+        while missing > 0 || !connecting.is_empty() {
+            // The first one alone: the others would fail for the same reason.
+            let connecting_max = if self.clients.is_empty() { 1 } else { CONNECTING_MAX };
+            while missing > 0 && connecting.len() < connecting_max {
+                missing = missing.saturating_sub(1);
+                let mut settings = self.client_settings.clone();
+                if !self.clients.is_empty() {
+                    settings.client_id = other_client_id(&settings.client_id);
+                }
+                let key = self.keys.first().cloned();
+                connecting.spawn(async move {
+                    let client = Client::connect(settings).await?;
+                    // The subscription for the responses is made with the first request: that is not to be measured.
+                    request(&client, key.as_ref()).await?;
+                    Ok::<_, Error>(client)
+                });
+            }
+            emit(progress_of(u64::try_from(self.clients.len()).unwrap_or(u64::MAX), "clients"))?;
             if let Some(joined) = connecting.join_next().await {
-                let client = joined.map_err(panicked)??;
-                request(&client).await?;
-                self.clients.push(client);
+                self.clients.push(joined.map_err(panicked)??);
             }
         }
         Ok(())
@@ -192,7 +245,7 @@ impl Bench {
             let work = match (workload, key, notifications.next()) {
                 (Workload::Lock, Some(key), _) => Work::Lock { key },
                 (Workload::Watch, Some(key), Some(notifications)) => {
-                    Work::Watch { key, notifications, timeout: self.request_timeout }
+                    Work::Watch { key, notifications, timeout: self.client_settings.request_timeout }
                 }
                 (Workload::Set, ..) => Work::Set,
                 (Workload::Get, ..) => Work::Get,
@@ -203,23 +256,24 @@ impl Bench {
             };
             running.spawn(slot::run(number, Arc::clone(&load), Arc::clone(&common), client.clone(), work));
         }
-        let signal = self.follow(&load, &mut running, signals, emit).await?;
+        let interruption = self.follow(&load, &mut running, signals, emit).await?;
         running.shutdown().await;
         helpers.shutdown().await;
         let load =
             Arc::into_inner(load).ok_or_else(|| CommandError::new(Kind::Bug, "the bench has not ended"))?;
-        Ok(Stopped { measured: Some(load.into_load().finish(clock::monotonic())), signal })
+        let measured = Some(load.into_load().finish(clock::monotonic()));
+        Ok(Stopped { measured, interruption })
     }
 
-    /// Emits the progress until all operations have ended. Returns the signal that has ended them.
+    /// Emits the progress until all operations have ended.
     async fn follow(
         &self,
         load: &SharedLoad,
         running: &mut JoinSet<()>,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<Option<Signal>, CommandError> {
-        let mut ended_by: Option<Signal> = None;
+    ) -> Result<Option<Interruption>, CommandError> {
+        let mut interruption: Option<Interruption> = None;
         let mut ticks = interval(PROGRESS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = (clock::monotonic(), 0);
@@ -229,15 +283,20 @@ impl Bench {
             tokio::select! {
                 biased;
                 signal = signals.next() => {
-                    if ended_by.replace(signal).is_some() {
+                    let is_final = interruption.is_some();
+                    interruption = Some(Interruption { signal, is_drained: false, is_final });
+                    if is_final {
                         break;
                     }
                     load.stop(BenchEnd::Interrupted);
                     drained.set(sleep(DRAIN_MAX));
                 }
-                () = &mut drained, if ended_by.is_some() => break,
+                () = &mut drained, if interruption.is_some() => break,
                 joined = running.join_next() => match joined {
-                    None => break,
+                    None => {
+                        interruption.iter_mut().for_each(|interruption| interruption.is_drained = true);
+                        break;
+                    }
                     Some(joined) => joined.map_err(panicked)?,
                 },
                 _ = ticks.tick() => {
@@ -247,7 +306,7 @@ impl Bench {
                 }
             }
         }
-        Ok(ended_by)
+        Ok(interruption)
     }
 
     /// Watches the keys of all slots: each client those of the client before it.
@@ -289,6 +348,22 @@ fn progress(load: &SharedLoad, (last, finished_then): (Instant, u64)) -> (BenchP
         failed: load.failed(),
     };
     (progress, (now, finished))
+}
+
+/// Sends a request that changes nothing, and waits for its answer.
+async fn request(client: &Client, key: Option<&Key>) -> Result<(), Error> {
+    match key {
+        Some(key) => client.get(key).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+fn progress_of(count: u64, unit: &'static str) -> Output {
+    Output::Progress(Progress { count, unit, bytes_read: 0, bytes_total: None })
+}
+
+fn unsettled() -> CommandError {
+    CommandError::new(Kind::Timeout, "operations in flight were not answered")
 }
 
 fn panicked(error: JoinError) -> CommandError {

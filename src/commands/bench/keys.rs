@@ -46,14 +46,18 @@ pub async fn set_all(
     for_all(client, keys, value.len(), request, finish, &mut report).await
 }
 
-/// Deletes all keys; missing ones are no error.
+/// Deletes all keys; missing ones are no error. `report` gets the number of those that have been deleted.
 ///
 /// # Errors
-/// A DEL failed.
-pub async fn delete_all(client: &Client, keys: &[Key]) -> Result<(), CommandError> {
+/// A DEL failed, or `report` did.
+pub async fn delete_all(
+    client: &Client,
+    keys: &[Key],
+    mut report: impl FnMut(u64) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let request = |key: &Key| DeleteOutcome::request(key, None, None);
     let finish = |response| DeleteOutcome::decode(response, false).map(drop);
-    for_all(client, keys, 0, request, finish, &mut |_| Ok(())).await
+    for_all(client, keys, 0, request, finish, &mut report).await
 }
 
 async fn for_all(

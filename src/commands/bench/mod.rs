@@ -15,16 +15,15 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::timeout;
 
-use self::clients::{Bench, Stopped};
+use self::clients::{Bench, Interruption, Stopped};
 use self::report::{BenchEnd, BenchReport, BenchSettings, Failure, FailureCount, Limit, Measured, Workload};
 use super::duration;
 use super::error::CommandError;
 use super::output::{Emit, Output};
-use super::process::signal::Signals;
+use super::process::signal::{Signal, Signals};
 use super::session::Session;
 use super::size;
 use super::verdict::Verdict;
-use crate::client::Reconnect;
 use crate::protocol::key::VALUE_BYTES_MAX;
 use crate::random;
 
@@ -64,7 +63,8 @@ Workloads:
   lock   acquire a free lock (SET NEX PX), release it (VDEL); a lock for
          each request in flight
   watch  SET of a key, until another client that watches it has received
-         the notification; a key for each request in flight
+         the notification (with --clients 1, the same client); a key for
+         each request in flight
 
 The bytes of a value are all x.
 
@@ -72,7 +72,8 @@ Load:
 Each of --clients has its own MQTT session, with up to --inflight operations in flight. Without --rate, each operation is \
 followed by the next at once: the load adapts to the store. With --rate, operations are due at equal intervals, whether or \
 not the store keeps up. An operation that is due while --inflight operations of all clients are in flight is sent when one \
-has ended.
+has ended. A broker accepts a limited number of unacknowledged requests of a client, its Receive Maximum. If --inflight is above \
+it, a warning is printed: further operations wait in the client, and their latency includes that.
 
 Latency:
 With --rate, a latency counts from the time at which the operation was due, so that a stall of the store is not hidden: it \
@@ -83,10 +84,10 @@ below 0.1 %.
 
 Keys:
 Keys begin with --prefix and a number that differs in each run; no other keys are touched. They are deleted at the end, also \
-after Ctrl-C. If that fails, they expire: 10 minutes after the planned end, with -c after a day.
+after Ctrl-C. If that fails, a warning is printed, and they expire: 10 minutes after the planned end, with -c after a day.
 
 Early end:
-The first Ctrl-C ends the measurement and prints what was measured, the second one ends at once. A lost connection and a \
+The first Ctrl-C ends the measurement, prints what was measured and deletes the keys, the second one ends at once. A lost connection and a \
 store that answers no operation within --timeout end it, too.
 
 Exit status:
@@ -112,7 +113,7 @@ pub struct BenchArgs {
     clients: Option<u32>,
     /// Operations in flight per client [default: 1]
     ///
-    /// With --rate the default is 64: room for a store that is slower for a while.
+    /// With --rate the default is 64, or the broker's Receive Maximum if that is less: room for a store that is slower for a while.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOTS_MAX)))]
     inflight: Option<u32>,
     /// Operations per second, of all clients together
@@ -143,6 +144,7 @@ impl BenchArgs {
         let workload = self.workload.unwrap_or(Workload::Mix);
         let clients = self.clients.unwrap_or(CLIENTS_DEFAULT);
         let slots_max = SLOTS_MAX.checked_div(clients).unwrap_or(1);
+        let adapts_inflight = self.inflight.is_none() && self.rate.is_some();
         let inflight = match (self.inflight, self.rate) {
             (Some(inflight), _) => inflight,
             (None, Some(_)) => INFLIGHT_DEFAULT_WITH_RATE.min(slots_max),
@@ -181,6 +183,7 @@ impl BenchArgs {
             warmup,
             clients,
             inflight,
+            adapts_inflight,
             rate: self.rate,
             size: (workload != Workload::Lock).then(|| self.size.unwrap_or(SIZE_DEFAULT)),
             keys: if workload.shares_keys() { self.keys.unwrap_or(KEYS_DEFAULT) } else { slots },
@@ -194,37 +197,30 @@ impl BenchArgs {
 /// Runs the verb.
 pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let settings = args.settings(random::u64())?;
-    let inflight = usize::try_from(settings.inflight).unwrap_or(usize::MAX);
     let mut signals = session.signals()?;
-    let connect = session.client_with(|settings| {
-        settings.inflight_max = settings.inflight_max.max(inflight);
-        settings.reconnect = Reconnect::Never;
-    });
-    let client = tokio::select! {
+    let client_settings = tokio::select! {
         biased;
         signal = signals.next() => return Ok(signal.verdict()),
-        client = connect => client?.clone(),
+        settings = session.second_settings() => settings?,
     };
-    let broker = client.connection_info().target.clone();
-    let mut bench = Bench::new(settings, client)?;
-    let result = bench.run(session, &mut signals, emit).await;
-    // Operations that time out would not delete anything either.
-    let answers =
-        !matches!(&result, Ok(Stopped { measured: Some(Measured { end: BenchEnd::Unanswered, .. }), .. }));
-    let keys_left = clean_up(&bench, answers, &mut signals).await;
-    bench.close().await;
-    let Stopped { measured, signal } = match (result, &keys_left) {
-        (Ok(stopped), _) => stopped,
-        (Err(error), None) => return Err(error),
-        (Err(error), Some(cause)) => return Err(error.cause(format!("the keys were not deleted: {cause}"))),
+    let broker = client_settings.target.to_string();
+    let mut bench = Bench::new(settings, client_settings)?;
+    let result = bench.run(&mut signals, emit).await;
+    let receive_max = bench.receive_max();
+    let keys_left = clean_up(&mut bench, &result, &mut signals, emit).await;
+    let settings = bench.into_settings();
+    let explain = |error: CommandError| match &keys_left {
+        Some(cause) => error.cause(settings.keys_left_message(cause)),
+        None => error,
     };
-    let verdict = match (signal, &measured) {
-        (Some(signal), _) => Ok(signal.verdict()),
-        (None, Some(measured)) => verdict(measured),
-        (None, None) => Ok(Verdict::Yes),
+    let Stopped { measured, interruption } = result.map_err(explain)?;
+    let signal = interruption.map(|interruption| interruption.signal);
+    let (Some(measured), Some(receive_max)) = (measured, receive_max) else {
+        let error = signal.and_then(Signal::write_error).filter(|_| keys_left.is_some());
+        return error.map_or(Ok(signal.map_or(Verdict::Yes, Signal::verdict)), |error| Err(explain(error)));
     };
-    let Some(measured) = measured else { return verdict };
-    let report = BenchReport { broker, settings: bench.into_settings(), measured, keys_left };
+    let verdict = signal.map_or_else(|| verdict(&measured), |signal| Ok(signal.verdict()));
+    let report = BenchReport { broker, settings, receive_max, measured, keys_left };
     let is_p99_met = report.is_p99_met();
     emit(Output::Benched(Box::new(report)))?;
     match verdict? {
@@ -233,17 +229,30 @@ pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     }
 }
 
-/// Deletes the keys. Returns why they were not deleted; None if they were.
-async fn clean_up(bench: &Bench, answers: bool, signals: &mut Signals) -> Option<String> {
-    if !answers {
-        return Some("the store does not answer".to_owned());
-    }
+/// Ends the clients and deletes the keys. Returns why keys may be left; None if all were deleted.
+async fn clean_up(
+    bench: &mut Bench,
+    result: &Result<Stopped, CommandError>,
+    signals: &mut Signals,
+    emit: Emit<'_>,
+) -> Option<String> {
+    let is_drained = match result {
+        // Operations that time out would not delete anything either.
+        Ok(Stopped { measured: Some(Measured { end: BenchEnd::Unanswered, .. }), .. }) => {
+            return Some("the store does not answer".to_owned());
+        }
+        Ok(Stopped { interruption: Some(Interruption { is_final: true, .. }), .. }) => {
+            return Some("interrupted".to_owned());
+        }
+        Ok(Stopped { interruption: Some(interruption), .. }) => interruption.is_drained,
+        _ => true,
+    };
     let time = CLEAN_UP_MAX.saturating_mul(bench.settings().keys.div_ceil(1000));
     tokio::select! {
         biased;
-        deleted = timeout(time, bench.delete_keys()) => match deleted {
+        deleted = timeout(time, bench.delete_keys(is_drained, emit)) => match deleted {
             Ok(result) => result.err().map(|error| error.message),
-            Err(_) => Some(format!("it took longer than {}", duration::text(time))),
+            Err(_) => Some(format!("the deletion took longer than {}", duration::text(time))),
         },
         _ = signals.next() => Some("interrupted".to_owned()),
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
 
 /// What an operation of a bench does.
@@ -70,6 +71,8 @@ pub struct BenchSettings {
     pub clients: u32,
     /// Operations in flight per client.
     pub inflight: u32,
+    /// Whether a smaller Receive Maximum of the broker replaces `inflight`.
+    pub adapts_inflight: bool,
     /// Operations per second, of all clients together. None: each one follows the one before it.
     pub rate: Option<u32>,
     /// The size of a value in bytes; None for locks.
@@ -182,6 +185,25 @@ pub struct Measured {
     pub end: BenchEnd,
 }
 
+impl BenchSettings {
+    /// Handles the broker's Receive Maximum.
+    pub(super) fn handle_receive_max(&mut self, receive_max: u16) {
+        if self.adapts_inflight {
+            self.inflight = self.inflight.min(receive_max.into());
+        }
+        if !self.workload.shares_keys() {
+            self.keys = self.clients.saturating_mul(self.inflight);
+        }
+    }
+
+    /// Returns the message that keys may be left for this cause.
+    #[must_use]
+    pub fn keys_left_message(&self, cause: &str) -> String {
+        let (prefix, ttl) = (String::from_utf8_lossy(&self.prefix), duration::text(self.ttl));
+        format!("keys {prefix}* may be left: {cause}; they expire within {ttl}")
+    }
+}
+
 impl Measured {
     /// Returns the number of operations that failed.
     #[must_use]
@@ -215,12 +237,20 @@ pub struct BenchReport {
     /// The broker's address.
     pub broker: String,
     pub settings: BenchSettings,
+    /// The broker's Receive Maximum: the most requests of a client without a PUBACK.
+    pub receive_max: u16,
     pub measured: Measured,
-    /// Why keys were not deleted; None if they were.
+    /// Why keys may be left; None if all were deleted.
     pub keys_left: Option<String>,
 }
 
 impl BenchReport {
+    /// Returns whether the broker accepts as many requests of a client as are in flight. Further ones wait in the client.
+    #[must_use]
+    pub fn is_inflight_met(&self) -> bool {
+        self.settings.inflight <= self.receive_max.into()
+    }
+
     /// Returns whether the 99th percentile is within `--max-p99`; None without that option.
     #[must_use]
     pub fn is_p99_met(&self) -> Option<bool> {

@@ -4,7 +4,7 @@ use super::object::{Object, ms, op, put, put_bytes, put_some};
 use crate::commands::output::{BenchEnd, BenchReport, Latency, Limit};
 
 pub(super) fn object(report: &BenchReport) -> Object {
-    let BenchReport { broker, settings, measured, keys_left } = report;
+    let BenchReport { broker, settings, receive_max, measured, keys_left } = report;
     let mut object = op("bench");
     put(&mut object, "workload", settings.workload.name());
     put(&mut object, "broker", broker.as_str());
@@ -50,6 +50,8 @@ pub(super) fn object(report: &BenchReport) -> Object {
         put(&mut latencies, latency.name, self::latency(latency));
     }
     put(&mut object, "latency", latencies);
+    put(&mut object, "receive_max", *receive_max);
+    put(&mut object, "inflight_met", report.is_inflight_met());
     put_some(&mut object, "max_p99_ms", settings.max_p99.map(ms));
     put_some(&mut object, "p99_met", report.is_p99_met());
     put(&mut object, "keys_deleted", keys_left.is_none());
