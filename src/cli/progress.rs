@@ -1,19 +1,25 @@
 //! Progress bar of verbs that work through many lines, on standard error.
 
 use std::cell::Cell;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use crate::clock;
 use crate::commands::output::{BenchProgress, Progress};
+use crate::commands::process::stdout::stderr_columns;
 use crate::render::ms_text;
 
 /// A verb that ends sooner shows no bar: it would only flicker.
 const DELAY: Duration = Duration::from_millis(400);
 /// Redraws per second.
 const REFRESH_HZ: u8 = 20;
-const KNOWN_TOTAL: &str = "{bar:30} {percent:>3}%  {msg}  {elapsed}, {eta} left";
+/// The columns of a terminal whose width is unknown.
+const COLUMNS: u16 = 80;
+/// Columns of the text beside a bar: most texts fit.
+const TEXT_COLUMNS: u16 = 60;
 const UNKNOWN_TOTAL: &str = "{spinner} {msg}  {elapsed}";
 
 /// A progress bar, or none.
@@ -26,7 +32,7 @@ pub struct Bar {
 struct Shown {
     bar: ProgressBar,
     since: Instant,
-    target: fn() -> ProgressDrawTarget,
+    terminal: fn() -> Box<dyn TermLike>,
     is_total_known: Cell<bool>,
 }
 
@@ -34,8 +40,8 @@ impl Bar {
     /// Returns a bar that is visible after a moment, if `is_shown`.
     #[must_use]
     pub fn new(is_shown: bool) -> Self {
-        let target = || ProgressDrawTarget::stderr_with_hz(REFRESH_HZ);
-        Self { shown: is_shown.then(|| Shown::begin(clock::monotonic(), target)) }
+        let terminal = || -> Box<dyn TermLike> { Box::new(BarTerminal::default()) };
+        Self { shown: is_shown.then(|| Shown::begin(clock::monotonic(), terminal)) }
     }
 
     /// Shows the progress.
@@ -69,9 +75,9 @@ impl Bar {
 }
 
 impl Shown {
-    fn begin(now: Instant, target: fn() -> ProgressDrawTarget) -> Self {
+    fn begin(now: Instant, terminal: fn() -> Box<dyn TermLike>) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Self { bar, since: now, target, is_total_known: Cell::default() }
+        Self { bar, since: now, terminal, is_total_known: Cell::default() }
     }
 
     fn update(&self, progress: &Progress, now: Instant) {
@@ -108,27 +114,86 @@ impl Shown {
         // The preparation of a bench has no total, its measurement has one.
         if self.bar.is_hidden() || self.is_total_known.replace(is_total_known) != is_total_known {
             self.is_total_known.set(is_total_known);
-            self.bar.set_style(style(is_total_known));
-            self.bar.set_draw_target((self.target)());
+            let terminal = (self.terminal)();
+            self.bar.set_style(style(is_total_known, terminal.width()));
+            // A new target would not erase what the former one has drawn.
+            if self.bar.is_hidden() {
+                self.bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(terminal, REFRESH_HZ));
+            }
         }
         true
     }
 }
 
-fn style(is_total_known: bool) -> ProgressStyle {
-    let template = if is_total_known { KNOWN_TOTAL } else { UNKNOWN_TOTAL };
+fn style(is_total_known: bool, columns: u16) -> ProgressStyle {
+    let template = if is_total_known {
+        let bar = columns.saturating_sub(TEXT_COLUMNS).clamp(10, 30);
+        format!("{{bar:{bar}}} {{percent:>3}}%  {{msg}}  {{elapsed}}, {{eta}} left")
+    } else {
+        UNKNOWN_TOTAL.to_owned()
+    };
     // The templates are valid: a test renders them.
-    let style = ProgressStyle::with_template(template);
+    let style = ProgressStyle::with_template(&template);
     style.unwrap_or_else(|_| ProgressStyle::default_spinner()).progress_chars("█░")
+}
+
+/// Standard error. After each frame the cursor is in the first column: the terminal's echo of Ctrl-C is then in the row of the bar,
+/// and is removed with it. At the end of the row the echo would begin another one, and the bar would stay.
+#[derive(Debug, Default)]
+struct BarTerminal {
+    frame: Mutex<String>,
+}
+
+impl BarTerminal {
+    fn move_cursor(&self, count: usize, direction: char) -> io::Result<()> {
+        // Zero would move it by one.
+        if count > 0 { self.write_str(&format!("\x1b[{count}{direction}")) } else { Ok(()) }
+    }
+}
+
+impl TermLike for BarTerminal {
+    fn width(&self) -> u16 {
+        stderr_columns().and_then(|columns| u16::try_from(columns).ok()).unwrap_or(COLUMNS)
+    }
+
+    fn move_cursor_up(&self, count: usize) -> io::Result<()> {
+        self.move_cursor(count, 'A')
+    }
+
+    fn move_cursor_down(&self, count: usize) -> io::Result<()> {
+        self.move_cursor(count, 'B')
+    }
+
+    fn move_cursor_right(&self, count: usize) -> io::Result<()> {
+        self.move_cursor(count, 'C')
+    }
+
+    fn move_cursor_left(&self, count: usize) -> io::Result<()> {
+        self.move_cursor(count, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(text)?;
+        self.write_str("\n")
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.frame.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        Ok(())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.write_str("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let frame = std::mem::take(&mut *self.frame.lock().unwrap_or_else(PoisonError::into_inner));
+        io::stderr().write_all(format!("\r{frame}\r").as_bytes())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Mutex;
-
-    use indicatif::TermLike;
-
     use super::*;
 
     /// The text written to the terminals of this file's tests.
@@ -188,7 +253,7 @@ mod tests {
     fn shown(progress: &Progress, after: Duration) -> (String, Shown) {
         WRITTEN.lock().unwrap().clear();
         let begin = clock::monotonic();
-        let shown = Shown::begin(begin, || ProgressDrawTarget::term_like(Box::new(TestTerminal)));
+        let shown = Shown::begin(begin, || Box::new(TestTerminal));
         shown.update(progress, begin + after);
         let written = WRITTEN.lock().unwrap().clone();
         (written.trim_end().to_owned(), shown)
