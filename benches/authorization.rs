@@ -54,9 +54,7 @@ fn rules() -> String {
 async fn measure(servers: &[Process; 2]) -> [Vec<f64>; 2] {
     let mut clients = Vec::new();
     for server in servers {
-        let mut client = RawClient::connect(server.port, "bench").await.unwrap();
-        client.subscribe(&raw::response_topic("bench")).await.unwrap();
-        clients.push(client);
+        clients.push(RawClient::for_requests(server.port, "bench").await);
     }
     let timestamp = raw::timestamp();
     let requests = [

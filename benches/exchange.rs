@@ -16,14 +16,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use shared::raw::{self, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command};
-use shared::{Process, free_port, ratios, serve, spread};
+use shared::{Process, free_port, in_turn, rate, ratios, run, serve, spread};
 
 const WRITERS: usize = 64;
 const ROUNDS: usize = 10;
 const SETS: usize = 20_000;
 const QUEUED: usize = 100_000;
 const RECORDS: usize = 200_000;
-const KEYS_AT_ONCE: usize = 1_000;
 const NOTIFICATIONS: usize = 500;
 /// A key that does not take part.
 const OTHER: u8 = b'0';
@@ -32,8 +31,8 @@ const SHARED: u8 = b'x';
 
 fn main() {
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    shared::run(async {
-        writes(home.path()).await;
+    writes(home.path());
+    run(async {
         memory(home.path()).await;
         for delay_ms in [0, 25] {
             queued(home.path(), Duration::from_millis(delay_ms)).await;
@@ -82,19 +81,13 @@ fn name(first: u8, key: usize) -> [u8; KEY_BYTES] {
     name
 }
 
-async fn connect(port: u16, id: &str) -> RawClient {
-    let mut client = RawClient::connect(port, id).await.unwrap();
-    client.subscribe(&raw::response_topic(id)).await.unwrap();
-    client
-}
-
 /// Sends `count` SETs by clients with one request in flight each.
 async fn set(port: u16, first: u8, count: usize) {
     let tasks: Vec<_> = (0..WRITERS)
         .map(|number| {
             tokio::task::spawn_local(async move {
                 let id = format!("bench-{number}");
-                let (mut client, set) = (connect(port, &id).await, SetRequest::new(&id));
+                let (mut client, set) = (RawClient::for_requests(port, &id).await, SetRequest::new(&id));
                 for round in 0..count / WRITERS {
                     set.push(&mut client.buffers, &name(first, round * WRITERS + number));
                     client.flush().await.unwrap();
@@ -108,22 +101,18 @@ async fn set(port: u16, first: u8, count: usize) {
     }
 }
 
-/// Sends SETs by one client with many requests in flight.
+/// Sends SETs of keys with this first byte.
 async fn fill(port: u16, first: u8, count: usize) {
-    let (mut client, set) = (connect(port, "fill").await, SetRequest::new("fill"));
-    client
-        .request_each(KEYS_AT_ONCE, count, |buffers, at| set.push(buffers, &name(first, at)))
-        .await
-        .unwrap();
+    raw::fill(port, count, |at| name(first, at)).await;
 }
 
 /// Sets a new key at one node and waits until the other one has it on its disk, with all changes before it.
 async fn wait_until_applied(from: u16, to: u16, mark: usize) {
-    let (mut writer, set) = (connect(from, "mark").await, SetRequest::new("mark"));
+    let (mut writer, set) = (RawClient::for_requests(from, "mark").await, SetRequest::new("mark"));
     set.push(&mut writer.buffers, &name(SHARED, mark));
     writer.flush().await.unwrap();
     writer.wait_for_messages(1).await.unwrap();
-    let mut reader = connect(to, "reader").await;
+    let mut reader = RawClient::for_requests(to, "reader").await;
     let get = raw::request("reader", &command(&[b"GET", &name(SHARED, mark)]), &raw::timestamp());
     loop {
         reader.buffers.push_request(&get);
@@ -141,13 +130,13 @@ async fn wait_until_applied(from: u16, to: u16, mark: usize) {
     }
 }
 
-async fn writes(home: &Path) {
+fn writes(home: &Path) {
     let plain = serve(&["--data", home.join("plain").to_str().unwrap()]);
     let [beside, lone] = ["beside", "lone"].map(|name| Node::root(home, name).start());
     let root = Node::root(home, "root");
     let leaf = Node::leaf(home, "leaf", root.port);
     let (root, leaf) = (root.start(), leaf.start());
-    wait_until_applied(root.port, leaf.port, 999_999_999).await;
+    run(wait_until_applied(root.port, leaf.port, 999_999_999));
     let names = [
         "no exchange",
         "exchange, other keys",
@@ -155,32 +144,32 @@ async fn writes(home: &Path) {
         "root to leaf, applied",
         "leaf to root, applied",
     ];
-    let mut rates: [Vec<f64>; 5] = Default::default();
-    for round in 0..=ROUNDS {
-        // Each measurement follows each other one once, so that none always pays for the disk writes of the same one.
-        for turn in 0..names.len() {
-            let at = (round + turn) % names.len();
-            let mark = 1_000_000 + round * names.len() + turn;
-            let begun = Instant::now();
-            match at {
-                0 => set(plain.port, SHARED, SETS).await,
-                1 => set(beside.port, OTHER, SETS).await,
-                2 => set(lone.port, SHARED, SETS).await,
-                3 => {
-                    set(root.port, SHARED, SETS).await;
-                    wait_until_applied(root.port, leaf.port, mark).await;
-                }
-                _ => {
-                    set(leaf.port, SHARED, SETS).await;
-                    wait_until_applied(leaf.port, root.port, mark).await;
-                }
-            }
-            // The first round warms up.
-            if round > 0 {
-                rates[at].push(SETS as f64 / begun.elapsed().as_secs_f64());
-            }
-        }
-    }
+    let mark = Cell::new(1_000_000);
+    let at = |port: u16, first: u8| -> Box<dyn FnMut() -> f64> {
+        Box::new(move || rate(SETS, || run(set(port, first, SETS))))
+    };
+    let applied = |from: u16, to: u16| -> Box<dyn FnMut() -> f64 + '_> {
+        let mark = &mark;
+        Box::new(move || {
+            mark.set(mark.get() + 1);
+            rate(SETS, || {
+                run(async {
+                    set(from, SHARED, SETS).await;
+                    wait_until_applied(from, to, mark.get()).await;
+                });
+            })
+        })
+    };
+    let rates = in_turn(
+        ROUNDS,
+        &mut [
+            at(plain.port, SHARED),
+            at(beside.port, OTHER),
+            at(lone.port, SHARED),
+            applied(root.port, leaf.port),
+            applied(leaf.port, root.port),
+        ],
+    );
     println!("durable SETs of {KEY_BYTES} + {VALUE_BYTES} bytes, {WRITERS} writers");
     for (name, figures) in names.iter().zip(&rates) {
         println!("  {name:28} {} a second", spread(figures, 0));
@@ -188,17 +177,17 @@ async fn writes(home: &Path) {
     for (at, name) in names.iter().enumerate().skip(1) {
         println!("  {:28} {}", format!("{name} / no"), spread(&ratios(&rates[at], &rates[0]), 2));
     }
-    notifications(root.port, leaf.port).await;
+    run(notifications(root.port, leaf.port));
 }
 
 /// Measures the time from the answer at the root to the notification at the leaf.
 async fn notifications(root: u16, leaf: u16) {
-    let mut watcher = connect(leaf, "watcher").await;
+    let mut watcher = RawClient::for_requests(leaf, "watcher").await;
     let keynotify = command(&[b"KEYNOTIFY", &name(SHARED, 1)]);
     watcher.buffers.push_request(&raw::request("watcher", &keynotify, &raw::timestamp()));
     watcher.flush().await.unwrap();
     watcher.wait_for_messages(1).await.unwrap();
-    let (mut writer, set) = (connect(root, "writer").await, SetRequest::new("writer"));
+    let (mut writer, set) = (RawClient::for_requests(root, "writer").await, SetRequest::new("writer"));
     let (mut answers, mut delays) = (Vec::new(), Vec::new());
     for _ in 0..NOTIFICATIONS {
         set.push(&mut writer.buffers, &name(SHARED, 1));
@@ -278,7 +267,7 @@ async fn queued(home: &Path, delay: Duration) {
 
 /// Sends one GET after the other until `stop` is set, and returns how long each took, in milliseconds.
 async fn gets(port: u16, stop: Rc<Cell<bool>>) -> Vec<f64> {
-    let mut client = connect(port, "gets").await;
+    let mut client = RawClient::for_requests(port, "gets").await;
     let get = raw::request("gets", &command(&[b"GET", b"absent"]), &raw::timestamp());
     let mut waits = Vec::new();
     while !stop.get() {

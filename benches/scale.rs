@@ -21,7 +21,6 @@ const KEYS_MANY: usize = 1_000_000;
 const CONNECTIONS: usize = 9_999;
 const WILDCARDS: usize = 1_000;
 const INFLIGHT: usize = 64;
-const PERSISTENT_AT_ONCE: usize = 1_000;
 const ROUNDS: usize = 5;
 const STARTS: usize = 30;
 
@@ -37,8 +36,7 @@ fn main() {
 /// Starts a server and connects one client with a subscription to its responses.
 async fn one_client(options: &[&str]) -> (Process, RawClient) {
     let server = serve(options);
-    let mut client = RawClient::connect(server.port, "bench").await.unwrap();
-    client.subscribe(&raw::response_topic("bench")).await.unwrap();
+    let client = RawClient::for_requests(server.port, "bench").await;
     (server, client)
 }
 
@@ -220,15 +218,10 @@ fn opening() {
     let options = ["--data", home.path().to_str().unwrap(), "--keys-max", "2000000"];
     let server = serve(&options);
     let begun = Instant::now();
-    run(async {
-        let mut client = RawClient::connect(server.port, "bench").await.unwrap();
-        client.subscribe(&raw::response_topic("bench")).await.unwrap();
-        let set = SetRequest::new("bench");
-        let push = |buffers: &mut raw::Buffers, at: usize| set.push(buffers, &key(at));
-        client.request_each(PERSISTENT_AT_ONCE, KEYS_MANY, push).await.unwrap();
-    });
+    run(raw::fill(server.port, KEYS_MANY, key));
     println!(
-        "{KEYS_MANY} persistent keys of {KEY_BYTES} + {VALUE_BYTES} bytes, {PERSISTENT_AT_ONCE} in flight"
+        "{KEYS_MANY} persistent keys of {KEY_BYTES} + {VALUE_BYTES} bytes, {} in flight",
+        raw::FILL_INFLIGHT
     );
     println!("  written in              {:.1} s", begun.elapsed().as_secs_f64());
     println!("  memory                  {:.0} MiB", server.resident_mib());

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::shared::raw::{self, BlockingClient, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command, key};
+use crate::shared::raw::{BlockingClient, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command, key};
 use crate::shared::{Process, free_port, in_turn, print_against_others, rate, redis, run as block_on, serve};
 
 const WRITERS: usize = 64;
@@ -97,8 +97,7 @@ async fn set(port: u16, clients: usize, count: usize) {
         .map(|number| {
             tokio::task::spawn_local(async move {
                 let id = format!("bench-{number}");
-                let mut client = RawClient::connect(port, &id).await.unwrap();
-                client.subscribe(&raw::response_topic(&id)).await.unwrap();
+                let mut client = RawClient::for_requests(port, &id).await;
                 let set = SetRequest::new(&id);
                 for round in 0..count / clients {
                     set.push(&mut client.buffers, &key(round * clients + number));

@@ -1,6 +1,6 @@
 //! Memory of a million keys without expiry, in `mqkv serve` without a disk and in Redis without one.
 
-use crate::shared::raw::{self, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command, key};
+use crate::shared::raw::{self, KEY_BYTES, VALUE_BYTES, command, key};
 use crate::shared::{redis, run as block_on, serve};
 
 const KEYS: usize = 1_000_000;
@@ -10,7 +10,7 @@ pub fn run() {
     let bytes_of = |before: f64, after: f64| (after - before) * 1024.0 * 1024.0 / KEYS as f64;
     let ours = serve(&["--keys-max", "2000000"]);
     let before = ours.resident_mib();
-    block_on(fill(ours.port));
+    block_on(raw::fill(ours.port, KEYS, key));
     let mqkv = bytes_of(before, ours.resident_mib());
     drop(ours);
     let theirs = redis::serve(None);
@@ -21,14 +21,6 @@ pub fn run() {
     println!("  mqkv                           {mqkv:.0} bytes a key");
     println!("  Redis                          {redis:.0} bytes a key");
     println!("  mqkv / Redis                   {:.2}", mqkv / redis);
-}
-
-async fn fill(port: u16) {
-    let mut client = RawClient::connect(port, "bench").await.unwrap();
-    client.subscribe(&raw::response_topic("bench")).await.unwrap();
-    let set = SetRequest::new("bench");
-    let push = |buffers: &mut raw::Buffers, number: usize| set.push(buffers, &key(number));
-    client.request_each(AT_ONCE, KEYS, push).await.unwrap();
 }
 
 async fn fill_redis(port: u16) {

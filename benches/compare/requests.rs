@@ -55,8 +55,7 @@ async fn load(port: u16, clients: usize, inflight: usize, count: usize) {
         .map(|number| {
             tokio::task::spawn_local(async move {
                 let id = format!("bench-{number:03}");
-                let mut client = RawClient::connect(port, &id).await.unwrap();
-                client.subscribe(&raw::response_topic(&id)).await.unwrap();
+                let mut client = RawClient::for_requests(port, &id).await;
                 client.request_all(&requests(&id), inflight, count / clients).await.unwrap();
             })
         })

@@ -67,8 +67,7 @@ fn respond_blindly(port: u16) -> io::Result<()> {
 
 /// Waits until the server responds to requests.
 async fn wait_for_responder(port: u16) {
-    let mut client = RawClient::connect(port, "bench-first").await.unwrap();
-    client.subscribe(&raw::response_topic("bench-first")).await.unwrap();
+    let mut client = RawClient::for_requests(port, "bench-first").await;
     let request = raw::request("bench-first", &command(&[b"GET", b"bench-key"]), &raw::timestamp());
     loop {
         client.buffers.push_request(&request);

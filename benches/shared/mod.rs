@@ -121,6 +121,32 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// Requests of which some are in flight at a time.
+pub struct Window {
+    inflight: usize,
+    count: usize,
+    sent: usize,
+    pub answered: usize,
+}
+
+impl Window {
+    fn new(inflight: usize, count: usize) -> Self {
+        Self { inflight, count, sent: 0, answered: 0 }
+    }
+
+    fn is_done(&self) -> bool {
+        self.answered >= self.count
+    }
+
+    /// Calls `push` with the number of each request that is to be sent now.
+    fn fill(&mut self, mut push: impl FnMut(usize)) {
+        while self.sent < self.count && self.sent - self.answered < self.inflight {
+            push(self.sent);
+            self.sent += 1;
+        }
+    }
+}
+
 /// Runs `count` operations and returns how many took place per second.
 pub fn rate(count: usize, run: impl FnOnce()) -> f64 {
     let begun = Instant::now();

@@ -9,6 +9,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::Window;
+
 pub const REQUEST_TOPIC: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
 const CONNACK: u8 = 0x20;
@@ -24,6 +26,8 @@ const CORRELATION_AT: usize = REQUEST_ID_AT + 2 + 2 + (3 + CONTENT_TYPE.len()) +
 
 /// The length of the keys of [`SetRequest`].
 pub const KEY_BYTES: usize = 16;
+/// The requests in flight of [`fill`].
+pub const FILL_INFLIGHT: usize = 1_000;
 /// The length of the values of [`SetRequest`].
 pub const VALUE_BYTES: usize = 100;
 
@@ -53,6 +57,13 @@ impl SetRequest {
             request[self.key_at..self.key_at + KEY_BYTES].copy_from_slice(key);
         });
     }
+}
+
+/// Sends `count` SETs, the one of each number with the key that `key` returns, with [`FILL_INFLIGHT`] of them at a time.
+pub async fn fill(port: u16, count: usize, key: impl Fn(usize) -> [u8; KEY_BYTES]) {
+    let (mut client, set) = (RawClient::for_requests(port, "fill").await, SetRequest::new("fill"));
+    let push = |buffers: &mut Buffers, at: usize| set.push(buffers, &key(at));
+    client.request_each(FILL_INFLIGHT, count, push).await.unwrap();
 }
 
 /// Returns the key of this number: its digits.
@@ -171,6 +182,13 @@ impl RawClient {
         Ok(raw)
     }
 
+    /// Connects with this client id and subscribes to its responses.
+    pub async fn for_requests(port: u16, client_id: &str) -> Self {
+        let mut raw = Self::connect(port, client_id).await.unwrap();
+        raw.subscribe(&response_topic(client_id)).await.unwrap();
+        raw
+    }
+
     /// Subscribes and waits for SUBACK.
     pub async fn subscribe(&mut self, filter: &str) -> io::Result<()> {
         self.buffers.push_subscribe(filter);
@@ -210,15 +228,12 @@ impl RawClient {
         count: usize,
         mut push: impl FnMut(&mut Buffers, usize),
     ) -> io::Result<()> {
-        let (mut sent, mut answered) = (0, 0);
-        while answered < count {
-            while sent < count && sent - answered < inflight {
-                push(&mut self.buffers, sent);
-                sent += 1;
-            }
+        let mut window = Window::new(inflight, count);
+        while !window.is_done() {
+            window.fill(|number| push(&mut self.buffers, number));
             self.flush().await?;
             self.wait_for_messages(1).await?;
-            answered += 1 + self.buffers.count_messages();
+            window.answered += 1 + self.buffers.count_messages();
         }
         Ok(())
     }

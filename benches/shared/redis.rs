@@ -10,7 +10,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Process, free_port, spawn, wait_until_open};
+use super::{Process, Window, free_port, spawn, wait_until_open};
 
 /// Starts Redis on loopback; with a folder, it appends each write to a file there and syncs it before it replies.
 pub fn serve(folder: Option<&Path>) -> Process {
@@ -94,18 +94,15 @@ impl Client {
         count: usize,
         mut push: impl FnMut(&mut BytesMut, usize),
     ) -> io::Result<()> {
-        let (mut sent, mut answered) = (0, 0);
-        while answered < count {
-            while sent < count && sent - answered < inflight {
-                push(&mut self.output, sent);
-                sent += 1;
-            }
+        let mut window = Window::new(inflight, count);
+        while !window.is_done() {
+            window.fill(|number| push(&mut self.output, number));
             self.stream.write_all_buf(&mut self.output).await?;
             self.input.reserve(16 * 1024);
             if self.stream.read_buf(&mut self.input).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            answered += count_replies(&mut self.input);
+            window.answered += count_replies(&mut self.input);
         }
         Ok(())
     }
