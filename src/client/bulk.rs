@@ -13,8 +13,10 @@ use super::request::{RawRequest, Response};
 /// Many requests of one caller, sent and answered in their order.
 ///
 /// A request of its own takes a channel, two task switches and two wake-ups. Here requests are passed to the session's task in
-/// groups, by [`Bulk::wait`], and their results come back in groups. The caller bounds the number of requests: all that are
-/// pushed are sent.
+/// groups, by [`Bulk::wait`], and their results come back in groups. The caller bounds the number of requests.
+///
+/// The session takes no more of them than [`Settings::inflight_max`](super::Settings::inflight_max) allows, and requests of other
+/// handles before them. When this handle is dropped, those that have not been sent are not sent any more.
 #[derive(Debug)]
 pub struct Bulk {
     commands: mpsc::Sender<Command>,

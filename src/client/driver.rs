@@ -15,16 +15,18 @@ use super::connection_info::ConnectionInfo;
 use super::connection_state::{ConnectionLoss, ConnectionState, Progress};
 use super::connection_status::ConnectionStatus;
 use super::error::{Error, Outcome};
+use super::groups::Groups;
 use super::probe::ConnectionStep;
 use super::publication::Acknowledgement;
-use super::request::{Access, RawRequest, RequestProperties, Response};
+use super::request::{Access, RawRequest, RequestProperties};
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
-use super::subscriptions::{self, Confirmation, FilterTicket, Subscriptions};
+use super::subscriptions::{self, Confirmation, Subscriptions};
+use super::ticket::{Answer, Ticket};
 use super::trace::{self, TraceEvent};
 use super::transport::handshake::Handshake;
 use super::watch::Watch;
-use super::watches::{self, ActionTicket, WatchCall, WatchId, Watches};
+use super::watches::{self, WatchCall, WatchId, Watches};
 use crate::clock::{self, Reading};
 use crate::net::secret::Secret;
 use crate::protocol::{Key, Request, Timestamp, topic};
@@ -74,21 +76,6 @@ pub(super) enum Command {
 /// A request to close the session, answered when DISCONNECT has been sent.
 pub(super) type CloseRequest = oneshot::Sender<()>;
 
-type Answer = oneshot::Sender<Result<Response, Error>>;
-
-/// The recipient of a response.
-#[derive(Debug)]
-enum Ticket {
-    Request(Answer),
-    /// A request with this number.
-    Bulk(AnswerSender, u64),
-    Message(Acknowledgement),
-    Watch(ActionTicket),
-    Subscription(FilterTicket),
-    /// The end of a key's notifications. The last key of a watch has the sender that confirms its end.
-    Unwatch(Key, #[expect(dead_code, reason = "dropping it confirms")] Option<oneshot::Sender<()>>),
-}
-
 /// The channels of a session's task.
 pub(super) struct Handles {
     pub(super) commands: mpsc::Sender<Command>,
@@ -125,6 +112,7 @@ pub(super) fn start(settings: Settings) -> Result<Handles, Error> {
         watches: Watches::default(),
         last_watch_id: 0,
         subscriptions: Subscriptions::default(),
+        groups: Groups::default(),
         answers: AnswerGroup::default(),
         token,
         backoff: Backoff::default(),
@@ -157,6 +145,8 @@ struct Driver {
     watches: Watches,
     last_watch_id: WatchId,
     subscriptions: Subscriptions,
+    /// Requests for which the session has had no room.
+    groups: Groups,
     /// Results that are sent when no more are known.
     answers: AnswerGroup,
     connection: ConnectionState,
@@ -207,6 +197,7 @@ impl Driver {
         let timer = sleep_until(clock::monotonic().into());
         tokio::pin!(timer);
         loop {
+            self.handle_commands_before_groups();
             let congested = self.serve()?;
             let due = self.session.poll_timeout();
             if let Some(due) = due.filter(|due| armed.is_none_or(|armed| *due < armed)) {
@@ -245,9 +236,7 @@ impl Driver {
                     self.session.send(request, Ticket::Request(answer), now)
                 }
                 Some(Command::SendAll { requests, first, answers }) => {
-                    for (number, request) in (first..).zip(requests) {
-                        self.session.send(request, Ticket::Bulk(answers.clone(), number), now);
-                    }
+                    self.groups.add(requests, first, answers);
                 }
                 Some(Command::Publish { topic, payload, acknowledgement }) => {
                     self.session.publish(topic, payload, Ticket::Message(acknowledgement));
@@ -274,6 +263,26 @@ impl Driver {
                 Err(mpsc::error::TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Err(mpsc::error::TryRecvError::Disconnected) => None,
             };
+        }
+    }
+
+    /// Handles queued commands if the room of the session would go to groups otherwise.
+    fn handle_commands_before_groups(&mut self) {
+        if !self.groups.is_empty()
+            && self.session.has_room()
+            && let Ok(command) = self.commands.try_recv()
+        {
+            // If all handles were dropped, the channel returns that again.
+            let _ = self.handle_commands(Some(command));
+        }
+    }
+
+    /// Passes requests of groups to the session, as many as it has room for.
+    fn send_groups(&mut self, now: Reading) {
+        while self.session.has_room()
+            && let Some((request, ticket)) = self.groups.next()
+        {
+            self.session.send(request, ticket, now);
         }
     }
 
@@ -336,6 +345,7 @@ impl Driver {
                 }
             }
         }
+        self.send_groups(now);
         if self.is_connected() {
             let notify_filter = topic::notify_filter(&self.settings.client_id);
             while let Some(filter) = self.subscriptions.poll_unsubscribe() {
@@ -350,9 +360,9 @@ impl Driver {
         }
         if let ConnectionState::Connected(connection) = &mut self.connection {
             // While the broker does not read, requests stay in the session, which bounds their number and time.
-            while connection.has_room()
-                && let Some(outgoing) = self.session.poll_outgoing(now)
-            {
+            while connection.has_room() {
+                self.session.cancel_next(Ticket::is_abandoned);
+                let Some(outgoing) = self.session.poll_outgoing(now) else { break };
                 if let Err(error) = connection.queue(outgoing) {
                     self.session.handle_too_large(error.packet_id, error.size, error.max);
                 }
@@ -441,6 +451,8 @@ impl Driver {
             let _ = self.handle_commands(Some(command));
         }
         let now = clock::now();
+        self.session.cancel(Ticket::is_abandoned);
+        self.send_groups(now);
         while !self.is_cautious
             && let Some(outgoing) = self.session.poll_early(now)
         {
@@ -541,6 +553,8 @@ impl Driver {
     }
 
     async fn close(&mut self) {
+        // Their owner sees that the channel is closed.
+        self.groups.clear();
         let target = self.settings.target.to_string();
         self.session.handle_closed(|outcome| match outcome {
             Outcome::Unchanged => Error::Closed,

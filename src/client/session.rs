@@ -17,6 +17,7 @@ use publishing::{Envelope, Messages};
 use reauthentication::Reauthentication;
 
 mod authentication;
+mod cancel;
 mod deadlines;
 mod early;
 mod early_packets;
@@ -264,14 +265,6 @@ impl<T> Session<T> {
                 self.fail(id, |session, outcome| session.lost_error(cause, outcome));
             }
         }
-    }
-
-    /// Removes the requests whose tickets match. They have no answer.
-    pub fn cancel(&mut self, is_cancelled: impl Fn(&T) -> bool) {
-        self.requests.retain(|_, pending| !is_cancelled(&pending.ticket));
-        self.forget_deadlines();
-        let (requests, messages) = (&self.requests, &self.messages);
-        self.unsent.retain(|id| requests.contains_key(id) || messages.contains(*id));
     }
 
     /// Handles the end of the session: fails every request and message.

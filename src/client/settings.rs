@@ -35,7 +35,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// The MQTT keep-alive, in whole seconds. Zero: none.
     pub keep_alive: Duration,
-    /// The most requests without a response and messages without a PUBACK. Further ones wait.
+    /// The most requests without a response and messages without a PUBACK. Further ones wait; those of a [`Bulk`](super::Bulk)
+    /// wait longest.
     pub inflight_max: usize,
     /// The most events that each watch and each subscription buffers. While more are pending, the connection is not read.
     pub events_max: usize,

@@ -25,6 +25,7 @@ mod exchange_docs;
 mod exchange_links;
 mod exchange_nodes;
 mod fencing;
+mod groups;
 mod help;
 mod interrupted;
 mod library_tls;

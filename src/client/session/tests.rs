@@ -1225,3 +1225,21 @@ fn the_time_of_a_request_begins_with_the_first_connection() {
     bench.advance(10_000).unwrap();
     assert!(matches!(bench.answers()[..], [("waiting", Err(Error::Timeout { .. }))]));
 }
+
+#[test]
+fn canceled_requests_at_the_head_of_the_queue_are_not_sent() {
+    let mut bench = Bench::unconnected();
+    bench.connect(1);
+    bench.send(Access::Read, "sent");
+    let sent = bench.sent_and_subscribed();
+    for ticket in ["dropped", "dropped", "next", "dropped"] {
+        bench.send(Access::Read, ticket);
+    }
+    bench.session.cancel_next(|ticket| *ticket == "dropped");
+    assert_eq!(bench.session.requests.len(), 3, "one is behind a request that is sent");
+    let Some(Outgoing::Publish { packet_id, .. }) = sent.last() else { panic!("{sent:?}") };
+    bench.receive(Incoming::PubAck { packet_id: *packet_id, reason: SUCCESS });
+    assert!(matches!(bench.sent()[..], [Outgoing::Publish { .. }]));
+    bench.session.cancel_next(|ticket| *ticket == "dropped");
+    assert!(bench.session.unsent.is_empty());
+}
