@@ -1,6 +1,7 @@
 //! The client: a handle to an MQTT session whose methods are the store's requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch as observe};
@@ -21,7 +22,7 @@ use super::watcher::Watcher;
 use crate::protocol::key::KeyError;
 use crate::protocol::{Key, Reply, Request, Timestamp, Value};
 
-/// A connected client.
+/// A client of a store.
 ///
 /// Clones share one MQTT session, and their requests are sent without waiting for each other. The session ends with
 /// [`Client::close`], or when the last clone and the last [`Watcher`] are dropped.
@@ -57,6 +58,7 @@ pub struct Client {
     status: observe::Receiver<ConnectionStatus>,
     info: Arc<ConnectionInfo>,
     events_max: usize,
+    request_timeout: Duration,
 }
 
 impl Client {
@@ -78,9 +80,9 @@ impl Client {
     /// # Errors
     /// None at present: those of the connection are returned by the requests and by [`Client::accepted`].
     pub fn lazy(settings: Settings) -> Result<Self, Error> {
-        let events_max = settings.events_max.max(1);
+        let (events_max, request_timeout) = (settings.events_max.max(1), settings.request_timeout);
         let driver::Handles { commands, close_requests, status, info } = driver::start(settings)?;
-        Ok(Self { commands, close_requests, status, info, events_max })
+        Ok(Self { commands, close_requests, status, info, events_max, request_timeout })
     }
 
     /// Connects if no request has done so, and waits until the broker has accepted the client for the first time.
@@ -222,6 +224,12 @@ impl Client {
         let command = Command::Send { request, answer };
         self.commands.send(command).await.map_err(|_| self.end_error())?;
         response.await.map_err(|_| self.end_error())?
+    }
+
+    /// Returns [`Settings::request_timeout`].
+    #[must_use]
+    pub fn request_timeout(&self) -> Duration {
+        self.request_timeout
     }
 
     /// Returns a handle for many requests in order. It costs less than [`Client::send`] for each.

@@ -38,7 +38,7 @@ condition (nx or nex), fence, persist, and id (any JSON, returned with the answe
 Order:
 Requests are sent in the order of the lines, up to --inflight of them before the first answer, and the store handles \
 them in that order: a get sees the set before it. Without --inflight their number grows from 64, to 4096 at most, as long \
-as answers do not take longer. Answers are printed in the order of the lines. In a pipe each get \
+as answers then arrive faster, and falls if the store becomes slower. Answers are printed in the order of the lines. In a pipe each get \
 prints one line, escaped as in double quotes; the line is empty if the key does not exist. With -j, and for JSON lines, \
 each answer is one object with the number of its line.
 
@@ -206,7 +206,6 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
     async fn start(&mut self, line: Line) -> Result<(), CommandError> {
         self.state.bytes_read = line.bytes_read;
         let Line { number, is_cut_off, .. } = line;
-        let size = line.content.as_ref().map_or(0, |content| content.len());
         let Some((id, command)) = self.parse(line) else {
             return Ok(());
         };
@@ -229,7 +228,7 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 Ok((request, call)) => {
                     let client = self.session.bulk_client().await?;
                     let pending = PendingLine { line: number, id, state: PendingState::Sent(call) };
-                    self.state.pipeline.push(pending, size, request, client);
+                    self.state.pipeline.push(pending, request, client);
                 }
                 Err(error) => self.push_done(number, id, Err(error)),
             },

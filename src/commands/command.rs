@@ -86,11 +86,13 @@ impl Command {
     #[must_use]
     pub fn batch_mode(&self) -> BatchMode {
         match self {
-            Self::Vdel(_) | Self::Raw(_) => BatchMode::Pipelined,
+            Self::Raw(_) => BatchMode::Pipelined,
+            Self::Vdel(args) if !args.reads_file() => BatchMode::Pipelined,
             Self::Get(args) if args.count() <= 1 => BatchMode::Pipelined,
             Self::Set(args) if !args.reads_file() => BatchMode::Pipelined,
             Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
-            Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Keys(_) => BatchMode::Exclusive,
+            Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Vdel(_) => BatchMode::Exclusive,
+            Self::Keys(_) => BatchMode::Exclusive,
             Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
             Self::Exchange(args) => args.batch_mode(),
             Self::Doctor(_) | Self::Edit(_) => BatchMode::Unsupported,

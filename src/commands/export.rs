@@ -1,5 +1,6 @@
 //! `export`: prints keys and values as JSON lines.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use clap::Args;
 
 use super::error::{CommandError, Kind};
-use super::lines::pipeline::{INFLIGHT_MAX, Pipeline};
+use super::lines::pipeline::{self, INFLIGHT_MAX};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
 use super::output::{Emit, Exported, Output, Progress, VersionedValue};
@@ -83,51 +84,33 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: 0 },
         None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
     };
-    let mut pipeline = Pipeline::new(args.inflight);
     let mut summary = Exported { keys: 0, missing: 0 };
-    let mut has_more = true;
-    // The size of a value is known only when it has arrived: the last one stands in for it, so that the pipeline's
-    // limit in bytes applies to values that are about equally large.
-    let mut size_estimate = 0;
-    loop {
-        while let Some((key, result)) = pipeline.try_next() {
-            let Some(response) = result.transpose()? else { continue };
-            match VersionedValue::decode(response)? {
-                Some(found) => {
-                    size_estimate = found.value.len();
-                    summary.keys = summary.keys.saturating_add(1);
-                    let version = found.version.filter(|_| !args.no_version);
-                    emit(Output::Entry { key, found: VersionedValue { version, ..found } })?;
-                }
-                None => summary.missing = summary.missing.saturating_add(1),
-            }
-        }
-        while has_more
-            && pipeline.has_capacity()
-            && let Some(key) = keys.try_next()?
-        {
+    let bytes_read = Cell::new(0);
+    let next = async || {
+        let key = keys.next().await?;
+        bytes_read.set(keys.bytes_read());
+        Ok(key.map(|key| {
             let request = VersionedValue::request(&key);
-            pipeline.push(key, size_estimate, request, client);
+            (key, request)
+        }))
+    };
+    let handle = |answer: Option<(Key, _)>| {
+        let Some((key, response)) = answer else {
+            let bytes_read = bytes_read.get();
+            let progress = Progress { count: summary.keys, unit: "keys", bytes_read, bytes_total };
+            return Ok(emit(Output::Progress(progress))?);
+        };
+        match VersionedValue::decode(response?)? {
+            Some(found) => {
+                summary.keys = summary.keys.saturating_add(1);
+                let version = found.version.filter(|_| !args.no_version);
+                emit(Output::Entry { key, found: VersionedValue { version, ..found } })?;
+            }
+            None => summary.missing = summary.missing.saturating_add(1),
         }
-        let reads = has_more && pipeline.has_capacity();
-        if pipeline.is_empty() && !reads {
-            break;
-        }
-        let progress =
-            Progress { count: summary.keys, unit: "keys", bytes_read: keys.bytes_read(), bytes_total };
-        emit(Output::Progress(progress))?;
-        tokio::select! {
-            biased;
-            key = keys.next(), if reads => match key? {
-                Some(key) => {
-                    let request = VersionedValue::request(&key);
-                    pipeline.push(key, size_estimate, request, client);
-                }
-                None => has_more = false,
-            },
-            () = pipeline.wait(), if !pipeline.is_empty() => {}
-        }
-    }
+        Ok(())
+    };
+    pipeline::for_all(args.inflight, client, next, handle).await?;
     emit(Output::Exported(summary))?;
     if let Some(hint) = hint.filter(|_| summary == Exported { keys: 0, missing: 0 }) {
         emit(Output::Hint(hint))?;
@@ -142,42 +125,26 @@ enum KeySource {
 }
 
 impl KeySource {
-    /// Returns the next key, if it is there already.
-    fn try_next(&mut self) -> Result<Option<Key>, CommandError> {
+    /// Returns the next key; None at the end. Cancel-safe.
+    async fn next(&mut self) -> Result<Option<Key>, CommandError> {
         match self {
-            Self::Pages { ready, .. } => Ok(ready.pop_front()),
+            Self::Pages { pages, ready } => loop {
+                if let Some(key) = ready.pop_front() {
+                    return Ok(Some(key));
+                }
+                match pages.next().await? {
+                    Some(keys) => ready.extend(keys),
+                    None => return Ok(None),
+                }
+            },
             Self::Lines { lines, null, bytes_read } => {
-                while let Some(line) = lines.try_next() {
+                while let Some(line) = lines.next().await {
                     *bytes_read = line.bytes_read;
                     if let Some(key) = key_of(line, *null)? {
                         return Ok(Some(key));
                     }
                 }
                 Ok(None)
-            }
-        }
-    }
-
-    /// Returns the next key; None at the end. Cancel-safe.
-    async fn next(&mut self) -> Result<Option<Key>, CommandError> {
-        loop {
-            if let Some(key) = self.try_next()? {
-                return Ok(Some(key));
-            }
-            match self {
-                Self::Pages { pages, ready } => match pages.next().await? {
-                    Some(keys) => ready.extend(keys),
-                    None => return Ok(None),
-                },
-                Self::Lines { lines, null, bytes_read } => {
-                    let Some(line) = lines.next().await else {
-                        return Ok(None);
-                    };
-                    *bytes_read = line.bytes_read;
-                    if let Some(key) = key_of(line, *null)? {
-                        return Ok(Some(key));
-                    }
-                }
             }
         }
     }

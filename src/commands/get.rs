@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::args::key::KeyListArgs;
 use super::error::CommandError;
-use super::lines::pipeline::Pipeline;
+use super::lines::pipeline;
 use super::output::{Emit, Got, Output};
 use super::process::file;
 use super::session::Session;
@@ -83,29 +83,23 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     }
     let mut keys = calls(args)?.into_iter();
     let client = session.early_client().await?;
-    let mut pipeline = Pipeline::new(None);
     let mut verdict = Verdict::Yes;
-    // A size is known only when the value has arrived: the last one stands in for it, as an estimate for the pipeline's limit.
-    let mut size_estimate = 0;
-    loop {
-        while pipeline.has_capacity()
-            && let Some(call) = keys.next()
-        {
+    let next = async || {
+        Ok(keys.next().map(|call| {
             let request = VersionedValue::request(&call.key);
-            pipeline.push(call, size_estimate, request, client);
+            (call, request)
+        }))
+    };
+    let handle = |answer: Option<(GetCall, _)>| {
+        if let Some((call, response)) = answer
+            && call.finish(response?, emit)? == Verdict::No
+        {
+            verdict = Verdict::No;
         }
-        if pipeline.is_empty() {
-            return Ok(verdict);
-        }
-        pipeline.wait().await;
-        while let Some((call, response)) = pipeline.try_next() {
-            let Some(response) = response.transpose()? else { continue };
-            size_estimate = response.payload.len();
-            if call.finish(response, emit)? == Verdict::No {
-                verdict = Verdict::No;
-            }
-        }
-    }
+        Ok(())
+    };
+    pipeline::for_all(None, client, next, handle).await?;
+    Ok(verdict)
 }
 
 /// Returns the request of the verb for one key.

@@ -128,7 +128,7 @@ impl LineProcessor for Import<'_> {
                 let Entry { key, value, ttl_ms } = entry;
                 let options = SetOptions { condition: self.condition, ttl_ms, ..SetOptions::default() };
                 let request = options.request(&key, &value);
-                self.state.pipeline.push((number, Ok(())), value.len(), request, client);
+                self.state.pipeline.push((number, Ok(())), request, client);
             }
         }
         Ok(())

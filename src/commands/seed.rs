@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::error::CommandError;
-use super::lines::pipeline::Pipeline;
+use super::lines::pipeline;
 use super::lines::reader::Lines;
 use super::lines::records::Entry;
-use crate::client::{Client, SetOptions, SetOutcome};
+use crate::client::{Client, Response, SetOptions, SetOutcome};
 
 /// Reads all entries of a file, each with the number of its line.
 ///
@@ -37,24 +37,19 @@ pub async fn read(file: &Path) -> Result<Vec<(u64, Entry)>, CommandError> {
 /// # Errors
 /// A request failed; the message has the number of its line.
 pub async fn write(entries: Vec<(u64, Entry)>, client: &Client) -> Result<(), CommandError> {
-    let mut pipeline = Pipeline::new(None);
     let mut entries = entries.into_iter();
-    loop {
-        while pipeline.has_capacity()
-            && let Some((number, entry)) = entries.next()
-        {
+    let next = async || {
+        Ok(entries.next().map(|(number, entry)| {
             let options = SetOptions { ttl_ms: entry.ttl_ms, ..SetOptions::default() };
-            let request = options.request(&entry.key, &entry.value);
-            pipeline.push(number, entry.value.len(), request, client);
+            (number, options.request(&entry.key, &entry.value))
+        }))
+    };
+    let handle = |answer: Option<(u64, Result<Response, _>)>| match answer {
+        Some((number, response)) => {
+            let written = response.and_then(|response| SetOutcome::decode(response, None));
+            written.map(drop).map_err(|error| CommandError::from(error).at_line(number))
         }
-        if pipeline.is_empty() {
-            return Ok(());
-        }
-        pipeline.wait().await;
-        while let Some((number, result)) = pipeline.try_next() {
-            let failed = |error| CommandError::from(error).at_line(number);
-            let written = result.map(|result| SetOutcome::decode(result?, None));
-            written.transpose().map_err(failed)?;
-        }
-    }
+        None => Ok(()),
+    };
+    pipeline::for_all(None, client, next, handle).await
 }

@@ -42,6 +42,12 @@ impl VdelArgs {
     pub fn plain(key: KeyArgs, value: ValueArgs, fence: FenceArgs) -> Self {
         Self { key, value, fence }
     }
+
+    /// Returns whether the value is read from a file.
+    #[must_use]
+    pub fn reads_file(&self) -> bool {
+        self.value.reads_file()
+    }
 }
 
 /// A VDEL that is sent.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::{Client, DeleteOutcome, Error, RawRequest, Response, SetOptions, SetOutcome};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::lines::pipeline::Pipeline;
+use crate::commands::lines::pipeline;
 use crate::protocol::{Key, Value};
 
 /// Returns the keys that begin with a prefix, followed by a number.
@@ -43,7 +43,7 @@ pub async fn set_all(
 ) -> Result<(), CommandError> {
     let request = |key: &Key| options.clone().request(key, value);
     let finish = |response| SetOutcome::decode(response, None).map(drop);
-    for_all(client, keys, value.len(), request, finish, &mut report).await
+    set_or_delete(client, keys, request, finish, &mut report).await
 }
 
 /// Deletes all keys; missing ones are no error. `report` gets the number of those that have been deleted.
@@ -57,34 +57,26 @@ pub async fn delete_all(
 ) -> Result<(), CommandError> {
     let request = |key: &Key| DeleteOutcome::request(key, None, None);
     let finish = |response| DeleteOutcome::decode(response, false).map(drop);
-    for_all(client, keys, 0, request, finish, &mut report).await
+    set_or_delete(client, keys, request, finish, &mut report).await
 }
 
-async fn for_all(
+async fn set_or_delete(
     client: &Client,
     keys: &[Key],
-    size: usize,
     request: impl Fn(&Key) -> RawRequest,
     finish: impl Fn(Response) -> Result<(), Error>,
     report: &mut dyn FnMut(u64) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
-    let mut pipeline = Pipeline::new(None);
     let mut keys = keys.iter();
     let mut done = 0_u64;
-    loop {
-        while pipeline.has_capacity()
-            && let Some(key) = keys.next()
-        {
-            pipeline.push((), size, request(key), client);
-        }
-        if pipeline.is_empty() {
-            return Ok(());
-        }
-        pipeline.wait().await;
-        while let Some(((), result)) = pipeline.try_next() {
-            result.map(|result| finish(result?)).transpose()?;
+    let next = async || Ok(keys.next().map(|key| ((), request(key))));
+    let handle = |answer: Option<((), _)>| match answer {
+        Some(((), response)) => {
+            finish(response?)?;
             done = done.saturating_add(1);
+            Ok(())
         }
-        report(done)?;
-    }
+        None => report(done),
+    };
+    pipeline::for_all(None, client, next, handle).await
 }

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::window::Window;
-use crate::client::{Bulk, Client, Error, RawRequest, Response};
+use super::window::{WINDOW_MIN, Window};
+use crate::client::{Access, Bulk, Client, Error, RawRequest, Response};
 use crate::clock;
+use crate::commands::error::CommandError;
 
 /// The greatest number of requests in flight that an option accepts.
 pub const INFLIGHT_MAX: i64 = 1024;
-/// The limit of the bytes in flight; a single request may be larger.
+/// The limit of the bytes in flight; a single request or answer may be larger.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Requests in flight, each with a context of the caller, and contexts without a request that wait for the ones before them.
@@ -21,7 +22,7 @@ pub struct Pipeline<T> {
     /// None until the first request.
     bulk: Option<Bulk>,
     window: Window,
-    bytes: usize,
+    bytes: BytesInFlight,
     /// The answers that the window has not counted.
     answers: usize,
 }
@@ -29,21 +30,68 @@ pub struct Pipeline<T> {
 #[derive(Debug)]
 struct Slot<T> {
     context: T,
-    /// The size of the request; None: there is none.
-    bytes: Option<usize>,
+    /// None: there is no request.
+    request: Option<Counted>,
+}
+
+/// A request as it was counted.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    bytes: usize,
+    access: Access,
+}
+
+/// The bytes of requests in flight and of their answers.
+///
+/// The size of an answer is known only when it has arrived. Until then the largest one of the last reads stands in for it.
+#[derive(Debug)]
+struct BytesInFlight {
+    bytes: usize,
+    read_answer: usize,
+}
+
+impl BytesInFlight {
+    fn new() -> Self {
+        // The first window fits, whatever the size of the answers is.
+        let read_answer = BYTES_MAX.checked_div(WINDOW_MIN).unwrap_or(BYTES_MAX);
+        Self { bytes: 0, read_answer }
+    }
+
+    fn add(&mut self, request: &RawRequest) -> Counted {
+        let access = request.access;
+        let answer = if access == Access::Read { self.read_answer } else { 0 };
+        let bytes = request.payload.len().saturating_add(answer);
+        self.bytes = self.bytes.saturating_add(bytes);
+        Counted { bytes, access }
+    }
+
+    fn remove(&mut self, Counted { bytes, access }: Counted, answer: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if access == Access::Read {
+            // A large answer counts for some more: large and small ones may alternate.
+            let fading = self.read_answer.saturating_sub(self.read_answer.div_ceil(16));
+            self.read_answer = answer.max(fading);
+        }
+    }
 }
 
 impl<T> Pipeline<T> {
     /// Creates an empty pipeline for a fixed number of requests in flight, or one that adapts.
     #[must_use]
     pub fn new(inflight: Option<u16>) -> Self {
-        Self { slots: VecDeque::new(), bulk: None, window: Window::new(inflight), bytes: 0, answers: 0 }
+        Self {
+            slots: VecDeque::new(),
+            bulk: None,
+            window: Window::new(inflight),
+            bytes: BytesInFlight::new(),
+            answers: 0,
+        }
     }
 
     /// Returns whether another request may be pushed.
     #[must_use]
     pub fn has_capacity(&self) -> bool {
-        self.slots.len() < self.window.size() && (self.bytes < BYTES_MAX || self.slots.is_empty())
+        self.slots.len() < self.window.size() && (self.bytes.bytes < BYTES_MAX || self.slots.is_empty())
     }
 
     /// Returns whether there is no request, pending or done.
@@ -52,25 +100,29 @@ impl<T> Pipeline<T> {
         self.slots.is_empty()
     }
 
-    /// Adds a request of this size. It is sent with the next call of [`Pipeline::wait`]; the client is the same each time.
-    pub fn push(&mut self, context: T, bytes: usize, request: RawRequest, client: &Client) {
-        self.bulk.get_or_insert_with(|| client.bulk()).push(request);
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.slots.push_back(Slot { context, bytes: Some(bytes) });
+    /// Adds a request. It is sent with the next call of [`Pipeline::wait`]; the client is the same each time.
+    pub fn push(&mut self, context: T, request: RawRequest, client: &Client) {
+        let window = &mut self.window;
+        let bulk = self.bulk.get_or_insert_with(|| {
+            window.set_request_timeout(client.request_timeout());
+            client.bulk()
+        });
+        self.slots.push_back(Slot { context, request: Some(self.bytes.add(&request)) });
+        bulk.push(request);
     }
 
     /// Adds a context that needs no request.
     pub fn push_done(&mut self, context: T) {
-        self.slots.push_back(Slot { context, bytes: None });
+        self.slots.push_back(Slot { context, request: None });
     }
 
     /// Removes and returns the first context, with the result of its request if it has one, once that is known.
     pub fn try_next(&mut self) -> Option<(T, Option<Result<Response, Error>>)> {
-        let result = match self.slots.front()?.bytes {
+        let result = match self.slots.front()?.request {
             None => None,
-            Some(bytes) => {
+            Some(counted) => {
                 let result = self.bulk.as_mut()?.try_next()?;
-                self.bytes = self.bytes.saturating_sub(bytes);
+                self.bytes.remove(counted, result.as_ref().map_or(0, |response| response.payload.len()));
                 self.answers = self.answers.saturating_add(1);
                 Some(result)
             }
@@ -81,22 +133,60 @@ impl<T> Pipeline<T> {
     /// Sends the requests that were pushed, and waits until the result of the first is known; returns at once if there is none.
     /// Cancel-safe.
     pub async fn wait(&mut self) {
-        if self.slots.front().is_none_or(|slot| slot.bytes.is_none()) {
+        if self.slots.front().is_none_or(|slot| slot.request.is_none()) {
             return;
         }
-        let was_full = !self.has_capacity();
+        let is_full = !self.has_capacity();
+        let answers = std::mem::take(&mut self.answers);
+        self.window.handle_answers(answers, self.slots.len(), is_full, clock::monotonic());
         let Some(bulk) = &mut self.bulk else { return };
         bulk.wait().await;
         if let Some(receive_max) = bulk.receive_max() {
             self.window.handle_receive_max(receive_max);
         }
-        self.window.handle_answers(std::mem::take(&mut self.answers), was_full, clock::monotonic());
+    }
+}
+
+/// Sends all requests that `next` returns, until it returns None; it must be cancel-safe. `handle` gets each result with its
+/// context, in order, and None each time that it has got all that are known.
+///
+/// # Errors
+/// Those of `next` and `handle`.
+pub async fn for_all<T>(
+    inflight: Option<u16>,
+    client: &Client,
+    mut next: impl AsyncFnMut() -> Result<Option<(T, RawRequest)>, CommandError>,
+    mut handle: impl FnMut(Option<(T, Result<Response, Error>)>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let mut pipeline = Pipeline::new(inflight);
+    let mut has_more = true;
+    loop {
+        let takes_more = has_more && pipeline.has_capacity();
+        if pipeline.is_empty() && !takes_more {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            request = next(), if takes_more => match request? {
+                Some((context, request)) => pipeline.push(context, request, client),
+                None => has_more = false,
+            },
+            () = pipeline.wait(), if !pipeline.is_empty() => {
+                while let Some((context, result)) = pipeline.try_next() {
+                    result.map_or(Ok(()), |result| handle(Some((context, result))))?;
+                }
+                handle(None)?;
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::client::RequestProperties;
 
     #[test]
     fn contexts_without_a_request_are_returned_in_order_and_count() {
@@ -114,9 +204,61 @@ mod tests {
     #[test]
     fn bytes_are_bounded_but_a_single_request_may_exceed_the_limit() {
         let mut pipeline = Pipeline::new(None);
-        pipeline.bytes = usize::MAX;
+        pipeline.bytes.bytes = usize::MAX;
         assert!(pipeline.has_capacity());
         pipeline.push_done(());
         assert!(!pipeline.has_capacity());
+    }
+
+    fn request(access: Access, len: usize) -> RawRequest {
+        RawRequest { payload: Bytes::from(vec![0; len]), access, properties: RequestProperties::default() }
+    }
+
+    /// Sends as much as the bytes in flight allow, with answers of these sizes. Returns the most bytes in flight.
+    fn bytes_in_flight(access: Access, request_bytes: usize, answers: impl Iterator<Item = usize>) -> usize {
+        let mut counted = BytesInFlight::new();
+        let (mut in_flight, mut bytes, mut bytes_max) = (VecDeque::new(), 0, 0);
+        let mut answers = answers.peekable();
+        while answers.peek().is_some() || !in_flight.is_empty() {
+            while counted.bytes < BYTES_MAX
+                && in_flight.len() < usize::try_from(INFLIGHT_MAX).unwrap()
+                && let Some(answer) = answers.next()
+            {
+                in_flight.push_back((counted.add(&request(access, request_bytes)), answer));
+                bytes += request_bytes + answer;
+                bytes_max = bytes_max.max(bytes);
+            }
+            let (request, answer) = in_flight.pop_front().unwrap();
+            counted.remove(request, answer);
+            bytes -= request_bytes + answer;
+        }
+        assert_eq!(counted.bytes, 0);
+        bytes_max
+    }
+
+    #[test]
+    fn answers_of_reads_count_as_bytes_in_flight() {
+        const LARGE: usize = 256 * 1024;
+        let all_large = std::iter::repeat_n(LARGE, 10_000);
+        let some_large = (0..10_000).map(|number| if number % 8 == 0 { LARGE } else { 10 });
+        assert!(bytes_in_flight(Access::Read, 20, all_large) <= BYTES_MAX + LARGE);
+        assert!(bytes_in_flight(Access::Read, 20, some_large) <= BYTES_MAX + LARGE);
+    }
+
+    #[test]
+    fn requests_count_with_their_bytes_as_they_are_sent() {
+        const VALUE: usize = 1024 * 1024;
+        let bytes = bytes_in_flight(Access::Write, VALUE, std::iter::repeat_n(5, 1_000));
+        assert!((BYTES_MAX..=BYTES_MAX + 2 * VALUE).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn small_answers_leave_the_number_of_requests_as_the_limit() {
+        let mut counted = BytesInFlight::new();
+        for _ in 0..1_000 {
+            let read = counted.add(&request(Access::Read, 20));
+            counted.remove(read, 10);
+        }
+        assert!(counted.add(&request(Access::Read, 20)).bytes <= 60);
     }
 }
