@@ -237,6 +237,7 @@ impl Shell {
         let access = command.access();
         // Such a verb listens to signals itself and ends in order, so the first one is left to it.
         let mut ends_itself = command.handles_signals();
+        let ends_with_output = matches!(command, Command::Bench(_));
         // An editor has the whole screen.
         let _held = matches!(command, Command::Edit(_)).then(|| self.printer.hold_background());
         let run = command.run(session, emit);
@@ -249,7 +250,13 @@ impl Shell {
                     return Ok((if is_canceled { End::Canceled } else { End::Done }, verdict));
                 }
                 signal = self.signals.next() => match signal {
-                    _ if ends_itself => ends_itself = false,
+                    _ if ends_itself => {
+                        ends_itself = false;
+                        if ends_with_output {
+                            // The terminal has echoed ^C.
+                            self.printer.begin_line();
+                        }
+                    }
                     signal => {
                         self.report_canceled(access, signal, style);
                         if signal != Signal::Interrupt {

@@ -50,7 +50,7 @@ pub enum Next {
 ///
 /// With a rate, an operation is due at its time whether or not a slot is free, and its latency counts from then: a store that
 /// stalls delays all operations that are due meanwhile, and all these delays are measured. Operations without an answer count
-/// with the time that they have waited.
+/// with the time that they have waited. Operations of the warm-up that were not sent by its end are dropped.
 #[derive(Debug)]
 pub struct Load {
     plan: Plan,
@@ -122,7 +122,13 @@ impl Load {
             return Next::Done;
         }
         let due = match self.plan.rate {
-            Some(rate) => self.due(self.next, rate),
+            Some(rate) => {
+                if now >= self.measured_from {
+                    // Otherwise a rate that is too high would measure nothing: the backlog of the warm-up would come first.
+                    self.next = self.next.max(due_within(self.plan.warmup, rate));
+                }
+                self.due(self.next, rate)
+            }
             None => now,
         };
         if due > now {

@@ -136,6 +136,16 @@ fn operations_of_the_warm_up_are_not_measured_but_their_failures_are_counted() {
 }
 
 #[test]
+fn a_backlog_of_the_warm_up_is_not_sent_during_the_measurement() {
+    let plan = Plan { warmup: SECOND, rate: Some(1000), ..plan(Limit::Time(SECOND)) };
+    let measured = Simulation::new(plan, 1).run(1, &|_| (10 * MS, None));
+    assert!((99..=101).contains(&measured.answered), "{measured:?}");
+    assert_eq!((measured.due, measured.unsent), (1000, 1000 - measured.answered));
+    assert_eq!(whole(&measured).count, 1000);
+    assert!(!measured.is_rate_met());
+}
+
+#[test]
 fn with_a_rate_operations_are_due_at_equal_intervals() {
     let plan = Plan { rate: Some(100), ..plan(Limit::Time(SECOND)) };
     let mut simulation = Simulation::new(plan, 8);
