@@ -460,6 +460,8 @@ fn open_existing(
     let metadata = recovered.metadata.unwrap_or(checkpoint.metadata);
     (open.wal, open.pending) = (wal, recovered.changes);
     open.tables.release()?;
+    // The process that created the files may have been killed before their names were durable.
+    files.sync_names()?;
     if format == OLD_FORMAT_VERSION {
         // A log of the previous format cannot be continued.
         open.tables.commit(&open.pending, Checkpoint { metadata, ..Checkpoint::default() })?;

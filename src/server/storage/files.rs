@@ -102,6 +102,11 @@ impl StorageFiles {
     /// It is unknown afterwards which of the two are in place.
     pub fn install_new_tables(&mut self) -> Result<(), StorageErrorKind> {
         self.0.rename(NEW_TABLES_NAME, TABLES_NAME)?;
+        self.sync_names()
+    }
+
+    /// Makes the names of all files durable, and that of the directory.
+    pub fn sync_names(&mut self) -> Result<(), StorageErrorKind> {
         self.0.sync_names()?;
         // The directory may be new itself. A parent that cannot be opened is not ours, and existed before.
         let _ = self.0.sync_own_name();

@@ -410,6 +410,27 @@ fn writes_of_a_killed_process_are_durable_before_they_are_read() {
     }
 }
 
+#[test]
+fn files_of_a_process_that_was_killed_while_it_created_them_are_durable_before_they_are_used() {
+    for acts in 0.. {
+        let disk = SimulatedDisk::default();
+        disk.set_faults(|faults| faults.cut_after = Some(acts));
+        let is_created = Storage::open_in(Box::new(disk.clone()), WalPolicy::default()).is_ok();
+        let is_off = disk.is_off();
+        let disk = disk.after_kill();
+        let mut storage = on(&disk);
+        commit(&mut storage, &[change("k", 1, Some(content("v", None)))]).unwrap();
+        for seed in 0..10 {
+            let disk = disk.after_power_cut(&mut SeededRandom::new(seed));
+            assert_eq!(values(&on(&disk)).len(), 1, "after {acts}");
+        }
+        if !is_off {
+            assert!(is_created);
+            break;
+        }
+    }
+}
+
 /// Otherwise the next restart would lose all keys that are in memory.
 #[test]
 fn tables_that_were_removed_must_be_rewritten() {
