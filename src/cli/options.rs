@@ -105,8 +105,8 @@ pub struct ConnectionArgs {
     pub keep_alive: Option<Duration>,
     /// Send nothing before the broker has accepted the client
     ///
-    /// Otherwise a read is sent together with CONNECT, which saves a round trip. A broker that closes the connection on it is
-    /// connected to again without; `mqkv doctor` reports whether this one does.
+    /// Otherwise a read is sent together with CONNECT, which saves a round trip. If a broker drops or rejects it, it is sent again after
+    /// the CONNACK; `mqkv doctor` reports such a broker.
     #[arg(long)]
     pub cautious: bool,
     /// Context to use

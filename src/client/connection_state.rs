@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::time::sleep_until;
 
-use super::error::{Error, LossCause, io_error_text};
+use super::error::{Error, LossCause, ReasonCode, io_error_text};
 use super::packet::ConnectionLimits;
 use super::settings::Settings;
 use super::transport::Connection;
@@ -52,12 +52,16 @@ impl ConnectionLoss {
         Self { error: Some(error.clone()), ..Self::new(error.to_string()) }
     }
 
-    /// Returns whether the cause may be that the broker accepts no packets before its CONNACK.
+    /// Returns whether the cause may be that packets were sent before the CONNACK: the broker does not accept them, or they
+    /// violate limits of its CONNACK.
     pub(super) fn may_be_due_to_early_packets(&self) -> bool {
         match &self.error {
-            None => !self.cause.is_takeover(),
-            // Early packets were sent, so the connection was made: the broker has closed it.
-            Some(error) => matches!(error, Error::Connect { .. }),
+            None => self.cause.reason().is_none_or(ReasonCode::may_be_about_packets),
+            Some(Error::Rejected { reason, .. }) => reason.may_be_about_packets(),
+            // The broker has closed the connection, or has answered something else than CONNACK, or nothing.
+            Some(error) => {
+                matches!(error, Error::Connect { .. } | Error::NotMqtt { .. } | Error::NoConnack { .. })
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use super::backoff::Backoff;
 use super::connection_info::ConnectionInfo;
 use super::connection_state::{ConnectionLoss, ConnectionState, Progress};
 use super::connection_status::ConnectionStatus;
-use super::error::{Error, Outcome};
+use super::error::{Error, LossCause, Outcome};
 use super::groups::Groups;
 use super::probe::ConnectionStep;
 use super::publication::Acknowledgement;
@@ -326,11 +326,12 @@ impl Driver {
     /// Runs the state machines until none has anything to do. Returns a full event channel, if there is one.
     fn serve(&mut self) -> Result<Option<Congested>, ConnectionLoss> {
         let now = clock::now();
-        self.session.handle_timeout(now).map_err(|timeout| {
+        let is_alive = self.session.handle_timeout(now);
+        self.deliver(now);
+        is_alive.map_err(|timeout| {
             let silence = now.monotonic.saturating_duration_since(timeout.since);
             ConnectionLoss::new(format!("no packet from the broker for {} s", silence.as_secs()))
         })?;
-        self.deliver(now);
         for id in self.watches.dropped() {
             self.unwatch(id, None, now);
         }
@@ -397,6 +398,7 @@ impl Driver {
                 Event::Subscribed { ticket: Ticket::Subscription(ticket), result } => {
                     self.subscriptions.handle_subscribed(&ticket, result, now);
                 }
+                Event::EarlyPacketsDropped => self.handle_early_packets_refused(None),
                 Event::Authenticated { is_confirmed: true } => {}
                 Event::Authenticated { is_confirmed: false } => self.trace(|| TraceEvent::TokenUnanswered),
                 Event::Answer { ticket: Ticket::Unwatch(key, _), .. } => self.watches.handle_stopped(&key),
@@ -463,6 +465,14 @@ impl Driver {
         self.connection = ConnectionState::accepting(handshake, &self.settings);
     }
 
+    /// Waits for the CONNACK from now on. `cause` is the cause of the loss; None if the broker has only not answered.
+    fn handle_early_packets_refused(&mut self, cause: Option<&LossCause>) {
+        self.is_cautious = true;
+        self.trace(|| TraceEvent::EarlyPacketsRefused);
+        let cause = || cause.map(ToString::to_string);
+        self.settings.probe.observe(|| ConnectionStep::EarlyPacketsRefused { cause: cause() });
+    }
+
     fn handle_packets(&mut self) -> Result<(), ConnectionLoss> {
         let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(()) };
         let now = clock::now();
@@ -478,7 +488,7 @@ impl Driver {
         // Packets that were read before the loss are valid.
         self.deliver(clock::now());
         let are_early_packets_refused =
-            self.session.has_unanswered_early_packets() && loss.may_be_due_to_early_packets();
+            self.session.has_unacknowledged_early_packets() && loss.may_be_due_to_early_packets();
         let ConnectionLoss { cause, error } = loss;
         self.session.handle_lost(&cause);
         if let Some(token) = &mut self.token {
@@ -500,19 +510,15 @@ impl Driver {
         };
         match &end {
             None => {
-                let cause = cause.to_string();
                 let now = clock::monotonic();
                 let delay = if are_early_packets_refused {
-                    self.is_cautious = true;
-                    self.trace(|| TraceEvent::EarlyPacketsRefused);
-                    self.settings
-                        .probe
-                        .observe(|| ConnectionStep::EarlyPacketsRefused { cause: cause.clone() });
+                    self.handle_early_packets_refused(Some(&cause));
                     Duration::ZERO
                 } else {
                     self.retries_left = self.retries_left.saturating_sub(1);
                     self.backoff.handle_lost(now, random::u64())
                 };
+                let cause = cause.to_string();
                 if !is_first {
                     self.watches.handle_lost(since_ms, &cause);
                     self.subscriptions.handle_lost(since_ms, &cause);

@@ -131,7 +131,15 @@ impl LossCause {
     /// Returns whether another client has connected with this client id (session takeover).
     #[must_use]
     pub fn is_takeover(&self) -> bool {
-        matches!(self, Self::Disconnect(reason) if reason.code == ReasonCode::SESSION_TAKEN_OVER)
+        self.reason().is_some_and(|reason| reason.code == ReasonCode::SESSION_TAKEN_OVER)
+    }
+
+    /// Returns the reason of the broker's DISCONNECT, if it sent one.
+    pub(super) fn reason(&self) -> Option<&ReasonCode> {
+        match self {
+            Self::Disconnect(reason) => Some(reason),
+            Self::Other(_) => None,
+        }
     }
 }
 
@@ -177,6 +185,29 @@ impl ReasonCode {
     pub fn is_authorization(&self) -> bool {
         const BANNED: u8 = 0x8A;
         matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED | BANNED | Self::BAD_METHOD)
+    }
+
+    /// Returns whether the code may be about the form, the number or the size of packets, not about the client or the broker.
+    pub(super) fn may_be_about_packets(&self) -> bool {
+        const UNSPECIFIED_ERROR: u8 = 0x80;
+        const MALFORMED_PACKET: u8 = 0x81;
+        const PROTOCOL_ERROR: u8 = 0x82;
+        const IMPLEMENTATION_SPECIFIC_ERROR: u8 = 0x83;
+        const RECEIVE_MAXIMUM_EXCEEDED: u8 = 0x93;
+        const PACKET_TOO_LARGE: u8 = 0x95;
+        const MESSAGE_RATE_TOO_HIGH: u8 = 0x96;
+        const QUOTA_EXCEEDED: u8 = 0x97;
+        matches!(
+            self.code,
+            UNSPECIFIED_ERROR
+                | MALFORMED_PACKET
+                | PROTOCOL_ERROR
+                | IMPLEMENTATION_SPECIFIC_ERROR
+                | RECEIVE_MAXIMUM_EXCEEDED
+                | PACKET_TOO_LARGE
+                | MESSAGE_RATE_TOO_HIGH
+                | QUOTA_EXCEEDED
+        )
     }
 
     /// Returns whether the same packet may be accepted later.

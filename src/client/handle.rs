@@ -294,27 +294,47 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
     use crate::client::Target;
 
-    #[tokio::test]
-    async fn closing_does_not_wait_for_ever_for_a_broker_that_does_not_read() {
+    /// Returns a client that is connected to the other end of the pipe.
+    async fn connected(adjust: impl FnOnce(&mut Settings)) -> (Client, DuplexStream) {
         const CONNACK: &[u8] = &[0x20, 3, 0, 0, 0];
         let (ours, mut broker) = tokio::io::duplex(1024);
         let pipe = Mutex::new(Some(ours));
         let target = Target::Pipe(Arc::new(move || pipe.lock().unwrap().take().unwrap()));
-        let settings =
-            Settings { request_timeout: Duration::from_millis(10), ..Settings::new(target, "me".to_owned()) };
+        let mut settings = Settings::new(target, "me".to_owned());
+        adjust(&mut settings);
         broker.write_all(CONNACK).await.unwrap();
-        let client = Client::connect(settings).await.unwrap();
+        (Client::connect(settings).await.unwrap(), broker)
+    }
+
+    #[tokio::test]
+    async fn closing_does_not_wait_for_ever_for_a_broker_that_does_not_read() {
+        let (client, mut broker) =
+            connected(|settings| settings.request_timeout = Duration::from_millis(10)).await;
         let mut publication = client.publish("topic".to_owned(), vec![0; 4096].into()).await.unwrap();
         // The CONNECT, and the first byte of the message.
         let mut header = [0; 2];
         broker.read_exact(&mut header).await.unwrap();
         broker.read_exact(&mut vec![0; usize::from(header[1]) + 1]).await.unwrap();
         tokio::time::timeout(Duration::from_secs(60), client.close()).await.unwrap();
+        let error = publication.acknowledged().await.unwrap_err();
+        assert!(matches!(error, Error::Lost { outcome: Outcome::Unknown, .. }), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn closing_after_a_keep_alive_timeout_reports_what_is_known_of_the_outcome() {
+        let (client, mut broker) = connected(|settings| settings.keep_alive = Duration::from_secs(1)).await;
+        let mut publication = client.publish("topic".to_owned(), "x".into()).await.unwrap();
+        let mut header = [0; 2];
+        broker.read_exact(&mut header).await.unwrap();
+        broker.read_exact(&mut vec![0; usize::from(header[1]) + 1]).await.unwrap();
+        // It blocks the session's task too, so that this finds the timeout together with the close request.
+        std::thread::sleep(Duration::from_millis(1600));
+        client.close().await;
         let error = publication.acknowledged().await.unwrap_err();
         assert!(matches!(error, Error::Lost { outcome: Outcome::Unknown, .. }), "{error:?}");
     }

@@ -33,8 +33,9 @@ pub enum ConnectionStep {
     TlsHandshake(Box<TlsHandshake>),
     /// A WebSocket was opened at this path.
     WebSocketOpened { path: String },
-    /// The broker closed the connection without an answer to packets that were sent before its CONNACK.
-    EarlyPacketsRefused { cause: String },
+    /// The broker has not acknowledged packets that were sent before its CONNACK. `cause` is the cause of a failed attempt or of a
+    /// lost connection; None if the connection is still there, and they are sent again.
+    EarlyPacketsRefused { cause: Option<String> },
     /// The broker accepted the CONNECT.
     Accepted(Box<ConnackProperties>),
 }

@@ -124,6 +124,8 @@ enum Timer {
     Subscription,
     /// The deadline of a re-authentication. The timer's number is 0.
     Authentication,
+    /// The time limit of the SUBACK to a SUBSCRIBE that was sent before CONNACK. The timer's number is 0.
+    Early,
 }
 
 #[derive(Debug)]
@@ -238,6 +240,7 @@ impl<T> Session<T> {
             ids.sort_unstable();
             ids.into_iter().for_each(|id| self.deadlines.add(deadline, id));
         }
+        self.start_early_timer(now);
     }
 
     /// Handles the loss of the connection, or a failed attempt to connect. Messages fail, and so do writes that were sent, with
@@ -303,7 +306,6 @@ impl<T> Session<T> {
     /// Handles a received packet.
     pub fn handle_incoming(&mut self, incoming: Incoming, now: Reading) {
         self.last_packet_ms = now.wall_ms;
-        self.early.handle_answered();
         if let Some(connection) = &mut self.connection {
             connection.keep_alive.handle_received(now.monotonic);
         }
@@ -345,6 +347,7 @@ impl<T> Session<T> {
     }
 
     fn handle_puback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
+        self.early.handle_acknowledged(packet_id);
         let Some(id) = self.unacknowledged.remove(&packet_id) else {
             return;
         };
@@ -365,6 +368,7 @@ impl<T> Session<T> {
     }
 
     fn handle_suback(&mut self, packet_id: u16, reason: ReasonCode, now: Reading) {
+        self.early.handle_acknowledged(packet_id);
         if let Some((filter, ticket)) = self.subscribing.remove(&packet_id) {
             let is_refused = reason.code >= FAILURE_MIN;
             let granted = if reason.code == 0 { Qos::AtMostOnce } else { Qos::AtLeastOnce };
@@ -405,6 +409,7 @@ impl<T> Session<T> {
             match timer {
                 Timer::NoStore => self.fail(id, |_, outcome| Error::NoStore { target, outcome }),
                 Timer::Resend => self.resend(id),
+                Timer::Early => self.handle_early_timeout(),
                 Timer::Authentication => self.end_authentication(false, now),
                 Timer::Subscription => {
                     let late = u16::try_from(id).ok().and_then(|id| self.subscribing.remove(&id));
@@ -504,7 +509,11 @@ impl<T> Session<T> {
             response_topic: &self.response_topic,
             correlation: publishing::correlation(self.config.prefix, id),
             clock: &self.clock,
-            left: pending.deadline.saturating_duration_since(now.monotonic),
+            // The time of a request begins with the first connection.
+            left: match self.is_started {
+                true => pending.deadline.saturating_duration_since(now.monotonic),
+                false => self.config.request_timeout,
+            },
         };
         let message = publishing::request_message(&mut pending.request, envelope);
         pending.is_sent = true;

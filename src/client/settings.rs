@@ -29,7 +29,7 @@ pub struct Settings {
     /// Retries of the first connection, for errors that a retry may resolve.
     pub connect_retries: u32,
     /// Send nothing between CONNECT and CONNACK. Otherwise small reads and the subscription to their responses are sent together with
-    /// CONNECT; after a connection that the broker closes without an answer to them, the client is cautious by itself.
+    /// CONNECT; after a broker that does not answer them, or does not accept them, the client is cautious by itself.
     pub is_cautious: bool,
     /// Time limit of each request, from the call to the response.
     pub request_timeout: Duration,

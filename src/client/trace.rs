@@ -35,8 +35,7 @@ pub enum TraceEvent {
         /// Delay before the next attempt. None: there is none.
         again_in: Option<Duration>,
     },
-    /// The broker has closed the connection without an answer to packets that were sent before its CONNACK: the next ones are sent
-    /// after it.
+    /// The broker has not acknowledged packets that were sent before its CONNACK: the next ones are sent after it.
     EarlyPacketsRefused,
     /// The token file has changed; the broker is sent the new token.
     NewToken,

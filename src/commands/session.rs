@@ -46,8 +46,8 @@ pub struct Session {
     canceled: Rc<watch::Sender<bool>>,
     /// The error of verbs that write, if writing is not allowed.
     write_error: Option<Rc<CommandError>>,
-    /// Whether requests wait until the broker has accepted the client.
-    is_cautious: bool,
+    /// Whether [`Session::early_client`] waits until the broker has accepted the client.
+    waits_until_accepted: bool,
     /// In a dry run no client is connected; the cell records whether a verb needed one.
     dry_run: Option<Rc<Cell<bool>>>,
 }
@@ -66,7 +66,7 @@ impl Session {
             ignores_signals: false,
             canceled: Rc::new(watch::Sender::new(false)),
             write_error: None,
-            is_cautious: false,
+            waits_until_accepted: false,
             dry_run: None,
         }
     }
@@ -115,8 +115,8 @@ impl Session {
 
     /// Returns the same session for several verbs: each of them that needs a connection tries to make one until one is accepted.
     #[must_use]
-    pub fn cautious(&self) -> Self {
-        Self { is_cautious: true, ..self.clone() }
+    pub fn of_many_verbs(&self) -> Self {
+        Self { waits_until_accepted: true, ..self.clone() }
     }
 
     /// Returns the signals that ask the verb to end.
@@ -168,7 +168,7 @@ impl Session {
         &self,
         adjust: impl FnOnce(&mut Settings),
     ) -> Result<&Client, CommandError> {
-        self.connect_with(adjust, self.is_cautious).await
+        self.connect_with(adjust, self.waits_until_accepted).await
     }
 
     async fn connect_with(
@@ -217,7 +217,7 @@ impl Session {
         self.client_with(adjust).await
     }
 
-    /// Returns whether there was a connection and the client will not connect again.
+    /// Returns whether the client has ended: it will not connect again.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.client.get().is_some_and(Client::has_ended)

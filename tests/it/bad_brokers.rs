@@ -10,13 +10,14 @@ const AN_HOUR: &[&str] = &["--timeout", "1h", "--connect-timeout", "1h"];
 const UNKNOWN: &str = "  the write may or may not have happened\n";
 const UNCHANGED: &str = "  nothing was changed\n";
 
-/// Runs a line against a broker that runs a script and then reads until the client has disconnected.
+/// Runs a line against a broker that runs a script with each connection and then reads until the client has disconnected.
 #[track_caller]
-fn run(line: &str, script: impl FnOnce(&mut Connection) + Send + 'static) -> String {
-    let fake = FakeBroker::start(move |connection| {
+fn run(line: &str, script: impl Fn(&mut Connection) + Clone + Send + 'static) -> String {
+    let serve = move |connection: &mut Connection| {
         script(connection);
-        connection.listen()
-    });
+        connection.listen();
+    };
+    let fake = FakeBroker::start_and_continue(serve.clone(), serve);
     let words: Vec<&str> = line.split_whitespace().collect();
     let timeouts = if line.contains("timeout") { &[][..] } else { AN_HOUR };
     let shown = Place::new().run_at(&fake.url(), &[timeouts, &words].concat());

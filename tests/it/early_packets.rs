@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use mqkv::client::trace::{Packet, TraceEvent};
-use mqkv::client::{Client, Reconnect, Settings, Target, Tracer};
+use mqkv::client::{Client, Error, Outcome, Reconnect, SetOptions, Settings, Target, Tracer};
 use mqkv::protocol::Key;
 
 use super::common::fake_broker::{Connection, FakeBroker, FakeBrokers};
@@ -11,7 +11,11 @@ use super::common::proxy::Proxy;
 use super::common::{Place, Server, wire};
 
 const UNCHANGED: &str = "  nothing was changed\n";
+const MALFORMED_PACKET: u8 = 0x81;
 const PROTOCOL_ERROR: u8 = 0x82;
+const RECEIVE_MAXIMUM_EXCEEDED: u8 = 0x93;
+const PACKET_TOO_LARGE: u8 = 0x95;
+const QUOTA_EXCEEDED: u8 = 0x97;
 const SESSION_TAKEN_OVER: u8 = 0x8E;
 
 /// Runs a line and returns its output and its trace: each packet with `>` if it was sent and `<` if it was received, `-` for a lost
@@ -91,6 +95,109 @@ fn a_broker_that_closes_on_early_packets_is_connected_to_again_without_them() {
 }
 
 #[test]
+fn a_broker_that_answers_early_packets_in_place_of_the_connect_is_connected_to_again_without_them() {
+    fn rejects<const REASON: u8>(connection: &mut Connection) {
+        connection.send(&wire::connack(REASON, &[]));
+    }
+    let answers: [fn(&mut Connection); 8] = [
+        rejects::<MALFORMED_PACKET>,
+        rejects::<PROTOCOL_ERROR>,
+        rejects::<RECEIVE_MAXIMUM_EXCEEDED>,
+        rejects::<PACKET_TOO_LARGE>,
+        rejects::<QUOTA_EXCEEDED>,
+        |connection| connection.send(&wire::disconnect(PROTOCOL_ERROR)),
+        |connection| connection.send(&wire::suback(1, 1)),
+        // No CONNACK at all.
+        |connection| drop(connection.listen()),
+    ];
+    for answer in answers {
+        for (line, reply) in [("get k", "$1\r\nv\r\n"), ("set k v", "+OK\r\n")] {
+            let broker = FakeBrokers::start(move |number, connection| {
+                if number == 1 {
+                    read_early(connection);
+                    return answer(connection);
+                }
+                let request = connection.serve();
+                connection.answer(&request, reply, &[]);
+                connection.listen();
+            });
+            let (shown, packets) = traced(&broker.url(), &format!("{line} --connect-timeout 500ms"));
+            assert!(shown.ends_with("--- exit 0\n"), "{shown}{packets:?}");
+            let cautious = packets.iter().position(|packet| packet == "cautious").unwrap();
+            assert_eq!(packets[cautious..][..4], ["cautious", "-", "> CONNECT", "< CONNACK"], "{packets:?}");
+            assert_eq!(broker.count(), 2);
+        }
+    }
+}
+
+#[test]
+fn early_reads_that_violate_the_limits_of_the_connack_are_sent_again_after_it() {
+    const RECEIVE_MAX_2: &[u8] = &[0x21, 0, 2];
+    const PACKET_BYTES_MAX_1024: &[u8] = &[0x27, 0, 0, 4, 0];
+    for (limit, reason) in
+        [(RECEIVE_MAX_2, RECEIVE_MAXIMUM_EXCEEDED), (PACKET_BYTES_MAX_1024, PACKET_TOO_LARGE)]
+    {
+        let broker = FakeBrokers::start(move |number, connection| {
+            connection.expect("CONNECT");
+            connection.send(&wire::connack(0, limit));
+            connection.subscribe(1);
+            for at in 0..4 {
+                let request = connection.request();
+                connection.answer(&request, "$1\r\nv\r\n", &[]);
+                if number == 1 && at == 1 {
+                    return connection.send(&wire::disconnect(reason));
+                }
+            }
+            connection.listen();
+        });
+        let (shown, packets) = traced(&broker.url(), "get a b c d");
+        assert!(shown.ends_with("--- exit 0\n"), "{shown}{packets:?}");
+        assert_eq!(broker.count(), 2);
+    }
+    // What the CONNACK does not allow at all is an error.
+    let broker = FakeBrokers::start(|_, connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(0, PACKET_BYTES_MAX_1024));
+        connection.subscribe(1);
+        if connection.next().is_some_and(|packet| packet.name() == "PUBLISH") {
+            connection.send(&wire::disconnect(PACKET_TOO_LARGE));
+        }
+    });
+    let (shown, _) = traced(&broker.url(), &format!("get {}", "k".repeat(1024)));
+    assert!(shown.contains("error: request too large: "), "{shown}");
+    assert_eq!(broker.count(), 2);
+}
+
+/// Reads the early packets, accepts the client, and serves what follows.
+fn drop_early(connection: &mut Connection, early: &[&str], reply: &str) {
+    connection.expect("CONNECT");
+    early.iter().for_each(|packet| drop(connection.expect(packet)));
+    connection.send(&wire::connack(0, &[]));
+    connection.subscribe(1);
+    let request = connection.request();
+    connection.answer(&request, reply, &[]);
+}
+
+#[test]
+fn early_packets_that_a_broker_drops_are_sent_again_on_the_same_connection() {
+    let get: (&str, &[&str], &str) = ("get k", &["SUBSCRIBE", "PUBLISH"], "$1\r\nv\r\n");
+    let set: (&str, &[&str], &str) = ("set k v", &["SUBSCRIBE"], "+OK\r\n");
+    for (line, early, reply) in [get, set] {
+        let broker = FakeBrokers::start(move |_, connection| {
+            drop_early(connection, early, reply);
+            connection.listen();
+        });
+        let (shown, packets) = traced(&broker.url(), line);
+        assert!(shown.ends_with("--- exit 0\n"), "{shown}{packets:?}");
+        let (before, after) = packets.split_at(early.len() + 1);
+        assert_eq!(before[1], "> SUBSCRIBE", "{packets:?}");
+        assert_eq!(after[..3], ["< CONNACK", "cautious", "> SUBSCRIBE"], "{packets:?}");
+        assert_eq!(after.iter().filter(|packet| *packet == "> PUBLISH").count(), 1, "{packets:?}");
+        assert_eq!(broker.count(), 1);
+    }
+}
+
+#[test]
 fn a_broker_that_closes_every_connection_is_connected_to_twice() {
     let broker = FakeBrokers::start(|_, connection| {
         connection.accept();
@@ -141,9 +248,14 @@ fn nothing_follows_a_connect_with_an_authentication_method() {
     broker.end();
 }
 
-/// Gets a key twice on one client, which connects again when the broker closes the connection. Returns the order of its attempts,
-/// CONNACKs and subscriptions.
-fn attempts(broker: &FakeBrokers) -> Vec<&'static str> {
+fn target(broker: &FakeBrokers) -> Target {
+    let port = broker.url().rsplit(':').next().unwrap().parse().unwrap();
+    Target::Tcp { host: "127.0.0.1".to_owned(), port }
+}
+
+/// Gets a key several times on one client, which connects again when the broker closes the connection. Returns the order of its
+/// attempts, CONNACKs and subscriptions.
+fn attempts(broker: &FakeBrokers, reads: usize) -> Vec<&'static str> {
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);
     let tracer = Tracer::new(true, move |event: &TraceEvent, _| {
@@ -155,18 +267,16 @@ fn attempts(broker: &FakeBrokers) -> Vec<&'static str> {
         };
         sink.lock().unwrap().push(name);
     });
-    let port = broker.url().rsplit(':').next().unwrap().parse().unwrap();
-    let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
     let settings = Settings {
         tracer: Some(tracer),
         reconnect: Reconnect::WithBackoff,
-        ..Settings::new(target, "me".to_owned())
+        ..Settings::new(target(broker), "me".to_owned())
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::lazy(settings).unwrap();
         let key = Key::new("k").unwrap();
-        for _ in 0..2 {
+        for _ in 0..reads {
             assert!(matches!(client.get(&key).await, Ok(None)));
         }
         client.close().await;
@@ -190,7 +300,7 @@ fn a_reconnect_sends_pending_reads_together_with_connect() {
             connection.listen();
         }
     });
-    assert_eq!(attempts(&broker), [EARLY, EARLY].concat());
+    assert_eq!(attempts(&broker, 2), [EARLY, EARLY].concat());
 }
 
 #[test]
@@ -208,7 +318,53 @@ fn a_broker_that_closes_on_early_packets_is_remembered_for_the_session() {
             connection.listen();
         }
     });
-    assert_eq!(attempts(&broker), [&EARLY[..2], &CAUTIOUS, &CAUTIOUS].concat());
+    assert_eq!(attempts(&broker, 2), [&EARLY[..2], &CAUTIOUS, &CAUTIOUS].concat());
+}
+
+#[test]
+fn a_broker_that_drops_early_packets_after_a_reconnect_is_remembered_for_the_session() {
+    let broker = FakeBrokers::start(|number, connection| {
+        if number == 2 {
+            drop_early(connection, &["SUBSCRIBE", "PUBLISH"], "$-1\r\n");
+        } else {
+            let request = connection.serve();
+            connection.answer(&request, "$-1\r\n", &[]);
+        }
+        connection.expect("PUBACK");
+        if number < 3 {
+            connection.request();
+        } else {
+            connection.listen();
+        }
+    });
+    assert_eq!(attempts(&broker, 3), [&EARLY[..], &EARLY, &["SUBSCRIBE"], &CAUTIOUS].concat());
+}
+
+#[test]
+fn a_write_that_is_lost_beside_an_unacknowledged_early_read_is_not_repeated() {
+    let broker = FakeBrokers::start(|number, connection| {
+        connection.accept();
+        connection.subscribe(1);
+        let read = connection.request();
+        if number == 1 {
+            let write = connection.request();
+            assert!(write.payload.starts_with(b"*3\r\n$3\r\nSET"), "{write:?}");
+            connection.send(&wire::disconnect(RECEIVE_MAXIMUM_EXCEEDED));
+        } else {
+            connection.answer(&read, "$-1\r\n", &[]);
+            assert_eq!(connection.listen(), ["PUBACK", "DISCONNECT"]);
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::lazy(Settings::new(target(&broker), "me".to_owned())).unwrap();
+        let (key, value) = (Key::new("k").unwrap(), "v".into());
+        let (read, write) = tokio::join!(client.get(&key), client.set(&key, &value, SetOptions::default()));
+        assert!(matches!(read, Ok(None)), "{read:?}");
+        assert!(matches!(write, Err(Error::Lost { outcome: Outcome::Unknown, .. })), "{write:?}");
+        client.close().await;
+    });
+    assert_eq!(broker.count(), 2);
 }
 
 /// The key derivation of a password takes a while, in which the early packets wait.

@@ -1,4 +1,4 @@
-//! The limits of the packets that are sent before CONNACK (pure).
+//! The packets that were sent before CONNACK: their limits, and which of them the broker has not acknowledged (pure).
 
 /// The most reads. A CONNACK may have a Receive Maximum; the common brokers grant 10 or more.
 const READS_MAX: usize = 8;
@@ -11,36 +11,40 @@ const BYTES_MAX: usize = 4096;
 pub(super) struct EarlyPackets {
     reads: usize,
     bytes: usize,
-    /// Whether there are any, and the broker has sent none after its CONNACK.
-    are_unanswered: bool,
+    /// The packet ids of those without a SUBACK or PUBACK, in the order in which they were sent.
+    unacknowledged: Vec<u16>,
 }
 
 impl EarlyPackets {
-    /// Handles a packet that the broker has sent after its CONNACK.
-    pub(super) fn handle_answered(&mut self) {
-        self.are_unanswered = false;
-    }
-
-    pub(super) fn are_unanswered(&self) -> bool {
-        self.are_unanswered
-    }
-
-    /// Adds a subscription. Returns false if there is no room for it.
+    /// Returns whether there is room for a subscription, and counts it.
     pub(super) fn add_subscription(&mut self, bytes: usize) -> bool {
         let bytes = self.bytes.saturating_add(bytes);
         let has_room = bytes <= BYTES_MAX;
         if has_room {
-            (self.bytes, self.are_unanswered) = (bytes, true);
+            self.bytes = bytes;
         }
         has_room
     }
 
-    /// Adds a read. Returns false if there is no room for it.
+    /// Returns whether there is room for a read, and counts it.
     pub(super) fn add_read(&mut self, bytes: usize) -> bool {
         let has_room = self.reads < READS_MAX && self.add_subscription(bytes);
         if has_room {
             self.reads = self.reads.saturating_add(1);
         }
         has_room
+    }
+
+    pub(super) fn handle_sent(&mut self, packet_id: u16) {
+        self.unacknowledged.push(packet_id);
+    }
+
+    pub(super) fn handle_acknowledged(&mut self, packet_id: u16) {
+        self.unacknowledged.retain(|id| *id != packet_id);
+    }
+
+    /// Returns the packet ids of those without an acknowledgement, in the order in which they were sent.
+    pub(super) fn unacknowledged(&self) -> &[u16] {
+        &self.unacknowledged
     }
 }

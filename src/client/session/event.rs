@@ -20,6 +20,8 @@ pub enum Event<T> {
     Message(Message),
     /// The end of a re-authentication. Not confirmed: the broker has not answered in time.
     Authenticated { is_confirmed: bool },
+    /// The broker has not answered the packets that were sent before its CONNACK. They are sent again.
+    EarlyPacketsDropped,
 }
 
 /// The broker has sent nothing for one and a half keep-alives.

@@ -1187,24 +1187,162 @@ fn reads_of_a_failed_attempt_to_connect_are_sent_with_the_next_one() {
     bench.send(Access::Read, "r");
     bench.send(Access::Write, "w");
     bench.sent_early();
-    assert!(bench.session.has_unanswered_early_packets());
+    assert!(bench.session.has_unacknowledged_early_packets());
     bench.session.handle_lost(&"closed".to_owned().into());
-    assert!(!bench.session.has_unanswered_early_packets());
+    assert!(!bench.session.has_unacknowledged_early_packets());
     assert!(bench.answers().is_empty());
     bench.connect(16);
     assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
 }
 
+impl Bench {
+    fn subscribed(&mut self, packet_id: u16) {
+        self.receive(Incoming::SubAck { packet_id, reason: SUCCESS });
+    }
+
+    fn acknowledged(&mut self, packet_id: u16) {
+        self.receive(Incoming::PubAck { packet_id, reason: SUCCESS });
+    }
+
+    fn reports_dropped_packets(&mut self) -> bool {
+        match self.session.poll_event() {
+            Some(Event::EarlyPacketsDropped) => true,
+            None => false,
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
-fn early_packets_are_unanswered_until_a_packet_follows_the_connack() {
+fn each_early_packet_may_be_the_cause_of_a_loss_until_it_is_acknowledged() {
     let mut bench = Bench::unconnected();
-    assert!(!bench.session.has_unanswered_early_packets());
+    assert!(!bench.session.has_unacknowledged_early_packets());
+    (0..3).for_each(|_| bench.send(Access::Read, "r"));
+    let sent = bench.sent_early();
+    bench.connect(16);
+    bench.receive(Incoming::Pong);
+    bench.subscribed(1);
+    bench.acknowledged(3);
+    bench.acknowledged(2);
+    bench.answer(&sent[1], GOOD);
+    assert!(bench.session.has_unacknowledged_early_packets(), "4");
+    bench.acknowledged(4);
+    assert!(!bench.session.has_unacknowledged_early_packets());
+}
+
+#[test]
+fn early_packets_that_the_broker_has_dropped_are_sent_again_in_their_order() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "a");
+    bench.send(Access::Read, "b");
+    bench.send(Access::Write, "w");
+    let sent = bench.sent_early();
+    assert_eq!((shapes(&sent).as_str(), packet_ids(&sent)), ("SUBSCRIBE PUBLISH PUBLISH", vec![2, 3]));
+    bench.connect(2);
+    bench.receive(Incoming::Pong);
+    bench.advance(999).unwrap();
+    assert_eq!((shapes(&bench.sent()).as_str(), bench.reports_dropped_packets()), ("", false));
+    bench.advance(1).unwrap();
+    assert!(bench.reports_dropped_packets());
+    assert!(!bench.session.has_unacknowledged_early_packets(), "a loss has another cause");
+    // The dropped reads no longer count for Receive Maximum.
+    let again = bench.sent();
+    assert_eq!((shapes(&again).as_str(), packet_ids(&again)), ("SUBSCRIBE PUBLISH PUBLISH", vec![5, 6]));
+    bench.advance(5_000).unwrap();
+    assert_eq!((shapes(&bench.sent()).as_str(), bench.reports_dropped_packets()), ("", false), "once");
+    bench.subscribed(4);
+    bench.acknowledged(5);
+    assert_eq!(packet_ids(&bench.sent()), [7], "the write");
+    bench.answer(&again[1], GOOD);
+    bench.answer(&again[2], GOOD);
+    assert!(matches!(bench.answers()[..], [("a", Ok(_)), ("b", Ok(_))]));
+}
+
+#[test]
+fn early_packets_of_a_reconnect_are_sent_again_too() {
+    let mut bench = Bench::new();
+    bench.send(Access::Read, "r");
+    bench.sent_and_subscribed();
+    bench.session.handle_lost(&"gone".to_owned().into());
+    assert_eq!(shapes(&bench.sent_early()), "SUBSCRIBE PUBLISH");
+    bench.connect(16);
+    bench.advance(1_000).unwrap();
+    assert!(bench.reports_dropped_packets());
+    let again = bench.sent_and_subscribed();
+    bench.answer(&again[1], GOOD);
+    assert!(matches!(bench.answers()[..], [("r", Ok(_))]));
+    bench.send(Access::Write, "w");
+    assert_eq!(shapes(&bench.sent()), "PUBACK PUBLISH");
+}
+
+#[test]
+fn a_short_timeout_leaves_time_for_the_answer_to_packets_that_are_sent_again() {
+    let mut bench = Bench::unconnected();
+    bench.session.config.request_timeout = Duration::from_millis(600);
+    bench.send(Access::Read, "r");
+    bench.sent_early();
+    bench.connect(16);
+    bench.advance(300).unwrap();
+    assert_eq!(shapes(&bench.sent()), "SUBSCRIBE PUBLISH");
+}
+
+#[test]
+fn a_slow_answer_to_an_early_read_behind_a_suback_is_waited_for() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    let sent = bench.sent_early();
+    bench.connect(16);
+    bench.subscribed(1);
+    bench.advance(5_000).unwrap();
+    assert_eq!((shapes(&bench.sent()).as_str(), bench.reports_dropped_packets()), ("", false));
+    bench.acknowledged(2);
+    bench.answer(&sent[1], GOOD);
+    assert!(matches!(bench.answers()[..], [("r", Ok(_))]));
+}
+
+#[test]
+fn a_suback_that_is_too_late_changes_nothing() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    let early = bench.sent_early();
+    bench.connect(16);
+    bench.advance(1_000).unwrap();
+    assert!(bench.reports_dropped_packets());
+    let again = bench.sent();
+    bench.subscribed(1);
+    bench.acknowledged(2);
+    bench.answer(&early[1], GOOD);
+    assert!(matches!(bench.answers()[..], [("r", Ok(_))]));
+    bench.subscribed(3);
+    bench.answer(&again[1], GOOD);
+    assert!(bench.answers().is_empty());
+}
+
+#[test]
+fn a_write_that_was_sent_beside_an_unacknowledged_early_read_has_an_unknown_outcome_after_a_loss() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
     bench.send(Access::Write, "w");
     bench.sent_early();
     bench.connect(16);
-    assert!(bench.session.has_unanswered_early_packets());
-    bench.receive(Incoming::SubAck { packet_id: 1, reason: SUCCESS });
-    assert!(!bench.session.has_unanswered_early_packets());
+    bench.subscribed(1);
+    assert_eq!(shapes(&bench.sent()), "PUBLISH");
+    assert!(bench.session.has_unacknowledged_early_packets());
+    bench.session.handle_lost(&"receive maximum exceeded".to_owned().into());
+    assert!(matches!(bench.answers()[..], [("w", Err(Error::Lost { outcome: Outcome::Unknown, .. }))]));
+    bench.connect(16);
+    assert_eq!(shapes(&bench.sent_and_subscribed()), "SUBSCRIBE PUBLISH");
+    assert_eq!(shapes(&bench.sent()), "", "the write is not repeated");
+}
+
+#[test]
+fn a_read_that_is_sent_before_the_first_connack_expires_after_the_whole_timeout() {
+    let mut bench = Bench::unconnected();
+    bench.send(Access::Read, "r");
+    bench.advance(9_900).unwrap();
+    let sent = bench.sent_early();
+    let Outgoing::Publish { message, .. } = &sent[1] else { panic!("{sent:?}") };
+    assert_eq!(message.expiry_s, Some(10), "its time begins with the CONNACK");
 }
 
 #[test]
@@ -1215,6 +1353,7 @@ fn the_time_of_a_request_begins_with_the_first_connection() {
     bench.advance(10_000).unwrap();
     assert_eq!(bench.session.poll_timeout(), None);
     bench.connect(16);
+    bench.subscribed(1);
     bench.advance(9_999).unwrap();
     assert!(bench.answers().is_empty());
     bench.advance(1).unwrap();
