@@ -40,6 +40,7 @@ pub const NO_FAULTS: Faults = Faults {
 pub fn serve(connection: &mut Connection, faults: &Faults) -> Vec<String> {
     let client_id = connect(connection, &faults.connack);
     let mut requests = Vec::new();
+    let mut is_watched = false;
     let start_ms = mqkv::clock::wall_ms();
     while let Some(packet) = connection.next() {
         match packet.name() {
@@ -51,7 +52,12 @@ pub fn serve(connection: &mut Connection, faults: &Faults) -> Vec<String> {
                 requests.push(format!("{} {}", request.verb(), String::from_utf8_lossy(key.as_bytes())));
                 let now_ms = if faults.stands_still { start_ms } else { mqkv::clock::wall_ms() };
                 reply(connection, &publish, &request, faults, now_ms);
-                notify(connection, &client_id, &key, &request, faults);
+                is_watched |= matches!(request, Request::KeyNotify { .. });
+                if is_watched {
+                    // Of two changes in one millisecond, the second has the higher version.
+                    let version = Timestamp::of_store(now_ms, u32::try_from(requests.len()).unwrap());
+                    notify(connection, &client_id, &key, &request, &version, faults);
+                }
             }
             _ => {}
         }
@@ -105,7 +111,14 @@ fn reply(connection: &mut Connection, publish: &Publish, request: &Request, faul
     connection.send(&answer.encode());
 }
 
-fn notify(connection: &mut Connection, client_id: &str, key: &Key, request: &Request, faults: &Faults) {
+fn notify(
+    connection: &mut Connection,
+    client_id: &str,
+    key: &Key,
+    request: &Request,
+    version: &Timestamp,
+    faults: &Faults,
+) {
     let payload = match request {
         Request::Set { .. } => "*4\r\n$6\r\nNOTIFY\r\n$3\r\nSET\r\n$5\r\nVALUE\r\n$1\r\nv\r\n",
         Request::Del { .. } => "*2\r\n$6\r\nNOTIFY\r\n$6\r\nDELETE\r\n",
@@ -114,11 +127,10 @@ fn notify(connection: &mut Connection, client_id: &str, key: &Key, request: &Req
     if request.verb() == faults.unnotified_verb {
         return;
     }
-    let version = Timestamp::of_store(mqkv::clock::wall_ms(), 0).to_string();
     let notification = Publish {
         topic: topic::notify(client_id, key).unwrap(),
         packet_id: 2,
-        user_properties: vec![("__ts".to_owned(), version)],
+        user_properties: vec![("__ts".to_owned(), version.to_string())],
         payload: payload.as_bytes().to_vec(),
         ..Publish::default()
     };
