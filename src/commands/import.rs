@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::CommandError;
+use super::lines::entry::Entry;
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
-use super::lines::records::Entry;
 use super::output::{Answer, Answered, Emit, Imported, Output, Progress};
 use super::process::stdin;
 use super::session::Session;

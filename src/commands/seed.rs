@@ -5,7 +5,7 @@ use std::path::Path;
 use super::error::CommandError;
 use super::lines::pipeline;
 use super::lines::reader::Lines;
-use super::lines::records::Entry;
+use super::lines::entry::Entry;
 use crate::client::{Client, Response, SetOptions, SetOutcome};
 
 /// Reads all entries of a file, each with the number of its line.

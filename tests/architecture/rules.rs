@@ -121,7 +121,16 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("sd_notify", &["src/cli/serve/systemd.rs"]),
     ("redb", &["src/server/storage/"]),
     ("rustyline", &["src/shell/editor.rs"]),
-    ("serde_json", &["src/render/json.rs", "src/render/json/object.rs", "src/commands/lines/records.rs"]),
+    ("serde", &["src/commands/lines/entry.rs"]),
+    (
+        "serde_json",
+        &[
+            "src/commands/lines/entry.rs",
+            "src/render/json.rs",
+            "src/render/json/object.rs",
+            "src/commands/lines/records.rs",
+        ],
+    ),
     ("hex", &["src/protocol/topic.rs", "src/commands/encoding.rs"]),
     ("clap", &["src/commands/", "src/cli/"]),
     ("jiff", &["src/clock.rs"]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::cli::resolve;
 use crate::client::{Client, Settings, Target};
-use crate::commands::lines::records::Entry;
+use crate::commands::lines::entry::Entry;
 use crate::commands::{CommandError, Kind, seed};
 use crate::server::StoreServer;
 

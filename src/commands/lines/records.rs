@@ -1,14 +1,13 @@
-//! JSON records that are read: entries of an import, and the members of requests. Only `render` writes JSON.
+//! The members of JSON requests. Only `render` writes JSON.
 
 use std::num::NonZeroU64;
 
-use bytes::Bytes;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use crate::commands::encoding::parse_base64;
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::process::file::value_within_limit;
-use crate::protocol::{Condition, Key, Timestamp};
+use crate::protocol::{Condition, Timestamp};
 
 /// The id of a request, returned with its answer: any JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,29 +21,6 @@ impl Id {
     }
 }
 
-/// A key and its value, as `export` writes them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub key: Key,
-    pub value: Bytes,
-    /// The time to live in milliseconds. `export` does not know it, but other programs may.
-    pub ttl_ms: Option<NonZeroU64>,
-}
-
-impl Entry {
-    /// Parses a line of an import. Unknown members are ignored, because later versions may write more.
-    ///
-    /// # Errors
-    /// [`Kind::Data`] if the line is no entry.
-    pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
-        let mut record = Record::parse(line)?;
-        let key = Key::new(record.required_bytes("key", "key_encoding")?)
-            .map_err(|error| data_error(error.to_string()))?;
-        let value = record.required_bytes("value", "encoding")?;
-        Ok(Self { key, value: value_within_limit(value)?, ttl_ms: record.ttl_ms()? })
-    }
-}
-
 /// A JSON object whose members are taken one by one.
 #[derive(Debug)]
 pub struct Record(Map<String, Value>);
@@ -55,19 +31,9 @@ impl Record {
     /// # Errors
     /// [`Kind::Data`] if the line is no JSON object of schema 1.
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
-        let mut record = match serde_json::from_slice(line) {
-            Ok(Value::Object(object)) => Self(object),
-            Ok(_) => return Err(data_error("not a JSON object: expected {\"op\":...}")),
-            Err(error) if error.is_eof() => return Err(data_error("invalid JSON: unexpected end of line")),
-            Err(error) => return Err(data_error(format!("invalid JSON: {}", without_line(&error)))),
-        };
-        match record.0.remove("v") {
-            None => Ok(record),
-            Some(version) if version == 1 => Ok(record),
-            Some(version) => {
-                Err(data_error(format!("unsupported schema version {version}: expected \"v\":1")))
-            }
-        }
+        let mut record = serde_json::from_slice(line).map(Self).map_err(|error| invalid_json(&error))?;
+        check_version(record.0.remove("v"))?;
+        Ok(record)
     }
 
     /// Takes the member `id`.
@@ -83,7 +49,7 @@ impl Record {
         match self.0.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(data_error(format!("invalid \"{name}\": not a string"))),
+            Some(_) => Err(not_a_string(name)),
         }
     }
 
@@ -102,15 +68,7 @@ impl Record {
     pub fn bytes(&mut self, name: &str, encoding_name: &str) -> Result<Option<Vec<u8>>, CommandError> {
         let encoding = self.text(encoding_name)?;
         let Some(text) = self.text(name)? else { return Ok(None) };
-        match encoding.as_deref() {
-            None | Some("utf-8") => Ok(Some(text.into_bytes())),
-            Some("base64") => match parse_base64(&text) {
-                Ok(encoded) => Ok(Some(encoded.0)),
-                Err(error) => Err(data_error(format!("invalid \"{name}\": {error}"))),
-            },
-            Some(other) => Err(data_error(format!("invalid \"{encoding_name}\": {other}"))
-                .hint("use \"utf-8\" or \"base64\"")),
-        }
+        decoded(name, text, encoding_name, encoding.as_deref()).map(Some)
     }
 
     /// Takes bytes that must exist.
@@ -126,13 +84,7 @@ impl Record {
     /// # Errors
     /// It is no positive integer.
     pub fn ttl_ms(&mut self) -> Result<Option<NonZeroU64>, CommandError> {
-        match self.0.remove("ttl_ms") {
-            None => Ok(None),
-            Some(number) => match number.as_u64().and_then(NonZeroU64::new) {
-                Some(ttl_ms) => Ok(Some(ttl_ms)),
-                None => Err(data_error("invalid \"ttl_ms\": not a positive integer")),
-            },
-        }
+        positive("ttl_ms", self.0.remove("ttl_ms"))
     }
 
     /// Takes the member `condition`.
@@ -190,51 +142,70 @@ pub fn data_error(message: impl Into<String>) -> CommandError {
     CommandError::new(Kind::Data, message)
 }
 
-fn missing(name: &str) -> CommandError {
+/// Returns the error of a member that must exist.
+pub fn missing(name: &str) -> CommandError {
     data_error(format!("missing member \"{name}\""))
 }
 
-/// Removes the line number, which is always 1 because lines are parsed one by one.
-fn without_line(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column ", " at column ")
+/// Returns the error of a member that must be a string.
+pub fn not_a_string(name: &str) -> CommandError {
+    data_error(format!("invalid \"{name}\": not a string"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::encoding::to_base64;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    #[test]
-    fn an_entry_ignores_unknown_members_and_rejects_a_later_schema() {
-        let read = Entry::parse(
-            br#"{"v":1,"op":"get","key":"k","found":true,"value":"v","encoding":"utf-8","size":1}"#,
-        );
-        assert_eq!(read, Ok(Entry { key: Key::new("k").unwrap(), value: "v".into(), ttl_ms: None }));
-        assert!(Entry::parse(br#"{"v":2,"key":"k","value":"v"}"#).is_err());
-        assert!(Entry::parse(br#"{"key":"","value":"v"}"#).unwrap_err().message.contains("empty"));
-        assert_eq!(
-            Entry::parse(br#"{"key":"k","value":"v","ttl_ms":7}"#).unwrap().ttl_ms,
-            NonZeroU64::new(7)
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn bytes_survive_base64(key in vec(any::<u8>(), 1..20), value in vec(any::<u8>(), 0..40)) {
-            let line = format!(
-                r#"{{"key":"{}","key_encoding":"base64","value":"{}","encoding":"base64"}}"#,
-                to_base64(&key), to_base64(&value),
-            );
-            let read = Entry::parse(line.as_bytes()).unwrap();
-            prop_assert_eq!(read.key.as_bytes(), &key[..]);
-            prop_assert_eq!(&read.value[..], &value[..]);
-        }
-
-        #[test]
-        fn any_line_is_parsed_or_rejected(line in vec(any::<u8>(), 0..60)) {
-            let _ = Entry::parse(&line);
+/// Returns the error of a line that is no JSON object.
+pub fn invalid_json(error: &serde_json::Error) -> CommandError {
+    match error.classify() {
+        Category::Data => data_error("not a JSON object: expected {\"op\":...}"),
+        Category::Eof => data_error("invalid JSON: unexpected end of line"),
+        // The line number is always 1, because lines are parsed one by one.
+        Category::Syntax | Category::Io => {
+            let message = error.to_string().replace(" at line 1 column ", " at column ");
+            data_error(format!("invalid JSON: {message}"))
         }
     }
+}
+
+/// Checks the member `v`.
+///
+/// # Errors
+/// It is another schema.
+pub fn check_version(version: Option<Value>) -> Result<(), CommandError> {
+    match version {
+        None => Ok(()),
+        Some(version) if version == 1 => Ok(()),
+        Some(version) => Err(data_error(format!("unsupported schema version {version}: expected \"v\":1"))),
+    }
+}
+
+/// Decodes the text of a member as another member states.
+///
+/// # Errors
+/// The text is malformed, or the encoding is unknown.
+pub fn decoded(
+    name: &str,
+    text: String,
+    encoding_name: &str,
+    encoding: Option<&str>,
+) -> Result<Vec<u8>, CommandError> {
+    match encoding {
+        None | Some("utf-8") => Ok(text.into_bytes()),
+        Some("base64") => match parse_base64(&text) {
+            Ok(encoded) => Ok(encoded.0),
+            Err(error) => Err(data_error(format!("invalid \"{name}\": {error}"))),
+        },
+        Some(other) => {
+            Err(data_error(format!("invalid \"{encoding_name}\": {other}"))
+                .hint("use \"utf-8\" or \"base64\""))
+        }
+    }
+}
+
+/// Returns the number in a member.
+///
+/// # Errors
+/// It is no positive integer.
+pub fn positive(name: &str, number: Option<Value>) -> Result<Option<NonZeroU64>, CommandError> {
+    let Some(number) = number else { return Ok(None) };
+    let positive = number.as_u64().and_then(NonZeroU64::new);
+    positive.map(Some).ok_or_else(|| data_error(format!("invalid \"{name}\": not a positive integer")))
 }

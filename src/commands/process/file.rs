@@ -18,12 +18,13 @@ pub(super) const READ_MAX: u64 = VALUE_BYTES_MAX as u64 + 1;
 ///
 /// # Errors
 /// [`Kind::Data`] above the limit.
-pub fn value_within_limit(bytes: Vec<u8>) -> Result<Bytes, CommandError> {
+pub fn value_within_limit(bytes: impl Into<Bytes>) -> Result<Bytes, CommandError> {
+    let bytes = bytes.into();
     if bytes.len() > VALUE_BYTES_MAX {
         let message = format!("value too large: the limit is {VALUE_BYTES_MAX} bytes");
         return Err(CommandError::new(Kind::Data, message));
     }
-    Ok(bytes.into())
+    Ok(bytes)
 }
 
 /// Reads a file as a value.

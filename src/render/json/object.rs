@@ -70,8 +70,11 @@ pub(in crate::render) fn ms(duration: Duration) -> f64 {
 
 /// Escapes control characters beyond ASCII, which JSON allows in strings but which control a terminal.
 pub(in crate::render) fn line(value: impl Into<Value>) -> String {
-    let mut line = value.into().to_string();
-    if line.contains(|c| !is_safe(c)) {
+    let value = value.into();
+    // Faster than `Display`; it cannot fail, because all names are strings.
+    let mut line = serde_json::to_string(&value).unwrap_or_else(|_| value.to_string());
+    // Most lines are ASCII, and this check of theirs is much faster.
+    if !line.bytes().all(|byte| matches!(byte, b' '..=b'~')) && line.contains(|c| !is_safe(c)) {
         let escaped =
             |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
         line = line.chars().map(|c| if is_safe(c) { c.to_string() } else { escaped(c) }).collect();

@@ -1,0 +1,269 @@
+//! Entries of an import: keys and their values, as JSON lines.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::records::{check_version, data_error, decoded, invalid_json, missing, not_a_string, positive};
+use crate::commands::error::CommandError;
+use crate::commands::process::file::value_within_limit;
+use crate::protocol::Key;
+
+/// A key and its value, as `export` writes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Key,
+    pub value: Bytes,
+    /// The time to live in milliseconds. `export` does not know it, but other programs may.
+    pub ttl_ms: Option<NonZeroU64>,
+}
+
+impl Entry {
+    /// Parses a line of an import. Unknown members are ignored, because later versions may write more. Key and value share the
+    /// memory of the line where they can.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::commands::error::Kind) if the line is no entry.
+    pub fn parse(line: &Bytes) -> Result<Self, CommandError> {
+        let members: Members = serde_json::from_slice(line).map_err(|error| invalid_json(&error))?;
+        let Members { version, key, key_encoding, value, encoding, ttl_ms } = members;
+        check_version(version.map(Member::into_value))?;
+        let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)
+            .map_err(|error| data_error(error.to_string()))?;
+        let value = bytes(line, ("value", value), ("encoding", encoding))?;
+        let ttl_ms = positive("ttl_ms", ttl_ms.map(Member::into_value))?;
+        Ok(Self { key, value: value_within_limit(value)?, ttl_ms })
+    }
+}
+
+type Named<'a> = (&'static str, Option<Member<'a>>);
+
+/// Returns the bytes of a member whose encoding another member states.
+fn bytes(line: &Bytes, (name, member): Named, encoding: Named) -> Result<Bytes, CommandError> {
+    let encoding = (encoding.0, text(encoding)?);
+    match (text((name, member))?.ok_or_else(|| missing(name))?, encoding) {
+        (Cow::Borrowed(text), (_, None)) => Ok(line.slice_ref(text.as_bytes())),
+        (Cow::Borrowed(text), (_, Some(encoding))) if encoding == "utf-8" => {
+            Ok(line.slice_ref(text.as_bytes()))
+        }
+        (text, (encoding_name, encoding)) => {
+            decoded(name, text.into_owned(), encoding_name, encoding.as_deref()).map(Bytes::from)
+        }
+    }
+}
+
+fn text((name, member): Named<'_>) -> Result<Option<Cow<'_, str>>, CommandError> {
+    match member {
+        None => Ok(None),
+        Some(Member::Text(text)) => Ok(Some(text)),
+        Some(Member::Other(_)) => Err(not_a_string(name)),
+    }
+}
+
+/// The members of an entry; of equal names, the last one.
+#[derive(Default)]
+struct Members<'a> {
+    version: Option<Member<'a>>,
+    key: Option<Member<'a>>,
+    key_encoding: Option<Member<'a>>,
+    value: Option<Member<'a>>,
+    encoding: Option<Member<'a>>,
+    ttl_ms: Option<Member<'a>>,
+}
+
+/// A JSON value. A string without escapes is a part of the line.
+enum Member<'a> {
+    Text(Cow<'a, str>),
+    Other(Value),
+}
+
+impl Member<'_> {
+    fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text.into_owned()),
+            Self::Other(value) => value,
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Members::default();
+        while let Some(name) = map.next_key::<Member<'de>>()? {
+            let member = map.next_value::<Member<'de>>()?;
+            let Member::Text(name) = name else { continue };
+            let place = match name.as_ref() {
+                "v" => &mut members.version,
+                "key" => &mut members.key,
+                "key_encoding" => &mut members.key_encoding,
+                "value" => &mut members.value,
+                "encoding" => &mut members.encoding,
+                "ttl_ms" => &mut members.ttl_ms,
+                _ => continue,
+            };
+            *place = Some(member);
+        }
+        Ok(members)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MemberVisitor)
+    }
+}
+
+struct MemberVisitor;
+
+impl<'de> Visitor<'de> for MemberVisitor {
+    type Value = Member<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Member::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Member::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(Member::Other(flag.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Member::Other(Value::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(elements)).map(Member::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(members)).map(Member::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::commands::encoding::to_base64;
+
+    fn parse(line: &str) -> Result<Entry, CommandError> {
+        Entry::parse(&Bytes::copy_from_slice(line.as_bytes()))
+    }
+
+    fn message(line: &str) -> String {
+        parse(line).unwrap_err().message
+    }
+
+    #[test]
+    fn an_entry_ignores_unknown_members_and_rejects_a_later_schema() {
+        let read = parse(
+            r#"{"v":1,"op":"get","key":"k","found":true,"value":"v","encoding":"utf-8","size":1,"more":[{"a":-1.5}]}"#,
+        );
+        assert_eq!(read, Ok(Entry { key: Key::new("k").unwrap(), value: "v".into(), ttl_ms: None }));
+        assert_eq!(
+            message(r#"{"v":[2],"key":"k","value":"v"}"#),
+            "unsupported schema version [2]: expected \"v\":1"
+        );
+        assert!(message(r#"{"key":"","value":"v"}"#).contains("empty"));
+        assert_eq!(parse(r#"{"key":"k","value":"v","ttl_ms":7}"#).unwrap().ttl_ms, NonZeroU64::new(7));
+    }
+
+    #[test]
+    fn the_last_of_equal_members_counts_and_names_may_have_escapes() {
+        let read = parse(r#"{"key":1,"k\u0065y":"\u00e9\n","value":"a","value":""}"#).unwrap();
+        assert_eq!(read, Entry { key: Key::new("é\n").unwrap(), value: Bytes::new(), ttl_ms: None });
+    }
+
+    #[test]
+    fn an_invalid_entry_is_reported_with_its_cause() {
+        for (line, expected) in [
+            ("[1]", "not a JSON object: expected {\"op\":...}"),
+            ("7", "not a JSON object: expected {\"op\":...}"),
+            (r#"{"key":"k""#, "invalid JSON: unexpected end of line"),
+            (r#"{"key":"k"} x"#, "invalid JSON: trailing characters at column 13"),
+            (r#"{"value":"v"}"#, "missing member \"key\""),
+            (r#"{"key":"k"}"#, "missing member \"value\""),
+            (r#"{"key":["k"],"value":"v"}"#, "invalid \"key\": not a string"),
+            (r#"{"key":"k","value":"v","encoding":1}"#, "invalid \"encoding\": not a string"),
+            (r#"{"key":"k","value":"v","encoding":"rot13"}"#, "invalid \"encoding\": rot13"),
+            (r#"{"key":"k","value":"v","ttl_ms":0}"#, "invalid \"ttl_ms\": not a positive integer"),
+        ] {
+            assert_eq!(message(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_string_that_is_not_utf_8_is_no_entry() {
+        for line in
+            [&b"{\"key\":\"\xff\",\"value\":\"v\"}"[..], b"{\"key\":\"k\",\"value\":\"v\",\"x\":\"\xff\"}"]
+        {
+            assert!(Entry::parse(&Bytes::from_static(line)).unwrap_err().message.contains("unicode"));
+        }
+    }
+
+    #[test]
+    fn key_and_value_without_escapes_share_the_memory_of_the_line() {
+        let line = Bytes::from_static(br#"{"key":"some key","value":"some value","encoding":"utf-8"}"#);
+        let entry = Entry::parse(&line).unwrap();
+        let range = line.as_ptr_range();
+        assert!(range.contains(&entry.key.as_bytes().as_ptr()) && range.contains(&entry.value.as_ptr()));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_survive_base64(key in vec(any::<u8>(), 1..20), value in vec(any::<u8>(), 0..40)) {
+            let line = format!(
+                r#"{{"key":"{}","key_encoding":"base64","value":"{}","encoding":"base64"}}"#,
+                to_base64(&key), to_base64(&value),
+            );
+            let read = parse(&line).unwrap();
+            prop_assert_eq!(read.key.as_bytes(), &key[..]);
+            prop_assert_eq!(&read.value[..], &value[..]);
+        }
+
+        #[test]
+        fn any_line_is_parsed_or_rejected(line in vec(any::<u8>(), 0..60)) {
+            let _ = Entry::parse(&line.into());
+        }
+    }
+}
