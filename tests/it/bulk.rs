@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::common::bounded::wait_for_exit;
 use super::common::fake_broker::FakeBroker;
 use super::common::wire::Publish;
-use super::common::{Place, Server};
+use super::common::{Place, Server, peak_bytes};
 
 /// A pseudo-random sequence with a fixed seed.
 struct Numbers(u64);
@@ -197,12 +197,6 @@ fn an_invalid_line_is_reported_without_a_connection() {
     assert!(shown.ends_with("--- exit 69\n"), "{shown}");
 }
 
-fn resident_bytes(child: &Child) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
-}
-
 /// Writes a line again and again until the pipe is closed or `bytes_max` is reached. The thread returns the number of
 /// bytes.
 fn write_repeatedly(child: &mut Child, line: String, bytes_max: usize) -> thread::JoinHandle<usize> {
@@ -240,7 +234,7 @@ fn a_store_that_does_not_answer_stops_the_input_and_memory_stays_bounded() {
     child.stdin = Some(stdin);
     let written = write_repeatedly(&mut child, format!("set k {}\n", "v".repeat(LINE_BYTES)), INPUT_BYTES);
     thread::sleep(std::time::Duration::from_secs(3));
-    let resident = resident_bytes(&child);
+    let resident = peak_bytes(&child);
     child.kill().unwrap();
     wait_for_exit(&mut child);
     let written = written.join().unwrap();

@@ -43,6 +43,28 @@ fn a_store_starts_with_the_keys_of_an_export() {
 }
 
 #[test]
+fn a_store_starts_with_the_keys_of_a_pipe() {
+    let place = Place::new();
+    assert!(Command::new("mkfifo").arg(place.path("seed")).status().unwrap().success());
+    let path = place.path("seed");
+    let writer = std::thread::spawn(move || std::fs::write(path, SEED).unwrap());
+    let server = Server::start(&place, &["--seed", "seed"]);
+    writer.join().unwrap();
+    assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"2");
+}
+
+#[test]
+fn the_memory_of_a_seed_does_not_depend_on_the_size_of_its_file() {
+    const LINES: usize = 1_000;
+    let line = format!("{{\"key\":\"a\",\"value\":\"{}\"}}\n", "v".repeat(128 * 1024));
+    let place = Place::new();
+    place.write("seed", line.repeat(LINES));
+    let server = Server::start(&place, &["--seed", "seed"]);
+    let peak = server.peak_bytes();
+    assert!(peak < 100 * 1024 * 1024, "{peak} bytes for a file of {} bytes", line.len() * LINES);
+}
+
+#[test]
 fn a_seed_is_persisted_and_replaces_existing_values() {
     let place = Place::new();
     place.write("seed", SEED);

@@ -83,9 +83,9 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
     // A signal ends the start too: a file that it reads can be a pipe or on a file system that hangs.
     let started = async {
-        let entries = seed::read(args.run.seed.as_deref()).await?;
+        let seed = seed::read(args.run.seed.as_deref()).await?;
         let Started { server, listeners, exchange } = start(args, is_verbose, log).await?;
-        let server = seed::load(server, entries).await?;
+        let server = seed::load(server, seed).await?;
         Ok::<_, CommandError>(Started { server, listeners, exchange })
     };
     let Started { mut server, listeners, exchange } = tokio::select! {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use crate::cli::resolve;
 use crate::client::{Client, Settings, Target};
-use crate::commands::lines::entry::Entry;
-use crate::commands::{CommandError, Kind, seed};
+use crate::commands::seed::{self, Seed};
+use crate::commands::{CommandError, Kind};
 use crate::server::StoreServer;
 
 /// Reads the whole file before the server starts: an invalid line prevents the start.
 ///
 /// # Errors
 /// The file cannot be read or contains an invalid line.
-pub async fn read(file: Option<&Path>) -> Result<Vec<(u64, Entry)>, CommandError> {
+pub async fn read(file: Option<&Path>) -> Result<Seed, CommandError> {
     match file {
-        None => Ok(Vec::new()),
+        None => Ok(Seed::Entries(Vec::new())),
         Some(file) if file == Path::new("-") => {
             Err(CommandError::usage("--seed does not read standard input").hint("--seed FILE"))
         }
@@ -27,8 +27,8 @@ pub async fn read(file: Option<&Path>) -> Result<Vec<(u64, Entry)>, CommandError
 ///
 /// # Errors
 /// The store refuses a key.
-pub async fn load(server: StoreServer, entries: Vec<(u64, Entry)>) -> Result<StoreServer, CommandError> {
-    if entries.is_empty() {
+pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, CommandError> {
+    if matches!(&seed, Seed::Entries(entries) if entries.is_empty()) {
         return Ok(server);
     }
     let server = Arc::new(server);
@@ -36,7 +36,7 @@ pub async fn load(server: StoreServer, entries: Vec<(u64, Entry)>) -> Result<Sto
     let dead = || tokio::io::duplex(1).0;
     let target = Target::Pipe(Arc::new(move || weak.upgrade().map_or_else(dead, |server| server.own_pipe())));
     let client = Client::connect(Settings::new(target, resolve::default_client_id())).await?;
-    let written = seed::write(entries, &client).await;
+    let written = seed::write(seed, &client).await;
     client.close().await;
     match (written, Arc::into_inner(server)) {
         (Ok(()), Some(server)) => Ok(server),

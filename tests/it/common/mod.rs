@@ -33,7 +33,7 @@ use tempfile::TempDir;
 
 pub use logged_server::LoggedServer;
 pub use non_mqtt_server::non_mqtt_server;
-pub use process::{Exit, Process, is_running, line_in, wait_until};
+pub use process::{Exit, Process, is_running, line_in, peak_bytes, wait_until};
 pub use raw_client::RawClient;
 pub use relay::Relay;
 pub use request_recorder::RequestRecorder;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Place, wait_until};
+use super::{Place, peak_bytes, wait_until};
 
 /// A running server; killed when dropped.
 pub struct Server {
@@ -79,6 +79,11 @@ impl Server {
 
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Returns the most memory that the server has had.
+    pub fn peak_bytes(&self) -> u64 {
+        peak_bytes(&self.child)
     }
 
     pub fn url(&self) -> String {
