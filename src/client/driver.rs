@@ -279,11 +279,8 @@ impl Driver {
 
     /// Passes requests of groups to the session, as many as it has room for.
     fn send_groups(&mut self, now: Reading) {
-        while self.session.has_room()
-            && let Some((request, ticket)) = self.groups.next()
-        {
-            self.session.send(request, ticket, now);
-        }
+        let Self { groups, session, .. } = self;
+        while session.has_room() && groups.send_next(|request, ticket| session.send(request, ticket, now)) {}
     }
 
     fn trace(&self, traced: impl FnOnce() -> TraceEvent) {

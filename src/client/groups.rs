@@ -30,19 +30,20 @@ impl Groups {
         self.0.is_empty()
     }
 
-    /// Removes and returns the next request. Those of dropped handles are removed only.
-    pub(super) fn next(&mut self) -> Option<(RawRequest, Ticket)> {
-        loop {
-            let group = self.0.front_mut()?;
+    /// Removes the next request and passes it on; those of dropped handles are removed only. Returns whether there was one.
+    pub(super) fn send_next(&mut self, send: impl FnOnce(RawRequest, Ticket)) -> bool {
+        while let Some(group) = self.0.front_mut() {
             match group.requests.next() {
                 Some(request) if !group.answers.is_closed() => {
                     let number = group.next;
                     group.next = number.wrapping_add(1);
-                    return Some((request, Ticket::Bulk(group.answers.clone(), number)));
+                    send(request, Ticket::Bulk(group.answers.clone(), number));
+                    return true;
                 }
                 _ => drop(self.0.pop_front()),
             }
         }
+        false
     }
 
     pub(super) fn clear(&mut self) {

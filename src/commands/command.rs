@@ -135,3 +135,24 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{FromArgMatches, Subcommand};
+
+    use super::*;
+
+    #[test]
+    fn a_line_whose_value_is_read_from_a_file_runs_alone() {
+        for (line, mode) in [
+            ("set k v", BatchMode::Pipelined),
+            ("set k -f file", BatchMode::Exclusive),
+            ("vdel k v", BatchMode::Pipelined),
+            ("vdel k -f file", BatchMode::Exclusive),
+        ] {
+            let definition = Command::augment_subcommands(clap::Command::new("mqkv").no_binary_name(true));
+            let matches = definition.try_get_matches_from(line.split(' ')).unwrap();
+            assert_eq!(Command::from_arg_matches(&matches).unwrap().batch_mode(), mode, "{line}");
+        }
+    }
+}
