@@ -60,8 +60,10 @@ pub struct Root {
     rule_vers: Vec<u64>,
     /// Versions of the records that are tombstones.
     tombstones: BTreeSet<u64>,
-    /// The committed versions that an uncommitted step has replaced, each with the step: they come back if it fails.
-    replaced: BTreeMap<u64, u64>,
+    /// The versions that an uncommitted step has replaced: they come back if it fails.
+    replaced: BTreeSet<u64>,
+    /// The same in the order of these steps, each with its step.
+    replaced_by: VecDeque<(u64, u64)>,
     /// Whether there may be tombstones that no leaf needs any more.
     is_purge_due: bool,
     leaves: BTreeMap<Name, Leaf>,
@@ -149,7 +151,8 @@ impl Root {
             records: BTreeMap::new(),
             index: BTreeMap::new(),
             tombstones: BTreeSet::new(),
-            replaced: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+            replaced_by: VecDeque::new(),
             is_purge_due: false,
             leaves: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -169,6 +172,7 @@ impl Root {
     pub fn handle_commit_failed(&mut self) -> Effects {
         self.steps.handle_undone();
         self.replaced.clear();
+        self.replaced_by.clear();
         self.saved_ver = self.row.ver;
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
@@ -195,7 +199,9 @@ impl Root {
             self.ready.extend(self.waiting.pop_first().map(|(_, name)| name));
         }
         let replaced = self.replaced.len();
-        self.replaced.retain(|_, awaited| *awaited > step);
+        while let Some((_, ver)) = self.replaced_by.pop_front_if(|(awaited, _)| *awaited <= step) {
+            self.replaced.remove(&ver);
+        }
         if self.saved_ver != ver || self.replaced.len() != replaced {
             let concerned = self.links.iter().filter(|(_, link)| self.has_news(link));
             let concerned: Vec<_> = concerned.map(|(name, _)| name.clone()).collect();
@@ -321,8 +327,11 @@ impl Root {
 
     fn put_record(&mut self, key: Key, record: Option<Record>, effects: &mut Effects) {
         let before = self.records.get(&key).cloned();
-        if let Some(ver) = before.as_ref().map(|before| before.ver).filter(|ver| *ver <= self.saved_ver) {
-            self.replaced.insert(ver, self.steps.next());
+        // A version that is not committed yet may be so before this step is. One that stays is named by frames all the same.
+        let after = record.as_ref().map(|record| record.ver);
+        if let Some(ver) = before.as_ref().map(|before| before.ver).filter(|ver| Some(*ver) != after) {
+            self.replaced.insert(ver);
+            self.replaced_by.push_back((self.steps.next(), ver));
         }
         effects.row(RowId::Key(key.clone()), before.map(Row::Record), record.clone().map(Row::Record));
         self.set_record(key, record);

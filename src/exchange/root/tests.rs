@@ -148,14 +148,26 @@ fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
 
 #[test]
 fn a_record_that_is_back_after_a_failed_commit_or_a_restart_reaches_all_leaves() {
-    for is_restart in [false, true] {
+    // Commits take a while: a record can be replaced before it is committed.
+    for (is_replaced_first, is_restart) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut testbed = Testbed::joined(all_keys(), &["a"]);
-        for key in ["before", "k", "x"] {
-            testbed.root.set(key, "1");
+        testbed.root.set("before", "1");
+        let mut made = Vec::new();
+        for name in ["k", "x"] {
+            testbed.root.put(name, Some(content("1", None)));
+            made.push(testbed.root.root().handle_change(&key(name), Some(&content("1", None))));
         }
+        let mut failed = None;
+        for is_made in [is_replaced_first, !is_replaced_first] {
+            if is_made {
+                failed = Some(testbed.root.root().handle_change(&key("k"), Some(&content("2", None))));
+            } else {
+                made.drain(..).for_each(|effects| testbed.root.commit(effects));
+            }
+        }
+        let failed = failed.unwrap();
         let store = testbed.root.store.clone();
         let root = testbed.root.root();
-        let failed = root.handle_change(&key("k"), Some(&content("2", None)));
         let (_, frame) = root.poll_outgoing(0, &store).unwrap();
         let LinkFrame::Records(records) = &frame else { panic!() };
         assert_eq!((records.items.len(), records.to), (1, 1), "not beyond the record that may come back");

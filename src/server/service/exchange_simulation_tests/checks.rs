@@ -127,7 +127,7 @@ impl Ledger {
                     let at = NAMES.iter().position(|name| *name == leaf.as_str()).unwrap();
                     let Some(proposed) = self.proposed.get(&(at, *seq)).cloned() else { continue };
                     match verdict.kind {
-                        VerdictKind::Accepted { ver } => self.note_accepted(proposed, ver)?,
+                        VerdictKind::Accepted { ver } => self.note_accepted(at, proposed, ver)?,
                         VerdictKind::Refused(_) => drop(self.settled.insert(proposed.mutex)),
                     }
                 }
@@ -138,8 +138,10 @@ impl Ledger {
         Ok(())
     }
 
-    fn note_accepted(&mut self, Proposed { key, mutex, base }: Proposed, ver: u64) -> Result<(), String> {
-        if self.is_root_restored {
+    fn note_accepted(&mut self, at: usize, proposed: Proposed, ver: u64) -> Result<(), String> {
+        let Proposed { key, mutex, base } = proposed;
+        // A leaf that an operator has sent to a new root offers all its changes, also if it is the old root after all.
+        if self.is_root_restored || self.rejoined.contains(&at) {
             self.accepted.insert(mutex, ver);
             return Ok(());
         }

@@ -326,6 +326,14 @@ impl World {
             state.take_group(now).or_else(|| is_short.then(|| state.empty_group(now)))
         });
         let Some(mut group) = taken else { return Ok(()) };
+        // Requests are handled while the disk is busy.
+        if !self.is_calm && self.below(3) == 0 {
+            for _ in 0..self.below(4) {
+                let key = self.index(self.keys.len());
+                self.request_for(at, self.keys[key].clone())?;
+            }
+        }
+        let Some(process) = &mut self.nodes[at].process else { return Ok(()) };
         if self.mistake == Some(Mistake::CommitsRowsBeforeValues) {
             let (rows, now) = (std::mem::take(&mut group.rows), process.now(self.ms));
             if process.storage.commit(&[], encode(&rows), group.ceiling, now).is_err() {
