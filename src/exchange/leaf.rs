@@ -62,6 +62,10 @@ pub struct Leaf {
     link: Option<Link>,
     /// Why the last link has ended.
     ended: Option<LinkEnd>,
+    /// Why there is no connection with the root, until the root answers again.
+    unreachable: Option<String>,
+    /// The last change that was reported as larger than the root accepts.
+    too_large_reported: Option<u64>,
     /// The most bytes of a frame that the root has accepted by its last connection.
     frame_bytes_max: usize,
     /// HELLO waits until this step is committed.
@@ -145,6 +149,8 @@ impl Leaf {
             conflicts: ConflictLog::default(),
             link: None,
             ended: None,
+            unreachable: None,
+            too_large_reported: None,
             frame_bytes_max: usize::MAX,
             hello_after: 0,
             sweep: None,
@@ -418,6 +424,12 @@ impl Leaf {
     #[must_use]
     pub fn ended(&self) -> Option<&LinkEnd> {
         self.ended.as_ref()
+    }
+
+    /// Returns why there is no connection with the root.
+    #[must_use]
+    pub fn unreachable(&self) -> Option<&str> {
+        self.unreachable.as_deref()
     }
 
     /// Returns the change that is larger than the root accepts, if one holds up the others: its key, the bytes of its frame,

@@ -132,10 +132,12 @@ impl Exchange {
         }
     }
 
-    /// Handles the payload of a message of a leaf while commits fail: it tries to connect again later.
+    /// Handles the payload of a message of a leaf while commits fail: HELLO is refused, the rest is ignored.
     pub fn handle_frame_unsaved(&mut self, peer: LinkPeer<'_>, payload: &Bytes) -> Effects {
         match (self, peer, LinkFrame::decode(payload)) {
-            (Self::Root(root), LinkPeer::Leaf(name, _), Ok(frame)) => root.handle_frame_unsaved(name, &frame),
+            (Self::Root(root), LinkPeer::Leaf(name, principal), Ok(frame)) => {
+                root.handle_frame_unsaved(name, principal, &frame)
+            }
             _ => Effects::default(),
         }
     }

@@ -8,6 +8,9 @@ use super::names::{Mutex, Name};
 use super::root::{LeafState, Root};
 use super::row::Counts;
 
+/// The code of the end of a link without a cause of either node.
+const UNREACHABLE: &str = "unreachable";
+
 /// The state of a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootStatus {
@@ -182,12 +185,14 @@ impl Leaf {
             code: Cause::Blocked.as_str().to_owned(),
             text: too_large_text(key, bytes, bytes_max),
         });
+        let unreachable =
+            self.unreachable().map(|text| LinkEnd { code: UNREACHABLE.to_owned(), text: text.to_owned() });
         OwnStatus {
             exchange: row.identity.exchange.clone(),
             name: row.identity.node.clone(),
             is_linked: self.is_linked(),
             is_synchronised: self.is_linked() && outbox == 0 && !self.is_busy() && !self.is_behind(),
-            ended: too_large.or_else(|| self.ended().cloned()),
+            ended: too_large.or(unreachable).or_else(|| self.ended().cloned()),
             cursor: row.cursor,
             is_resync: row.resync.is_some(),
             outbox,

@@ -6,12 +6,9 @@ use super::super::frame::{
 };
 use super::window::{Link, Phase};
 use super::{
-    Cause, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind, Row,
-    RowId, Values, frame_bytes,
+    Cause, Content, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind,
+    Row, RowId, Values, frame_bytes,
 };
-
-/// The code of the end of a link without a cause of either node.
-const UNREACHABLE: &str = "unreachable";
 
 impl Leaf {
     /// Begins a link: the connection with the root is established. `link` is random.
@@ -33,7 +30,7 @@ impl Leaf {
 
     /// Reports that the connection with the root was lost or cannot be established, for the operator.
     pub fn handle_unreachable(&mut self, reason: String) {
-        self.ended = Some(LinkEnd { code: UNREACHABLE.to_owned(), text: reason });
+        self.unreachable = Some(reason);
     }
 
     /// Ends the link because its frame cannot be decoded.
@@ -46,6 +43,7 @@ impl Leaf {
     /// Handles a frame of the root.
     pub fn handle_frame(&mut self, frame: LinkFrame, now_ms: u64, values: &dyn Values) -> Effects {
         let mut effects = Effects::default();
+        self.unreachable = None;
         let result = match frame {
             LinkFrame::Welcome(welcome) => self.welcome(welcome, now_ms, values, &mut effects),
             LinkFrame::Records(records) => self.receive(records, now_ms, values, &mut effects),
@@ -73,8 +71,9 @@ impl Leaf {
         let mut effects = Effects::default();
         if let Some((key, bytes, bytes_max)) = self.too_large() {
             let (leaf, key) = (self.row.identity.node.clone(), key.clone());
-            if let Some(link) = self.link.as_mut().filter(|link| !link.is_too_large_reported) {
-                link.is_too_large_reported = true;
+            let seq = self.link.as_ref().and_then(|link| link.too_large);
+            if self.too_large_reported != seq {
+                self.too_large_reported = seq;
                 effects.events.push(Event::TooLarge { leaf, key, bytes, bytes_max });
             }
         }
@@ -254,8 +253,7 @@ impl Leaf {
         for (seq, entry) in
             self.outbox.range(next..).take_while(|(seq, _)| **seq <= self.saved.last_seq).take(room)
         {
-            // A value that has expired does not travel.
-            let value = entry.content(now_ms).map_or(0, |content| content.value.len());
+            let value = self.sent_content(entry, now_ms).map_or(0, |content| content.value.len());
             let entry_size = frame_bytes(&entry.key, value);
             if entry_size > self.frame_bytes_max {
                 too_large = Some(*seq);
@@ -295,7 +293,15 @@ impl Leaf {
             is_base_absent: base == Mutex::NIL || note.is_some_and(|note| note.until <= now_ms),
         };
         let (key, mutex) = (entry.key.clone(), entry.mutex);
-        Proposal { seq, key, mutex, base, flags, content: entry.content(now_ms) }
+        Proposal { seq, key, mutex, base, flags, content: self.sent_content(entry, now_ms) }
+    }
+
+    /// Returns the value that travels with a change. One that has expired does not, nor one that has lost and would hold up
+    /// the others: only the conflict at this leaf has it.
+    fn sent_content(&self, entry: &Entry, now_ms: u64) -> Option<Content> {
+        let is_lost = entry.state == EntryState::Lost;
+        let fits = |content: &Content| frame_bytes(&entry.key, content.value.len()) <= self.frame_bytes_max;
+        entry.content(now_ms).filter(|content| !is_lost || fits(content))
     }
 
     fn receive(

@@ -81,6 +81,8 @@ impl Leaf {
             offered: self.row.last_seq,
             link: None,
             ended: None,
+            unreachable: None,
+            too_large_reported: None,
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,

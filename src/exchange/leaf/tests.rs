@@ -134,6 +134,18 @@ fn changes_wait_while_the_root_has_no_room_and_both_show_it() {
     assert!(testbed.root.root().status().leaves[0].is_blocked);
     let ended = testbed.leaves[0].leaf().status().ended.unwrap();
     assert_eq!((ended.is_blocked(), ended.text.as_str()), (true, "the store has no room for a change"));
+    // A connection that is lost meanwhile does not hide it.
+    let count = |testbed: &Testbed| {
+        let events = testbed.leaves[0].events.iter();
+        events.filter(|event| matches!(event, Event::EndedByRoot { .. })).count()
+    };
+    let before = count(&testbed);
+    testbed.disconnect(0);
+    testbed.leaves[0].leaf().handle_unreachable("timed out".to_owned());
+    assert_eq!(testbed.leaves[0].leaf().status().ended.unwrap().text, "timed out");
+    testbed.try_to_settle();
+    assert!(testbed.leaves[0].leaf().status().ended.unwrap().is_blocked());
+    assert_eq!(count(&testbed), before, "it is reported once");
     testbed.root.store.values_max = 0;
     testbed.settle();
     assert_eq!(testbed.root.values(), testbed.leaves[0].values());
@@ -420,11 +432,15 @@ fn a_change_that_the_root_does_not_accept_in_a_packet_holds_up_the_changes_and_i
     assert_eq!(testbed.root.values().len(), 3, "what comes before it is accepted");
     assert_eq!(testbed.leaves[0].value("of-root").as_deref(), Some("v"), "records are received");
     let now_ms = testbed.now_ms;
-    for _ in 0..2 {
+    for _ in 0..3 {
+        // Neither the next look nor the next link reports it again.
+        testbed.settle();
         let Node { exchange, store, .. } = &mut testbed.leaves[0];
         let effects = exchange.handle_timeout(now_ms, store);
         testbed.leaves[0].commit(effects);
+        testbed.disconnect(0);
     }
+    testbed.settle();
     let events = testbed.leaves[0].events.iter();
     let reported: Vec<_> = events.filter(|event| matches!(event, Event::TooLarge { .. })).collect();
     assert!(
@@ -439,6 +455,23 @@ fn a_change_that_the_root_does_not_accept_in_a_packet_holds_up_the_changes_and_i
     testbed.settle();
     assert_eq!(testbed.root.values(), testbed.leaves[0].values());
     assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+}
+
+#[test]
+fn a_change_that_has_lost_holds_up_no_other_however_large_it_is() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    let large = "v".repeat(1_000);
+    testbed.leaves[0].set("k", &large);
+    testbed.leaves[0].set("next", "v");
+    testbed.root.set("k", "1");
+    testbed.leaves[0].leaf().set_frame_bytes_max(500);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    assert_eq!(testbed.root.value("next").as_deref(), Some("v"));
+    let values = |node: &Node| node.conflicts().into_iter().map(|(_, value, _)| value).collect::<Vec<_>>();
+    assert_eq!(values(&testbed.leaves[0]), [large]);
+    assert_eq!(values(&testbed.root), ["-"], "only the leaf has the value");
 }
 
 #[test]

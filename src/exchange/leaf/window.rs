@@ -18,8 +18,6 @@ pub(super) struct Link {
     pub(super) sent_seq: u64,
     /// The next change, if it is larger than the root accepts.
     pub(super) too_large: Option<u64>,
-    /// Whether that is reported.
-    pub(super) is_too_large_reported: bool,
     /// The last change of each CHANGES that has not got all its verdicts.
     pub(super) in_flight: VecDeque<u64>,
     pub(super) progress_ms: u64,
@@ -48,7 +46,6 @@ impl Link {
             sent_n: 0,
             sent_seq: 0,
             too_large: None,
-            is_too_large_reported: false,
             in_flight: VecDeque::new(),
             progress_ms: now_ms,
             heard_ms: now_ms,

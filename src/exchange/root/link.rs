@@ -54,11 +54,17 @@ impl Root {
         self.finish_of(name, effects)
     }
 
-    /// Handles a frame while commits fail: a leaf that wants to connect tries again later.
-    pub fn handle_frame_unsaved(&mut self, name: &Name, frame: &LinkFrame) -> Effects {
+    /// Handles a frame while commits fail: HELLO is refused, the rest is ignored.
+    pub fn handle_frame_unsaved(
+        &mut self,
+        name: &Name,
+        principal: &bytes::Bytes,
+        frame: &LinkFrame,
+    ) -> Effects {
         let mut effects = Effects::default();
         if let LinkFrame::Hello(hello) = frame {
-            self.refuse(name, hello, Cause::NotCommitted, &mut effects);
+            let cause = self.check_hello(name, principal, hello).err().unwrap_or(Cause::NotCommitted);
+            self.refuse(name, hello, cause, &mut effects);
         }
         effects
     }

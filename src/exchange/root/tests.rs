@@ -296,6 +296,18 @@ fn both_sides_use_the_highest_version_that_they_have_in_common() {
 fn a_refusal_names_what_an_operator_can_do() {
     let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
     let known = hello(&mut testbed);
+    // Also while commits fail.
+    let mut unsaved = |hello: Hello| {
+        let root = testbed.root.root();
+        let effects =
+            root.handle_frame_unsaved(&name("leaf"), &bytes::Bytes::new(), &LinkFrame::Hello(hello));
+        let [Event::Refused { cause, .. }] = effects.events[..] else { panic!("{:?}", effects.events) };
+        cause
+    };
+    assert_eq!(unsaved(Hello { store: 99, ..known.clone() }), Cause::OtherStore);
+    assert_eq!(unsaved(known.clone()), Cause::NotCommitted);
+    let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+    let known = hello(&mut testbed);
     let cases = [
         (
             Hello { store: 99, ..known.clone() },

@@ -55,6 +55,9 @@ pub trait UplinkNode: Send + Sync + 'static {
     /// Signalled with `notify_one`, which is not lost while the task is busy.
     fn changed(&self) -> &Notify;
 
+    /// Each attempt to connect that has failed, and each connection that was lost, also if it is not reported again.
+    fn handle_unreachable(&self, cause: String);
+
     fn report(&self, event: UplinkEvent);
 }
 
@@ -219,6 +222,7 @@ impl<N: UplinkNode> Task<N> {
         loop {
             self.is_established = false;
             if let Err(error) = self.run_connection().await {
+                self.node.handle_unreachable(error.to_string());
                 let event = self.reports.handle_error(&error, self.is_established);
                 self.report(event);
             }

@@ -60,12 +60,13 @@ impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
         &self.shared.uplink_changed
     }
 
-    fn report(&self, event: UplinkEvent) {
-        if let UplinkEvent::Failed { error: reason } | UplinkEvent::Lost { cause: reason } = &event
-            && let Some(participant) = &mut self.shared.lock().exchange
-        {
-            participant.handle_unreachable(reason.clone());
+    fn handle_unreachable(&self, cause: String) {
+        if let Some(participant) = &mut self.shared.lock().exchange {
+            participant.handle_unreachable(cause);
         }
+    }
+
+    fn report(&self, event: UplinkEvent) {
         (self.shared.events)(ExchangeEvent::of_uplink(event, self.target.clone()).into());
     }
 }

@@ -52,6 +52,7 @@ struct State {
     has_ended: bool,
     is_busy: bool,
     frame_bytes_max: usize,
+    causes: Vec<String>,
     events: Vec<UplinkEvent>,
 }
 
@@ -116,6 +117,10 @@ impl UplinkNode for Node {
 
     fn changed(&self) -> &Notify {
         &self.changed
+    }
+
+    fn handle_unreachable(&self, cause: String) {
+        self.state.send_modify(|state| state.causes.push(cause));
     }
 
     fn report(&self, event: UplinkEvent) {
@@ -324,8 +329,11 @@ async fn a_refused_frame_ends_the_link_and_is_reported_once() {
     node.wait_for(|state| state.lost >= 1).await;
     node.change(|state| state.to_send.extend(frames(1)));
     let state = node.wait_for(|state| state.lost >= 2).await;
-    let refused = failed(&format!("the broker refused the message to {UP}: not authorized (0x87)"));
+    let cause = format!("the broker refused the message to {UP}: not authorized (0x87)");
+    let refused = failed(&cause);
     assert_eq!(state.events, std::slice::from_ref(&refused));
+    let state = node.wait_for(|state| state.causes.len() >= 2).await;
+    assert_eq!(state.causes[..2], [cause.clone(), cause], "the status has the last cause");
     *root.refusal.lock().unwrap() = None;
     node.change(|state| state.to_send.extend(frames(1)));
     node.wait_for(|state| state.events.len() == 2).await;
