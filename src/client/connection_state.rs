@@ -58,10 +58,9 @@ impl ConnectionLoss {
         match &self.error {
             None => self.cause.reason().is_none_or(ReasonCode::may_be_about_packets),
             Some(Error::Rejected { reason, .. }) => reason.may_be_about_packets(),
-            // The broker has closed the connection, or has answered something else than CONNACK, or nothing.
-            Some(error) => {
-                matches!(error, Error::Connect { .. } | Error::NotMqtt { .. } | Error::NoConnack { .. })
-            }
+            // The broker has closed the connection, or has answered something else than CONNACK. One that answers nothing is
+            // more likely none, and is not waited for twice.
+            Some(error) => matches!(error, Error::Connect { .. } | Error::NotMqtt { .. }),
         }
     }
 }

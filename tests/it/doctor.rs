@@ -129,7 +129,7 @@ const SOUND_OUTLINE: &str = "dns ok, tcp ok, tls skipped, connack ok, subscribe 
 const LOG_HINT: &str = "see the broker's log, and every packet of this client with --trace";
 const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
 const PERMISSION_HINT: &str = "this client id (-i) needs the permission to use the state store";
-const EARLY_HINT: &str = "use --cautious, or cautious = true in the context: it saves a";
+const EARLY_HINT: &str = "use --cautious, or cautious = true in the context";
 const CLOCK_HINT: &str = "synchronize the clocks of this machine and of the broker with NTP";
 
 #[test]
@@ -746,6 +746,8 @@ fn a_broker_that_does_not_answer_early_packets_is_a_warning() {
         connection.listen();
     };
     assert_early("--timeout 1s", answers_only_the_subscription, "warn", message);
+    let message = "the broker sends no CONNACK if packets follow the CONNECT";
+    assert_early("--connect-timeout 1s", |connection| drop(connection.listen()), "warn", message);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::report::Report;
 use crate::client::{Client, ConnectionProbe, ConnectionStep, Error, Reconnect, Settings};
 use crate::protocol::Key;
 
-const HINT: &str = "use --cautious, or cautious = true in the context: it saves";
+const HINT: &str = "use --cautious, or cautious = true in the context";
 
 /// Reads a key that does not exist.
 pub(super) async fn check(settings: Settings, key: &Key, report: &mut Report<'_>) -> io::Result<()> {
@@ -39,22 +39,26 @@ pub(super) async fn check(settings: Settings, key: &Key, report: &mut Report<'_>
             ConnectionStep::EarlyPacketsRefused { cause } => Some(cause),
             _ => None,
         });
-    let refused = match result {
-        Ok(_) | Err(Error::Refused(_)) => refused,
-        // The store has answered the same read on the first connection.
-        Err(Error::Timeout { .. }) if is_accepted => Some(None),
-        Err(error) => return report.fail(Check::Early, None, error),
+    let saves = |what: &str| format!("{HINT}: it saves {what} of each run");
+    let dropped = || {
+        let message = "the broker does not answer packets that were sent before its CONNACK";
+        Some((message.to_owned(), saves("a second")))
     };
-    let warning = refused.map(|cause| match cause {
-        Some(cause) => Warning {
-            message: format!("the broker accepts no packets before its CONNACK: {cause}"),
-            hint: format!("{HINT} an attempt of each run"),
-        },
-        None => Warning {
-            message: "the broker does not answer packets that were sent before its CONNACK".to_owned(),
-            hint: format!("{HINT} a second of each run"),
-        },
-    });
+    let warning = match (result, refused) {
+        (Ok(_) | Err(Error::Refused(_)), None) => None,
+        (Ok(_) | Err(Error::Refused(_)), Some(None)) => dropped(),
+        // The store has answered the same read on the first connection.
+        (Err(Error::Timeout { .. }), _) if is_accepted => dropped(),
+        (Ok(_) | Err(Error::Refused(_)), Some(Some(cause))) => {
+            let message = format!("the broker accepts no packets before its CONNACK: {cause}");
+            Some((message, saves("an attempt")))
+        }
+        (Err(Error::NoConnack { .. }), _) => {
+            Some(("the broker sends no CONNACK if packets follow the CONNECT".to_owned(), HINT.to_owned()))
+        }
+        (Err(error), _) => return report.fail(Check::Early, None, error),
+    };
+    let warning = warning.map(|(message, hint)| Warning { message, hint });
     let detail = Detail::Early { is_answered: warning.is_none() };
     report.pass(Check::Early, detail, warning.into_iter().collect())
 }
