@@ -160,10 +160,10 @@ impl Exchange {
     }
 
     /// Reports that a commit has failed and all uncommitted rows are put back with `restore`.
-    pub fn handle_commit_failed(&mut self) -> Effects {
+    pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
         match self {
-            Self::Root(root) => root.handle_commit_failed(),
-            Self::Leaf(leaf) => leaf.handle_commit_failed(),
+            Self::Root(root) => root.handle_commit_failed(are_rules_back),
+            Self::Leaf(leaf) => leaf.handle_commit_failed(are_rules_back),
         }
     }
 

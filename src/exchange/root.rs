@@ -168,8 +168,9 @@ impl Root {
         }
     }
 
-    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left.
-    pub fn handle_commit_failed(&mut self) -> Effects {
+    /// Reports that the rows of [`Effects`] are put back with `restore`: no uncommitted step is left. `are_rules_back`: the rules
+    /// are among them.
+    pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
         self.steps.handle_undone();
         self.replaced.clear();
         self.replaced_by.clear();
@@ -181,7 +182,14 @@ impl Root {
         self.is_purge_due = true;
         // The digests may be those of rules that were not committed.
         self.begin_count();
-        self.end_all(Cause::NotCommitted)
+        let mut effects = self.end_all(Cause::NotCommitted);
+        if are_rules_back {
+            // Meanwhile, clients may have set keys that took no part.
+            let before = Row::Root(self.row.clone());
+            self.row.is_walk_due = true;
+            effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        }
+        self.finish(effects)
     }
 
     /// Reports that all steps up to this one are committed.
@@ -239,9 +247,10 @@ impl Root {
         self.row.is_walk_due
     }
 
-    /// Takes a key of the store that has no record yet: it was there before the exchange, or its rule is new.
+    /// Takes a key of the store that has no record of a value yet: it was there before the exchange, or was set while it took no
+    /// part.
     pub fn handle_found(&mut self, key: &Key, content: &Content) -> Effects {
-        let is_known = self.records.contains_key(key);
+        let is_known = self.records.get(key).is_some_and(|record| record.kind != RecordKind::Tombstone);
         if is_known { Effects::default() } else { self.handle_change(key, Some(content)) }
     }
 

@@ -669,14 +669,22 @@ impl Model for World {
                 self.left.failed_commits -= 1;
                 match site {
                     None => {
-                        self.root_site.undo(|id, row| self.root.restore(id, row));
-                        let effects = self.root.handle_commit_failed();
+                        let mut are_rules_back = false;
+                        self.root_site.undo(|id, row| {
+                            are_rules_back |= id == RowId::Rules;
+                            self.root.restore(id, row);
+                        });
+                        let effects = self.root.handle_commit_failed(are_rules_back);
                         self.take_root(&effects, None);
                     }
                     Some(at) => {
                         let (leaf, site) = &mut self.leaves[at];
-                        site.undo(|id, row| leaf.restore(id, row));
-                        let effects = leaf.handle_commit_failed();
+                        let mut are_rules_back = false;
+                        site.undo(|id, row| {
+                            are_rules_back |= id == RowId::Rules;
+                            leaf.restore(id, row);
+                        });
+                        let effects = leaf.handle_commit_failed(are_rules_back);
                         self.take_leaf(at, &effects, None);
                     }
                 }

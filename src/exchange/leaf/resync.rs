@@ -106,7 +106,8 @@ impl Leaf {
         self.row.is_walk_due && !is_full
     }
 
-    /// Takes a key of the store that the exchange does not have: what only the leaf has is offered when it joins.
+    /// Takes a key of the store of which the exchange has no value: what only the leaf has is offered when it joins, and what was
+    /// set while the key took no part.
     pub fn handle_found(
         &mut self,
         key: &Key,
@@ -115,7 +116,8 @@ impl Leaf {
         values: &dyn Values,
     ) -> Effects {
         let mut effects = Effects::default();
-        if self.concerns(key) && !self.notes.contains_key(key) && !self.live.contains_key(key) {
+        let is_known = self.notes.get(key).is_some_and(|note| note.until > 0) || self.live.contains_key(key);
+        if self.concerns(key) && !is_known {
             match (self.on_join, self.check_change(key, content.value.len())) {
                 // One that is too large is kept, and shown as what holds up the others.
                 (OnJoin::Offer, Ok(()) | Err(ChangeError::TooLarge)) => {

@@ -282,7 +282,7 @@ fn a_failed_commit_in_a_sweep_leaves_no_value_behind() {
     for change in effects.rows.into_iter().rev() {
         leaf.exchange.restore(change.id, change.before);
     }
-    let effects = leaf.exchange.handle_commit_failed();
+    let effects = leaf.exchange.handle_commit_failed(false);
     leaf.commit(effects);
     testbed.settle();
     assert!(testbed.leaves[0].values().is_empty());

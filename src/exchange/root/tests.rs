@@ -183,11 +183,38 @@ fn a_record_that_is_back_after_a_failed_commit_or_a_restart_reaches_all_leaves()
             for change in failed.rows.into_iter().rev() {
                 root.restore(change.id, change.before);
             }
-            let effects = root.handle_commit_failed();
+            let effects = root.handle_commit_failed(false);
             testbed.root.commit(effects);
         }
         testbed.settle();
         assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    }
+}
+
+#[test]
+fn values_that_were_set_under_rules_that_could_not_be_committed_are_taken_over() {
+    for has_tombstone in [false, true] {
+        for is_root in [false, true] {
+            let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
+            testbed.root.set("other", "1");
+            if has_tombstone {
+                testbed.root.set("k", "1");
+                testbed.settle();
+                // The tombstone stays while a leaf that is known may lack it.
+                let effects = testbed.root.root().add_leaf(&name("absent"), false);
+                testbed.root.commit(effects);
+                testbed.root.delete("k");
+            }
+            testbed.settle();
+            // The key took no part.
+            let node = if is_root { &mut testbed.root } else { &mut testbed.leaves[0] };
+            node.put("k", Some(content("2", None)));
+            let effects = node.exchange.handle_commit_failed(true);
+            node.commit(effects);
+            testbed.settle();
+            assert_eq!(testbed.root.value("k").as_deref(), Some("2"), "{has_tombstone} {is_root}");
+            assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+        }
     }
 }
 
@@ -203,7 +230,7 @@ fn the_digest_is_that_of_the_rules_in_use_after_other_rules_could_not_be_committ
         for change in root.set_rules(rules).rows.into_iter().rev() {
             root.restore(change.id, change.before);
         }
-        let effects = root.handle_commit_failed();
+        let effects = root.handle_commit_failed(false);
         testbed.root.commit(effects);
     }
     testbed.settle();

@@ -248,8 +248,9 @@ impl Participant {
         self.uncommitted_bytes = 0;
         // The walk has to find the keys again whose rows are put back.
         self.walk = 0;
+        let are_rules_back = stale.rolled_back.contains(&RowId::Rules);
         self.stale = Some(stale);
-        let effects = self.exchange.handle_commit_failed();
+        let effects = self.exchange.handle_commit_failed(are_rules_back);
         let values = self.note(effects);
         debug_assert!(values.is_empty(), "the end of links changes no values");
     }

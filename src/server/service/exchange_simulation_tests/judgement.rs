@@ -110,7 +110,9 @@ impl World {
             let Some(Row::Root(root)) = exchange.row(&RowId::Node) else { panic!() };
             let Some(Row::Terms(terms)) = exchange.row(&RowId::Terms) else { return (0, false) };
             let term = terms.iter().rev().find(|term| term.first <= row.cursor).map(|term| term.run);
-            let is_one_root = row.root == Some(root.identity.store) && row.cursor <= root.ver;
+            // The frames of a leaf that was catching up may have passed what a restored root has again: the digest shows that.
+            let is_restored = self.ledger.is_root_restored;
+            let is_one_root = row.root == Some(root.identity.store) && row.cursor <= root.ver && !is_restored;
             // The records of keys that have left the rules and come back are not named before the resync.
             let has_rules = !root.is_sweep_due && root.rules_ver <= row.cursor;
             (row.cursor, is_one_root && has_rules && term == Some(row.term))
