@@ -116,8 +116,11 @@ impl Leaf {
         values: &dyn Values,
     ) -> Effects {
         let mut effects = Effects::default();
-        let is_known = self.notes.get(key).is_some_and(|note| note.until > 0) || self.live.contains_key(key);
-        if self.concerns(key) && !is_known {
+        let has_value = match self.pending(key) {
+            Some((_, entry)) => entry.value.is_some(),
+            None => self.notes.get(key).is_some_and(|note| note.until > now_ms),
+        };
+        if self.concerns(key) && !has_value {
             match (self.on_join, self.check_change(key, content.value.len())) {
                 // One that is too large is kept, and shown as what holds up the others.
                 (OnJoin::Offer, Ok(()) | Err(ChangeError::TooLarge)) => {

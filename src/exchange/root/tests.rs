@@ -193,26 +193,36 @@ fn a_record_that_is_back_after_a_failed_commit_or_a_restart_reaches_all_leaves()
 
 #[test]
 fn values_that_were_set_under_rules_that_could_not_be_committed_are_taken_over() {
-    for has_tombstone in [false, true] {
+    for before in ["none", "tombstone", "expired", "pending deletion"] {
         for is_root in [false, true] {
             let mut testbed = Testbed::joined(all_keys(), &["leaf"]);
             testbed.root.set("other", "1");
-            if has_tombstone {
-                testbed.root.set("k", "1");
+            // A tombstone stays while a leaf that is known may lack it.
+            let effects = testbed.root.root().add_leaf(&name("absent"), false);
+            testbed.root.commit(effects);
+            if before != "none" {
+                testbed.root.change("k", Some(content("1", (before == "expired").then_some(100))));
                 testbed.settle();
-                // The tombstone stays while a leaf that is known may lack it.
-                let effects = testbed.root.root().add_leaf(&name("absent"), false);
-                testbed.root.commit(effects);
-                testbed.root.delete("k");
             }
-            testbed.settle();
+            match before {
+                "tombstone" => testbed.root.delete("k"),
+                "expired" => testbed.pass(200),
+                "pending deletion" => {
+                    testbed.disconnect(0);
+                    if is_root { testbed.root.delete("k") } else { testbed.leaves[0].delete("k") }
+                }
+                _ => {}
+            }
+            if before != "pending deletion" {
+                testbed.settle();
+            }
             // The key took no part.
             let node = if is_root { &mut testbed.root } else { &mut testbed.leaves[0] };
             node.put("k", Some(content("2", None)));
             let effects = node.exchange.handle_commit_failed(true);
             node.commit(effects);
             testbed.settle();
-            assert_eq!(testbed.root.value("k").as_deref(), Some("2"), "{has_tombstone} {is_root}");
+            assert_eq!(testbed.root.value("k").as_deref(), Some("2"), "{before} {is_root}");
             assert_eq!(testbed.leaves[0].values(), testbed.root.values());
         }
     }

@@ -216,15 +216,21 @@ impl World {
             let is_short = deadline_ms.is_some_and(|at_ms| at_ms <= now.monotonic_ms + ROUNDING_MS);
             let is_over = |until: u64| until != FOREVER && until + ROUNDING_MS <= now_ms && !is_short;
             match &participant.exchange {
+                // What was set under rules that could not be committed is taken over by the walk.
                 Exchange::Root(root) => match root.record(key) {
                     None => (None, true, root.is_walk_due() || root.poll_timeout() == Some(0)),
                     Some(record) => match record.kind {
+                        RecordKind::Tombstone if root.is_walk_due() => (None, true, true),
                         RecordKind::Tombstone => (Some(record.mutex), true, false),
                         RecordKind::Lasting => (Some(record.mutex), false, true),
                         RecordKind::Expiring => (Some(record.mutex), true, true),
                     },
                 },
                 Exchange::Leaf(leaf) => match (leaf.pending(key), leaf.note(key)) {
+                    (Some((_, entry)), _) if entry.value.is_none() && leaf.row().is_walk_due => {
+                        (None, true, true)
+                    }
+                    (None, Some(note)) if is_near(note.until) && leaf.row().is_walk_due => (None, true, true),
                     (Some((_, entry)), _) if entry.value.is_none() => (Some(entry.mutex), true, false),
                     (Some((_, entry)), _) => (Some(entry.mutex), is_near(entry.until), !is_over(entry.until)),
                     (None, Some(note)) => {
