@@ -118,7 +118,7 @@ impl Leaf {
         let mut effects = Effects::default();
         let has_value = match self.pending(key) {
             Some((_, entry)) => entry.value.is_some(),
-            None => self.notes.get(key).is_some_and(|note| note.until > now_ms),
+            None => self.notes.get(key).is_some_and(|note| note.until > 0),
         };
         if self.concerns(key) && !has_value {
             match (self.on_join, self.check_change(key, content.value.len())) {

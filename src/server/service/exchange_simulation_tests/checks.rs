@@ -230,7 +230,7 @@ impl World {
                     (Some((_, entry)), _) if entry.value.is_none() && leaf.row().is_walk_due => {
                         (None, true, true)
                     }
-                    (None, Some(note)) if is_near(note.until) && leaf.row().is_walk_due => (None, true, true),
+                    (None, Some(note)) if note.until == 0 && leaf.row().is_walk_due => (None, true, true),
                     (Some((_, entry)), _) if entry.value.is_none() => (Some(entry.mutex), true, false),
                     (Some((_, entry)), _) => (Some(entry.mutex), is_near(entry.until), !is_over(entry.until)),
                     (None, Some(note)) => {

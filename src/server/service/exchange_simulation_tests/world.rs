@@ -10,6 +10,7 @@ use super::mistakes::Mistake;
 use super::node::{NAMES, Node, Process, name};
 use crate::broker::Peer;
 use crate::exchange::frame::{IDLE_MS, LinkFrame, Records};
+use crate::exchange::leaf::Leaf;
 use crate::exchange::names::Mutex;
 use crate::exchange::row::{Row, RowId};
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Request, Timestamp};
@@ -381,7 +382,10 @@ impl World {
         let mut found: Vec<_> = found.filter(|(_, mutex, _)| !self.ledger.is_known(*mutex)).collect();
         found.sort_unstable();
         for (_, mutex, key) in found {
-            self.ledger.note_made(at, mutex, Mutex::NIL, process.content(key, self.ms));
+            // What it finds beside a deletion is based on that.
+            let of_leaf = |leaf: &Leaf| leaf.pending(key).map_or(Mutex::NIL, |(_, entry)| entry.base);
+            let base = if at > 0 { process.leaf(of_leaf) } else { Mutex::NIL };
+            self.ledger.note_made(at, mutex, base, process.content(key, self.ms));
         }
         let has_differed = events.iter().any(|event| matches!(event, ExchangeEvent::DigestDiffers { .. }));
         if has_differed && !self.damaged.remove(&at) {
