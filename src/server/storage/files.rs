@@ -108,8 +108,10 @@ impl StorageFiles {
     /// Makes the names of all files durable, and that of the directory.
     pub fn sync_names(&mut self) -> Result<(), StorageErrorKind> {
         self.0.sync_names()?;
-        // The directory may be new itself. A parent that cannot be opened is not ours, and existed before.
-        let _ = self.0.sync_own_name();
+        // Until it is marked, the directory may be new itself. A parent that cannot be opened is not ours, and existed before.
+        if !matches!(self.0.is_marked(), Ok(true)) {
+            let _ = self.0.sync_own_name();
+        }
         Ok(())
     }
 
