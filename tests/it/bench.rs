@@ -340,10 +340,7 @@ fn store_with_notice() -> (Store, Receiver<()>) {
 fn a_signal_ends_the_bench_prints_what_was_measured_and_deletes_the_keys() {
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let (fake, begun) = store_with_notice();
-        let line = format!("bench set -d 1h {ALONE} -j -b {}", fake.url());
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let mut process = Process::start(Place::new().command(&words));
-        begun.recv().unwrap();
+        let mut process = start_set(&format!("{ALONE} -j"), &fake, &begun);
         process.signal(signal);
         let exit = process.end();
         assert_eq!((exit.code, exit.errors.as_str()), (Some(code), ""), "{exit:?}");
@@ -405,6 +402,15 @@ fn on_a_terminal_a_line_shows_the_progress_and_ctrl_c_ends_it_and_erases_the_lin
     }
 }
 
+/// Starts a long `bench set`, and waits until the store has reported a SET.
+fn start_set(options: &str, fake: &Store, begun: &Receiver<()>) -> Process {
+    let line = format!("bench set -d 1h {options} -b {}", fake.url());
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let process = Process::start(Place::new().command(&words));
+    begun.recv().unwrap();
+    process
+}
+
 /// A store that answers the second client's SETs only after it has received a DEL. Reports each SET.
 fn store_with_sets_in_flight() -> (Store, Receiver<()>) {
     let (begins, begun) = channel();
@@ -428,10 +434,7 @@ fn store_with_sets_in_flight() -> (Store, Receiver<()>) {
 #[test]
 fn clients_are_closed_before_the_keys_are_deleted_and_keys_may_be_left_if_operations_are_in_flight() {
     let (fake, begun) = store_with_sets_in_flight();
-    let line = format!("bench set -d 1h --clients 2 --inflight 8 --keys 1 --warmup 0 -j -b {}", fake.url());
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let mut process = Process::start(Place::new().command(&words));
-    begun.recv().unwrap();
+    let mut process = start_set("--clients 2 --inflight 8 --keys 1 --warmup 0 -j", &fake, &begun);
     process.signal(Signal::SIGINT);
     let exit = process.end();
     assert_eq!((exit.code, exit.errors.as_str()), (Some(130), ""), "{exit:?}");
@@ -444,10 +447,7 @@ fn clients_are_closed_before_the_keys_are_deleted_and_keys_may_be_left_if_operat
 #[test]
 fn a_second_signal_ends_it_without_a_deletion() {
     let (fake, begun) = store_with_sets_in_flight();
-    let line = format!("bench set -d 1h --clients 2 --inflight 8 --keys 1 --warmup 0 -b {}", fake.url());
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let mut process = Process::start(Place::new().command(&words));
-    begun.recv().unwrap();
+    let mut process = start_set("--clients 2 --inflight 8 --keys 1 --warmup 0", &fake, &begun);
     // Two different ones: a second SIGINT before the first is handled would be lost.
     process.signal(Signal::SIGINT);
     process.signal(Signal::SIGTERM);
