@@ -178,16 +178,16 @@ impl Root {
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
         }
-        // It may have passed records that are back, and so may the purge.
+        // The purge may have passed tombstones that are back.
         self.is_purge_due = true;
         // The digests may be those of rules that were not committed.
         self.begin_count();
         let mut effects = self.end_all(Cause::NotCommitted);
         if are_rules_back {
             // Meanwhile, clients may have set keys that took no part.
-            let before = Row::Root(self.row.clone());
+            let before = self.node();
             self.row.is_walk_due = true;
-            effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+            self.put_node(before, &mut effects);
         }
         self.finish(effects)
     }
@@ -257,9 +257,9 @@ impl Root {
     /// Reports that `handle_found` was called for each key of the store.
     pub fn handle_walked(&mut self) -> Effects {
         let mut effects = Effects::default();
-        let before = Row::Root(self.row.clone());
+        let before = self.node();
         self.row.is_walk_due = false;
-        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.put_node(before, &mut effects);
         self.finish(effects)
     }
 
@@ -313,9 +313,9 @@ impl Root {
         kind: RecordKind,
         effects: &mut Effects,
     ) -> u64 {
-        let before = Row::Root(self.row.clone());
+        let before = self.node();
         let ver = self.next_ver(effects);
-        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.put_node(before, effects);
         self.put_record(key, Some(Record { ver, mutex, owner, kind }), effects);
         ver
     }
@@ -332,6 +332,14 @@ impl Root {
             effects.row(RowId::Terms, before, Some(Row::Terms(self.terms.clone())));
         }
         ver
+    }
+
+    fn node(&self) -> Row {
+        Row::Root(self.row.clone())
+    }
+
+    fn put_node(&self, before: Row, effects: &mut Effects) {
+        effects.row(RowId::Node, Some(before), Some(self.node()));
     }
 
     fn put_record(&mut self, key: Key, record: Option<Record>, effects: &mut Effects) {

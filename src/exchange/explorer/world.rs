@@ -245,10 +245,12 @@ impl Site {
         (last, mutexes)
     }
 
-    /// Undoes all uncommitted steps.
-    fn undo(&mut self, mut restore: impl FnMut(RowId, Option<Row>)) {
+    /// Undoes all uncommitted steps. Returns whether the rules are among the rows that are back.
+    fn undo(&mut self, mut restore: impl FnMut(RowId, Option<Row>)) -> bool {
+        let mut are_rules_back = false;
         for (effects, values) in std::mem::take(&mut self.pending).into_iter().rev() {
             for change in effects.rows.into_iter().rev() {
+                are_rules_back |= change.id == RowId::Rules;
                 restore(change.id, change.before);
             }
             for (key, before, _) in values.into_iter().rev() {
@@ -258,6 +260,7 @@ impl Site {
                 };
             }
         }
+        are_rules_back
     }
 
     /// Starts again from the disk, in the order of the table.
@@ -669,21 +672,13 @@ impl Model for World {
                 self.left.failed_commits -= 1;
                 match site {
                     None => {
-                        let mut are_rules_back = false;
-                        self.root_site.undo(|id, row| {
-                            are_rules_back |= id == RowId::Rules;
-                            self.root.restore(id, row);
-                        });
+                        let are_rules_back = self.root_site.undo(|id, row| self.root.restore(id, row));
                         let effects = self.root.handle_commit_failed(are_rules_back);
                         self.take_root(&effects, None);
                     }
                     Some(at) => {
                         let (leaf, site) = &mut self.leaves[at];
-                        let mut are_rules_back = false;
-                        site.undo(|id, row| {
-                            are_rules_back |= id == RowId::Rules;
-                            leaf.restore(id, row);
-                        });
+                        let are_rules_back = site.undo(|id, row| leaf.restore(id, row));
                         let effects = leaf.handle_commit_failed(are_rules_back);
                         self.take_leaf(at, &effects, None);
                     }

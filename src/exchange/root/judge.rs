@@ -36,9 +36,9 @@ impl Root {
             Judgement::Known { ver } => VerdictKind::Accepted { ver },
             Judgement::Refuse(reason) => {
                 let conflict = self.conflict(name, &proposal, reason, now_ms);
-                let before = Row::Root(self.row.clone());
+                let before = self.node();
                 self.row.last_conflict = self.row.last_conflict.saturating_add(1);
-                effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+                self.put_node(before, effects);
                 self.conflicts.append(self.row.last_conflict, conflict, effects);
                 VerdictKind::Refused(reason)
             }

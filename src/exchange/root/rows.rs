@@ -56,7 +56,7 @@ impl Root {
     #[must_use]
     pub fn row_of(&self, id: &RowId) -> Option<Row> {
         match id {
-            RowId::Node => Some(Row::Root(self.row.clone())),
+            RowId::Node => Some(self.node()),
             RowId::Rules => Some(Row::Rules(self.stored_rules.clone())),
             RowId::Terms => (!self.terms.is_empty()).then(|| Row::Terms(self.terms.clone())),
             RowId::Key(key) => self.records.get(key).cloned().map(Row::Record),

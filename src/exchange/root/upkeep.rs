@@ -38,7 +38,7 @@ impl Root {
 
     /// Begins to use the rules.
     pub(super) fn adopt(&mut self, effects: &mut Effects) {
-        let before = Row::Root(self.row.clone());
+        let before = self.node();
         let stored = std::mem::replace(&mut self.stored_rules, self.rules.clone());
         self.stored_digest = self.rules_digest;
         effects.row(RowId::Rules, Some(Row::Rules(stored)), Some(Row::Rules(self.rules.clone())));
@@ -47,7 +47,7 @@ impl Root {
         self.rule_vers = vec![self.row.ver; self.rules.iter().count()];
         (self.row.is_sweep_due, self.row.is_walk_due) = (true, true);
         self.begin_sweep();
-        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.put_node(before, effects);
     }
 
     /// Begins to remove the records of keys without a rule, if that is due, and to count the others.
@@ -79,9 +79,9 @@ impl Root {
             self.sweep = Some(Bound::Excluded(last.clone()));
             return;
         }
-        let before = Row::Root(self.row.clone());
+        let before = self.node();
         (self.sweep, self.row.is_sweep_due) = (None, false);
-        effects.row(RowId::Node, Some(before), Some(Row::Root(self.row.clone())));
+        self.put_node(before, effects);
     }
 
     /// Whether the digests contain a key: the sweep has passed it.
@@ -128,7 +128,7 @@ impl Root {
         }
         let received = self.leaves.values().map(|leaf| leaf.row.cursor).min().unwrap_or(u64::MAX);
         let mut lost = 0;
-        let before = self.row.clone();
+        let before = self.node();
         for purged in 0..=PURGED_PER_STEP_MAX {
             let Some(oldest) = self.tombstones.first().copied() else { break };
             if oldest > received && self.tombstones.len() <= TOMBSTONES_MAX {
@@ -143,7 +143,7 @@ impl Root {
             self.row.purged = self.row.purged.max(oldest);
             lost = if oldest > received { oldest } else { lost };
         }
-        effects.row(RowId::Node, Some(Row::Root(before)), Some(Row::Root(self.row.clone())));
+        self.put_node(before, effects);
         if lost > 0 {
             let missed = self.links.iter().filter(|(_, link)| link.sent.max(link.complete_at) < lost);
             for name in missed.map(|(name, _)| name.clone()).collect::<Vec<_>>() {

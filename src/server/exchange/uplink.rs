@@ -55,7 +55,7 @@ pub trait UplinkNode: Send + Sync + 'static {
     /// Signalled with `notify_one`, which is not lost while the task is busy.
     fn changed(&self) -> &Notify;
 
-    /// Each attempt to connect that has failed, and each connection that was lost, also if it is not reported again.
+    /// Handles that an attempt to connect has failed or a connection was lost, also if that is not reported again.
     fn handle_unreachable(&self, cause: String);
 
     fn report(&self, event: UplinkEvent);
