@@ -62,7 +62,10 @@ pub struct Hello {
     pub acked: u64,
     /// The leaf has committed all records up to this version.
     pub cursor: u64,
-    /// The run of the root that made the version `cursor`.
+    /// The last version of the root in the last RECORDS that the leaf has committed: a record that it lacks up to `cursor` was
+    /// replaced by then.
+    pub last_ver: u64,
+    /// The run of the root that made the version `last_ver`.
     pub term: u64,
     /// The digest of the rules that the leaf has.
     pub rules: u64,
@@ -169,7 +172,7 @@ pub struct Records {
     pub n: u64,
     /// All records up to this version have been sent.
     pub to: u64,
-    /// The run of the root that made the version `to`.
+    /// The run of the root that made the version `last_ver`.
     pub term: u64,
     /// The digest of all records, for comparison; sent when idle.
     pub digest: Option<u64>,
@@ -318,6 +321,7 @@ impl Hello {
             id(self.stream),
             number(self.acked),
             number(self.cursor),
+            number(self.last_ver),
             id(self.term),
             id(self.rules),
             text(&self.software),
@@ -341,6 +345,7 @@ fn hello(rest: &mut Elements<'_>) -> Option<Hello> {
         stream: rest.id()?,
         acked: rest.number()?,
         cursor: rest.number()?,
+        last_ver: rest.number()?,
         term: rest.id()?,
         rules: rest.id()?,
         software: rest.short_text()?,

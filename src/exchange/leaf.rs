@@ -94,6 +94,7 @@ pub enum OnJoin {
 struct Progress {
     last_seq: u64,
     cursor: u64,
+    last_ver: u64,
     term: u64,
     acked: u64,
     /// The last RECORDS of the link `link`.
@@ -120,6 +121,7 @@ impl Leaf {
             identity,
             root: None,
             cursor: 0,
+            last_ver: 0,
             term: 0,
             acked: 0,
             acked_mutex: Mutex::NIL,
@@ -371,9 +373,9 @@ impl Leaf {
     }
 
     fn progress(&self) -> Progress {
-        let LeafNodeRow { last_seq, cursor, term, acked, .. } = self.row;
+        let LeafNodeRow { last_seq, cursor, last_ver, term, acked, .. } = self.row;
         let (link, n) = self.link.as_ref().map_or((0, 0), Link::received);
-        Progress { last_seq, cursor, term, acked, n, link }
+        Progress { last_seq, cursor, last_ver, term, acked, n, link }
     }
 
     fn finish(&mut self, mut effects: Effects) -> Effects {

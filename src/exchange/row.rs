@@ -147,7 +147,9 @@ pub struct LeafNodeRow {
     pub root: Option<u64>,
     /// All records up to this version are applied.
     pub cursor: u64,
-    /// The run of the root that made the version `cursor`.
+    /// The root's last version in the last RECORDS: a record that is missing up to `cursor` was replaced by then.
+    pub last_ver: u64,
+    /// The run of the root that made the version `last_ver`.
     pub term: u64,
     /// The last change of which the verdict is applied.
     pub acked: u64,

@@ -70,7 +70,7 @@ impl Control {
             digest: None,
             items: items.collect(),
             purged: 0,
-            last_ver: leaf.row().cursor,
+            last_ver: leaf.row().last_ver,
         };
         let effects = leaf.handle_frame(LinkFrame::Records(records), 0, site);
         world.take_leaf(at, &effects, None);

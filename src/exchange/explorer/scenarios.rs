@@ -130,6 +130,7 @@ fn a_leaf_that_is_not_the_one_of_its_name_is_refused() {
         stream: 1,
         acked: 0,
         cursor: 0,
+        last_ver: 0,
         term: 0,
         rules: 0,
         software: String::new(),

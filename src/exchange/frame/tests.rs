@@ -58,6 +58,7 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
                     stream,
                     acked,
                     cursor,
+                    last_ver: acked,
                     term,
                     rules,
                     software,

@@ -127,6 +127,7 @@ impl Leaf {
             stream: self.row.stream,
             acked: self.saved.acked,
             cursor: self.saved.cursor,
+            last_ver: self.saved.last_ver,
             term: self.saved.term,
             // A root that the leaf has not joined does not know the leaf's changes, whatever rules the leaf has of another one.
             rules: self.rules.as_ref().filter(|_| self.row.root.is_some()).map_or(0, super::Rules::digest),
@@ -328,7 +329,7 @@ impl Leaf {
         (link.received_n, link.progress_ms, link.last_ver) = (records.n, now_ms, records.last_ver);
         let before = self.node();
         let mut result = self.take_items(records.items, now_ms, values, effects);
-        (self.row.cursor, self.row.term) = (records.to, records.term);
+        (self.row.cursor, self.row.last_ver, self.row.term) = (records.to, records.last_ver, records.term);
         if result.is_ok() {
             let acked = self.row.acked;
             if let Some(link) = self.link.as_mut() {

@@ -40,7 +40,7 @@ impl Leaf {
         // The number after a random one is random, too.
         self.row.stream = self.row.stream.wrapping_add(1);
         (self.row.root, self.row.acked, self.row.acked_mutex) = (None, 0, Mutex::NIL);
-        (self.row.cursor, self.row.term, self.row.resync) = (0, 0, None);
+        (self.row.cursor, self.row.last_ver, self.row.term, self.row.resync) = (0, 0, 0, None);
         // The new root has never seen the changes that wait: they are not `again`.
         (self.row.again_to, self.row.rejoin_to, self.offered) = (0, self.row.last_seq, 0);
         self.row.epoch = self.row.epoch.wrapping_add(1);
@@ -54,7 +54,7 @@ impl Leaf {
         let kind = Some(kind).max(incomplete).max(self.row.due.take()).unwrap_or(kind);
         // 4 billion resyncs do not happen.
         self.row.epoch = self.row.epoch.wrapping_add(1);
-        (self.row.cursor, self.row.term, self.row.resync) = (0, 0, Some(Resync { horizon, kind }));
+        (self.row.cursor, self.row.resync) = (0, Some(Resync { horizon, kind }));
         self.sweep = None;
     }
 

@@ -303,8 +303,8 @@ impl Root {
     fn start(&self, hello: &Hello, is_resync_due: bool) -> Start {
         // In a resync, the leaf misses nothing that was gone when the resync began.
         let complete_at = hello.cursor.max(hello.horizon);
-        let is_of_this_history =
-            complete_at <= self.row.ver && (hello.cursor == 0 || self.term(hello.cursor) == hello.term);
+        let is_of_this_history = complete_at.max(hello.last_ver) <= self.row.ver
+            && (hello.last_ver == 0 || self.term(hello.last_ver) == hello.term);
         // A resync without any record yet may have been begun by a root that was restored since.
         let is_empty = hello.cursor == 0 && hello.horizon > 0;
         let is_incomplete = is_empty || complete_at < self.row.purged.max(self.row.rules_ver);
@@ -442,7 +442,7 @@ impl Root {
             link.digest_ms = now_ms.saturating_add(wait_ms).saturating_sub(DIGEST_MS);
         }
         let (link, n) = (link.id, link.sent_n);
-        let (term, purged) = (self.term(to), self.row.purged);
+        let (term, purged) = (self.term(last_ver), self.row.purged);
         let digest = if has_digest { self.digest(name) } else { None };
         Some(LinkFrame::Records(Records { link, n, to, term, digest, items, purged, last_ver }))
     }

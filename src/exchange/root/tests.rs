@@ -107,6 +107,36 @@ fn a_restored_root_wins_and_each_value_that_goes_is_a_conflict() {
     assert_eq!(testbed.leaves[0].conflicts(), lost);
 }
 
+#[test]
+fn a_restored_root_sends_what_a_leaf_was_not_sent_because_the_lost_future_had_replaced_it() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    testbed.root.set("replaced", "old");
+    for at in 0..200 {
+        testbed.root.set(&format!("k/{at}"), "v");
+    }
+    let backup = testbed.root.clone();
+    testbed.root.set("replaced", "new");
+    testbed.connect(0);
+    // HELLO, WELCOME, and the first RECORDS only: it passes the version that the backup has.
+    testbed.poll();
+    assert!(testbed.deliver_up(0));
+    testbed.poll();
+    assert!(testbed.deliver_down(0) && testbed.deliver_down(0));
+    let row = testbed.leaves[0].leaf().row().clone();
+    assert!(
+        row.resync.is_none() && row.cursor > 1 && testbed.leaves[0].value("replaced").is_none(),
+        "{row:?}"
+    );
+    testbed.disconnect(0);
+    testbed.root = backup;
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    testbed.root.set("other", "o");
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    assert_eq!(testbed.leaves[0].value("replaced").as_deref(), Some("old"));
+}
+
 /// Changes the rules of a root, while it runs or between two starts.
 fn set_rules(testbed: &mut Testbed, rules: Rules, is_restart: bool) {
     if is_restart {

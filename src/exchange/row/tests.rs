@@ -100,6 +100,7 @@ fn row() -> impl Strategy<Value = Row> {
                         identity,
                         root,
                         cursor,
+                        last_ver: cursor,
                         term: ids.0,
                         acked,
                         acked_mutex: mutex,

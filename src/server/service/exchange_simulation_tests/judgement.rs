@@ -109,10 +109,8 @@ impl World {
         let (cursor, is_same_history) = root.with_exchange(|exchange| {
             let Some(Row::Root(root)) = exchange.row(&RowId::Node) else { panic!() };
             let Some(Row::Terms(terms)) = exchange.row(&RowId::Terms) else { return (0, false) };
-            let term = terms.iter().rev().find(|term| term.first <= row.cursor).map(|term| term.run);
-            // The frames of a leaf that was catching up may have passed what a restored root has again: the digest shows that.
-            let is_restored = self.ledger.is_root_restored;
-            let is_one_root = row.root == Some(root.identity.store) && row.cursor <= root.ver && !is_restored;
+            let term = terms.iter().rev().find(|term| term.first <= row.last_ver).map(|term| term.run);
+            let is_one_root = row.root == Some(root.identity.store) && row.last_ver <= root.ver;
             // The records of keys that have left the rules and come back are not named before the resync.
             let has_rules = !root.is_sweep_due && root.rules_ver <= row.cursor;
             (row.cursor, is_one_root && has_rules && term == Some(row.term))
