@@ -220,6 +220,7 @@ impl Root {
     /// Records a change that the root's own store has made (S6); `None`: the key is deleted.
     pub fn handle_change(&mut self, key: &Key, content: Option<&Content>) -> Effects {
         let mut effects = Effects::default();
+        self.adopt_if_due(&mut effects);
         if self.concerns(key) {
             let mutex = self.source.next();
             self.write(key.clone(), mutex, None, RecordKind::of(content), &mut effects);

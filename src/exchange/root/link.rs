@@ -31,6 +31,7 @@ impl Root {
         values: &dyn Values,
     ) -> Effects {
         let mut effects = Effects::default();
+        self.adopt_if_due(&mut effects);
         let link = frame.link();
         let result = match frame {
             LinkFrame::Hello(hello) => {
@@ -103,9 +104,7 @@ impl Root {
     /// Ends links without progress, purges tombstones, and goes on with the work after a change of the rules.
     pub fn handle_timeout(&mut self, now_ms: u64) -> Effects {
         let mut effects = Effects::default();
-        if self.is_adoption_due() {
-            self.adopt(&mut effects);
-        }
+        self.adopt_if_due(&mut effects);
         self.sweep(&mut effects);
         let stalled = self.links.iter().filter(|(_, link)| link.is_stalled(now_ms));
         for name in stalled.map(|(name, _)| name.clone()).collect::<Vec<_>>() {

@@ -149,6 +149,24 @@ fn set_rules(testbed: &mut Testbed, rules: Rules, is_restart: bool) {
 }
 
 #[test]
+fn rules_that_were_in_use_for_a_moment_only_leave_no_difference() {
+    let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);
+    testbed.root.set("a/1", "1");
+    testbed.settle();
+    set_rules(&mut testbed, keys(&["b/*"]), true);
+    // The root has done nothing yet but what these clients ask for.
+    testbed.root.delete("a/1");
+    testbed.root.set("b/1", "2");
+    set_rules(&mut testbed, keys(&["a/*"]), true);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].value("a/1"), None);
+    testbed.root.set("b/1", "3");
+    set_rules(&mut testbed, keys(&["a/*", "b/*"]), true);
+    testbed.settle();
+    assert_eq!(testbed.leaves[0].value("b/1").as_deref(), Some("3"));
+}
+
+#[test]
 fn keys_that_leave_the_rules_stay_local_and_keys_that_enter_are_taken_over() {
     for is_restart in [false, true] {
         let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);

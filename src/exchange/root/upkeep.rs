@@ -36,8 +36,16 @@ impl Root {
         self.sweep.is_some() || self.is_adoption_due()
     }
 
+    /// Begins to use the rules of the configuration. What is written or removed under them is in no earlier commit: after a
+    /// restart with other rules, nothing would show that the records are not those of the stored rules.
+    pub(super) fn adopt_if_due(&mut self, effects: &mut Effects) {
+        if self.is_adoption_due() {
+            self.adopt(effects);
+        }
+    }
+
     /// Begins to use the rules.
-    pub(super) fn adopt(&mut self, effects: &mut Effects) {
+    fn adopt(&mut self, effects: &mut Effects) {
         let before = self.node();
         let stored = std::mem::replace(&mut self.stored_rules, self.rules.clone());
         self.stored_digest = self.rules_digest;
