@@ -22,11 +22,11 @@ mod deadlines;
 mod early;
 mod early_packets;
 mod event;
-mod keep_alive;
+pub(super) mod keep_alive;
 mod messages;
 mod numbers;
 mod publishing;
-mod reauthentication;
+pub(super) mod reauthentication;
 mod response;
 
 pub use event::{Event, KeepAliveTimeout};

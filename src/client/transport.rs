@@ -45,6 +45,10 @@ pub(super) struct Connection {
     needs_flush: bool,
     /// The token of the CONNECT, until it is taken.
     token: Option<Box<FileRead>>,
+    /// Whether the CONNECT requested a session that outlives the connection.
+    is_persistent: bool,
+    /// Whether the broker has resumed such a session.
+    is_resumed: bool,
     tracer: Option<Tracer>,
 }
 
@@ -68,6 +72,16 @@ impl Connection {
     /// Returns the TLS version; None without TLS.
     pub(super) fn tls_version(&self) -> Option<&'static str> {
         self.tls
+    }
+
+    /// Returns whether the broker has resumed a session of this client.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Returns the broker's Maximum Packet Size in bytes; None if it has no limit.
+    pub(super) fn packet_bytes_max(&self) -> Option<u32> {
+        self.outgoing_max
     }
 
     /// Writes or, if `read` is set, reads some bytes, whichever is possible first. Cancel safe.
@@ -102,7 +116,9 @@ impl Connection {
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
         self.trace(|| TraceEvent::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
-            Outgoing::Publish { packet_id, message } => return self.queue_publish(packet_id, &message),
+            Outgoing::Publish { packet_id, message } => {
+                return self.queue_publish(packet_id, &message, false);
+            }
             Outgoing::Subscribe { packet_id, filter } => {
                 let filter = v5::SubscribeFilter::new(filter, QoS::AtLeastOnce);
                 let subscribe = v5::Subscribe { pkid: packet_id, filters: vec![filter], properties: None };
@@ -144,12 +160,25 @@ impl Connection {
         })
     }
 
-    fn queue_publish(&mut self, packet_id: u16, message: &Message) -> Result<(), TooLarge> {
+    /// Encodes a PUBLISH with QoS 1 to the output buffer. `is_duplicate`: it was sent before in this MQTT session.
+    pub(super) fn queue_message(
+        &mut self,
+        packet_id: u16,
+        message: &Message,
+        is_duplicate: bool,
+    ) -> Result<(), TooLarge> {
+        self.trace(|| {
+            TraceEvent::Sent(Packet::Publish { packet_id: Some(packet_id), message: message.clone() })
+        });
+        self.queue_publish(packet_id, message, is_duplicate)
+    }
+
+    fn queue_publish(&mut self, packet_id: u16, message: &Message, dup: bool) -> Result<(), TooLarge> {
         let publish = OutgoingPublish {
             message,
             qos: Qos::AtLeastOnce,
             retain: message.retain,
-            dup: false,
+            dup,
             packet_id: Some(packet_id),
             expiry_s: message.expiry_s,
             alias: None,
@@ -289,9 +318,16 @@ impl Connection {
         }
     }
 
-    /// Writes the queued packets and a DISCONNECT, and closes the stream.
+    /// Writes the queued packets and a DISCONNECT, which ends the session, and closes the stream.
     pub(super) async fn close(mut self) {
-        let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
+        let properties = self.is_persistent.then(|| v5::DisconnectProperties {
+            session_expiry_interval: Some(0),
+            reason_string: None,
+            user_properties: Vec::new(),
+            server_reference: None,
+        });
+        let reason_code = v5::DisconnectReasonCode::NormalDisconnection;
+        let disconnect = v5::Disconnect { reason_code, properties };
         if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {
             let reason = ReasonCode { code: 0, text: None };
             self.trace(|| TraceEvent::Sent(Packet::Disconnect { reason }));

@@ -44,6 +44,8 @@ pub const PURE: &[&str] = &[
     "src/render/",
     "src/client/session.rs",
     "src/client/session/",
+    "src/client/service/session.rs",
+    "src/client/service/window.rs",
     "src/client/watch.rs",
     "src/client/lock.rs",
     "src/broker/wire/topic_aliases.rs",

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::{AsyncReadExt, DuplexStream};
+use tokio::time::timeout;
 
 use super::*;
 use crate::broker::{

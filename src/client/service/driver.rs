@@ -1,0 +1,299 @@
+//! The task of a service connection: connects the session with the socket, the clock and the service.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot, watch as observe};
+use tokio::time::{sleep_until, timeout_at};
+
+use super::node::{ServiceConnected, ServiceNode};
+use super::session::{Config, Event, Session};
+use crate::client::authentication::TokenWatcher;
+use crate::client::backoff::Backoff;
+use crate::client::connection_state::{ConnectionLoss, ConnectionState, Progress};
+use crate::client::error::{Error, LossCause, Outcome};
+use crate::client::packet::ConnectionLimits;
+use crate::client::settings::Settings;
+use crate::client::trace::{self, TraceEvent};
+use crate::client::transport::Connection;
+use crate::clock;
+use crate::net::secret::Secret;
+use crate::random;
+
+/// A command from the handle to the task.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Answered when nothing is subscribed to and all messages are handled.
+    Unsubscribe(oneshot::Sender<()>),
+    /// Answered at the end of the connection, with whether every message is acknowledged.
+    Close { deadline: Instant, done: oneshot::Sender<bool> },
+}
+
+/// A close request that waits for PUBACKs.
+struct Closing {
+    deadline: Instant,
+    done: oneshot::Sender<bool>,
+}
+
+pub(super) struct Driver<N> {
+    settings: Settings,
+    session: Session,
+    node: Arc<N>,
+    connection: ConnectionState,
+    /// The properties of the current connection, or the last one.
+    accepted: ServiceConnected,
+    token: Option<TokenWatcher>,
+    backoff: Backoff,
+    commands: mpsc::Receiver<Command>,
+    /// Waits for the first connection.
+    start: Option<oneshot::Sender<Result<(), Error>>>,
+    unsubscribing: Option<oneshot::Sender<()>>,
+    closing: Option<Closing>,
+    ended: observe::Sender<Option<Error>>,
+}
+
+/// The end of [`Driver::run_until_lost`] other than by an error: whether every message is acknowledged.
+type IsDrained = bool;
+
+impl<N: ServiceNode> Driver<N> {
+    pub(super) fn new(
+        settings: Settings,
+        config: Config,
+        node: Arc<N>,
+        commands: mpsc::Receiver<Command>,
+        start: oneshot::Sender<Result<(), Error>>,
+        ended: observe::Sender<Option<Error>>,
+    ) -> Self {
+        Self {
+            token: TokenWatcher::new(
+                &settings.authentication,
+                &settings.secret_reader,
+                settings.token_check_interval,
+            ),
+            connection: ConnectionState::connecting(settings.clone()),
+            settings,
+            session: Session::new(config),
+            node,
+            accepted: ServiceConnected { is_resumed: false, receive_max: 0, packet_bytes_max: None },
+            backoff: Backoff::default(),
+            commands,
+            start: Some(start),
+            unsubscribing: None,
+            closing: None,
+            ended,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            match self.run_until_lost().await {
+                Ok(is_drained) => return self.close(is_drained).await,
+                Err(error) => {
+                    if self.handle_lost(error).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn run_until_lost(&mut self) -> Result<IsDrained, Error> {
+        // The timer is only moved to an earlier time: firing early is harmless, and moving it with every packet is not cheap.
+        let mut armed: Option<Instant> = None;
+        let timer = sleep_until(clock::monotonic().into());
+        tokio::pin!(timer);
+        loop {
+            let is_drained = self.serve()?;
+            let deadline = self.closing.as_ref().map(|closing| closing.deadline);
+            if let Some(deadline) = deadline
+                && (is_drained || deadline <= clock::monotonic())
+            {
+                return Ok(is_drained);
+            }
+            let due = self.session.poll_timeout().into_iter().chain(deadline).min();
+            if let Some(due) = due.filter(|due| armed.is_none_or(|armed| *due < armed)) {
+                timer.as_mut().reset(due.into());
+                armed = Some(due);
+            }
+            tokio::select! {
+                progress = self.connection.progress(self.session.wants_input()) => {
+                    self.handle_progress(progress.map_err(|loss| attempt_error(&self.settings, loss))?);
+                }
+                () = self.node.changed().notified() => {}
+                Some(command) = self.commands.recv() => self.handle_command(command),
+                () = &mut timer, if armed.is_some() => armed = None,
+                token = next_token(&mut self.token), if self.token.is_some() => {
+                    self.trace(|| TraceEvent::NewToken);
+                    self.session.authenticate(token, clock::monotonic());
+                }
+            }
+        }
+    }
+
+    /// Handles all packets that have been read, and queues all that can be sent. Returns whether nothing is left to publish.
+    fn serve(&mut self) -> Result<IsDrained, Error> {
+        let now = clock::monotonic();
+        self.session.handle_timeout(now)?;
+        self.deliver();
+        let ConnectionState::Connected(_) = self.connection else { return Ok(false) };
+        while self.session.wants_input()
+            && let ConnectionState::Connected(connection) = &mut self.connection
+            && let Some(incoming) = connection.next_packet().map_err(|cause| lost(&self.settings, cause))?
+        {
+            self.session.handle_incoming(incoming, now)?;
+            self.deliver();
+        }
+        if !self.session.wants_input() {
+            self.session.handle_reading_paused(now);
+        }
+        let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(false) };
+        // While the broker does not read, messages stay in the node.
+        while connection.has_room() {
+            if let Some(outgoing) = self.session.poll_outgoing(now) {
+                // Only a message can be too large, and an UNSUBSCRIBE or SUBSCRIBE whose SUBACK then does not arrive in time.
+                let _ = connection.queue(outgoing);
+            } else if let Some(publish) = self.session.poll_publish(now) {
+                let queued =
+                    connection.queue_message(publish.packet_id, publish.message, publish.is_duplicate);
+                if let Err(error) = queued {
+                    self.session.handle_too_large(error.packet_id, error.size, error.max);
+                }
+            } else if self.session.wants_message()
+                && let Some((message, tag)) = self.node.poll_message()
+            {
+                self.session.publish(message, tag);
+            } else {
+                let is_drained = self.session.wants_message() && self.session.is_idle();
+                self.deliver();
+                return Ok(is_drained);
+            }
+        }
+        self.deliver();
+        Ok(false)
+    }
+
+    /// Passes events and messages to the node, as far as it has room.
+    fn deliver(&mut self) {
+        loop {
+            while let Some(event) = self.session.poll_event() {
+                match event {
+                    Event::Ready => {
+                        self.node.handle_connected(&self.accepted);
+                        // An error means that the caller has dropped its future.
+                        let _ = self.start.take().map(|start| start.send(Ok(())));
+                    }
+                    Event::Published { tag, result } => self.node.handle_published(tag, result),
+                    Event::Unsubscribed => drop(self.unsubscribing.take().map(|done| done.send(()))),
+                    Event::Authenticated { is_confirmed: true } => {}
+                    Event::Authenticated { is_confirmed: false } => {
+                        self.trace(|| TraceEvent::TokenUnanswered)
+                    }
+                }
+            }
+            if !self.session.has_message() || !self.node.has_room() {
+                return;
+            }
+            if let Some(message) = self.session.poll_message() {
+                self.node.handle_message(message);
+            }
+        }
+    }
+
+    fn handle_progress(&mut self, progress: Progress) {
+        match progress {
+            Progress::Transferred => {}
+            Progress::BackoffEnded => {
+                self.connection = ConnectionState::connecting(self.settings.clone());
+            }
+            Progress::Accepted(connection, limits) => self.handle_accepted(connection, limits),
+            // Not a step of these attempts.
+            Progress::Opened(_) => {}
+        }
+    }
+
+    fn handle_accepted(&mut self, mut connection: Connection, limits: ConnectionLimits) {
+        let now = clock::monotonic();
+        self.backoff.handle_connected(now);
+        if let Some(token) = &mut self.token {
+            token.handle_connected(connection.take_token());
+        }
+        self.settings.session.is_clean = false;
+        self.accepted = ServiceConnected {
+            is_resumed: connection.is_resumed(),
+            receive_max: limits.receive_max,
+            packet_bytes_max: connection.packet_bytes_max(),
+        };
+        self.session.handle_connected(limits, connection.is_resumed(), now);
+        self.connection = ConnectionState::Connected(connection);
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            Command::Unsubscribe(done) => {
+                self.unsubscribing = Some(done);
+                self.session.leave();
+            }
+            Command::Close { deadline, done } => {
+                self.closing = Some(Closing { deadline, done });
+                self.session.close();
+            }
+        }
+    }
+
+    /// # Errors
+    /// The connection has ended for good.
+    fn handle_lost(&mut self, error: Error) -> Result<(), ()> {
+        let now = clock::monotonic();
+        self.session.handle_lost();
+        if let Some(token) = &mut self.token {
+            token.handle_lost();
+        }
+        if let Some(start) = self.start.take() {
+            self.trace(|| TraceEvent::Lost { cause: error.to_string(), again_in: None });
+            let _ = start.send(Err(error));
+            return Err(());
+        }
+        self.node.handle_lost(&error);
+        // Two clients with one client id that both reconnect would disconnect each other for ever.
+        if matches!(&error, Error::Lost { cause, .. } if cause.is_takeover()) {
+            self.trace(|| TraceEvent::Lost { cause: error.to_string(), again_in: None });
+            self.ended.send_replace(Some(error));
+            return Err(());
+        }
+        let delay = self.backoff.handle_lost(now, random::u64());
+        self.trace(|| TraceEvent::Lost { cause: error.to_string(), again_in: Some(delay) });
+        self.connection = ConnectionState::Backoff(now.checked_add(delay).unwrap_or(now));
+        Ok(())
+    }
+
+    async fn close(self, is_drained: IsDrained) {
+        let Some(Closing { deadline, done }) = self.closing else { return };
+        if let ConnectionState::Connected(connection) = self.connection {
+            // A broker that does not read must not keep the task for ever.
+            let _ = timeout_at(deadline.into(), connection.close()).await;
+        }
+        let _ = done.send(is_drained);
+    }
+
+    fn trace(&self, traced: impl FnOnce() -> TraceEvent) {
+        trace::emit(self.settings.tracer.as_ref(), traced);
+    }
+}
+
+/// Returns the error of a failed attempt or a lost connection.
+fn attempt_error(settings: &Settings, loss: ConnectionLoss) -> Error {
+    let ConnectionLoss { cause, error } = loss;
+    error.unwrap_or_else(|| lost(settings, cause))
+}
+
+fn lost(settings: &Settings, cause: LossCause) -> Error {
+    Error::Lost { target: settings.target.to_string(), cause, outcome: Outcome::Unchanged }
+}
+
+/// Returns the next new token, or never if the session watches no token file.
+async fn next_token(token: &mut Option<TokenWatcher>) -> Secret {
+    match token {
+        Some(token) => token.next().await,
+        None => std::future::pending().await,
+    }
+}
