@@ -13,6 +13,7 @@ pub mod error;
 mod groups;
 mod handle;
 pub mod lock;
+pub mod outgoing_request;
 pub mod packet;
 pub mod probe;
 mod protocol_detection;

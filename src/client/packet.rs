@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::error::ReasonCode;
+use super::outgoing_request::OutgoingRequest;
 use crate::net::secret::Secret;
 use crate::protocol::Message;
 
@@ -10,6 +11,11 @@ use crate::protocol::Message;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outgoing {
     /// A request, QoS 1.
+    Request {
+        packet_id: u16,
+        request: OutgoingRequest,
+    },
+    /// A message of the owner, QoS 1.
     Publish {
         packet_id: u16,
         message: Message,

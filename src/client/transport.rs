@@ -1,6 +1,7 @@
 //! An MQTT connection: encodes and decodes the session's packets, PUBLISH with `mqtt`, all others with the MQTT crate.
 
 pub(super) mod handshake;
+mod request_template;
 mod trace_packets;
 
 use std::io;
@@ -11,12 +12,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::authentication::FileRead;
 use super::error::{LossCause, ReasonCode};
+use super::outgoing_request::OutgoingRequest;
 use super::packet::{Incoming, Outgoing};
 use super::trace::{self, Packet, TraceEvent, Tracer};
 use crate::mqtt::packet::OutgoingPublish;
 use crate::mqtt::{self, ProtocolVersion, decode, encode};
 use crate::protocol::connection::K8S_SAT;
 use crate::protocol::message::{Message, Qos};
+use request_template::RequestTemplate;
 use trace_packets::{suback_code, traced_auth};
 
 /// The most that the input buffer grows at once. It grows with the received bytes, not to the announced length of a packet:
@@ -35,6 +38,7 @@ pub(super) struct Connection {
     /// The room in the input buffer for the next read.
     read_bytes: usize,
     output: BytesMut,
+    requests: Requests,
     /// The Maximum Packet Size of our CONNECT, in bytes.
     incoming_max: u32,
     /// The Maximum Packet Size of the broker's CONNACK, in bytes.
@@ -50,6 +54,26 @@ pub(super) struct Connection {
     /// Whether the broker has resumed such a session.
     is_resumed: bool,
     tracer: Option<Tracer>,
+}
+
+/// The requests of a connection so far. Many connections have one only, for which a template is not worth its making.
+#[derive(Default)]
+enum Requests {
+    #[default]
+    None,
+    One,
+    Many(Option<Box<RequestTemplate>>),
+}
+
+impl Requests {
+    fn template(&mut self, request: &OutgoingRequest) -> Option<&mut RequestTemplate> {
+        match self {
+            Self::None => *self = Self::One,
+            Self::One => *self = Self::Many(RequestTemplate::of(request).map(Box::new)),
+            Self::Many(_) => {}
+        }
+        if let Self::Many(template) = self { template.as_deref_mut() } else { None }
+    }
 }
 
 /// A request that is larger than the broker accepts. Sizes in bytes of the packet.
@@ -116,6 +140,7 @@ impl Connection {
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
         self.trace(|| TraceEvent::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
+            Outgoing::Request { packet_id, request } => return self.queue_request(packet_id, &request),
             Outgoing::Publish { packet_id, message } => {
                 return self.queue_publish(packet_id, &message, false);
             }
@@ -173,18 +198,20 @@ impl Connection {
         self.queue_publish(packet_id, message, is_duplicate)
     }
 
+    fn queue_request(&mut self, packet_id: u16, request: &OutgoingRequest) -> Result<(), TooLarge> {
+        let Self { requests, output, outgoing_max, .. } = self;
+        match requests
+            .template(request)
+            .and_then(|template| template.put(packet_id, request, *outgoing_max, output))
+        {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => self.queue_publish(packet_id, &request.message(), false),
+        }
+    }
+
     fn queue_publish(&mut self, packet_id: u16, message: &Message, dup: bool) -> Result<(), TooLarge> {
-        let publish = OutgoingPublish {
-            message,
-            qos: Qos::AtLeastOnce,
-            retain: message.retain,
-            dup,
-            packet_id: Some(packet_id),
-            expiry_s: message.expiry_s,
-            alias: None,
-            subscription_ids: &[],
-            bytes_max: self.outgoing_max,
-        };
+        let publish = request_template::publish(packet_id, message);
+        let publish = OutgoingPublish { dup, bytes_max: self.outgoing_max, ..publish };
         encode::publish(ProtocolVersion::V5, &publish, &mut self.output).map_err(|_| {
             // Encoded without the limit, for its size. If that fails too, it is larger than MQTT can encode.
             let mut packet = BytesMut::new();

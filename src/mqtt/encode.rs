@@ -95,6 +95,26 @@ pub fn publish(
     Ok(())
 }
 
+/// Writes a PUBLISH with QoS 1 whose topic, packet identifier and properties are encoded already.
+///
+/// # Errors
+///
+/// [`Unsendable`] if it exceeds the Maximum Packet Size; nothing is written.
+pub fn publish_encoded(
+    head: &[u8],
+    payload: &[u8],
+    bytes_max: Option<u32>,
+    output: &mut BytesMut,
+) -> Result<(), Unsendable> {
+    let mut body = Length::default();
+    body.add(head.len());
+    body.add(payload.len());
+    put_header(PUBLISH | (Qos::AtLeastOnce as u8) << 1, &body, bytes_max, output)?;
+    output.put_slice(head);
+    output.put_slice(payload);
+    Ok(())
+}
+
 /// Writes a PUBACK.
 pub fn puback(version: ProtocolVersion, packet_id: u16, reason: ReasonCode, output: &mut BytesMut) {
     acknowledgement(version, PUBACK, packet_id, publish_code(reason), output);

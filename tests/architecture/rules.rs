@@ -42,6 +42,7 @@ pub const PURE: &[&str] = &[
     "src/store/",
     "src/exchange/",
     "src/render/",
+    "src/client/outgoing_request.rs",
     "src/client/session.rs",
     "src/client/session/",
     "src/client/service/session.rs",
@@ -123,7 +124,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("sd_notify", &["src/cli/serve/systemd.rs"]),
     ("redb", &["src/server/storage/"]),
     ("rustyline", &["src/shell/editor.rs"]),
-    ("serde", &["src/commands/lines/entry.rs"]),
+    ("serde", &["src/commands/lines/entry.rs", "src/render/json/entry.rs", "src/render/json/object.rs"]),
     (
         "serde_json",
         &[

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
 use super::trace_packets::{connack_code, traced_connack, traced_connect};
-use super::{AUTH, Connection, DISCONNECT, READ_BYTES_MIN, TooLarge};
+use super::{AUTH, Connection, DISCONNECT, READ_BYTES_MIN, Requests, TooLarge};
 use crate::client::authentication::Credentials;
 use crate::client::connect;
 use crate::client::error::{Error, ReasonCode, io_error_text};
@@ -48,6 +48,7 @@ impl Handshake {
             input: BytesMut::with_capacity(4096),
             read_bytes: READ_BYTES_MIN,
             output: BytesMut::with_capacity(1024),
+            requests: Requests::default(),
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
             tls: stream.tls,
