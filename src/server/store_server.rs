@@ -17,7 +17,7 @@ use super::exchange::event::ExchangeEvent;
 use super::exchange::settings::RootFile;
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
+use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
@@ -44,6 +44,7 @@ use crate::server::rate_limit::rate_limited;
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
+    service: Arc<Service>,
     background: BackgroundTasks,
     monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
@@ -250,7 +251,8 @@ impl StoreServer {
             events,
         });
         let background = service.start_background_tasks(publisher).map_err(Error::Thread)?;
-        let monitor = ServerMonitor::new(server.broker().clone(), service).with_identities(identities);
+        let monitor =
+            ServerMonitor::new(server.broker().clone(), Arc::clone(&service)).with_identities(identities);
         let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
         let has_readers = !admin_listeners.is_empty();
@@ -267,6 +269,7 @@ impl StoreServer {
         let tasks = Tasks(tasks);
         Ok(Self {
             server,
+            service,
             background,
             monitor,
             admin_addresses,
@@ -330,6 +333,12 @@ impl StoreServer {
     #[must_use]
     pub fn own_pipe(&self) -> DuplexStream {
         self.server.own_pipe()
+    }
+
+    /// Returns the store if it has no disk, for requests of this process before [`StoreServer::open`].
+    #[must_use]
+    pub fn memory_store(&self) -> Option<MemoryStore<'_>> {
+        self.service.memory_store()
     }
 
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
