@@ -1,6 +1,7 @@
 //! The handle of a broker, and the traits of the program that it is a part of.
 
 mod direct_delivery;
+mod peer;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+pub use self::peer::Peer;
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
 use super::memory::{MemoryBudget, MemoryKind};
-use super::permissions::{AccessControl, Permissions};
-use super::principal::Principal;
+use super::permissions::AccessControl;
 use super::publication::{self, Publication};
 use super::settings::Settings;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
@@ -39,37 +40,6 @@ pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
 
 /// The most topic filters that are added or removed under one lock, because other connections wait meanwhile.
 const FILTERS_PER_LOCK_MAX: usize = 64;
-
-/// The client at the other end of a connection.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// The number of the connection. The client's next connection has another number.
-    pub connection: ConnectionId,
-    pub client_id: Arc<str>,
-    pub principal: Principal,
-    /// Whose memory it is that the client makes the application hold: see [`Principal::owner`].
-    pub owner: Arc<str>,
-    /// None if there are no rules: then the client may do everything.
-    pub permissions: Option<Arc<dyn Permissions>>,
-    /// Number of the last message with QoS 1 among those of the connection, from 1 on.
-    pub message_number: u64,
-    /// How many of these messages the client is known to have received the acknowledgement of. It does not send these
-    /// again.
-    pub confirmed: u64,
-}
-
-impl Peer {
-    #[must_use]
-    pub fn may_publish(&self, topic: &str) -> bool {
-        self.permissions.as_ref().is_none_or(|permissions| permissions.may_publish(topic))
-    }
-
-    /// Returns the event that reports a missing permission.
-    #[must_use]
-    pub fn not_authorized(&self, what: &'static str, topic: String) -> Event {
-        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
-    }
-}
 
 /// What the application decides about a message from a client.
 #[derive(Debug)]

@@ -32,5 +32,7 @@ pub use self::memory::{MemoryBudget, MemoryKind};
 pub use self::permissions::{AccessControl, Permissions};
 pub use self::principal::Principal;
 pub use self::server::{Server, StartError};
+pub use self::session::connection_handle::HeldAcknowledgement;
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};
 pub use self::statistics::{ClientStatistics, Statistics};
+pub use self::wire::workers;

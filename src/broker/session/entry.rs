@@ -240,7 +240,7 @@ impl SessionEntry {
             if state.is_idle
                 && let Some(handle) = &state.handle
             {
-                handle.wake.notify_one();
+                handle.wake();
                 state.is_idle = false;
             }
             return true;

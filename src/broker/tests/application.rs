@@ -89,6 +89,50 @@ async fn an_answer_and_its_acknowledgement_are_sent_in_one_write() {
     assert_eq!((bytes[0], bytes[4] & 0xF0), (0x40, 0x30), "{:?}", &bytes[..read]);
 }
 
+/// Waits until the application has held back `count` acknowledgements.
+async fn wait_for_held(echo: &Echo, count: usize) {
+    while echo.held.lock().unwrap().len() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_is_held_back_is_sent_when_the_last_one_is_released() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("hold", 1)).await;
+    client.publish(qos_1("hold", 2)).await;
+    wait_for_held(&echo, 2).await;
+    echo.held.lock().unwrap().pop();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let read = tokio::time::timeout(Duration::ZERO, client.stream.read_u8()).await;
+    assert!(read.is_err(), "nothing is written");
+    echo.held.lock().unwrap().clear();
+    assert_eq!(client.receive_bytes(8).await, [0x40, 2, 0, 1, 0x40, 2, 0, 2]);
+    client.expect_nothing().await;
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_is_held_back_is_sent_with_any_other_packet() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("hold", 1)).await;
+    wait_for_held(&echo, 1).await;
+    client.publish(qos_1("answer/a", 2)).await;
+    let mut bytes = vec![0; 1000];
+    let read = client.stream.read(&mut bytes).await.unwrap();
+    assert!(read > 8, "both acknowledgements and the answer");
+    assert_eq!(bytes[..8], [0x40, 2, 0, 1, 0x40, 2, 0, 2]);
+    assert_eq!(bytes[8] & 0xF0, 0x30, "the answer, in the same write");
+    // One that is held back later is not written with it.
+    client.publish(qos_1("hold", 3)).await;
+    wait_for_held(&echo, 2).await;
+    client.send(Packet::PingReq).await;
+    assert_eq!(client.receive_bytes(6).await, [0x40, 2, 0, 3, 0xD0, 0]);
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_are_refused_until_another_one_closes() {
     let server = start_with(Settings { connections_max: 1, ..Settings::default() }).await;

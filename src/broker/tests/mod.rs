@@ -22,7 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, retained, with_properties};
 use super::{
-    Application, Broker, Event, EventSink, Hooks, ListenerSettings, Peer, Server, Settings, Verdict,
+    Application, Broker, Event, EventSink, HeldAcknowledgement, Hooks, ListenerSettings, Peer, Server,
+    Settings, Verdict,
 };
 use crate::broker::test_client::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
@@ -63,13 +64,15 @@ fn will(topic: &str, delay_s: u32) -> LastWill {
     LastWill::new(topic, "gone", QoS::AtLeastOnce, false, Some(properties))
 }
 
-/// Pushes messages on `answer/…` back to their sender, rejects `refuse`, and disconnects the sender of `leave`.
+/// Pushes messages on `answer/…` back to their sender, holds the acknowledgement of `hold`, rejects `refuse`, and
+/// disconnects the sender of `leave`.
 #[derive(Default)]
 struct Echo {
     /// The connections that have closed.
     disconnected: Mutex<Vec<ConnectionId>>,
     /// The sender of each message.
     senders: Mutex<Vec<Peer>>,
+    held: Mutex<Vec<HeldAcknowledgement>>,
 }
 
 impl Application for Echo {
@@ -80,6 +83,10 @@ impl Application for Echo {
         }
         if message.topic == "refuse" {
             return Verdict::Refused(ReasonCode::QuotaExceeded);
+        }
+        if message.topic == "hold" {
+            self.held.lock().unwrap().extend(from.hold_acknowledgement());
+            return Verdict::Consumed;
         }
         assert_ne!(message.topic, "fail", "as the test wants it");
         if message.topic.starts_with("answer/") {

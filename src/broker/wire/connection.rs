@@ -403,8 +403,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             let (reads, yields) =
                 (handler.wants_input(&self.input), handler.is_unfinished().then(|| handler.pause()));
+            let writes = handler.wants_output();
             let output = handler.output();
-            let writes = !output.is_empty();
             tokio::select! {
                 biased;
                 () = &mut woken => woken.set(handle.wake.notified()),

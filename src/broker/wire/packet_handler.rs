@@ -68,6 +68,10 @@ pub struct PacketHandler {
     unfinished: Option<Unfinished>,
     /// PUBACKs that have not been written to the stream.
     unwritten_acknowledgements: usize,
+    /// The number of acknowledgements that were held back at the last PUBACK.
+    held: u64,
+    /// The bytes of the output that were held back.
+    held_bytes: usize,
     /// A message that the client has not acknowledged, and how many PUBACKs precede it in the stream: once the client
     /// acknowledges it, it has received these.
     probe: Option<(u16, u64)>,
@@ -106,8 +110,9 @@ impl PacketHandler {
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let connection = next_connection_id();
         let owner = principal.owner(&info.remote);
-        let peer =
-            Peer { connection, client_id, principal, owner, permissions, message_number: 0, confirmed: 0 };
+        let (message_number, confirmed, handle) = (0, 0, None);
+        let mut peer =
+            Peer { connection, client_id, principal, owner, permissions, message_number, confirmed, handle };
         let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
         if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
@@ -143,6 +148,7 @@ impl PacketHandler {
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
         handle.set_certificate_expiry(info.certificate_expiry_s);
+        peer.handle = Some(Arc::clone(&handle));
         broker.set_credential(&handle, credential);
         let accepted = ConnAck {
             session_present,
@@ -173,6 +179,8 @@ impl PacketHandler {
             deferred: DeferredPackets::new(Limits::from(settings).quarter_bytes()),
             unfinished: None,
             unwritten_acknowledgements: 0,
+            held: 0,
+            held_bytes: 0,
             probe: None,
             output_bytes: output.capacity(),
             output,
@@ -261,6 +269,7 @@ impl PacketHandler {
         self.traffic.add_to(self.broker.counters());
         // From now on the client may have received any of them, and rely on it.
         self.unwritten_acknowledgements = 0;
+        self.held_bytes = 0;
         let kept = if self.broker.memory().is_scarce() {
             OUTPUT_BYTES_KEPT
         } else {

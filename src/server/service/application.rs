@@ -230,9 +230,8 @@ impl Service {
         // The copy is published under the lock, so that monitors see requests in the order in which they are handled.
         publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
         let handled = state.handle_request(publisher, from, request, reply_to, message, now);
-        self.shared.wake_commit_thread(&state);
         self.shared.wake_expiry_task(&mut state);
-        drop(state);
+        commit_thread::commit_after_turn(&self.shared, state);
         match handled {
             Handled::Answered => Verdict::Consumed,
             Handled::NotAuthorized(key) => {

@@ -74,7 +74,7 @@ impl Service {
             }
             Exchange::Leaf(_) => ((), Effects::default()),
         });
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         drop(state);
         self.shared.wake_exchange();
         Ok(())
@@ -172,7 +172,7 @@ impl Service {
             }
             answer => state.send_to_operator(publisher, reply_to, answer),
         }
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         drop(state);
         self.shared.wake_exchange();
         Verdict::Consumed
@@ -251,7 +251,7 @@ impl WaitingFrame {
         let mut state = self.shared.lock();
         let leaf = (&self.leaf, &principal);
         let outcome = state.handle_leaf_frame(publisher, &self.from, leaf, &self.payload, now);
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         self.shared.wake_expiry_task(&mut state);
         drop(state);
         let is_handled = outcome == FrameOutcome::Handled;

@@ -77,7 +77,7 @@ fn step(
     }
     let events = state.exchange.as_mut().map(|exchange| exchange.take_events()).unwrap_or_default();
     let due_ms = state.exchange_due_ms().min(*upkeep_ms);
-    shared.wake_commit_thread(&state);
+    shared.wake_commit_thread(&mut state);
     drop(state);
     if !is_root {
         shared.uplink_changed.notify_one();

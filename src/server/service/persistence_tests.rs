@@ -1,10 +1,19 @@
 //! Persistence: which keys are on disk, a full disk, and a wall clock that has gone back.
 
-use super::tests::{TestService, del, get, key, message, set, set_with, value, version, watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::shared::Committer;
+use super::tests::{
+    RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, version, watch,
+};
 use super::*;
+use crate::broker::workers::Workers;
 use crate::clock;
 use crate::protocol::message::{PERSIST, TIMESTAMP};
-use crate::protocol::{ErrorReply, Message, Reply, Request, Timestamp};
+use crate::protocol::{ConnectionId, ErrorReply, Message, Reply, Request, Timestamp};
+use crate::server::delivery::Publisher;
 use crate::server::event::Event;
 use crate::server::storage::simulated::SimulatedDisk;
 use crate::server::storage::{EncodedRows, Storage, WalPolicy};
@@ -282,7 +291,7 @@ fn a_step_of_the_wall_clock_is_committed_without_any_change() {
     let hour_ago = Now { wall_ms: now.wall_ms - 3_600_000, ..now };
     for (committed_at, has_step) in [(now, false), (hour_ago, true)] {
         storage.commit(&[], EncodedRows::new(), Version::default(), committed_at).unwrap();
-        assert_eq!(commit_thread::next_group(shared, &storage).is_some(), has_step);
+        assert_eq!(commit_thread::next_group(shared, &storage, false).is_some(), has_step);
     }
 }
 
@@ -346,7 +355,7 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
                 let is_deleted = reply == Reply::Count(1);
                 if !is_deleted {
                     assert_eq!(reply, Reply::Error(ErrorReply::NotPersisted));
-                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    std::thread::sleep(Duration::from_millis(10));
                 }
                 is_deleted
             });
@@ -357,7 +366,7 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
             let accepted = (0..100).any(|_| {
                 let is_done = ask(&test, set.clone()) == Reply::Done;
                 if !is_done {
-                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    std::thread::sleep(Duration::from_millis(20));
                 }
                 is_done
             });
@@ -367,4 +376,79 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
         let test = open();
         assert_eq!(test.reply_of_get("k0"), Reply::Value(value.into()));
     }
+}
+
+/// Counts commits.
+#[derive(Clone, Default)]
+struct CountingPublisher(RecordingPublisher, Arc<AtomicUsize>);
+
+impl Publisher for CountingPublisher {
+    fn publish(&self, message: Message) {
+        self.0.publish(message);
+    }
+
+    fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
+        self.0.push(to, client_id, message);
+    }
+
+    fn deliver(&self, to: ConnectionId, message: Message) {
+        self.0.deliver(to, message);
+    }
+
+    fn has_monitors(&self) -> bool {
+        false
+    }
+
+    fn publish_monitor_copy(&self, _: ConnectionId, _: Message) {}
+
+    fn count_commit(&self, _: Duration) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves connections in one thread; the last of them sends three writes in one turn. The commit thread does not run.
+async fn write_in_one_turn(connections: usize) -> (TestService, CountingPublisher) {
+    let test =
+        TestService::on(Storage::open_in(Box::new(SimulatedDisk::default()), WalPolicy::default()).unwrap());
+    let publisher = CountingPublisher::default();
+    let storage = test.service.storage.lock().unwrap().take().unwrap();
+    *test.service.shared.committer() = Some(Committer { storage, publisher: Box::new(publisher.clone()) });
+    let workers = Workers::start(1).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let mut clients = Vec::new();
+    for last in (0..connections).rev() {
+        clients.push(tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        let stream = listener.accept().await.unwrap().0;
+        let (service, publisher, sender) = (Arc::clone(&test.service), publisher.clone(), sender.clone());
+        workers.serve(stream, move |stream| async move {
+            if last == 0 {
+                for name in ["a", "b", "c"] {
+                    service.handle_message(&publisher, &peer(1), persistent(name, "v"));
+                }
+                assert_eq!(publisher.1.load(Ordering::Relaxed), 0, "not before the end of the turn");
+                // After the turn.
+                tokio::spawn(async move { sender.send(()).unwrap() });
+            }
+            let _ = stream.unwrap().readable().await;
+        });
+    }
+    ended.recv().unwrap();
+    (test, publisher)
+}
+
+#[tokio::test]
+async fn a_thread_that_serves_one_connection_commits_the_writes_of_a_turn_at_once() {
+    let (test, publisher) = write_in_one_turn(1).await;
+    assert_eq!(publisher.0.replies(), [Reply::Done, Reply::Done, Reply::Done]);
+    assert_eq!(publisher.1.load(Ordering::Relaxed), 1);
+    assert!(!test.service.shared.lock().is_commit_due);
+}
+
+/// The other connection would wait for the disk.
+#[tokio::test]
+async fn a_thread_that_serves_two_connections_leaves_commits_to_the_commit_thread() {
+    let (test, publisher) = write_in_one_turn(2).await;
+    assert_eq!((publisher.0.replies(), publisher.1.load(Ordering::Relaxed)), (Vec::new(), 0));
+    assert!(test.service.shared.lock().is_commit_due);
 }

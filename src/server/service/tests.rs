@@ -161,6 +161,7 @@ pub(super) fn peer(connection: u64) -> Peer {
         permissions: None,
         message_number: 1,
         confirmed: 0,
+        handle: None,
     }
 }
 

@@ -39,6 +39,13 @@ impl PacketHandler {
         }
     }
 
+    /// Whether there is output to be written now: acknowledgements that are held back are written with other output, or
+    /// once they are released.
+    #[must_use]
+    pub fn wants_output(&self) -> bool {
+        self.output.len() > self.held_bytes || (!self.output.is_empty() && !self.handle.awaits_release())
+    }
+
     /// Acknowledges a message, unless its handling has more steps.
     pub(super) fn finish_publish(
         &mut self,
@@ -64,7 +71,16 @@ impl PacketHandler {
         };
         match qos {
             Qos::AtMostOnce => {}
-            Qos::AtLeastOnce => encode::puback(self.version, packet_id, reason, &mut self.output),
+            Qos::AtLeastOnce => {
+                let before = self.output.len();
+                encode::puback(self.version, packet_id, reason, &mut self.output);
+                let held = self.handle.held();
+                if held != self.held {
+                    self.held = held;
+                    let bytes = self.output.len().saturating_sub(before);
+                    self.held_bytes = self.held_bytes.saturating_add(bytes);
+                }
+            }
             Qos::ExactlyOnce => {
                 if reason.is_error() {
                     // No PUBREL follows an error (MQTT 5, 4.3.3).
