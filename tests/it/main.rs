@@ -52,6 +52,7 @@ mod sat;
 mod serve_certificates;
 mod serve_identity;
 mod serve_listeners;
+mod service_connection;
 mod shell;
 mod shell_contexts;
 mod shell_jobs;

@@ -8,3 +8,6 @@ mod window;
 
 pub use connection::{ServiceConnection, ServiceSettings};
 pub use node::{ServiceConnected, ServiceNode};
+
+#[cfg(test)]
+mod tests;

@@ -41,8 +41,8 @@ pub trait ServiceNode: Send + Sync + 'static {
 /// The properties of an established service connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceConnected {
-    /// Whether the broker has resumed the session: no message was lost. Otherwise messages that were published without a
-    /// subscription in force, or not acknowledged, are lost.
+    /// Whether the broker has resumed the session: no message was lost. Otherwise those are lost that the broker or this
+    /// connection had and the node had not handled, and those that were published before the subscriptions were in force again.
     pub is_resumed: bool,
     /// The most published messages without a PUBACK.
     pub receive_max: u16,

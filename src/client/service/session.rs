@@ -55,7 +55,7 @@ pub(super) struct Session {
     /// Whether received messages are ignored.
     is_closing: bool,
     window: Window,
-    /// Received messages that have not been polled, with their packet ids in the current connection.
+    /// Received messages that have not been polled, with their packet ids. None: QoS 0.
     held: VecDeque<(Option<u16>, Message)>,
     held_bytes: usize,
     /// PINGREQs without a PINGRESP.
@@ -122,14 +122,8 @@ impl Session {
     pub(super) fn handle_connected(&mut self, limits: ConnectionLimits, is_resumed: bool, now: Instant) {
         self.connection = Some(KeepAlive::new(limits.keep_alive, now));
         self.window.handle_connected(limits.receive_max, is_resumed);
-        if is_resumed {
-            // The broker sends them again.
-            self.held.clear();
-            self.held_bytes = 0;
-        } else {
-            self.is_subscribed = false;
-        }
-        match (self.is_leaving, is_resumed && self.is_subscribed) {
+        self.is_subscribed &= is_resumed;
+        match (self.is_leaving, self.is_subscribed) {
             (false, true) => self.become_ready(Phase::Subscribed),
             (false, false) => self.subscribe(0, now),
             (true, _) if is_resumed => {
@@ -147,8 +141,10 @@ impl Session {
     pub(super) fn handle_lost(&mut self) {
         self.connection = None;
         self.window.handle_lost();
-        // Their packet ids are not valid on the next connection.
-        self.held.iter_mut().for_each(|(packet_id, _)| *packet_id = None);
+        // The broker sends them again if it resumes the session. Otherwise it has lost others, too; held any longer, these could
+        // fill the room that the SUBACKs of the next connection need.
+        self.held.clear();
+        self.held_bytes = 0;
         self.pings = 0;
         (self.suback_deadline, self.authentication_deadline) = (None, None);
         self.reauthentication = Reauthentication::default();
@@ -445,3 +441,6 @@ fn memory_bytes(message: &Message) -> usize {
     let parts = [HELD_MESSAGE_BYTES, message.topic.len(), message.payload.len()];
     properties.chain(parts).fold(0, usize::saturating_add)
 }
+
+#[cfg(test)]
+mod tests;

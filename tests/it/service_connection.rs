@@ -1,0 +1,128 @@
+//! A service connection with the broker of this project, whose connections are cut.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mqkv::broker::{Hooks, Server, Settings};
+use mqkv::client::{
+    self, Client, Error, ReasonCode, ServiceConnected, ServiceConnection, ServiceNode, ServiceSettings,
+    SubscriptionEvent, Target,
+};
+use mqkv::protocol::Message;
+use tokio::io::copy_bidirectional;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// A test that takes longer hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// A service that sends each message back, to `answers`.
+#[derive(Default)]
+struct Echo {
+    answers: Mutex<VecDeque<Message>>,
+    resumed: Mutex<Vec<bool>>,
+    changed: Notify,
+}
+
+impl ServiceNode for Echo {
+    fn handle_connected(&self, accepted: &ServiceConnected) {
+        self.resumed.lock().unwrap().push(accepted.is_resumed);
+    }
+
+    fn handle_lost(&self, _: &Error) {}
+
+    fn handle_message(&self, message: Message) {
+        let answer = Message { topic: "answers".to_owned(), ..message };
+        self.answers.lock().unwrap().push_back(answer);
+    }
+
+    fn poll_message(&self) -> Option<(Message, u64)> {
+        Some((self.answers.lock().unwrap().pop_front()?, 1))
+    }
+
+    fn handle_published(&self, _: u64, result: Result<ReasonCode, Error>) {
+        assert_eq!(result.unwrap().code, 0);
+    }
+
+    fn has_room(&self) -> bool {
+        self.answers.lock().unwrap().len() < 8
+    }
+
+    fn changed(&self) -> &Notify {
+        &self.changed
+    }
+}
+
+/// Connections to a broker that can be cut.
+#[derive(Clone)]
+struct Wire {
+    server: Arc<Server>,
+    last: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl Wire {
+    fn target(&self) -> Target {
+        let wire = self.clone();
+        Target::Pipe(Arc::new(move || {
+            let (client, mut ours) = tokio::io::duplex(1024);
+            let mut broker = wire.server.pipe();
+            let relay = tokio::spawn(async move { drop(copy_bidirectional(&mut ours, &mut broker).await) });
+            *wire.last.lock().unwrap() = Some(relay);
+            client
+        }))
+    }
+
+    fn cut(&self) {
+        if let Some(relay) = self.last.lock().unwrap().take() {
+            relay.abort();
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_message_is_lost_when_connections_are_cut_and_resumed() {
+    const MESSAGES: u32 = 300;
+    let server = Arc::new(Server::start(Settings::default(), Hooks::new(Arc::new(()))).await.unwrap());
+    let wire = Wire { server: Arc::clone(&server), last: Arc::default() };
+    let echo = Arc::new(Echo::default());
+    let settings = ServiceSettings {
+        client: client::Settings::new(wire.target(), "service".to_owned()),
+        filters: vec!["requests".to_owned()],
+        session_expiry: Duration::from_secs(30),
+        receive_max: 16,
+    };
+    let connection = ServiceConnection::start(settings, Arc::clone(&echo)).await.unwrap();
+    let pipe = Arc::clone(&server);
+    let target = Target::Pipe(Arc::new(move || pipe.pipe()));
+    let client = Client::connect(client::Settings::new(target, "client".to_owned())).await.unwrap();
+    let mut answers = client.subscribe(vec!["answers".to_owned()]).await.unwrap();
+    let publish = async {
+        for number in 0..MESSAGES {
+            let payload = number.to_be_bytes().to_vec().into();
+            let mut published = client.publish("requests".to_owned(), payload).await.unwrap();
+            assert_eq!(published.acknowledged().await.unwrap().code, 0);
+            if number % 60 == 30 {
+                wire.cut();
+            }
+        }
+    };
+    let receive = async {
+        let (mut seen, mut first_ones) = (BTreeSet::new(), Vec::new());
+        while first_ones.len() < MESSAGES as usize {
+            let SubscriptionEvent::Message { message, .. } = answers.next().await.unwrap() else { continue };
+            let number = u32::from_be_bytes(message.payload[..].try_into().unwrap());
+            if seen.insert(number) {
+                first_ones.push(number);
+            }
+        }
+        first_ones
+    };
+    let both = async { tokio::join!(publish, receive) };
+    let ((), first_ones) = timeout(HANG, both).await.unwrap();
+    assert_eq!(first_ones, (0..MESSAGES).collect::<Vec<_>>());
+    assert!(connection.close(HANG).await);
+    let resumed = echo.resumed.lock().unwrap().clone();
+    assert!(!resumed[0] && resumed.len() > 1 && resumed[1..].iter().all(|is_resumed| *is_resumed));
+}
