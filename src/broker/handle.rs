@@ -73,10 +73,9 @@ pub trait Continuation: fmt::Debug + Send {
 
 /// The application that the broker serves. All of its functions may call the broker: it holds no lock meanwhile.
 pub trait Application: Send + Sync + 'static {
-    /// Handles a message from a client, in the task of its connection, before it is routed and acknowledged.
-    ///
-    /// Messages that are pushed to `from` meanwhile are sent together with the acknowledgement.
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
+    /// Handles a message from a client, received at `now`, in the task of its connection, before it is routed. Messages
+    /// that are pushed to `from` meanwhile are sent together with the acknowledgement.
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, now: Instant) -> Verdict;
 
     /// Returns the one topic whose messages the application consumes, and copies to its subscribers: see
     /// [`Broker::publish_monitor_copy`].
@@ -107,7 +106,7 @@ pub trait Application: Send + Sync + 'static {
 
 /// Routes every message.
 impl Application for () {
-    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message) -> Verdict {
+    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message, _: Instant) -> Verdict {
         Verdict::Route(message)
     }
 
@@ -193,7 +192,11 @@ impl Broker {
     ///
     /// The session of `from` is left out where its subscription has the option No Local.
     pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
-        let now = clock::monotonic();
+        self.publish_at(from, message, clock::monotonic())
+    }
+
+    /// As [`Broker::publish`]; the caller has read the time.
+    pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
         let publication = self.publication(message, now);
         if !publication.message.retain {
             return self.route(from, None, &publication, now);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::request::{Access, RawRequest, RequestProperties};
 use crate::protocol::message::{self, Message, Qos};
-use crate::protocol::{Timestamp, topic};
+use crate::protocol::{Timestamp, UserProperties, topic};
 
 /// What the requests of a session have in common.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,19 +70,17 @@ impl OutgoingRequest {
         let Requester { client_id, response_topic, .. } = &*self.requester;
         let properties = self.properties.as_deref();
         let own = properties.and_then(|properties| properties.timestamp.as_ref());
-        let timestamp = own.map_or_else(|| self.timestamp().to_text(), Timestamp::to_text);
-        let mut user_properties = vec![
-            (message::SOURCE.into(), client_id.clone().into()),
-            (message::TIMESTAMP.into(), timestamp.into()),
-            (message::PROTOCOL_VERSION.into(), message::PROTOCOL_VERSION_1.into()),
-            (message::PARTITION.into(), client_id.clone().into()),
-            (message::HIGH_PRIORITY.into(), "".into()),
-        ];
+        let mut user_properties = UserProperties::default();
+        user_properties.push(message::SOURCE, client_id);
+        user_properties.push_timestamp(message::TIMESTAMP, own.unwrap_or(&self.timestamp()));
+        user_properties.push(message::PROTOCOL_VERSION, message::PROTOCOL_VERSION_1);
+        user_properties.push(message::PARTITION, client_id);
+        user_properties.push(message::HIGH_PRIORITY, "");
         if let Some(fence) = properties.and_then(|properties| properties.fence.as_ref()) {
-            user_properties.push((message::FENCE.into(), fence.to_text().into()));
+            user_properties.push_timestamp(message::FENCE, fence);
         }
         if properties.is_some_and(|properties| properties.persist) {
-            user_properties.push((message::PERSIST.into(), "true".into()));
+            user_properties.push(message::PERSIST, "true");
         }
         Message {
             topic: properties.and_then(|properties| properties.topic).unwrap_or(topic::REQUEST).to_owned(),

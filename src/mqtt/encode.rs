@@ -71,6 +71,9 @@ pub fn publish(
     let topic = if publish.alias.is_none_or(|alias| alias.is_new) { message.topic.as_str() } else { "" };
     let mut properties = Length::default();
     if has_properties {
+        if message.user_properties.encoded().is_none() {
+            return Err(Unsendable);
+        }
         put_publish_properties(publish, &mut properties);
     }
     let properties_bytes = properties.sendable()?;
@@ -241,10 +244,7 @@ fn put_publish_properties(publish: &OutgoingPublish<'_>, sink: &mut impl Sink) {
     if let Some(correlation) = &message.correlation {
         sink.property(property::CORRELATION_DATA, correlation);
     }
-    for (name, value) in &message.user_properties {
-        sink.property(property::USER_PROPERTY, name.as_bytes());
-        sink.text(value.as_bytes());
-    }
+    sink.raw(message.user_properties.encoded().unwrap_or_default());
     for id in publish.subscription_ids {
         sink.raw(&[property::SUBSCRIPTION_ID]);
         sink.varint(*id);

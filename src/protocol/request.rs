@@ -156,7 +156,7 @@ impl Request {
         encode_bulk_array(&words)
     }
 
-    /// Decodes a payload. Keys and values share its memory.
+    /// Decodes a payload. The key of a GET is copied; other keys and values share the memory of the payload.
     ///
     /// # Errors
     /// [`RequestError`], from which the error reply follows.
@@ -180,7 +180,8 @@ impl Request {
                 let (condition, ttl_ms) = decode_set_options(options, case)?;
                 Ok(Self::Set { key: key(name)?, value: value(word), condition, ttl_ms })
             }
-            (b"GET", [name]) => Ok(Self::Get { key: key(name)? }),
+            // A copy of a key costs less than to count references to the payload.
+            (b"GET", [name]) => Ok(Self::Get { key: Key::new(Bytes::copy_from_slice(name))? }),
             (b"DEL", [name]) => Ok(Self::Del { key: key(name)? }),
             (b"VDEL", [name, word]) => Ok(Self::VDel { key: key(name)?, value: value(word) }),
             (b"KEYNOTIFY", [name]) => Ok(Self::KeyNotify { key: key(name)?, stop: false }),

@@ -89,11 +89,7 @@ impl Timestamp {
         let bytes =
             MS_DIGITS.saturating_add(COUNTER_DIGITS).saturating_add(2).saturating_add(self.node.len());
         let mut text = Vec::with_capacity(bytes);
-        decimal::put(&mut text, self.ms, MS_DIGITS);
-        text.push(b':');
-        decimal::put(&mut text, self.counter.into(), COUNTER_DIGITS);
-        text.push(b':');
-        text.extend_from_slice(self.node.as_bytes());
+        self.put_text(&mut text);
         // The conversion cannot fail: a node is a string, and the rest is ASCII.
         String::from_utf8(text).unwrap_or_default()
     }
@@ -110,6 +106,15 @@ impl Timestamp {
         decimal::put(&mut ms_text, ms, MS_DIGITS);
         decimal::put(&mut counter_text, counter.into(), COUNTER_DIGITS);
         Some(text)
+    }
+
+    /// Appends what [`Timestamp::to_text`] returns.
+    pub(super) fn put_text(&self, out: &mut Vec<u8>) {
+        decimal::put(out, self.ms, MS_DIGITS);
+        out.push(b':');
+        decimal::put(out, self.counter.into(), COUNTER_DIGITS);
+        out.push(b':');
+        out.extend_from_slice(self.node.as_bytes());
     }
 
     /// Returns the next timestamp of this node: greater than `self`, and at `now_ms` or later.

@@ -505,7 +505,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::protocol::Reply;
+    use crate::protocol::{Reply, UserProperties};
 
     fn reply_to(correlation: &'static str) -> ReplyTo {
         let (verb, received) = (Default::default(), crate::clock::monotonic());
@@ -517,7 +517,7 @@ mod tests {
     }
 
     fn message(payload: &'static str, timestamp: &str) -> Message {
-        let user_properties = vec![(TIMESTAMP.into(), timestamp.to_owned().into())];
+        let user_properties = UserProperties::from_iter([(TIMESTAMP, timestamp)]);
         Message { payload: payload.into(), user_properties, ..Message::default() }
     }
 

@@ -15,7 +15,7 @@ mod subscribe;
 mod wills;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -76,7 +76,7 @@ struct Echo {
 }
 
 impl Application for Echo {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, _: Instant) -> Verdict {
         self.senders.lock().unwrap().push(from.clone());
         if message.topic == "leave" {
             return Verdict::Disconnect { reason: ReasonCode::NotAuthorized, text: "go".to_owned() };

@@ -27,14 +27,14 @@ pub(super) fn properties(
     let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
     // Of equal names the first one counts.
     let (mut status, mut protocol_version, mut version) = (None, None, None);
-    for (name, value) in &message.user_properties {
-        let place = match &**name {
+    for (name, value) in message.user_properties.iter() {
+        let place = match name {
             message::STATUS => &mut status,
             message::PROTOCOL_VERSION => &mut protocol_version,
             message::TIMESTAMP => &mut version,
             _ => continue,
         };
-        place.get_or_insert(&**value);
+        place.get_or_insert(value);
     }
     match status {
         None | Some(message::STATUS_OK) => {}

@@ -118,13 +118,11 @@ impl Bench {
 
     fn answer(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
         let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
-        let properties =
-            properties.iter().map(|(name, value)| ((*name).to_owned().into(), (*value).to_owned().into()));
         let message = Message {
             topic: message.response_topic.clone().unwrap(),
             payload: Bytes::from_static(b"+OK\r\n"),
             correlation: message.correlation.clone(),
-            user_properties: properties.collect(),
+            user_properties: properties.iter().copied().collect(),
             ..Message::default()
         };
         self.receive(Incoming::Publish { packet_id: Some(1), message });

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::background::BackgroundTasks;
@@ -121,45 +121,47 @@ impl Service {
         publisher: &dyn Publisher,
         from: &Peer,
         mut message: Message,
+        now: Instant,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
-            return self.handle_other_topic(publisher, from, message);
+            return self.handle_other_topic(publisher, from, message, now);
         }
-        let response_topic = message.response_topic.take();
-        match self.reply_to(publisher, from, &message, response_topic) {
+        match self.reply_to(publisher, from, &mut message, now) {
             Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
             Err(verdict) => *verdict,
         }
     }
 
-    /// Returns where the response to a request goes. `Err`: it cannot be answered.
+    /// Takes from a request where its response goes. `Err`: it cannot be answered.
     pub(super) fn reply_to(
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: &Message,
-        response_topic: Option<String>,
+        message: &mut Message,
+        now: Instant,
     ) -> Result<ReplyTo, Box<Verdict>> {
-        if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
+        let response_topic = message.response_topic.as_deref();
+        if response_topic.is_some_and(topic::is_reserved_for_response) {
             let text = "the response topic is reserved for the state store".to_owned();
             return Err(Verdict::Disconnect { reason: ReasonCode::TopicNameInvalid, text }.into());
         }
-        match check_request_properties(message, response_topic.as_deref()) {
+        match check_request_properties(message) {
             // The store publishes the response on behalf of the client, which may not be a way around the rules.
-            Ok(_) if !from.may_publish(response_topic.as_deref().unwrap_or_default()) => {
-                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
+            Ok(()) if !from.may_publish(response_topic.unwrap_or_default()) => {
+                publish_monitor_copy(publisher, from, message, None);
                 let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
-                let topic = response_topic.unwrap_or_default();
+                let topic = message.response_topic.take().unwrap_or_default();
                 (self.shared.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
                 Err(Verdict::Refused(ReasonCode::NotAuthorized).into())
             }
-            Ok(correlation) => {
-                let response_topic = response_topic.unwrap_or_default();
-                let (verb, received) = (Verb::default(), clock::monotonic());
-                Ok(ReplyTo { response_topic, correlation, verb, received })
-            }
+            Ok(()) => Ok(ReplyTo {
+                response_topic: message.response_topic.take().unwrap_or_default(),
+                correlation: message.correlation.take().unwrap_or_default(),
+                verb: Verb::default(),
+                received: now,
+            }),
             Err(reason) => {
-                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
+                publish_monitor_copy(publisher, from, message, None);
                 let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
                 Err(Verdict::Consumed.into())
@@ -168,9 +170,15 @@ impl Service {
     }
 
     /// Rejects messages to the store's own topics: a client could forge notifications there.
-    fn handle_other_topic(&self, publisher: &dyn Publisher, from: &Peer, message: Message) -> Verdict {
+    fn handle_other_topic(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        message: Message,
+        now: Instant,
+    ) -> Verdict {
         if message.topic.starts_with(exchange::topic::PREFIX) {
-            return self.handle_exchange_message(publisher, from, message);
+            return self.handle_exchange_message(publisher, from, message, now);
         }
         if !message.topic.starts_with(topic::RESERVED) {
             return Verdict::Route(message);
@@ -190,7 +198,7 @@ impl Service {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
-                publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
+                publish_monitor_copy(publisher, from, message, Some(&reply_to));
                 Outbound::from((reply_to, Response::error(error.error_reply()))).send(publisher);
                 return Verdict::Consumed;
             }
@@ -204,7 +212,8 @@ impl Service {
         }
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
-        let parse = |name| message.user_property(name).filter(|_| is_write).map(str::parse::<Timestamp>);
+        let property = |name| if is_write { message.user_property(name) } else { None };
+        let parse = |name| property(name).map(str::parse::<Timestamp>);
         let mut request = StoreRequest {
             permissions: None,
             connection: from.connection,
@@ -214,7 +223,7 @@ impl Service {
             fence: parse(FENCE),
             encoded: None,
             refusal: None,
-            persist: self.persists_all || message.user_property(PERSIST) == Some("true"),
+            persist: self.persists_all || property(PERSIST) == Some("true"),
         };
         request.encode_long_value();
         let now = self.shared.at(reply_to.received);
@@ -228,7 +237,7 @@ impl Service {
         // the start of a watch, which would then outlive its rule.
         request.permissions = ClientPermissions::key_permissions_of(from);
         // The copy is published under the lock, so that monitors see requests in the order in which they are handled.
-        publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
+        publish_monitor_copy(publisher, from, message, Some(&reply_to));
         let handled = state.handle_request(publisher, from, request, reply_to, message, now);
         self.shared.wake_expiry_task(&mut state);
         commit_thread::commit_after_turn(&self.shared, state);
@@ -261,7 +270,7 @@ impl Service {
         {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
             let _state = self.shared.lock();
-            publish_monitor_copy(publisher, from, message, Some(&page.1.response_topic));
+            publish_monitor_copy(publisher, from, message, Some(&page.1));
         }
         let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
         let mut scan = RunningScan::new(shared, from.clone(), page);
@@ -306,8 +315,8 @@ impl Service {
 }
 
 impl Application for Service {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
-        self.handle_message(&BrokerPublisher { broker, metrics: &*self.metrics }, from, message)
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, now: Instant) -> Verdict {
+        self.handle_message(&BrokerPublisher { broker, metrics: &*self.metrics }, from, message, now)
     }
 
     fn monitored_topic(&self) -> Option<&str> {
@@ -344,19 +353,18 @@ impl fmt::Debug for Service {
     }
 }
 
-/// Publishes a copy of a request to its subscribers, before its response. `message` has lost its response topic.
+/// Publishes a copy of a request to its subscribers, before its response. `taken` is what has been taken from `message`.
 ///
 /// Requests are addressed to the service and not routed, but `mqkv monitor` and other diagnostic MQTT clients rely on
 /// seeing them.
-fn publish_monitor_copy(
-    publisher: &dyn Publisher,
-    from: &Peer,
-    message: &Message,
-    response_topic: Option<&str>,
-) {
+fn publish_monitor_copy(publisher: &dyn Publisher, from: &Peer, message: &Message, taken: Option<&ReplyTo>) {
     if publisher.has_monitors() {
-        let response_topic = response_topic.map(str::to_owned);
-        publisher.publish_monitor_copy(from.connection, Message { response_topic, ..message.clone() });
+        let mut copy = message.clone();
+        if let Some(ReplyTo { response_topic, correlation, .. }) = taken {
+            copy.response_topic = Some(response_topic.clone());
+            copy.correlation = Some(correlation.clone());
+        }
+        publisher.publish_monitor_copy(from.connection, copy);
     }
 }
 
@@ -371,18 +379,15 @@ fn verb(request: &Request) -> Verb {
     }
 }
 
-/// Returns the correlation data of a request, or the reason why it cannot be answered (protocol §1).
-fn check_request_properties(message: &Message, response_topic: Option<&str>) -> Result<Bytes, &'static str> {
+/// Returns the reason why a request cannot be answered, if there is one (protocol §1).
+fn check_request_properties(message: &Message) -> Result<(), &'static str> {
     if message.qos != Qos::AtLeastOnce {
         return Err("its QoS is not 1");
     }
-    let response_topic = response_topic.ok_or("it has no response topic")?;
-    if response_topic.is_empty() || topic::has_wildcard(response_topic) {
-        return Err("its response topic is empty or has a wildcard");
-    }
+    let response_topic = message.response_topic.as_deref().ok_or("it has no response topic")?;
     // A stored value would appear as information of the broker about itself.
     if response_topic.starts_with(SYS) {
         return Err("its response topic is reserved for the broker");
     }
-    message.correlation.clone().ok_or("it has no correlation data")
+    message.correlation.as_ref().map(drop).ok_or("it has no correlation data")
 }

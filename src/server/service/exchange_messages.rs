@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -86,12 +86,12 @@ impl Service {
         publisher: &dyn Publisher,
         from: &Peer,
         mut message: Message,
+        now: Instant,
     ) -> Verdict {
         let membership = self.membership.as_ref();
         let topic = Topic::parse(&message.topic);
         if topic == Some(Topic::Command) {
-            let response_topic = message.response_topic.take();
-            return match self.reply_to(publisher, from, &message, response_topic) {
+            return match self.reply_to(publisher, from, &mut message, now) {
                 Ok(reply_to) => self.handle_command(publisher, from, &message.payload, reply_to),
                 Err(verdict) => *verdict,
             };

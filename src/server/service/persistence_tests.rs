@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::shared::Committer;
 use super::tests::{
@@ -12,7 +12,7 @@ use super::*;
 use crate::broker::workers::Workers;
 use crate::clock;
 use crate::protocol::message::{PERSIST, TIMESTAMP};
-use crate::protocol::{ConnectionId, ErrorReply, Message, Reply, Request, Timestamp};
+use crate::protocol::{ConnectionId, ErrorReply, Message, Reply, Request, Timestamp, UserProperties};
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
 use crate::server::storage::simulated::SimulatedDisk;
@@ -26,7 +26,7 @@ fn custom(home: &TempDir) -> TestService {
 
 fn persistent(name: &str, text: &str) -> Message {
     let mut message = message(&set(name, text));
-    message.user_properties.push((PERSIST.into(), "true".into()));
+    message.user_properties.push(PERSIST, "true");
     message
 }
 
@@ -90,7 +90,10 @@ async fn a_key_in_memory_gets_no_lower_version_after_a_restart() {
 /// A write to a key in memory by a client whose clock is ahead.
 fn ahead(name: &str, by_ms: u64) -> Message {
     let timestamp = format!("{}:0:client", clock::wall_ms() + by_ms);
-    Message { user_properties: vec![(TIMESTAMP.into(), timestamp.into())], ..message(&set(name, "v")) }
+    Message {
+        user_properties: UserProperties::from_iter([(TIMESTAMP, timestamp)]),
+        ..message(&set(name, "v"))
+    }
 }
 
 /// Returns the service that starts on what a kill at this moment would leave, with the wall clock set back.
@@ -262,7 +265,7 @@ async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     let test = TestService::on(storage);
     let running = test.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
-    short.user_properties.push((PERSIST.into(), "true".into()));
+    short.user_properties.push(PERSIST, "true");
     test.send(short);
     test.sent_messages.wait_for(1);
     disk.set_faults(|faults| faults.bytes_max = Some(0));
@@ -383,8 +386,8 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
 struct CountingPublisher(RecordingPublisher, Arc<AtomicUsize>);
 
 impl Publisher for CountingPublisher {
-    fn publish(&self, message: Message) {
-        self.0.publish(message);
+    fn publish(&self, message: Message, now: Instant) {
+        self.0.publish(message, now);
     }
 
     fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
@@ -424,7 +427,7 @@ async fn write_in_one_turn(connections: usize) -> (TestService, CountingPublishe
         workers.serve(stream, move |stream| async move {
             if last == 0 {
                 for name in ["a", "b", "c"] {
-                    service.handle_message(&publisher, &peer(1), persistent(name, "v"));
+                    service.handle_message(&publisher, &peer(1), persistent(name, "v"), clock::monotonic());
                 }
                 assert_eq!(publisher.1.load(Ordering::Relaxed), 0, "not before the end of the turn");
                 // After the turn.

@@ -1,5 +1,7 @@
 //! Handling of a packet in several steps.
 
+use std::time::Instant;
+
 use super::PacketHandler;
 use super::unfinished::Unfinished;
 use crate::broker::handle::{BRIDGE_STATUS, SYS, SYS_IS_RESERVED, Verdict};
@@ -84,7 +86,11 @@ impl PacketHandler {
             Qos::ExactlyOnce => {
                 if reason.is_error() {
                     // No PUBREL follows an error (MQTT 5, 4.3.3).
-                    self.entry.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
+                    let released = self.entry.with_session(self.peer.connection, |session| {
+                        session.handle_pubrel(packet_id);
+                        session.incoming()
+                    });
+                    self.incoming = released.unwrap_or(self.incoming);
                 }
                 encode::pubrec(self.version, packet_id, reason, &mut self.output);
             }
@@ -92,7 +98,7 @@ impl PacketHandler {
         Ok(())
     }
 
-    pub(super) fn publish(&self, message: Message, has_expired: bool) -> Verdict {
+    pub(super) fn publish(&self, message: Message, has_expired: bool, now: Instant) -> Verdict {
         if message.topic.starts_with(BRIDGE_STATUS) {
             return Verdict::Refused(ReasonCode::NoMatchingSubscribers);
         }
@@ -110,9 +116,9 @@ impl PacketHandler {
         }
         if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
             // Its subscribers would be disconnected because their queues have no room for it.
-            self.report_drop(message.topic, "no queue has room for so many user properties");
+            self.report_drop(message.topic, "no queue has room for it");
             return Verdict::Refused(ReasonCode::QuotaExceeded);
         }
-        self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message)
+        self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message, now)
     }
 }
