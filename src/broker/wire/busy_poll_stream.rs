@@ -54,7 +54,7 @@ impl BusyPollStream {
         if !is_alone {
             self.active_stream.last.store(self.number, Ordering::Relaxed);
         }
-        self.busy_poll.handle_bytes(clock::monotonic(), is_alone);
+        self.busy_poll.handle_bytes(clock::monotonic, is_alone);
     }
 
     /// Reads as soon as there are bytes. Returns false if there were none until then, or another stream received some.
@@ -89,7 +89,8 @@ impl AsyncRead for BusyPollStream {
         }
         // The read above has registered the task, so it is woken when bytes arrive.
         loop {
-            match this.busy_poll.poll_pause(clock::monotonic(), this.is_alone()) {
+            let is_alone = this.is_alone();
+            match this.busy_poll.poll_pause(clock::monotonic, is_alone) {
                 PauseAction::Sleep => return Poll::Pending,
                 PauseAction::Yield => {
                     // The task is woken again after the other tasks of this thread have had a turn.
