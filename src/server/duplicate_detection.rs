@@ -22,8 +22,9 @@ const GRACE_MS: u64 = 60_000;
 /// The most responses of one client to requests whose acknowledgement it may not have received. A connection of a client
 /// that observes the Receive Maximum leaves at most a quarter of these.
 const UNCONFIRMED_MAX: u32 = 4_096;
-/// The responses of one client above which confirmed ones are discarded, so that its memory stays in the processor's cache.
-const RESPONSES_ENOUGH: usize = 32_768;
+/// The responses of one client above which confirmed ones are discarded, so that its memory stays in the cache of its
+/// processor core. A client that observes the Receive Maximum has fewer that are unconfirmed.
+const RESPONSES_ENOUGH: usize = 2_048;
 /// Memory per response besides its payload, in bytes: the record, its place in the index, the allocation of the payload.
 const RESPONSE_COST_BYTES: usize = 192;
 /// Memory per client besides its id and its responses, in bytes.
