@@ -23,7 +23,7 @@ pub struct ServiceSettings {
     pub filters: Vec<String>,
     /// How long the broker stores the session while there is no connection, in whole seconds.
     pub session_expiry: Duration,
-    /// The most received messages that are held back while the node has no room, at least 1.
+    /// The Receive Maximum for the broker, at least 1: the most messages that it sends without a PUBACK.
     pub receive_max: u16,
 }
 

@@ -134,23 +134,44 @@ impl<N: ServiceNode> Driver<N> {
     fn serve(&mut self) -> Result<IsDrained, Error> {
         let now = clock::monotonic();
         self.session.handle_timeout(now)?;
+        loop {
+            let is_paused = self.handle_packets(now)?;
+            let is_drained = self.queue_packets(now);
+            // What was queued may have made room: in the node for messages, in the session for packets. Nothing else would
+            // continue with those that have been read.
+            let has_delivered = self.deliver();
+            let goes_on = has_delivered || (is_paused && self.session.wants_input());
+            if !goes_on {
+                if is_paused {
+                    self.session.handle_reading_paused(now);
+                }
+                return Ok(is_drained);
+            }
+        }
+    }
+
+    /// Handles the packets that have been read. Returns whether the session wants no more although there may be some.
+    fn handle_packets(&mut self, now: Instant) -> Result<bool, Error> {
         self.deliver();
-        let ConnectionState::Connected(_) = self.connection else { return Ok(false) };
-        while self.session.wants_input()
-            && let ConnectionState::Connected(connection) = &mut self.connection
-            && let Some(incoming) = connection.next_packet().map_err(|cause| lost(&self.settings, cause))?
-        {
+        while let ConnectionState::Connected(connection) = &mut self.connection {
+            if !self.session.wants_input() {
+                return Ok(true);
+            }
+            let packet = connection.next_packet().map_err(|cause| lost(&self.settings, cause))?;
+            let Some(incoming) = packet else { break };
             self.session.handle_incoming(incoming, now)?;
             self.deliver();
         }
-        if !self.session.wants_input() {
-            self.session.handle_reading_paused(now);
-        }
-        let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(false) };
+        Ok(false)
+    }
+
+    /// Queues the packets to send. Returns whether nothing is left to publish.
+    fn queue_packets(&mut self, now: Instant) -> IsDrained {
+        let ConnectionState::Connected(connection) = &mut self.connection else { return false };
         // While the broker does not read, messages stay in the node.
         while connection.has_room() {
             if let Some(outgoing) = self.session.poll_outgoing(now) {
-                // Only a message can be too large, and an UNSUBSCRIBE or SUBSCRIBE whose SUBACK then does not arrive in time.
+                // Only a SUBSCRIBE, UNSUBSCRIBE or AUTH can be too large. Its answer is then missing.
                 let _ = connection.queue(outgoing);
             } else if let Some(publish) = self.session.poll_publish(now) {
                 let queued =
@@ -163,17 +184,15 @@ impl<N: ServiceNode> Driver<N> {
             {
                 self.session.publish(message, tag);
             } else {
-                let is_drained = self.session.wants_message() && self.session.is_idle();
-                self.deliver();
-                return Ok(is_drained);
+                return self.session.wants_message() && self.session.is_idle();
             }
         }
-        self.deliver();
-        Ok(false)
+        false
     }
 
-    /// Passes events and messages to the node, as far as it has room.
-    fn deliver(&mut self) {
+    /// Passes events and messages to the node, as far as it has room. Returns whether there was a message.
+    fn deliver(&mut self) -> bool {
+        let mut has_delivered = false;
         loop {
             while let Some(event) = self.session.poll_event() {
                 match event {
@@ -191,10 +210,11 @@ impl<N: ServiceNode> Driver<N> {
                 }
             }
             if !self.session.has_message() || !self.node.has_room() {
-                return;
+                return has_delivered;
             }
             if let Some(message) = self.session.poll_message() {
                 self.node.handle_message(message);
+                has_delivered = true;
             }
         }
     }

@@ -15,6 +15,8 @@ use crate::protocol::Message;
 const SUBSCRIPTION_PACKET_ID: u16 = u16::MAX;
 /// The bytes of held messages at which the connection is not read any more.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The number of packets that wait to be sent at which the connection is not read any more.
+const OUTGOING_MAX: usize = 65_536;
 /// The memory of a held message beside topic and payload, about.
 const HELD_MESSAGE_BYTES: usize = 256;
 /// Reason codes from this one on are failures (MQTT 5, 2.4).
@@ -27,7 +29,7 @@ pub(super) struct Config {
     pub(super) target: String,
     /// The topic filters to subscribe to.
     pub(super) filters: Vec<String>,
-    /// The Receive Maximum of the CONNECT.
+    /// The Receive Maximum of the CONNECT, and the number of held messages at which others with QoS 0 are dropped.
     pub(super) receive_max: u16,
     /// Time limit of SUBACKs and of a re-authentication.
     pub(super) answer_timeout: Duration,
@@ -231,12 +233,9 @@ impl Session {
 
     /// Returns whether the next packet may be handled now.
     pub(super) fn wants_input(&self) -> bool {
-        // A broker that respects the Receive Maximum sends no more messages than that before the PUBACKs which the service may
-        // be waiting for.
-        let count_max = usize::from(self.config.receive_max);
-        // One that does not read must not make the PUBACKs grow.
-        let is_read = self.outgoing.len() <= count_max;
-        self.held.len() <= count_max && self.held_bytes < HELD_BYTES_MAX && is_read
+        // Held messages are bounded by bytes alone: Mosquitto sends more than the Receive Maximum after an UNSUBSCRIBE, and the
+        // PUBACKs that the service may be waiting for are behind them. PUBACKs must not grow if the broker does not read.
+        self.held_bytes < HELD_BYTES_MAX && self.outgoing.len() < OUTGOING_MAX
     }
 
     /// Handles that the owner does not read from the connection now.

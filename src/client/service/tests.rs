@@ -40,6 +40,8 @@ struct State {
     to_publish: VecDeque<(Message, u64)>,
     published: Vec<(u64, Result<ReasonCode, Error>)>,
     is_busy: bool,
+    /// The messages to publish at which there is no room for another one; 0: no limit.
+    answers_max: usize,
 }
 
 impl Node {
@@ -91,7 +93,8 @@ impl ServiceNode for Node {
     }
 
     fn has_room(&self) -> bool {
-        !self.state.borrow().is_busy
+        let state = self.state.borrow();
+        !state.is_busy && (state.answers_max == 0 || state.to_publish.len() < state.answers_max)
     }
 
     fn changed(&self) -> &Notify {
@@ -242,6 +245,18 @@ async fn a_batch_of_messages_is_acknowledged_and_answered_in_one_write() {
     let success = Ok(ReasonCode { code: 0, text: None });
     let published = node.wait_for(|state| state.published.len() == 3).await.published;
     assert_eq!(published, [(1, success.clone()), (2, success.clone()), (3, success)]);
+}
+
+#[tokio::test]
+async fn room_that_publishing_makes_is_used_at_once() {
+    let node = Node::new();
+    let (_connection, mut peer, _network) = start(&node).await;
+    node.change(|state| state.answers_max = 1);
+    peer.send(|output| (1..=3).for_each(|number| put_publish(number, &format!("{number}"), output))).await;
+    for number in 1..=3 {
+        assert_eq!(peer.receive().await, Incoming::PubAck(number));
+        assert_eq!(peer.receive_publish().await.0, format!("answer/{number}"));
+    }
 }
 
 #[tokio::test]
