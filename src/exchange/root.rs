@@ -175,6 +175,9 @@ impl Root {
         self.replaced.clear();
         self.replaced_by.clear();
         self.saved_ver = self.row.ver;
+        // What could not be committed may be on the disk all the same, and in a backup of it. Versions that are given out again
+        // are of another term; a number after a random one is random, too.
+        self.source = MutexSource::new(self.source.run().wrapping_add(1));
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
         }

@@ -137,6 +137,34 @@ fn a_restored_root_sends_what_a_leaf_was_not_sent_because_the_lost_future_had_re
     assert_eq!(testbed.leaves[0].value("replaced").as_deref(), Some("old"));
 }
 
+#[test]
+fn a_backup_with_a_change_whose_commit_was_reported_as_failed_is_another_history() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.root.set("before", "1");
+    testbed.settle();
+    testbed.root.put("k", Some(content("failed", None)));
+    let failed = testbed.root.root().handle_change(&key("k"), Some(&content("failed", None)));
+    let mut backup = testbed.root.clone();
+    for change in &failed.rows {
+        backup.disk.insert(change.id.clone(), change.after.clone().unwrap());
+    }
+    testbed.root.put("k", None);
+    for change in failed.rows.into_iter().rev() {
+        testbed.root.root().restore(change.id, change.before);
+    }
+    let effects = testbed.root.root().handle_commit_failed(false);
+    testbed.root.commit(effects);
+    testbed.root.set("other", "2");
+    testbed.settle();
+    testbed.disconnect(0);
+    testbed.root = backup;
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    testbed.settle();
+    let values = [("before", "1"), ("k", "failed")];
+    assert_eq!(testbed.root.values(), values.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
 /// Changes the rules of a root, while it runs or between two starts.
 fn set_rules(testbed: &mut Testbed, rules: Rules, is_restart: bool) {
     if is_restart {
