@@ -165,7 +165,8 @@ struct Inner {
 }
 
 /// Returns the number of the next connection.
-pub(super) fn next_connection_id() -> ConnectionId {
+#[must_use]
+pub fn next_connection_id() -> ConnectionId {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // 64 bits do not overflow: 2^64 connections take centuries.
     ConnectionId(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))

@@ -37,5 +37,6 @@ pub use application::Service;
 pub use background::BackgroundTasks;
 pub use exchange_inspection::NodeReport;
 pub use memory_store::MemoryStore;
+pub(super) use scan::RunningScan;
 pub use settings::{Persistence, StoreSettings, recorded_bytes_max};
 pub use state::{DiskStatistics, ServiceStatistics};

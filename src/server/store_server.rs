@@ -15,6 +15,7 @@ use super::delivery::BrokerPublisher;
 use super::event::{Event, EventSink};
 use super::exchange::event::ExchangeEvent;
 use super::exchange::settings::RootFile;
+use super::external::{ConnectionError, External};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
 use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
@@ -52,6 +53,7 @@ pub struct StoreServer {
     credentials: Option<CredentialsReloader>,
     certificates: Option<CertificatesReloader>,
     exchange: Option<ExchangeReloader>,
+    external: Option<External>,
     tasks: Tasks,
 }
 
@@ -221,7 +223,10 @@ impl StoreServer {
                     .map_err(|cause| Error::Admin { address, cause })?,
             );
         }
-        let Settings { broker, identities, authorizer, .. } = settings;
+        let Settings { broker, identities, authorizer, external, .. } = settings;
+        let external = external.map(|settings| {
+            External::new(settings, Arc::clone(&service), authorizer.clone(), Arc::clone(&events))
+        });
         let tls_configurations = tls_configurations(&broker.listeners);
         let hooks = hooks(&service, Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
         let server = Server::prepare(broker, hooks).await?;
@@ -250,7 +255,11 @@ impl StoreServer {
             publisher: publisher.clone(),
             events,
         });
-        let background = service.start_background_tasks(publisher).map_err(Error::Thread)?;
+        let background = match &external {
+            Some(external) => service.start_background_tasks(external.publisher()),
+            None => service.start_background_tasks(publisher),
+        };
+        let background = background.map_err(Error::Thread)?;
         let monitor =
             ServerMonitor::new(server.broker().clone(), Arc::clone(&service)).with_identities(identities);
         let monitor = Arc::new(monitor);
@@ -277,6 +286,7 @@ impl StoreServer {
             credentials,
             certificates,
             exchange,
+            external,
             tasks,
         })
     }
@@ -285,6 +295,25 @@ impl StoreServer {
     pub fn open(&mut self) {
         self.monitor.set_phase(Phase::Serving);
         self.server.open();
+    }
+
+    /// Connects with the external broker of the settings, and subscribes to its requests. After a loss it connects again, for ever.
+    ///
+    /// # Errors
+    /// The first connection cannot be established, or the broker refuses the subscription.
+    pub async fn connect(&mut self) -> Result<(), ConnectionError> {
+        match &mut self.external {
+            Some(external) => external.connect().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error that has ended the connection with the external broker for good. Cancel safe.
+    pub async fn external_ended(&mut self) -> ConnectionError {
+        match &mut self.external {
+            Some(external) => external.ended().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns the bound addresses, in the order of the settings. Port 0 has become the actual port.
@@ -345,17 +374,24 @@ impl StoreServer {
     /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
     /// returns whether everything was done.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
-        let Self { server, background, monitor, tasks, .. } = self;
+        let Self { server, background, monitor, tasks, mut external, .. } = self;
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
         async move {
             let drained = timeout(within, async {
                 server.drain().await;
+                if let Some(external) = &mut external {
+                    external.unsubscribe(within).await;
+                }
                 // The drop waits for the last commit, so it must not run in this task.
                 let committed = run_detached(move || drop(background)).await;
                 server.finish().await;
-                committed.is_ok()
+                let is_published = match external {
+                    Some(external) => external.close(within).await,
+                    None => true,
+                };
+                committed.is_ok() && is_published
             });
             let is_done = drained.await.unwrap_or(false);
             server.shutdown().await;

@@ -57,6 +57,7 @@ mod shell;
 mod shell_contexts;
 mod shell_jobs;
 mod shell_lost;
+mod store_service;
 mod streams;
 mod tls;
 mod tls_files;

@@ -24,7 +24,7 @@ pub struct Peer {
     /// How many of these messages the client is known to have received the acknowledgement of. It does not send these
     /// again.
     pub confirmed: u64,
-    /// `None` for a client without a connection, in tests.
+    /// `None` for a client of another broker, and in tests.
     pub handle: Option<Arc<ConnectionHandle>>,
 }
 

@@ -9,6 +9,7 @@ use crate::broker::counters::{Counter, Counters};
 use crate::exchange::frame::Reason;
 use crate::server::event::Event;
 use crate::server::exchange::event::ExchangeEvent;
+use crate::server::external::event::ExternalEvent;
 
 /// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
 pub const BOUNDS_US: [u64; 18] = [
@@ -170,6 +171,8 @@ pub struct Metrics {
     conflicts: [Counter; Reason::ALL.len()],
     /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
+    /// Whether the connection with an external broker is lost.
+    is_broker_lost: AtomicBool,
 }
 
 impl Metrics {
@@ -219,6 +222,11 @@ impl Metrics {
         self.has_disk_failed.load(Ordering::Relaxed)
     }
 
+    #[must_use]
+    pub fn is_broker_lost(&self) -> bool {
+        self.is_broker_lost.load(Ordering::Relaxed)
+    }
+
     /// Counts a log event.
     pub fn count_event(&self, event: &Event) {
         match event {
@@ -228,7 +236,14 @@ impl Metrics {
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::Exchange(event) => self.count_exchange_event(event),
-            Event::IdentityFile { .. }
+            Event::External(ExternalEvent::Dropped { .. }) => self.dropped.add(1),
+            Event::External(ExternalEvent::NoClient { .. }) => self.unanswerable.add(1),
+            Event::External(ExternalEvent::Lost { .. }) => self.is_broker_lost.store(true, Ordering::Relaxed),
+            Event::External(ExternalEvent::Connected { .. }) => {
+                self.is_broker_lost.store(false, Ordering::Relaxed);
+            }
+            Event::External(_)
+            | Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::TemplateSkipped { .. }
             | Event::Rules { .. }

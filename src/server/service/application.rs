@@ -120,15 +120,47 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        mut message: Message,
+        message: Message,
         now: Instant,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
             return self.handle_other_topic(publisher, from, message, now);
         }
+        let handled = self.handle_request_message(publisher, from, message, now);
+        handled.unwrap_or_else(|scan| Verdict::Continue(scan))
+    }
+
+    /// Handles a request that a client has published at another broker. Returns a scan that has not been answered yet.
+    ///
+    /// Of what the service decides beside the response, that broker carries nothing out; events report it.
+    pub(in crate::server) fn handle_external_request(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        message: Message,
+        now: Instant,
+    ) -> Option<Box<RunningScan>> {
+        match self.handle_request_message(publisher, from, message, now) {
+            Err(scan) => Some(scan),
+            Ok(Verdict::Disconnect { text: reason, .. }) => {
+                let client_id = Arc::clone(&from.client_id);
+                (self.shared.events)(Event::Unanswerable { client_id, reason });
+                None
+            }
+            Ok(_) => None,
+        }
+    }
+
+    fn handle_request_message(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        mut message: Message,
+        now: Instant,
+    ) -> Result<Verdict, Box<RunningScan>> {
         match self.reply_to(publisher, from, &mut message, now) {
             Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
-            Err(verdict) => *verdict,
+            Err(verdict) => Ok(*verdict),
         }
     }
 
@@ -194,13 +226,13 @@ impl Service {
         from: &Peer,
         message: &Message,
         mut reply_to: ReplyTo,
-    ) -> Verdict {
+    ) -> Result<Verdict, Box<RunningScan>> {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
                 publish_monitor_copy(publisher, from, message, Some(&reply_to));
                 Outbound::from((reply_to, Response::error(error.error_reply()))).send(publisher);
-                return Verdict::Consumed;
+                return Ok(Verdict::Consumed);
             }
         };
         let verb = verb(&request);
@@ -241,7 +273,7 @@ impl Service {
         let handled = state.handle_request(publisher, from, request, reply_to, message, now);
         self.shared.wake_expiry_task(&mut state);
         commit_thread::commit_after_turn(&self.shared, state);
-        match handled {
+        Ok(match handled {
             Handled::Answered => Verdict::Consumed,
             Handled::NotAuthorized(key) => {
                 let what = if is_write { "write" } else { "read" };
@@ -256,7 +288,7 @@ impl Service {
                 (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
                 Verdict::Refused(ReasonCode::QuotaExceeded)
             }
-        }
+        })
     }
 
     /// Starts a SCAN, whose first step answers it in a small store.
@@ -266,15 +298,15 @@ impl Service {
         from: &Peer,
         message: &Message,
         page: (Scan, ReplyTo),
-    ) -> Verdict {
+    ) -> Result<Verdict, Box<RunningScan>> {
         {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
             let _state = self.shared.lock();
             publish_monitor_copy(publisher, from, message, Some(&page.1));
         }
         let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
-        let mut scan = RunningScan::new(shared, from.clone(), page);
-        if scan.advance(publisher) { Verdict::Consumed } else { Verdict::Continue(Box::new(scan)) }
+        let mut scan = Box::new(RunningScan::new(shared, from.clone(), page));
+        if scan.advance(publisher) { Ok(Verdict::Consumed) } else { Err(scan) }
     }
 
     /// Ends all watches that the rules no longer allow.
@@ -338,6 +370,13 @@ impl Application for Service {
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        self.disconnect(peer);
+    }
+}
+
+impl Service {
+    /// Ends the watches of a connection.
+    pub(in crate::server) fn disconnect(&self, peer: &Peer) {
         if peer.permissions.is_some() {
             self.watch_permissions().remove(&peer.connection);
         }

@@ -1,0 +1,205 @@
+//! The service at the end of the connection with an external broker.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, Semaphore};
+
+use super::clients::Clients;
+use super::event::ExternalEvent;
+use super::outbox::{ExternalPublisher, Outbox};
+use super::requests::RequestFilter;
+use crate::broker::{AccessControl, Peer, Principal, next_connection_id};
+use crate::client::{self, ReasonCode, ServiceConnected, ServiceNode};
+use crate::clock;
+use crate::protocol::{Message, topic};
+use crate::server::authorization::Authorizer;
+use crate::server::event::EventSink;
+use crate::server::service::{RunningScan, Service};
+
+/// The most scans that run beside other requests; further ones are answered before the next request is handled.
+const SCANS_MAX: usize = 64;
+
+pub(super) struct Node {
+    service: Arc<Service>,
+    publisher: ExternalPublisher,
+    outbox: Arc<Outbox>,
+    requests: RequestFilter,
+    /// The rules, if the topic of a request names its client.
+    authorizer: Option<Arc<Authorizer>>,
+    events: EventSink,
+    /// The broker, as it is shown.
+    target: String,
+    clients: Mutex<Clients>,
+    /// A permit for each scan that runs beside other requests.
+    scans: Arc<Semaphore>,
+    /// The last failure that was reported, until the connection is there again.
+    failure: Mutex<Option<String>>,
+    started: Instant,
+}
+
+impl Node {
+    pub(super) fn new(
+        service: Arc<Service>,
+        requests: RequestFilter,
+        authorizer: Option<Arc<Authorizer>>,
+        events: EventSink,
+        target: String,
+    ) -> Self {
+        let outbox = Arc::new(Outbox::new(Arc::clone(&events)));
+        let publisher = ExternalPublisher::new(Arc::clone(&outbox), Arc::clone(service.metrics()));
+        let scans = Arc::new(Semaphore::new(SCANS_MAX));
+        let (clients, failure, started) = (Mutex::default(), Mutex::default(), clock::monotonic());
+        Self {
+            service,
+            publisher,
+            outbox,
+            requests,
+            authorizer,
+            events,
+            target,
+            clients,
+            scans,
+            failure,
+            started,
+        }
+    }
+
+    pub(super) fn publisher(&self) -> ExternalPublisher {
+        self.publisher.clone()
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, event: ExternalEvent) {
+        (self.events)(event.into());
+    }
+
+    /// Returns a client that was not known.
+    fn connect(&self, client_id: Arc<str>) -> Peer {
+        let principal = Principal::default();
+        let access_control = self.authorizer.clone();
+        let permissions = access_control.map(|authorizer| authorizer.permissions(&client_id, &principal));
+        // Without a level for the client id, any id can be claimed: all clients are one owner.
+        let owner =
+            if self.requests.has_client() { Arc::clone(&client_id) } else { Arc::from(&*self.target) };
+        let connection = next_connection_id();
+        Peer {
+            connection,
+            client_id,
+            principal,
+            owner,
+            permissions,
+            message_number: 0,
+            confirmed: 0,
+            handle: None,
+        }
+    }
+
+    fn peer_of(&self, client_id: &str, now: Instant) -> Peer {
+        // The conversion cannot fail within 584 million years.
+        let now_ms = now.saturating_duration_since(self.started).as_millis();
+        let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+        let mut clients = self.clients();
+        let (peer, forgotten) = clients.hear(client_id, now_ms, |client_id| self.connect(client_id));
+        self.outbox.note_request(clients.last());
+        drop(clients);
+        forgotten.iter().for_each(|peer| self.service.disconnect(peer));
+        peer
+    }
+
+    /// Answers a scan in steps, between which other requests are handled.
+    fn run_scan(&self, mut scan: Box<RunningScan>) {
+        let publisher = self.publisher.clone();
+        let Ok(permit) = Arc::clone(&self.scans).try_acquire_owned() else {
+            while !scan.advance(&publisher) {
+                std::thread::yield_now();
+            }
+            return;
+        };
+        tokio::spawn(async move {
+            while !scan.advance(&publisher) {
+                tokio::task::yield_now().await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Node").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl ServiceNode for Node {
+    fn handle_connected(&self, connected: &ServiceConnected) {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if failure.is_some() {
+            let (target, is_resumed) = (self.target.clone(), connected.is_resumed);
+            self.report(ExternalEvent::Connected { target, is_resumed });
+        }
+    }
+
+    fn handle_lost(&self, cause: &client::Error) {
+        let reason = cause.to_string();
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = failure.as_ref() != Some(&reason);
+        *failure = Some(reason.clone());
+        drop(failure);
+        if is_new {
+            self.report(ExternalEvent::Lost { target: self.target.clone(), reason });
+        }
+    }
+
+    fn handle_message(&self, mut message: Message) {
+        // A retained message is of an earlier time: its response is not awaited any more.
+        if message.retain {
+            return;
+        }
+        let now = clock::monotonic();
+        let peer = match self.requests.client_of(&message) {
+            Ok(client_id) => self.peer_of(client_id, now),
+            Err(reason) => {
+                let (topic, reason) = (message.topic, reason.to_string());
+                return self.report(ExternalEvent::NoClient { topic, reason });
+            }
+        };
+        if message.topic != topic::REQUEST {
+            topic::REQUEST.clone_into(&mut message.topic);
+        }
+        if let Some(scan) = self.service.handle_external_request(&self.publisher, &peer, message, now) {
+            self.run_scan(scan);
+        }
+    }
+
+    fn poll_message(&self) -> Option<(Message, u64)> {
+        self.outbox.poll()
+    }
+
+    fn handle_published(&self, tag: u64, result: Result<ReasonCode, client::Error>) {
+        let recipient = self.outbox.take_recipient(tag);
+        let is_gone = matches!(&result, Ok(reason) if reason.code == ReasonCode::NO_MATCHING_SUBSCRIBERS);
+        if let Err(error) = result {
+            self.report(ExternalEvent::NotPublished { reason: error.to_string() });
+        }
+        // The product ends the watches of a client with its connection, of which nothing is known here.
+        let Some(recipient) = recipient.filter(|_| is_gone) else { return };
+        let gone = self.clients().forget(&recipient.client_id, recipient.last_request);
+        if let Some(peer) = gone {
+            self.service.disconnect(&peer);
+            self.report(ExternalEvent::Gone { client_id: peer.client_id });
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outbox.has_room()
+    }
+
+    fn changed(&self) -> &Notify {
+        self.outbox.changed()
+    }
+}
