@@ -102,6 +102,9 @@ pub enum RecordKind {
     Tombstone,
 }
 
+/// The most earlier streams of a leaf that the root knows.
+pub const EARLIER_STREAMS_MAX: usize = 16;
+
 /// What the root knows of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct LeafRow {
@@ -110,6 +113,8 @@ pub struct LeafRow {
     /// The identity that the listener authenticated, as the service encodes it.
     pub principal: Bytes,
     pub stream: u64,
+    /// The streams before it, at most [`EARLIER_STREAMS_MAX`]: a leaf that comes with one of them was restored from a backup.
+    pub earlier_streams: Vec<u64>,
     /// The last change of the stream that is judged.
     pub applied: u64,
     /// The mutex of the change `applied`.

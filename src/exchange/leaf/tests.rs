@@ -93,13 +93,17 @@ fn a_leaf_restored_from_a_backup_offers_its_changes_again_and_none_is_applied_tw
     testbed.root.delete("deleted");
     testbed.settle();
     let ver = testbed.root.root().ver();
-    testbed.disconnect(0);
-    testbed.leaves[0] = backup;
-    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
-    testbed.settle();
-    assert_eq!((testbed.root.values(), testbed.root.root().ver()), (vec![("kept".into(), "1".into())], ver));
-    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
-    assert_eq!(testbed.leaves[0].conflicts().len(), 1, "the deleted one");
+    // The second time, the root has another stream of the leaf than the backup.
+    for number in 1..=2 {
+        testbed.disconnect(0);
+        testbed.leaves[0] = backup.clone();
+        testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run + number));
+        testbed.settle();
+        let values = vec![("kept".to_owned(), "1".to_owned())];
+        assert_eq!((testbed.root.values(), testbed.root.root().ver()), (values, ver), "{number}");
+        assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+        assert_eq!(testbed.leaves[0].conflicts().len(), 1, "the deleted one");
+    }
 }
 
 #[test]

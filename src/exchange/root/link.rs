@@ -7,7 +7,7 @@ use super::super::frame::{
     Ack, Changes, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Hello, IDLE_MS, ITEMS_MAX, Item, OLDEST_VERSION,
     RecordItem, Records, Start, VERSION, Welcome,
 };
-use super::super::row::{RecordKind, VerdictKind};
+use super::super::row::{EARLIER_STREAMS_MAX, RecordKind, VerdictKind};
 use super::window::{DIGEST_MS, Link, WelcomeStart};
 use super::{
     Cause, Effects, Event, Key, LEAVES_MAX, LEAVES_PER_IDENTITY_MAX, Leaf, LeafRow, LinkFrame, Mutex, Name,
@@ -209,17 +209,24 @@ impl Root {
     ) -> Result<(), Cause> {
         let version = self.check_hello(name, principal, hello)?;
         let known = self.leaves.get(name).map(|leaf| leaf.row.clone());
-        if known.as_ref().is_none_or(|row| row.store.is_none()) {
+        let is_known = known.as_ref().is_some_and(|row| row.store.is_some());
+        if !is_known {
             effects.events.push(Event::Joined { leaf: name.clone() });
         }
         // Only a WELCOME names the rules.
-        let is_forgotten = hello.rules != 0 && known.as_ref().is_none_or(|row| row.store.is_none());
+        let is_forgotten = hello.rules != 0 && !is_known;
         let mut row = known.unwrap_or_default();
         (row.store, row.principal) = (Some(hello.store), principal.clone());
+        let is_restored = row.earlier_streams.contains(&hello.stream);
         if row.stream != hello.stream {
+            if is_known {
+                let excess = row.earlier_streams.len().saturating_add(1).saturating_sub(EARLIER_STREAMS_MAX);
+                row.earlier_streams.drain(..excess);
+                row.earlier_streams.push(row.stream);
+            }
             (row.stream, row.applied, row.pruned, row.mutex) = (hello.stream, 0, 0, Mutex::NIL);
         }
-        if is_forgotten {
+        if is_forgotten || is_restored {
             // Its changes may have been judged: with a mutex that it has not made, it begins another stream.
             row.mutex = Mutex { run: self.source.run(), counter: 0 };
         }

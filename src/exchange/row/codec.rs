@@ -7,8 +7,8 @@ use crate::protocol::frame::Frame;
 
 use super::super::elements::{Elements, id, mutex, number, simple, text};
 use super::{
-    Conflict, Counts, Entry, EntryState, Identity, LeafNodeRow, LeafRow, Name, Note, Reason, Record,
-    RecordKind, Resync, ResyncKind, RootRow, Row, RowId, Rules, Term, Verdict, VerdictKind,
+    Conflict, Counts, EARLIER_STREAMS_MAX, Entry, EntryState, Identity, LeafNodeRow, LeafRow, Name, Note,
+    Reason, Record, RecordKind, Resync, ResyncKind, RootRow, Row, RowId, Rules, Term, Verdict, VerdictKind,
 };
 
 impl RowId {
@@ -320,7 +320,7 @@ impl ResyncKind {
 
 impl LeafRow {
     fn to_elements(&self) -> Vec<Frame> {
-        vec![
+        let elements = vec![
             simple("leaf"),
             self.store.map_or(Frame::Null, id),
             Frame::Bulk(self.principal.clone()),
@@ -332,7 +332,8 @@ impl LeafRow {
             number(self.accepted),
             number(self.refused),
             number(self.is_resync_due.into()),
-        ]
+        ];
+        elements.into_iter().chain(self.earlier_streams.iter().copied().map(id)).collect()
     }
 
     fn decode(rest: &mut Elements<'_>) -> Option<Self> {
@@ -350,6 +351,13 @@ impl LeafRow {
             accepted: rest.number()?,
             refused: rest.number()?,
             is_resync_due: rest.number()? != 0,
+            earlier_streams: {
+                let mut streams = Vec::new();
+                while !rest.0.is_empty() && streams.len() < EARLIER_STREAMS_MAX {
+                    streams.push(rest.id()?);
+                }
+                streams
+            },
         })
     }
 }

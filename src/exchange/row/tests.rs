@@ -68,6 +68,7 @@ fn row() -> impl Strategy<Value = Row> {
                     store,
                     principal,
                     stream,
+                    earlier_streams: vec![stream; usize::try_from(applied % 3).unwrap()],
                     applied,
                     mutex,
                     pruned,
