@@ -63,7 +63,7 @@ struct Waiting {
     outbound: Outbound,
     before: Option<BeforeImage>,
     if_failed: IfFailed,
-    /// Released after the response has been sent.
+    /// Released after the response has been sent, or before it if the commit fails.
     acknowledgement: Option<HeldAcknowledgement>,
 }
 

@@ -85,8 +85,8 @@ pub struct ConnectionHandle {
     /// Number of acknowledgements that were held back, and of those that were released.
     held: AtomicU64,
     released: AtomicU64,
-    /// Whether the task must be woken when all of them are released.
-    awaits_release: AtomicBool,
+    /// The task must be woken when more than this number are released.
+    awaited: AtomicU64,
     close_reason: OnceLock<CloseReason>,
     phase: AtomicU8,
     /// Of the client's user.
@@ -102,7 +102,7 @@ pub struct HeldAcknowledgement(Arc<ConnectionHandle>);
 impl Drop for HeldAcknowledgement {
     fn drop(&mut self) {
         let released = self.0.released.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        if released == self.0.held() && self.0.awaits_release.load(Ordering::SeqCst) {
+        if released > self.0.awaited.load(Ordering::SeqCst) {
             self.0.wake();
         }
     }
@@ -120,7 +120,7 @@ impl ConnectionHandle {
             is_in_wake_queue: AtomicBool::new(false),
             held: AtomicU64::new(0),
             released: AtomicU64::new(0),
-            awaits_release: AtomicBool::new(false),
+            awaited: AtomicU64::new(u64::MAX),
             close_reason: OnceLock::new(),
             phase,
             credential: Mutex::default(),
@@ -131,7 +131,7 @@ impl ConnectionHandle {
     /// Wakes the connection's task.
     pub fn wake(self: &Arc<Self>) {
         // The task looks at everything when it runs.
-        self.awaits_release.store(false, Ordering::SeqCst);
+        self.awaited.store(u64::MAX, Ordering::SeqCst);
         match self.wake_queue.as_ref().filter(|queue| !queue.is_current()) {
             Some(queue) => {
                 if !self.is_in_wake_queue.swap(true, Ordering::AcqRel) {
@@ -155,16 +155,19 @@ impl ConnectionHandle {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Whether any acknowledgement is held back; if so, the task is woken when none is any more.
+    /// Whether all acknowledgements after the first `written` are held back; if so, the task is woken when one of them is
+    /// released. They are released in the order in which they were held back.
+    ///
+    /// A task that waited for the last one would not write any under a steady load.
     #[must_use]
-    pub fn awaits_release(&self) -> bool {
-        let is_held = || self.released.load(Ordering::SeqCst) != self.held();
-        if !is_held() {
+    pub fn awaits_release(&self, written: u64) -> bool {
+        let are_held = || self.released.load(Ordering::SeqCst) <= written;
+        if !are_held() {
             return false;
         }
-        self.awaits_release.store(true, Ordering::SeqCst);
-        // The last one may have been released in between.
-        is_held()
+        self.awaited.store(written, Ordering::SeqCst);
+        // One may have been released in between.
+        are_held()
     }
 
     /// Notes when the client's certificate expires, once, in seconds since 1970.

@@ -1,6 +1,7 @@
 //! Tests of the broker through its connections, packet by packet.
 
 mod application;
+mod buffered_output;
 mod connect;
 mod disconnect;
 mod flow_control;
@@ -102,7 +103,27 @@ impl Application for Echo {
 }
 
 async fn start_echo() -> (Server, Arc<Echo>) {
+    start_echo_with(Settings::default()).await
+}
+
+async fn start_echo_with(settings: Settings) -> (Server, Arc<Echo>) {
     let echo = Arc::new(Echo::default());
     let hooks = Hooks::new(Arc::<Echo>::clone(&echo));
-    (Server::start(Settings::default(), hooks).await.unwrap(), echo)
+    (Server::start(settings, hooks).await.unwrap(), echo)
+}
+
+/// Waits until the application has held back `count` acknowledgements.
+async fn wait_for_held(echo: &Echo, count: usize) {
+    while echo.held.lock().unwrap().len() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Fails if the broker writes anything before all tasks wait.
+async fn expect_no_write(client: &mut Client) {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let read = tokio::time::timeout(Duration::ZERO, client.stream.read_u8()).await;
+    assert!(read.is_err(), "nothing is written");
 }

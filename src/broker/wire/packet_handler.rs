@@ -69,8 +69,10 @@ pub struct PacketHandler {
     unfinished: Option<Unfinished>,
     /// PUBACKs that have not been written to the stream.
     unwritten_acknowledgements: usize,
-    /// The number of acknowledgements that were held back at the last PUBACK.
+    /// The number of acknowledgements that were held back until the last PUBACK or write.
     held: u64,
+    /// The number of those that were held back until the last write.
+    written: u64,
     /// The bytes of the output that were held back.
     held_bytes: usize,
     /// The number of QoS 2 messages from the client that wait for their PUBREL.
@@ -184,6 +186,7 @@ impl PacketHandler {
             unfinished: None,
             unwritten_acknowledgements: 0,
             held: 0,
+            written: 0,
             held_bytes: 0,
             incoming,
             probe: None,
@@ -269,12 +272,14 @@ impl PacketHandler {
         self.handle.has_reached(DrainPhase::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
     }
 
-    /// Notes that output has been written to the stream.
+    /// Notes that bytes of the output have been written to the stream.
     pub fn handle_written(&mut self) {
         self.traffic.add_to(self.broker.counters());
         // From now on the client may have received any of them, and rely on it.
         self.unwritten_acknowledgements = 0;
         self.held_bytes = 0;
+        self.held = self.handle.held();
+        self.written = self.held;
         let kept = if self.broker.memory().is_scarce() {
             OUTPUT_BYTES_KEPT
         } else {

@@ -53,8 +53,14 @@ pub(super) fn run(shared: &Shared) {
     }
     loop {
         let is_overdue = wait(shared);
-        let mut committer = shared.committer();
+        let locked = shared.committer.lock();
+        let has_panicked = locked.is_err();
+        let mut committer = locked.unwrap_or_else(PoisonError::into_inner);
         let Some(Committer { storage, publisher }) = &mut *committer else { return };
+        if has_panicked {
+            shared.committer.clear_poison();
+            handle_panic(shared, storage, &**publisher);
+        }
         if !commit_all(shared, storage, is_overdue, &**publisher) {
             return;
         }
@@ -114,7 +120,7 @@ pub(super) fn commit_after_turn(shared: &Arc<Shared>, mut state: MutexGuard<'_, 
 /// Commits what is uncommitted, in this thread if that delays no other connection: to wake the commit thread, and to be
 /// woken by it, takes a third of the time of a commit.
 fn end_turn(shared: &Shared) {
-    if workers::serves_one_connection()
+    if workers::may_block()
         && let Ok(mut committer) = shared.committer.try_lock()
         && let Some(Committer { storage, publisher }) = committer.as_mut().filter(|it| it.storage.is_open())
     {
@@ -126,6 +132,15 @@ fn end_turn(shared: &Shared) {
         return;
     }
     shared.wake_commit_thread(&mut shared.lock());
+}
+
+/// Handles a panic of a connection's thread in a commit: it may have come before the group was on disk, so the commit
+/// counts as failed, and the files are written anew.
+fn handle_panic(shared: &Shared, storage: &mut Storage, publisher: &dyn Publisher) {
+    storage.abandon();
+    shared.lock().handle_commit_failure(publisher, shared.now_unchecked());
+    shared.wake_exchange();
+    (shared.events)(Event::NotPersisted { reason: "a commit has panicked".to_owned() });
 }
 
 /// Commits one group and sends what waits for it. Returns false if the commit failed.

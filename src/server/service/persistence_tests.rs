@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::commit_thread;
 use super::shared::Committer;
 use super::tests::{
     RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, version, watch,
@@ -381,21 +382,25 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
     }
 }
 
-/// Counts commits.
+/// Counts commits. The first one panics, if so wanted.
 #[derive(Clone, Default)]
-struct CountingPublisher(RecordingPublisher, Arc<AtomicUsize>);
+struct CountingPublisher {
+    sent: RecordingPublisher,
+    commits: Arc<AtomicUsize>,
+    panics: bool,
+}
 
 impl Publisher for CountingPublisher {
     fn publish(&self, message: Message, now: Instant) {
-        self.0.publish(message, now);
+        self.sent.publish(message, now);
     }
 
     fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
-        self.0.push(to, client_id, message);
+        self.sent.push(to, client_id, message);
     }
 
     fn deliver(&self, to: ConnectionId, message: Message) {
-        self.0.deliver(to, message);
+        self.sent.deliver(to, message);
     }
 
     fn has_monitors(&self) -> bool {
@@ -405,18 +410,23 @@ impl Publisher for CountingPublisher {
     fn publish_monitor_copy(&self, _: ConnectionId, _: Message) {}
 
     fn count_commit(&self, _: Duration) {
-        self.1.fetch_add(1, Ordering::Relaxed);
+        let commits = self.commits.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics || commits > 0, "as the test wants it");
     }
 }
 
-/// Serves connections in one thread; the last of them sends three writes in one turn. The commit thread does not run.
-async fn write_in_one_turn(connections: usize) -> (TestService, CountingPublisher) {
+/// Serves connections; the last of them sends three writes in one turn. The commit thread does not run.
+async fn write_in_one_turn(
+    threads: usize,
+    connections: usize,
+    panics: bool,
+) -> (TestService, CountingPublisher) {
     let test =
         TestService::on(Storage::open_in(Box::new(SimulatedDisk::default()), WalPolicy::default()).unwrap());
-    let publisher = CountingPublisher::default();
+    let publisher = CountingPublisher { panics, ..CountingPublisher::default() };
     let storage = test.service.storage.lock().unwrap().take().unwrap();
     *test.service.shared.committer() = Some(Committer { storage, publisher: Box::new(publisher.clone()) });
-    let workers = Workers::start(1).unwrap();
+    let workers = Workers::start(threads).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (sender, ended) = std::sync::mpsc::channel();
     let mut clients = Vec::new();
@@ -429,7 +439,7 @@ async fn write_in_one_turn(connections: usize) -> (TestService, CountingPublishe
                 for name in ["a", "b", "c"] {
                     service.handle_message(&publisher, &peer(1), persistent(name, "v"), clock::monotonic());
                 }
-                assert_eq!(publisher.1.load(Ordering::Relaxed), 0, "not before the end of the turn");
+                assert_eq!(publisher.commits.load(Ordering::Relaxed), 0, "not before the end of the turn");
                 // After the turn.
                 tokio::spawn(async move { sender.send(()).unwrap() });
             }
@@ -442,16 +452,59 @@ async fn write_in_one_turn(connections: usize) -> (TestService, CountingPublishe
 
 #[tokio::test]
 async fn a_thread_that_serves_one_connection_commits_the_writes_of_a_turn_at_once() {
-    let (test, publisher) = write_in_one_turn(1).await;
-    assert_eq!(publisher.0.replies(), [Reply::Done, Reply::Done, Reply::Done]);
-    assert_eq!(publisher.1.load(Ordering::Relaxed), 1);
+    let (test, publisher) = write_in_one_turn(2, 1, false).await;
+    assert_eq!(publisher.sent.replies(), [Reply::Done, Reply::Done, Reply::Done]);
+    assert_eq!(publisher.commits.load(Ordering::Relaxed), 1);
     assert!(!test.service.shared.lock().is_commit_due);
 }
 
-/// The other connection would wait for the disk.
+/// The other connection of the thread, or the next one, would wait for the disk.
 #[tokio::test]
-async fn a_thread_that_serves_two_connections_leaves_commits_to_the_commit_thread() {
-    let (test, publisher) = write_in_one_turn(2).await;
-    assert_eq!((publisher.0.replies(), publisher.1.load(Ordering::Relaxed)), (Vec::new(), 0));
-    assert!(test.service.shared.lock().is_commit_due);
+async fn the_only_thread_or_one_with_two_connections_leaves_commits_to_the_commit_thread() {
+    for (threads, connections) in [(2, 3), (1, 1)] {
+        let (test, publisher) = write_in_one_turn(threads, connections, false).await;
+        assert_eq!(publisher.commits.load(Ordering::Relaxed), 0);
+        assert_eq!(publisher.sent.replies(), []);
+        assert!(test.service.shared.lock().is_commit_due);
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_panics_in_a_thread_of_connections_counts_as_failed() {
+    let (test, publisher) = write_in_one_turn(2, 1, true).await;
+    let shared = Arc::clone(&test.service.shared);
+    shared.make_commit_due(&mut shared.lock());
+    let commit_thread = std::thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || commit_thread::run(&shared)
+    });
+    publisher.sent.wait_for(3);
+    assert_eq!(publisher.sent.replies(), [(); 3].map(|()| Reply::Error(ErrorReply::NotPersisted)));
+    test.wait_for_event(&Event::PersistedAgain);
+    let write =
+        || test.service.handle_message(&publisher, &peer(1), persistent("d", "v"), clock::monotonic());
+    write();
+    publisher.sent.wait_for(1);
+    assert_eq!(publisher.sent.replies(), [Reply::Done]);
+    assert!(!shared.committer.is_poisoned(), "threads of connections commit again");
+    shared.lock().is_closing = true;
+    shared.has_uncommitted.notify_all();
+    commit_thread.join().unwrap();
+}
+
+#[test]
+fn the_first_write_after_a_failed_commit_is_committed_at_once() {
+    let test =
+        TestService::on(Storage::open_in(Box::new(SimulatedDisk::default()), WalPolicy::default()).unwrap());
+    let (shared, now) = (&test.service.shared, test.service.shared.now());
+    let mut storage = test.service.storage.lock().unwrap().take().unwrap();
+    test.send(persistent("a", "v"));
+    {
+        let mut state = shared.lock();
+        state.is_commit_due = false;
+        state.handle_commit_failure(&test.sent_messages, now);
+    }
+    commit_thread::try_recover(shared, &mut storage, now).unwrap();
+    test.send(persistent("b", "v"));
+    assert!(shared.lock().is_commit_due);
 }

@@ -31,7 +31,8 @@ pub(super) struct Committer {
 /// on. The broker may be called under the lock; it calls the service without holding a lock of its own.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// `None` without a disk, and before and after the background tasks. Locked before the state.
+    /// `None` without a disk, and before and after the background tasks. Locked before the state. Only the commit thread
+    /// waits for it. It is poisoned if a commit has panicked.
     pub(super) committer: Mutex<Option<Committer>>,
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,

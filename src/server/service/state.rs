@@ -404,6 +404,8 @@ impl State {
     /// Handles a failed commit: rolls back every change that is not on disk.
     pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
         let Some(queue) = &mut self.commit_queue else { return };
+        // The turn has nothing left to commit.
+        self.is_turn_running = false;
         let last = queue.sequence();
         let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);

@@ -42,10 +42,15 @@ impl PacketHandler {
     }
 
     /// Whether there is output to be written now: acknowledgements that are held back are written with other output, or
-    /// once they are released.
+    /// once the first of them is released. Half of the Receive Maximum is not held back: a client that goes a little
+    /// beyond it would be disconnected for acknowledgements that it cannot have received.
     #[must_use]
     pub fn wants_output(&self) -> bool {
-        self.output.len() > self.held_bytes || (!self.output.is_empty() && !self.handle.awaits_release())
+        let receive_maximum = usize::from(self.broker.settings().receive_maximum);
+        self.output.len() > self.held_bytes
+            || (!self.output.is_empty()
+                && (self.unwritten_acknowledgements.saturating_mul(2) >= receive_maximum
+                    || !self.handle.awaits_release(self.written)))
     }
 
     /// Acknowledges a message, unless its handling has more steps.
