@@ -15,7 +15,7 @@ use super::config::Configuration;
 use super::config::setting::Setting;
 use super::config::variables::Variables;
 use super::config::verb::{self, ConfigVerb};
-use super::connection::{Connection, Login};
+use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
@@ -197,7 +197,9 @@ fn run_store(
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     let settings = &configuration.settings;
-    let connection = Connection::of(settings, resolve::process())?;
+    // One client id: the broker ends the session of an earlier store.
+    let process = Process { client_id: || "mqkv-store".to_owned(), ..resolve::process() };
+    let connection = Connection::of(settings, process)?;
     let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
     Ok(store::run(args, &connection, &display, reporter.style())?.into())

@@ -69,6 +69,9 @@ pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
     pipeline::for_all(None, client, source, handle).await
 }
 
+/// How many entries are set before other tasks have a turn.
+const ENTRIES_PER_TURN: u64 = 1_000;
+
 /// Sets entries in order in a store that replies at once.
 ///
 /// # Errors
@@ -76,6 +79,10 @@ pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
 pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
     let mut entries = Entries::of(seed)?;
     while let Some((number, entry)) = entries.next_entry().await? {
+        if number.is_multiple_of(ENTRIES_PER_TURN) {
+            // Signals are handled meanwhile.
+            tokio::task::yield_now().await;
+        }
         let Entry { key, value, ttl_ms } = entry;
         match handle(Request::Set { key, value, condition: None, ttl_ms }) {
             Reply::Done => {}

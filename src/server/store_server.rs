@@ -378,17 +378,19 @@ impl StoreServer {
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
+        // Less than all, so that what follows has time.
+        let at_most = within.mul_f32(0.9);
         async move {
             let drained = timeout(within, async {
                 server.drain().await;
                 if let Some(external) = &mut external {
-                    external.unsubscribe(within).await;
+                    external.unsubscribe(at_most).await;
                 }
                 // The drop waits for the last commit, so it must not run in this task.
                 let committed = run_detached(move || drop(background)).await;
                 server.finish().await;
                 let is_published = match external {
-                    Some(external) => external.close(within).await,
+                    Some(external) => external.close(at_most).await,
                     None => true,
                 };
                 committed.is_ok() && is_published

@@ -215,7 +215,7 @@ fn the_watches_of_a_client_end_when_the_broker_has_no_subscription_for_its_notif
     client.send(WATCH, &[]);
     assert_eq!(client.answer(), "+OK\r\n");
     assert_eq!(place.run_at(&broker.url(), &["set", "k", "v"]), "--- exit 0\n");
-    store.log_line_with("press-7 has no subscription to its notifications: its watches have ended");
+    store.log_line_with("press-7 has no subscription to the notifications of k: its watch has ended");
     client.send(GET, &[]);
     assert_eq!(client.answer(), "$1\r\nv\r\n", "it is a client again");
 }

@@ -16,7 +16,7 @@ Examples:
   mqkv store -b mqtts://broker --data ./state         persistent
   mqkv store -x site --requests 'mqkv/in/+' --authz rules.yaml
 
-The store connects to the broker as a client, subscribes to the requests, and publishes responses and notifications. \
+The store connects to the broker as the client mqkv-store (-i sets another id), subscribes to the requests, and publishes responses and notifications. \
 Applications connect to that broker and need no change. One store serves a broker: if another one answers there, mqkv store does not \
 start.
 
@@ -24,10 +24,9 @@ Clients:
 The broker does not report which client has published a message. With --identity claimed, the response topic of a request and its \
 user property __srcId name the client, and must agree; each client can claim to be another one. With --identity topic, the broker \
 writes the client id into the topic of the request (EMQX: topic rewriting), as the level of + or #, so that --authz can decide \
-what a client may do.
+what a client may do. Deny clients to publish to that topic themselves.
 
-The watches of a client end when the broker reports that no subscription matches its notifications (reason code 0x10), and \
-after 24 hours without a request of the client.
+A watch ends when the broker reports that no subscription matches a notification (reason code 0x10).
 
 Connection:
 After a loss the store connects again, for ever. The broker keeps its session for 30 s, so that a short loss delays requests \

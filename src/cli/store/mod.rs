@@ -18,6 +18,7 @@ use super::{runtime, session};
 use crate::broker;
 use crate::client::{Client, Error, Settings};
 use crate::commands::process::signal::Signals;
+use crate::commands::session::other_client_id;
 use crate::commands::{CommandError, Kind, Verdict, duration};
 use crate::protocol::Key;
 use crate::render::Style;
@@ -29,6 +30,8 @@ use crate::server::{self, StoreServer, StoreSettings};
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long another store at the broker may take to answer before this one starts.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The attempts to find another store, while there is a subscriber to its requests. Its connection may be lost for a moment.
+const PROBES: u32 = 2;
 /// The key that is read to find another store.
 const PROBE_KEY: &str = "mqkv/store/probe";
 
@@ -86,7 +89,7 @@ async fn serve(
             biased;
             _ = signals.next() => break Ok(()),
             error = server.external_ended() => break Err(failure(error)),
-            () = hung_up(hangup.as_mut()) => reload(&server, log).await,
+            () = hung_up(hangup.as_mut()) => reload(&server, log),
         }
     };
     systemd::stopping();
@@ -115,7 +118,7 @@ async fn start(
 ) -> Result<StoreServer, CommandError> {
     let requests = args.request_filter()?;
     let client = session::network_settings(connection, style).await?;
-    check_alone(&client).await?;
+    check_alone(&client, log).await?;
     let target = connection.endpoint.url().unwrap_or_default();
     let limits = args.limits.limits();
     let (store_limits, persistence) = (limits.store(), args.data.persistence());
@@ -156,21 +159,34 @@ async fn start(
 }
 
 /// Checks that no other store answers at the broker.
-async fn check_alone(settings: &Settings) -> Result<(), CommandError> {
+async fn check_alone(settings: &Settings, log: &EventLog) -> Result<(), CommandError> {
+    let key = Key::new(PROBE_KEY).map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
+    // Another client id than the store's: the broker would end the session of a store with the same one.
+    let client_id = other_client_id(&settings.client_id);
     let request_timeout = settings.request_timeout.min(PROBE_TIMEOUT);
-    let client = Client::connect(Settings { request_timeout, ..settings.clone() }).await.map_err(failure)?;
-    let answer = match Key::new(PROBE_KEY) {
-        Ok(key) => client.get(&key).await,
-        Err(error) => return Err(CommandError::new(Kind::Bug, error.to_string())),
-    };
+    let client = Client::connect(Settings { client_id, request_timeout, ..settings.clone() }).await;
+    let client = client.map_err(failure)?;
+    let mut answer = client.get(&key).await;
+    for _ in 1..PROBES {
+        if matches!(answer, Err(Error::Timeout { .. })) {
+            answer = client.get(&key).await;
+        }
+    }
     client.close().await;
     match answer {
-        // No store: the broker reports it, or no answer comes.
-        Err(Error::NoStore { .. } | Error::Timeout { .. }) => Ok(()),
+        Err(Error::NoStore { .. }) => Ok(()),
+        Err(Error::Timeout { .. }) => {
+            log.warn("a client subscribes to the requests, and does not answer: it may be a store whose connection is lost");
+            Ok(())
+        }
+        Err(error @ (Error::PublishRefused { .. } | Error::SubscribeRefused { .. })) => {
+            log.warn(&format!("whether there is another store was not checked: {error}"));
+            Ok(())
+        }
         Ok(_) | Err(Error::Refused(_) | Error::MalformedReply { .. } | Error::ClockSkew { .. }) => {
             let message = format!("another state store answers at {}", settings.target);
-            Err(CommandError::new(Kind::Unavailable, message)
-                .hint("stop that one first: one store serves a broker"))
+            let error = CommandError::new(Kind::Unavailable, message);
+            Err(error.hint("stop that one first: one store serves a broker"))
         }
         Err(error) => Err(failure(error)),
     }
@@ -188,12 +204,14 @@ async fn hung_up(signals: Option<&mut Signal>) {
     }
 }
 
-async fn reload(server: &StoreServer, log: &EventLog) {
-    let Some(rules) = server.rules().cloned() else { return };
-    systemd::reloading();
-    // On a thread of its own: a file can be on a file system that hangs.
-    if let Err(error) = run_detached(move || rules.reload()).await {
-        log.warn(&format!("nothing was reloaded at a SIGHUP: {}", error.message));
-    }
-    systemd::reloaded();
+/// Reloads the rules, in a task: a file can be on a file system that hangs.
+fn reload(server: &StoreServer, log: &EventLog) {
+    let (Some(rules), log) = (server.rules().cloned(), log.clone()) else { return };
+    tokio::spawn(async move {
+        systemd::reloading();
+        if let Err(error) = run_detached(move || rules.reload()).await {
+            log.warn(&format!("nothing was reloaded at a SIGHUP: {}", error.message));
+        }
+        systemd::reloaded();
+    });
 }

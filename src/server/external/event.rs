@@ -18,8 +18,10 @@ pub enum ExternalEvent {
     Lost { target: String, reason: String },
     /// A message on the topic of requests does not name its client, or names two.
     NoClient { topic: String, reason: String },
-    /// The broker reports that no subscription of this client matches its notifications: its watches have ended.
-    Gone { client_id: Arc<str> },
+    /// The broker reports that no subscription matches the notification of a key for this client: its watch has ended.
+    WatchEnded { client_id: Arc<str>, key: String },
+    /// There are too many clients that watch keys: the watches of this one have ended.
+    TooManyWatchers { client_id: Arc<str> },
     /// A message was not accepted by the broker.
     NotPublished { reason: String },
     /// A notification was dropped, because too many wait for the broker.
@@ -32,10 +34,12 @@ impl ExternalEvent {
     pub fn is_failure(&self) -> bool {
         match self {
             Self::Connected { is_resumed, .. } => !is_resumed,
-            Self::Gone { .. } => false,
-            Self::Lost { .. } | Self::NoClient { .. } | Self::NotPublished { .. } | Self::Dropped { .. } => {
-                true
-            }
+            Self::WatchEnded { .. } => false,
+            Self::TooManyWatchers { .. }
+            | Self::Lost { .. }
+            | Self::NoClient { .. }
+            | Self::NotPublished { .. }
+            | Self::Dropped { .. } => true,
         }
     }
 
@@ -46,7 +50,9 @@ impl ExternalEvent {
             Self::Connected { .. } | Self::Lost { .. } => Subject::Other("connections to the broker"),
             Self::NoClient { .. } => Subject::Other("requests without a client"),
             Self::NotPublished { .. } => Subject::Other("messages that the broker did not accept"),
-            Self::Gone { client_id } | Self::Dropped { client_id } => client_subject(client_id),
+            Self::WatchEnded { client_id, .. }
+            | Self::TooManyWatchers { client_id }
+            | Self::Dropped { client_id } => client_subject(client_id),
         }
     }
 
@@ -57,7 +63,8 @@ impl ExternalEvent {
             Self::Connected { .. } => "broker-connected",
             Self::Lost { .. } => "broker-lost",
             Self::NoClient { .. } => "no-client",
-            Self::Gone { .. } => "client-gone",
+            Self::WatchEnded { .. } => "watch-ended",
+            Self::TooManyWatchers { .. } => "too-many-watchers",
             Self::NotPublished { .. } => "not-published",
             Self::Dropped { .. } => "notification-dropped",
         }
@@ -75,7 +82,10 @@ impl ExternalEvent {
                 vec![("topic", shortened(topic)), ("reason", reason.clone())]
             }
             Self::NotPublished { reason } => vec![("reason", shortened(reason))],
-            Self::Gone { client_id } | Self::Dropped { client_id } => {
+            Self::WatchEnded { client_id, key } => {
+                vec![("client_id", shortened(client_id)), ("key", shortened(key))]
+            }
+            Self::TooManyWatchers { client_id } | Self::Dropped { client_id } => {
                 vec![("client_id", shortened(client_id))]
             }
         }
@@ -97,12 +107,14 @@ impl fmt::Display for ExternalEvent {
             Self::NoClient { topic, reason } => {
                 write!(out, "request on {} is dropped: {reason}", Shown(topic))
             }
-            Self::Gone { client_id } => {
-                write!(
-                    out,
-                    "{} has no subscription to its notifications: its watches have ended",
-                    Shown(client_id)
-                )
+            Self::WatchEnded { client_id, key } => write!(
+                out,
+                "{} has no subscription to the notifications of {}: its watch has ended",
+                Shown(client_id),
+                Shown(key)
+            ),
+            Self::TooManyWatchers { client_id } => {
+                write!(out, "the watches of {} have ended: too many clients watch keys", Shown(client_id))
             }
             Self::NotPublished { reason } => {
                 write!(out, "the broker did not accept a message: {}", Shown(reason))

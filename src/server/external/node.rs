@@ -8,7 +8,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::clients::Clients;
 use super::event::ExternalEvent;
-use super::outbox::{ExternalPublisher, Outbox};
+use super::outbox::{ExternalPublisher, Outbox, Recipient};
 use super::requests::RequestFilter;
 use crate::broker::{AccessControl, Peer, Principal, next_connection_id};
 use crate::client::{self, ReasonCode, ServiceConnected, ServiceNode};
@@ -18,7 +18,7 @@ use crate::server::authorization::Authorizer;
 use crate::server::event::EventSink;
 use crate::server::service::{RunningScan, Service};
 
-/// The most scans that run beside other requests; further ones are answered before the next request is handled.
+/// The most scans that run beside other requests; meanwhile no request is read.
 const SCANS_MAX: usize = 64;
 
 pub(super) struct Node {
@@ -104,27 +104,30 @@ impl Node {
         let now_ms = now.saturating_duration_since(self.started).as_millis();
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
         let mut clients = self.clients();
-        let (peer, forgotten) = clients.hear(client_id, now_ms, |client_id| self.connect(client_id));
+        let connect = |client_id| self.connect(client_id);
+        let is_watching = |peer: &Peer| self.service.is_watching(peer.connection);
+        let (peer, forgotten) = clients.handle_request(client_id, now_ms, connect, is_watching);
         self.outbox.note_request(clients.last());
         drop(clients);
-        forgotten.iter().for_each(|peer| self.service.disconnect(peer));
+        for forgotten in forgotten {
+            if self.service.is_watching(forgotten.connection) {
+                self.report(ExternalEvent::TooManyWatchers { client_id: Arc::clone(&forgotten.client_id) });
+            }
+            self.service.disconnect(&forgotten);
+        }
         peer
     }
 
-    /// Answers a scan in steps, between which other requests are handled.
+    /// Answers a scan in steps, between which other requests are handled. No further one is read without a permit.
     fn run_scan(&self, mut scan: Box<RunningScan>) {
-        let publisher = self.publisher.clone();
-        let Ok(permit) = Arc::clone(&self.scans).try_acquire_owned() else {
-            while !scan.advance(&publisher) {
-                std::thread::yield_now();
-            }
-            return;
-        };
+        let (publisher, outbox) = (self.publisher.clone(), Arc::clone(&self.outbox));
+        let permit = Arc::clone(&self.scans).try_acquire_owned();
         tokio::spawn(async move {
             while !scan.advance(&publisher) {
                 tokio::task::yield_now().await;
             }
             drop(permit);
+            outbox.changed().notify_one();
         });
     }
 }
@@ -186,17 +189,22 @@ impl ServiceNode for Node {
         if let Err(error) = result {
             self.report(ExternalEvent::NotPublished { reason: error.to_string() });
         }
-        // The product ends the watches of a client with its connection, of which nothing is known here.
-        let Some(recipient) = recipient.filter(|_| is_gone) else { return };
-        let gone = self.clients().forget(&recipient.client_id, recipient.last_request);
-        if let Some(peer) = gone {
-            self.service.disconnect(&peer);
-            self.report(ExternalEvent::Gone { client_id: peer.client_id });
+        let Some(Recipient { client_id, key: Some(key), last_request }) = recipient.filter(|_| is_gone)
+        else {
+            return;
+        };
+        // The product ends the watches of a client with its connection, of which nothing is known here. A client that has
+        // sent a request since may have subscribed.
+        let peer = self.clients().without_request_since(&client_id, last_request).cloned();
+        if let Some(peer) = peer {
+            self.service.end_watch(peer.connection, &key);
+            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+            self.report(ExternalEvent::WatchEnded { client_id: peer.client_id, key });
         }
     }
 
     fn has_room(&self) -> bool {
-        self.outbox.has_room()
+        self.outbox.has_room() && self.scans.available_permits() > 0
     }
 
     fn changed(&self) -> &Notify {

@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 use tokio::sync::Notify;
 
 use super::event::ExternalEvent;
-use crate::protocol::{ConnectionId, Message};
+use crate::protocol::topic::Topic;
+use crate::protocol::{ConnectionId, Key, Message};
 use crate::server::delivery::Publisher;
 use crate::server::event::EventSink;
 use crate::server::operations::metrics::{Metrics, Outcome, Verb};
@@ -44,6 +46,8 @@ struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
     pub client_id: String,
+    /// The key that has changed.
+    pub key: Option<Key>,
     /// Number of the last request of any client before the notification.
     pub last_request: u64,
 }
@@ -69,7 +73,12 @@ impl Outbox {
         if let Some(client_id) = recipient {
             queue.last_tag = queue.last_tag.wrapping_add(1).max(1);
             tag = queue.last_tag;
-            let recipient = Recipient { client_id: client_id.to_owned(), last_request: queue.last_request };
+            let key = match Topic::parse(&message.topic) {
+                Some(Topic::Notify { key, .. }) => Some(key),
+                _ => None,
+            };
+            let last_request = queue.last_request;
+            let recipient = Recipient { client_id: client_id.to_owned(), key, last_request };
             queue.notified.insert(tag, recipient);
         }
         queue.bytes = queue.bytes.saturating_add(cost);
@@ -114,8 +123,10 @@ impl std::fmt::Debug for Outbox {
 }
 
 fn cost(message: &Message) -> usize {
-    let texts = message.topic.len().saturating_add(message.payload.len());
-    texts.saturating_add(MESSAGE_COST_BYTES)
+    let correlation = message.correlation.as_ref().map_or(0, Bytes::len);
+    [message.topic.len(), message.payload.len(), correlation]
+        .into_iter()
+        .fold(MESSAGE_COST_BYTES, usize::saturating_add)
 }
 
 /// Publishes by way of the outbox.
@@ -175,14 +186,16 @@ mod tests {
         let outbox = Outbox::new(Arc::new(|_| {}));
         outbox.note_request(7);
         outbox.push(message(1), None);
-        outbox.push(message(1), Some("a"));
+        let key = Key::new("k").unwrap();
+        let topic = crate::protocol::topic::notify("a", &key).unwrap();
+        outbox.push(Message { topic, ..message(1) }, Some("a"));
         assert_eq!(outbox.poll().unwrap().1, 0);
         let (_, tag) = outbox.poll().unwrap();
         assert!(tag > 0 && outbox.poll().is_none());
         outbox.note_request(8);
         assert_eq!(
             outbox.take_recipient(tag),
-            Some(Recipient { client_id: "a".to_owned(), last_request: 7 })
+            Some(Recipient { client_id: "a".to_owned(), key: Some(key), last_request: 7 })
         );
         assert_eq!(outbox.take_recipient(tag), None);
     }

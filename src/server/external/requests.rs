@@ -70,6 +70,9 @@ impl RequestFilter {
             }
             at = at.saturating_add(level.len()).saturating_add(1);
         }
+        if client.is_some() && topic::filter_matches(text, topic::REQUEST) {
+            return Err(format!("it matches {}, on which requests name no client", topic::REQUEST));
+        }
         Ok(Self { filter: text.to_owned(), client })
     }
 
@@ -89,12 +92,17 @@ impl RequestFilter {
     /// # Errors
     /// [`NoClient`]: the request cannot be handled.
     pub fn client_of<'a>(&self, message: &'a Message) -> Result<&'a str, NoClient> {
+        let response_topic = message.response_topic.as_deref().unwrap_or_default();
+        // The store would take its own response for a request.
+        if topic::filter_matches(&self.filter, response_topic) {
+            return Err(NoClient("its response topic is one of the requests"));
+        }
         let id = match self.client {
             Some(levels) => {
                 let id = self.client_of_topic(levels, &message.topic);
                 id.ok_or(NoClient("its topic has no client id"))?
             }
-            None => claimed_client(message)?,
+            None => claimed_client(message, response_topic)?,
         };
         if id.len() > CLIENT_ID_BYTES_MAX {
             return Err(NoClient("its client id is longer than 1024 bytes"));
@@ -114,22 +122,19 @@ impl RequestFilter {
 }
 
 /// Returns the client that a request claims to be of: its response topic and `__srcId` must agree (protocol §1).
-fn claimed_client(message: &Message) -> Result<&str, NoClient> {
-    let source = message.user_property(SOURCE).filter(|source| !source.is_empty());
-    let response_topic = message.response_topic.as_deref().unwrap_or_default();
-    let of_topic = match Topic::parse(response_topic) {
-        // The id is a part of the response topic, after its first level.
+fn claimed_client<'a>(message: &'a Message, response_topic: &'a str) -> Result<&'a str, NoClient> {
+    // The id is a part of the response topic, after its first level.
+    let client_id = match Topic::parse(response_topic) {
         Some(Topic::Response { client_id }) => {
             response_topic.split_once('/').and_then(|(_, rest)| rest.get(..client_id.len()))
         }
         _ => None,
     };
-    match (of_topic, source) {
-        (Some(id), Some(source)) if id != source => {
-            Err(NoClient("its response topic and its __srcId name different clients"))
-        }
-        (Some(id), _) | (None, Some(id)) => Ok(id),
-        (None, None) => Err(NoClient("neither its response topic nor a __srcId names its client")),
+    let level = client_id.ok_or(NoClient("its response topic names no client"))?;
+    match message.user_property(SOURCE).filter(|source| !source.is_empty()) {
+        Some(source) if topic::is_client_level(level, source) => Ok(source),
+        Some(_) => Err(NoClient("its response topic and its __srcId name different clients")),
+        None => Ok(level),
     }
 }
 
@@ -156,12 +161,14 @@ mod tests {
         let response = topic::response("press/7");
         assert_eq!(of(&response, Some("press/7")).as_deref(), Some("press/7"));
         assert_eq!(of(&response, None).as_deref(), Some("press/7"));
-        assert_eq!(of("answers", Some("press/7")).as_deref(), Some("press/7"));
-        for (response, source) in [(&*response, Some("press/8")), ("answers", None), ("answers", Some(""))] {
+        let digits = topic::response("70726573732F37");
+        assert_eq!(of(&digits, Some("press/7")).as_deref(), Some("press/7"), "the Go SDK");
+        let others = [(&*response, Some("press/8")), ("answers", None), ("answers", Some("press/7"))];
+        for (response, source) in others.into_iter().chain([(topic::REQUEST, Some("press/7"))]) {
             assert_eq!(of(response, source), None, "{response} {source:?}");
         }
         let long = "x".repeat(CLIENT_ID_BYTES_MAX + 1);
-        assert_eq!(of("answers", Some(&long)), None);
+        assert_eq!(of(&topic::response(&long), Some(&long)), None);
     }
 
     #[test]
@@ -180,10 +187,13 @@ mod tests {
 
     #[test]
     fn a_filter_has_at_most_one_wildcard_for_the_client() {
-        for text in ["", "a/+/+", "a/+/#", "a/#/b", "a+", "a/b#", "$share/g/a/+", "a\0"] {
+        for text in ["", "a/+/+", "a/+/#", "a/#/b", "a+", "a/b#", "$share/g/a/+", "a\0", "#", "statestore/#"]
+        {
             assert!(RequestFilter::parse(text).is_err(), "{text}");
         }
         assert!(!RequestFilter::default().has_client());
         assert!(RequestFilter::parse("+").unwrap().has_client());
+        let own = message("in/a", "in/b", None);
+        assert_eq!(client("in/+", &own), None, "its response would be a request");
     }
 }

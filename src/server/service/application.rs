@@ -16,7 +16,7 @@ use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
-use crate::protocol::{ConnectionId, Message, Request, Timestamp, exchange, topic};
+use crate::protocol::{ConnectionId, ErrorReply, Key, Message, Request, Timestamp, exchange, topic};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
@@ -132,7 +132,8 @@ impl Service {
 
     /// Handles a request that a client has published at another broker. Returns a scan that has not been answered yet.
     ///
-    /// Of what the service decides beside the response, that broker carries nothing out; events report it.
+    /// Of what the service decides beside the response, that broker carries nothing out: a refusal is a response, the rest is
+    /// reported by events.
     pub(in crate::server) fn handle_external_request(
         &self,
         publisher: &dyn Publisher,
@@ -140,8 +141,20 @@ impl Service {
         message: Message,
         now: Instant,
     ) -> Option<Box<RunningScan>> {
+        let response_topic = message.response_topic.clone();
+        let correlation = message.correlation.clone();
         match self.handle_request_message(publisher, from, message, now) {
             Err(scan) => Some(scan),
+            Ok(Verdict::Refused(ReasonCode::QuotaExceeded)) => {
+                let reply_to = ReplyTo {
+                    response_topic: response_topic.unwrap_or_default(),
+                    correlation: correlation.unwrap_or_default(),
+                    verb: Verb::default(),
+                    received: now,
+                };
+                Outbound::from((reply_to, Response::error(ErrorReply::QuotaExceeded))).send(publisher);
+                None
+            }
             Ok(Verdict::Disconnect { text: reason, .. }) => {
                 let client_id = Arc::clone(&from.client_id);
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
@@ -375,6 +388,16 @@ impl Application for Service {
 }
 
 impl Service {
+    /// Whether a connection watches any key.
+    pub(in crate::server) fn is_watching(&self, connection: ConnectionId) -> bool {
+        self.shared.lock().store.is_watching(connection)
+    }
+
+    /// Ends the watch of a key.
+    pub(in crate::server) fn end_watch(&self, connection: ConnectionId, key: &Key) {
+        self.shared.lock().store.revoke_watch(connection, key);
+    }
+
     /// Ends the watches of a connection.
     pub(in crate::server) fn disconnect(&self, peer: &Peer) {
         if peer.permissions.is_some() {
