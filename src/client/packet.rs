@@ -65,6 +65,17 @@ pub enum Incoming {
     Authenticated,
 }
 
+/// A message whose PUBLISH is malformed, and was skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MalformedMessage {
+    /// None for QoS 0.
+    pub packet_id: Option<u16>,
+    /// None if it is not UTF-8.
+    pub topic: Option<String>,
+    /// The decoder's error.
+    pub text: String,
+}
+
 /// The properties of a CONNACK that a session must respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {

@@ -13,8 +13,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::authentication::FileRead;
 use super::error::{LossCause, ReasonCode};
 use super::outgoing_request::OutgoingRequest;
-use super::packet::{Incoming, Outgoing};
+use super::packet::{Incoming, MalformedMessage, Outgoing};
 use super::trace::{self, Packet, TraceEvent, Tracer};
+use crate::mqtt::decode::SkippedPublish;
 use crate::mqtt::packet::OutgoingPublish;
 use crate::mqtt::{self, ProtocolVersion, decode, encode};
 use crate::protocol::connection::K8S_SAT;
@@ -74,6 +75,12 @@ impl Requests {
         }
         if let Self::Many(template) = self { template.as_deref_mut() } else { None }
     }
+}
+
+/// A packet of [`Connection::next_packet_or_malformed`].
+pub(super) enum Received {
+    Packet(Incoming),
+    Malformed(MalformedMessage),
 }
 
 /// A request that is larger than the broker accepts. Sizes in bytes of the packet.
@@ -291,6 +298,25 @@ impl Connection {
         };
         self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
         Ok(Some(incoming))
+    }
+
+    /// As [`Connection::next_packet`], but skips a malformed PUBLISH whose topic and packet id can be read: a broker forwards
+    /// properties that it does not look at, and would send the message again on the next connection.
+    pub(super) fn next_packet_or_malformed(&mut self) -> Result<Option<Received>, LossCause> {
+        let input_bytes = self.input.len();
+        match self.next_packet() {
+            Ok(incoming) => Ok(incoming.map(Received::Packet)),
+            // A PUBLISH that cannot be decoded stays in the input. Other packets may have been removed.
+            Err(LossCause::Other(text)) if self.input.len() == input_bytes => {
+                let skipped = decode::skip_publish_of_server(&mut self.input, self.incoming_max);
+                let Some(SkippedPublish { packet_id, topic }) = skipped else {
+                    return Err(LossCause::Other(text));
+                };
+                self.trace(|| TraceEvent::Received(Packet::Other("PUBLISH".to_owned())));
+                Ok(Some(Received::Malformed(MalformedMessage { packet_id, topic, text })))
+            }
+            Err(cause) => Err(cause),
+        }
     }
 
     /// Decodes a PUBLISH. The MQTT crate copies each of its texts, which takes several times as long.

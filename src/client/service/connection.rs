@@ -13,6 +13,9 @@ use crate::client::error::Error;
 use crate::client::settings::{SessionSettings, Settings};
 use crate::clock;
 
+/// The part of the time for closing in which PUBACKs are awaited.
+const PUBACKS_PART: f64 = 0.9;
+
 /// Settings of a service connection.
 #[derive(Clone, Debug)]
 pub struct ServiceSettings {
@@ -33,7 +36,8 @@ pub struct ServiceSettings {
 pub struct ServiceConnection {
     commands: mpsc::Sender<Command>,
     ended: observe::Receiver<Option<Error>>,
-    task: JoinHandle<()>,
+    /// None: it ends by itself.
+    task: Option<JoinHandle<()>>,
 }
 
 impl ServiceConnection {
@@ -56,7 +60,7 @@ impl ServiceConnection {
         let (start_sender, started) = oneshot::channel();
         let driver =
             Driver::new(Settings { session, ..client }, config, node, receiver, start_sender, ended_sender);
-        let connection = Self { commands, ended, task: tokio::spawn(driver.run()) };
+        let connection = Self { commands, ended, task: Some(tokio::spawn(driver.run())) };
         started.await.unwrap_or(Err(Error::Closed))?;
         Ok(connection)
     }
@@ -74,12 +78,20 @@ impl ServiceConnection {
     /// Ignores further messages, publishes what the node still has, waits for the PUBACKs, at most `within`, and disconnects, which
     /// ends the broker's session. Returns whether every message is acknowledged. Call [`ServiceConnection::unsubscribe`] first, so
     /// that no request is lost.
-    pub async fn close(self, within: Duration) -> bool {
+    ///
+    /// Without a connection it does not wait for one if there is nothing to publish. Dropping the future does not stop the end of
+    /// the connection.
+    pub async fn close(mut self, within: Duration) -> bool {
         let now = clock::monotonic();
         let (done, is_drained) = oneshot::channel();
-        let deadline = now.checked_add(within).unwrap_or(now);
-        let sent = self.commands.send(Command::Close { deadline, done }).await;
-        sent.is_ok() && is_drained.await.unwrap_or(false)
+        // The rest of the time is for the DISCONNECT, for a caller that waits no longer than `within` itself.
+        let deadline = now.checked_add(within.mul_f64(PUBACKS_PART)).unwrap_or(now);
+        if self.commands.send(Command::Close { deadline, done }).await.is_err() {
+            return false;
+        }
+        // It ends by itself from now on.
+        drop(self.task.take());
+        is_drained.await.unwrap_or(false)
     }
 
     /// Returns the error that has ended the connection for good: another client has connected with the client id (session
@@ -94,6 +106,8 @@ impl ServiceConnection {
 
 impl Drop for ServiceConnection {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }

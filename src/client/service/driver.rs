@@ -11,11 +11,11 @@ use super::session::{Config, Event, Session};
 use crate::client::authentication::TokenWatcher;
 use crate::client::backoff::Backoff;
 use crate::client::connection_state::{ConnectionLoss, ConnectionState, Progress};
-use crate::client::error::{Error, LossCause, Outcome};
-use crate::client::packet::ConnectionLimits;
+use crate::client::error::{Error, LossCause, Outcome, ReasonCode};
+use crate::client::packet::{ConnectionLimits, MalformedMessage};
 use crate::client::settings::Settings;
 use crate::client::trace::{self, TraceEvent};
-use crate::client::transport::Connection;
+use crate::client::transport::{Connection, Received};
 use crate::clock;
 use crate::net::secret::Secret;
 use crate::random;
@@ -50,7 +50,15 @@ pub(super) struct Driver<N> {
     unsubscribing: Option<oneshot::Sender<()>>,
     closing: Option<Closing>,
     ended: observe::Sender<Option<Error>>,
+    /// Whether a packet of this connection could not be read.
+    is_unreadable: bool,
+    /// Connections in a row that were lost for that.
+    unreadable_losses: u8,
 }
+
+/// The number of connections in a row with a packet that cannot be read after which the next one starts a new session: the
+/// broker may send this packet again as long as it has the session.
+const UNREADABLE_LOSSES_MAX: u8 = 2;
 
 /// The end of [`Driver::run_until_lost`] other than by an error: whether every message is acknowledged.
 type IsDrained = bool;
@@ -81,6 +89,8 @@ impl<N: ServiceNode> Driver<N> {
             unsubscribing: None,
             closing: None,
             ended,
+            is_unreadable: false,
+            unreadable_losses: 0,
         }
     }
 
@@ -157,9 +167,15 @@ impl<N: ServiceNode> Driver<N> {
             if !self.session.wants_input() {
                 return Ok(true);
             }
-            let packet = connection.next_packet().map_err(|cause| lost(&self.settings, cause))?;
-            let Some(incoming) = packet else { break };
-            self.session.handle_incoming(incoming, now)?;
+            let received = connection.next_packet_or_malformed().map_err(|cause| {
+                self.is_unreadable = matches!(cause, LossCause::Other(_));
+                lost(&self.settings, cause)
+            })?;
+            match received {
+                None => break,
+                Some(Received::Packet(incoming)) => self.session.handle_incoming(incoming, now)?,
+                Some(Received::Malformed(message)) => self.session.handle_malformed(message, now),
+            }
             self.deliver();
         }
         Ok(false)
@@ -167,7 +183,9 @@ impl<N: ServiceNode> Driver<N> {
 
     /// Queues the packets to send. Returns whether nothing is left to publish.
     fn queue_packets(&mut self, now: Instant) -> IsDrained {
-        let ConnectionState::Connected(connection) = &mut self.connection else { return false };
+        let ConnectionState::Connected(connection) = &mut self.connection else {
+            return self.closing.is_some() && !self.has_message_to_publish();
+        };
         // While the broker does not read, messages stay in the node.
         while connection.has_room() {
             if let Some(outgoing) = self.session.poll_outgoing(now) {
@@ -190,6 +208,17 @@ impl<N: ServiceNode> Driver<N> {
         false
     }
 
+    /// Returns whether a message must be published before the end of the session, without a connection.
+    fn has_message_to_publish(&mut self) -> bool {
+        // Into an empty session, a message may be added at any time.
+        if self.session.is_idle()
+            && let Some((message, tag)) = self.node.poll_message()
+        {
+            self.session.publish(message, tag);
+        }
+        !self.session.is_idle()
+    }
+
     /// Passes events and messages to the node, as far as it has room. Returns whether there was a message.
     fn deliver(&mut self) -> bool {
         let mut has_delivered = false;
@@ -200,6 +229,9 @@ impl<N: ServiceNode> Driver<N> {
                         self.node.handle_connected(&self.accepted);
                         // An error means that the caller has dropped its future.
                         let _ = self.start.take().map(|start| start.send(Ok(())));
+                    }
+                    Event::Malformed(MalformedMessage { topic, text, .. }) => {
+                        self.node.handle_malformed(topic, text);
                     }
                     Event::Published { tag, result } => self.node.handle_published(tag, result),
                     Event::Unsubscribed => drop(self.unsubscribing.take().map(|done| done.send(()))),
@@ -214,8 +246,8 @@ impl<N: ServiceNode> Driver<N> {
             }
             if let Some(message) = self.session.poll_message() {
                 self.node.handle_message(message);
-                has_delivered = true;
             }
+            has_delivered = true;
         }
     }
 
@@ -264,7 +296,7 @@ impl<N: ServiceNode> Driver<N> {
     /// The connection has ended for good.
     fn handle_lost(&mut self, error: Error) -> Result<(), ()> {
         let now = clock::monotonic();
-        self.session.handle_lost();
+        self.prepare_session(&error);
         if let Some(token) = &mut self.token {
             token.handle_lost();
         }
@@ -284,6 +316,29 @@ impl<N: ServiceNode> Driver<N> {
         self.trace(|| TraceEvent::Lost { cause: error.to_string(), again_in: Some(delay) });
         self.connection = ConnectionState::Backoff(now.checked_add(delay).unwrap_or(now));
         Ok(())
+    }
+
+    /// Ends the session's connection, and avoids that the next one is lost for the same reason.
+    fn prepare_session(&mut self, error: &Error) {
+        let is_unreadable = std::mem::take(&mut self.is_unreadable);
+        // Failed attempts in between do not count.
+        if matches!(self.connection, ConnectionState::Connected(_)) {
+            self.unreadable_losses = if is_unreadable { self.unreadable_losses.saturating_add(1) } else { 0 };
+        }
+        if self.unreadable_losses >= UNREADABLE_LOSSES_MAX {
+            self.unreadable_losses = 0;
+            self.settings.session.is_clean = true;
+        }
+        if self.session.is_blocked() {
+            // The broker then sends fewer messages before the packets that are needed.
+            let receive_max = &mut self.settings.session.receive_max;
+            *receive_max = receive_max.div_euclid(2).max(1);
+        }
+        let refusal = match error {
+            Error::Lost { cause, .. } if !is_unreadable && may_be_refusal(cause) => Some(cause.clone()),
+            _ => None,
+        };
+        self.session.handle_lost(refusal);
     }
 
     async fn close(self, is_drained: IsDrained) {
@@ -308,6 +363,18 @@ fn attempt_error(settings: &Settings, loss: ConnectionLoss) -> Error {
 
 fn lost(settings: &Settings, cause: LossCause) -> Error {
     Error::Lost { target: settings.target.to_string(), cause, outcome: Outcome::Unchanged }
+}
+
+/// Returns whether a published message may be the reason of a loss: brokers end the connection of a client that may not publish
+/// to a topic, with or without DISCONNECT.
+fn may_be_refusal(cause: &LossCause) -> bool {
+    match cause {
+        // Others are about the broker, the session or the network.
+        LossCause::Disconnect(ReasonCode { code, .. }) => {
+            matches!(code, 0x80..=0x83 | 0x87 | 0x90 | 0x93..=0x97 | 0x99..=0x9B)
+        }
+        LossCause::Other(_) => true,
+    }
 }
 
 /// Returns the next new token, or never if the session watches no token file.

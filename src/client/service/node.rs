@@ -8,7 +8,8 @@ use crate::protocol::Message;
 /// The service at the end of a [`ServiceConnection`](super::ServiceConnection).
 ///
 /// Contract: the connection's task makes all calls, one at a time; each returns quickly. Messages are handed over and polled
-/// only between [`ServiceNode::handle_connected`] and [`ServiceNode::handle_lost`]. A node that has something new (a message to
+/// only between [`ServiceNode::handle_connected`] and [`ServiceNode::handle_lost`]; while the connection is being closed, they are
+/// polled without a connection, too. A node that has something new (a message to
 /// publish, room for messages) signals [`ServiceNode::changed`].
 pub trait ServiceNode: Send + Sync + 'static {
     /// A connection is established, and all filters are subscribed to.
@@ -22,12 +23,19 @@ pub trait ServiceNode: Send + Sync + 'static {
     /// which is sent after this returns.
     fn handle_message(&self, message: Message);
 
+    /// Handles a message that cannot be decoded, or not without exceeding a limit. It is acknowledged and dropped. `topic` is None
+    /// if it is not UTF-8; it may have any other characters.
+    fn handle_malformed(&self, topic: Option<String>, text: String) {
+        let _ = (topic, text);
+    }
+
     /// Returns the next message to publish with QoS 1, with a tag for [`ServiceNode::handle_published`]. It is published at
     /// least once, and after those that were returned before.
     fn poll_message(&self) -> Option<(Message, u64)>;
 
-    /// Handles the PUBACK of a message whose tag is not 0, or the reason why it will not be delivered:
-    /// [`Error::PublishRefused`] or [`Error::TooLarge`].
+    /// Handles the PUBACK of a message whose tag is not 0, or the reason why a message with any tag will not be delivered:
+    /// [`Error::PublishRefused`], [`Error::TooLarge`], or [`Error::Lost`] if the connection was lost each time that the message was
+    /// sent.
     fn handle_published(&self, tag: u64, result: Result<ReasonCode, Error>);
 
     /// Returns whether the node can handle another message. Meanwhile the connection holds back messages, in bounds, to be able

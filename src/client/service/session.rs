@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::window::{Publish, Window};
+use super::window::{MESSAGE_BYTES, Publish, Window, memory_bytes};
 use crate::client::error::{Error, LossCause, Outcome, ReasonCode};
-use crate::client::packet::{ConnectionLimits, Incoming, Outgoing};
+use crate::client::packet::{ConnectionLimits, Incoming, MalformedMessage, Outgoing};
 use crate::client::session::keep_alive::KeepAlive;
 use crate::client::session::reauthentication::Reauthentication;
 use crate::net::secret::Secret;
@@ -17,8 +17,6 @@ const SUBSCRIPTION_PACKET_ID: u16 = u16::MAX;
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The number of packets that wait to be sent at which the connection is not read any more.
 const OUTGOING_MAX: usize = 65_536;
-/// The memory of a held message beside topic and payload, about.
-const HELD_MESSAGE_BYTES: usize = 256;
 /// Reason codes from this one on are failures (MQTT 5, 2.4).
 const FAILURE_MIN: u8 = 0x80;
 
@@ -58,7 +56,7 @@ pub(super) struct Session {
     is_closing: bool,
     window: Window,
     /// Received messages that have not been polled, with their packet ids. None: QoS 0.
-    held: VecDeque<(Option<u16>, Message)>,
+    held: VecDeque<(Option<u16>, Held)>,
     held_bytes: usize,
     /// PINGREQs without a PINGRESP.
     pings: u32,
@@ -67,6 +65,24 @@ pub(super) struct Session {
     reauthentication: Reauthentication,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<Event>,
+}
+
+/// A received message.
+#[derive(Debug)]
+enum Held {
+    Message(Message),
+    Malformed(MalformedMessage),
+}
+
+impl Held {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Message(message) => memory_bytes(message),
+            Self::Malformed(MalformedMessage { topic, text, .. }) => {
+                MESSAGE_BYTES.saturating_add(text.len()).saturating_add(topic.as_ref().map_or(0, String::len))
+            }
+        }
+    }
 }
 
 /// State of the subscriptions of the current connection.
@@ -90,7 +106,9 @@ enum Phase {
 pub(super) enum Event {
     /// The subscriptions are in force, or not wanted any more. Messages may follow.
     Ready,
-    /// The end of a message to publish that has a tag.
+    /// A message cannot be decoded. It is acknowledged.
+    Malformed(MalformedMessage),
+    /// The end of a message to publish that has a tag, or an error.
     Published { tag: u64, result: Result<ReasonCode, Error> },
     /// Nothing is subscribed to any more, and all messages have been polled.
     Unsubscribed,
@@ -139,10 +157,16 @@ impl Session {
         }
     }
 
-    /// Handles the loss of the connection, or a failed attempt to connect.
-    pub(super) fn handle_lost(&mut self) {
+    /// Handles the loss of the connection, or a failed attempt to connect. `refusal` is the cause, if a published message may be
+    /// its reason.
+    pub(super) fn handle_lost(&mut self, refusal: Option<LossCause>) {
         self.connection = None;
-        self.window.handle_lost();
+        let dropped = self.window.handle_lost(refusal.is_some());
+        if let (Some(tag), Some(cause)) = (dropped, refusal) {
+            let (target, outcome) = (self.config.target.clone(), Outcome::Unknown);
+            let result = Err(Error::Lost { target, cause, outcome });
+            self.events.push_back(Event::Published { tag, result });
+        }
         // The broker sends them again if it resumes the session. Otherwise it has lost others, too; held any longer, these could
         // fill the room that the SUBACKs of the next connection need.
         self.held.clear();
@@ -238,6 +262,13 @@ impl Session {
         self.held_bytes < HELD_BYTES_MAX && self.outgoing.len() < OUTGOING_MAX
     }
 
+    /// Returns whether the connection is not read any more because of held messages, although packets behind them may be needed:
+    /// PUBACKs, or a SUBACK. The next connection would be the same.
+    pub(super) fn is_blocked(&self) -> bool {
+        let is_waiting = self.window.is_full() || matches!(self.phase, Phase::Subscribing(_));
+        self.connection.is_some() && self.held_bytes >= HELD_BYTES_MAX && is_waiting
+    }
+
     /// Handles that the owner does not read from the connection now.
     pub(super) fn handle_reading_paused(&mut self, now: Instant) {
         // The broker is not silent only because it is not read. But if the window is full, the PUBACKs that would make room may
@@ -256,7 +287,7 @@ impl Session {
             connection.handle_received(now);
         }
         match incoming {
-            Incoming::Publish { packet_id, message } => self.handle_publish(packet_id, message),
+            Incoming::Publish { packet_id, message } => self.hold(packet_id, Held::Message(message)),
             Incoming::PubAck { packet_id, reason } => {
                 let is_refused = reason.code >= FAILURE_MIN;
                 let result = if is_refused { Err(Error::PublishRefused { reason }) } else { Ok(reason) };
@@ -280,14 +311,22 @@ impl Session {
         Ok(())
     }
 
-    fn handle_publish(&mut self, packet_id: Option<u16>, message: Message) {
+    /// Handles a received message that cannot be decoded. It is acknowledged in the order of arrival.
+    pub(super) fn handle_malformed(&mut self, message: MalformedMessage, now: Instant) {
+        if let Some(connection) = &mut self.connection {
+            connection.handle_received(now);
+        }
+        self.hold(message.packet_id, Held::Malformed(message));
+    }
+
+    fn hold(&mut self, packet_id: Option<u16>, message: Held) {
         if let Phase::Draining { has_received } = &mut self.phase {
             *has_received = true;
         }
         // Messages with QoS 0 have no Receive Maximum, and may be lost.
         let is_excess = packet_id.is_none() && self.held.len() >= self.config.receive_max.into();
         if !self.is_closing && !is_excess {
-            self.held_bytes = self.held_bytes.saturating_add(memory_bytes(&message));
+            self.held_bytes = self.held_bytes.saturating_add(message.memory_bytes());
             self.held.push_back((packet_id, message));
         }
     }
@@ -312,7 +351,7 @@ impl Session {
     }
 
     fn end_message(&mut self, packet_id: u16, result: Result<ReasonCode, Error>) {
-        if let Some(tag) = self.window.remove(packet_id).filter(|tag| *tag != 0) {
+        if let Some(tag) = self.window.remove(packet_id).filter(|tag| *tag != 0 || result.is_err()) {
             self.events.push_back(Event::Published { tag, result });
         }
     }
@@ -380,21 +419,28 @@ impl Session {
         self.events.pop_front()
     }
 
-    /// Returns whether [`Session::poll_message`] returns a message.
+    /// Returns whether [`Session::poll_message`] has something to do.
     pub(super) fn has_message(&self) -> bool {
         self.is_ready() && !self.held.is_empty()
     }
 
-    /// Returns the next received message, which the service must have handled before the next [`Session::poll_outgoing`].
+    /// Returns the next received message, which the service must have handled before the next [`Session::poll_outgoing`]. If that
+    /// is malformed, it returns None, and [`Session::poll_event`] returns [`Event::Malformed`].
     pub(super) fn poll_message(&mut self) -> Option<Message> {
         if !self.is_ready() {
             return None;
         }
         let (packet_id, message) = self.held.pop_front()?;
-        self.held_bytes = self.held_bytes.saturating_sub(memory_bytes(&message));
+        self.held_bytes = self.held_bytes.saturating_sub(message.memory_bytes());
         self.outgoing.extend(packet_id.map(|packet_id| Outgoing::PubAck { packet_id }));
         self.drain();
-        Some(message)
+        match message {
+            Held::Message(message) => Some(message),
+            Held::Malformed(message) => {
+                self.events.push_back(Event::Malformed(message));
+                None
+            }
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -422,7 +468,8 @@ impl Session {
         self.is_ready() && self.window.has_room()
     }
 
-    /// Adds a message to publish, while [`Session::wants_message`]. If `tag` is not 0, an [`Event::Published`] is its end.
+    /// Adds a message to publish, while [`Session::wants_message`]. If `tag` is not 0, or it is not delivered, an
+    /// [`Event::Published`] is its end.
     pub(super) fn publish(&mut self, message: Message, tag: u64) {
         self.window.add(message, tag);
     }
@@ -431,14 +478,6 @@ impl Session {
     pub(super) fn is_idle(&self) -> bool {
         self.window.is_empty()
     }
-}
-
-/// Returns the memory that a held message takes, about.
-fn memory_bytes(message: &Message) -> usize {
-    let properties = message.user_properties.iter();
-    let properties = properties.map(|(name, value)| name.len().saturating_add(value.len()));
-    let parts = [HELD_MESSAGE_BYTES, message.topic.len(), message.payload.len()];
-    properties.chain(parts).fold(0, usize::saturating_add)
 }
 
 #[cfg(test)]

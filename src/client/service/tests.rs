@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::client::error::{Error, ReasonCode};
 use crate::client::settings::{Settings, Target};
+use crate::client::trace::{Packet, TraceEvent, Tracer};
 use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish};
 use crate::mqtt::{self, Decoded, Incoming, ProtocolVersion, decode, encode};
 use crate::protocol::Message;
@@ -37,6 +38,7 @@ struct State {
     connected: Vec<ServiceConnected>,
     lost: Vec<String>,
     handled: Vec<String>,
+    malformed: Vec<(Option<String>, String)>,
     to_publish: VecDeque<(Message, u64)>,
     published: Vec<(u64, Result<ReasonCode, Error>)>,
     is_busy: bool,
@@ -77,6 +79,10 @@ impl ServiceNode for Node {
             state.to_publish.push_back((answer, u64::try_from(state.handled.len()).unwrap() + 1));
             state.handled.push(message.topic);
         });
+    }
+
+    fn handle_malformed(&self, topic: Option<String>, text: String) {
+        self.state.send_modify(|state| state.malformed.push((topic, text)));
     }
 
     fn poll_message(&self) -> Option<(Message, u64)> {
@@ -171,8 +177,12 @@ impl Peer {
 }
 
 fn put_publish(packet_id: u16, topic: &str, output: &mut BytesMut) {
+    put_message(packet_id, &message(topic), output);
+}
+
+fn put_message(packet_id: u16, message: &Message, output: &mut BytesMut) {
     let publish = OutgoingPublish {
-        message: &message(topic),
+        message,
         qos: Qos::AtLeastOnce,
         retain: false,
         dup: false,
@@ -183,6 +193,23 @@ fn put_publish(packet_id: u16, topic: &str, output: &mut BytesMut) {
         bytes_max: None,
     };
     encode::publish(V5, &publish, output).unwrap();
+}
+
+/// Writes a PUBLISH with QoS 1 and some properties, valid or not.
+fn put_raw_publish(packet_id: u16, topic: &str, properties: &[u8], output: &mut BytesMut) {
+    let varint = |number: usize| -> Vec<u8> {
+        let digits: Vec<_> =
+            [0, 7, 14].iter().map(|shift| number >> shift).take_while(|rest| *rest > 0).collect();
+        let last = digits.len().saturating_sub(1);
+        let byte =
+            |(at, rest): (usize, &usize)| u8::try_from(rest & 0x7F).unwrap() | u8::from(at < last) << 7;
+        digits.iter().enumerate().map(byte).collect()
+    };
+    let topic_bytes = u16::try_from(topic.len()).unwrap().to_be_bytes();
+    let properties_bytes = varint(properties.len());
+    let head = [&topic_bytes[..], topic.as_bytes(), &packet_id.to_be_bytes(), &properties_bytes].concat();
+    let packet_bytes = varint(head.len() + properties.len());
+    output.extend_from_slice(&[&[0x32], &packet_bytes[..], &head, properties].concat());
 }
 
 /// The network of a test: returns the broker's end of each connection.
@@ -405,4 +432,161 @@ async fn a_refused_reconnect_is_reported_and_tried_again() {
     peer.accept(true).await;
     let state = node.wait_for(|state| state.connected.len() == 2).await;
     assert_eq!(state.lost[1], "embedded store rejected the connection: not authorized (0x87): wait");
+}
+
+#[tokio::test]
+async fn a_malformed_message_is_acknowledged_and_reported_and_the_connection_stays() {
+    const EMPTY_RESPONSE_TOPIC: &[u8] = b"\x08\0\0";
+    let node = Node::new();
+    let (_connection, mut peer, _network) = start(&node).await;
+    let user_properties = b"\x26\0\0\0\0".repeat(8193);
+    peer.send(|output| {
+        put_publish(1, "x", output);
+        put_raw_publish(2, "poison", EMPTY_RESPONSE_TOPIC, output);
+        put_raw_publish(3, "requests", &user_properties, output);
+        put_publish(4, "y", output);
+    })
+    .await;
+    let mut acknowledged = Vec::new();
+    while acknowledged.len() < 4 {
+        match peer.receive().await {
+            Incoming::PubAck(packet_id) => acknowledged.push(packet_id),
+            Incoming::Publish(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(acknowledged, [1, 2, 3, 4]);
+    let state = node.wait_for(|_| true).await;
+    let reported = |topic: &str, text: &str| (Some(topic.to_owned()), format!("malformed packet: {text}"));
+    let expected = [
+        reported("poison", "property 0x08 has an invalid value"),
+        reported("requests", "packet has more than 8192 user properties"),
+    ];
+    assert_eq!((state.malformed, state.handled), (expected.to_vec(), vec!["x".to_owned(), "y".to_owned()]));
+    assert_eq!(state.lost, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_packet_that_cannot_be_read_twice_in_a_row_ends_the_session_of_the_broker() {
+    let node = Node::new();
+    let (_connection, mut peer, mut network) = start(&node).await;
+    for (session_present, is_clean) in [(true, false), (false, true), (true, false)] {
+        // PUBLISH with the packet id 0.
+        peer.send(|output| put_raw_publish(0, "x", b"\x01\0", output)).await;
+        peer = network.next().await;
+        assert_eq!(peer.accept(session_present).await.clean_start, is_clean);
+        if is_clean {
+            assert_eq!(peer.grant(Ok(Qos::AtLeastOnce)).await, "requests");
+        }
+    }
+    // Losses for other reasons do not count.
+    drop(peer);
+    let mut peer = network.next().await;
+    assert!(!peer.accept(true).await.clean_start);
+}
+
+#[tokio::test]
+async fn a_message_that_makes_the_broker_close_the_connection_is_dropped_and_reported() {
+    let node = Node::new();
+    let (_connection, mut peer, mut network) = start(&node).await;
+    node.change(|state| state.to_publish.extend([(message("secret"), 0), (message("answer"), 7)]));
+    for _ in 0..3 {
+        assert_eq!(peer.receive_publish().await.0, "secret");
+        let reason = mqtt::ReasonCode::NotAuthorized;
+        peer.send(|output| encode::disconnect(V5, reason, "no", None, output)).await;
+        peer = network.next().await;
+        peer.accept(true).await;
+    }
+    let (topic, packet_id, _) = peer.receive_publish().await;
+    assert_eq!(topic, "answer");
+    peer.acknowledge(packet_id).await;
+    let published = node.wait_for(|state| state.published.len() == 2).await.published;
+    let (tag, error) = (published[0].0, published[0].1.clone().unwrap_err().to_string());
+    let expected =
+        "lost the connection to embedded store: the broker ended the connection: not authorized (0x87): no";
+    assert_eq!((tag, error.as_str()), (0, expected));
+    assert_eq!(published[1], (7, Ok(ReasonCode { code: 0, text: None })));
+}
+
+#[tokio::test]
+async fn closing_without_a_connection_waits_only_if_there_is_something_to_publish() {
+    let node = Node::new();
+    let (connection, peer, network) = start(&node).await;
+    drop((peer, network));
+    node.wait_for(|state| !state.lost.is_empty()).await;
+    assert!(timeout(HANG, connection.close(HANG * 60)).await.unwrap());
+    let node = Node::new();
+    let (connection, peer, mut network) = start(&node).await;
+    drop(peer);
+    node.wait_for(|state| !state.lost.is_empty()).await;
+    node.change(|state| state.to_publish.push_back((message("last"), 0)));
+    let broker = async {
+        let mut peer = network.next().await;
+        peer.accept(true).await;
+        loop {
+            match peer.receive().await {
+                Incoming::Publish(publish) => {
+                    assert_eq!(publish.message.topic, "last");
+                    peer.acknowledge(publish.packet_id).await;
+                }
+                Incoming::Unsubscribe { .. } => {}
+                other => break other,
+            }
+        }
+    };
+    let (is_drained, disconnect) = tokio::join!(connection.close(HANG), broker);
+    assert!(is_drained);
+    assert_eq!(disconnect, Incoming::Disconnect { is_normal: true, session_expiry_s: Some(0) });
+}
+
+#[tokio::test]
+async fn the_session_is_ended_also_if_the_caller_does_not_wait_for_it() {
+    let node = Node::new();
+    let (connection, mut peer, _network) = start(&node).await;
+    node.change(|state| state.to_publish.push_back((message("first"), 0)));
+    assert_eq!(peer.receive_publish().await.0, "first");
+    let close = connection.close(Duration::from_millis(1));
+    timeout(Duration::ZERO, close).await.unwrap_err();
+    let disconnect = Incoming::Disconnect { is_normal: true, session_expiry_s: Some(0) };
+    assert_eq!(peer.receive().await, disconnect);
+}
+
+#[tokio::test]
+async fn fewer_messages_are_requested_after_a_loss_with_too_many_in_front_of_pubacks() {
+    const MESSAGES: u16 = 64;
+    let node = Node::new();
+    let (mut settings, mut network) = network();
+    let received = observe::Sender::new(0);
+    let count = received.clone();
+    settings.client.tracer = Some(Tracer::new(true, move |event, _| {
+        if matches!(event, TraceEvent::Received(Packet::Publish { .. })) {
+            count.send_modify(|count| *count += 1);
+        }
+    }));
+    let accept = async {
+        let mut peer = network.next().await;
+        peer.accept(false).await;
+        peer.grant(Ok(Qos::AtLeastOnce)).await;
+        peer
+    };
+    let (connection, mut peer) = tokio::join!(ServiceConnection::start(settings, Arc::clone(&node)), accept);
+    node.change(|state| {
+        state.is_busy = true;
+        state.to_publish.extend((0..4).map(|tag| (message("first"), tag)));
+    });
+    for _ in 0..4 {
+        assert_eq!(peer.receive_publish().await.0, "first");
+    }
+    let large = Message { payload: vec![0; 1024 * 1024].into(), ..message("requests") };
+    for packet_id in 1..=MESSAGES {
+        peer.send(|output| put_message(packet_id, &large, output)).await;
+    }
+    timeout(HANG, received.subscribe().wait_for(|count| *count == MESSAGES)).await.unwrap().unwrap();
+    drop(peer);
+    // The connection is not read, so its end is seen when something is written.
+    let mut connection = connection.unwrap();
+    let (_, connect) = tokio::join!(connection.unsubscribe(Duration::from_millis(1)), async {
+        network.next().await.accept(true).await
+    });
+    assert_eq!(connect.receive_maximum, 50);
 }

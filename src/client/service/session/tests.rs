@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::super::window::MESSAGE_PACKET_IDS;
+use super::super::window::{MESSAGE_PACKET_IDS, WINDOW_BYTES_MAX};
 use super::*;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -168,7 +168,7 @@ impl World {
 
     fn lose(&mut self, forgets: bool) {
         if std::mem::take(&mut self.is_connected) {
-            self.session.handle_lost();
+            self.session.handle_lost(None);
             self.is_ready = false;
             self.to_broker.clear();
             self.to_client.clear();
@@ -247,7 +247,7 @@ impl World {
                         self.published.push(u32::try_from(tag).unwrap() - 1);
                     }
                     Event::Unsubscribed => self.is_unsubscribed = true,
-                    Event::Authenticated { .. } => panic!("no token"),
+                    Event::Authenticated { .. } | Event::Malformed(_) => panic!("{event:?}"),
                 }
             }
             if !self.session.has_message() || !self.has_room {
@@ -522,7 +522,7 @@ fn held_messages_are_bounded_in_number_and_bytes() {
         held += 1;
     }
     assert!(held > 2, "a broker that exceeds the Receive Maximum is read on");
-    assert!(held * HELD_MESSAGE_BYTES <= HELD_BYTES_MAX + HELD_MESSAGE_BYTES);
+    assert!(held * MESSAGE_BYTES <= HELD_BYTES_MAX + MESSAGE_BYTES);
     // Messages with QoS 0 do not count for the Receive Maximum, so they are dropped instead.
     let (mut session, now) = ready(2);
     for _ in 0..9 {
@@ -552,7 +552,7 @@ fn pubacks_that_the_broker_does_not_read_stop_the_reading() {
 }
 
 #[test]
-fn the_result_of_a_message_with_a_tag_is_reported() {
+fn the_result_of_a_message_with_a_tag_and_every_error_is_reported() {
     let (mut session, now) = ready(9);
     [(0, 1), (1, 0), (2, 2)].into_iter().for_each(|(number, tag)| session.publish(message(number), tag));
     assert_eq!(numbers_sent(&mut session, now), [0, 1, 2]);
@@ -561,10 +561,16 @@ fn the_result_of_a_message_with_a_tag_is_reported() {
     session.handle_too_large(2, 11, 10);
     session.handle_incoming(Incoming::PubAck { packet_id: 3, reason: reason(0x97) }, now).unwrap();
     assert_eq!(session.poll_event(), Some(Event::Published { tag: 1, result: Ok(reason(0x10)) }));
+    let too_large = Err(Error::TooLarge { size: 11, max: 10 });
+    assert_eq!(session.poll_event(), Some(Event::Published { tag: 0, result: too_large }));
     let refused = Err(Error::PublishRefused { reason: reason(0x97) });
     assert_eq!(session.poll_event(), Some(Event::Published { tag: 2, result: refused }));
     assert_eq!(session.poll_event(), None);
     assert!(session.is_idle());
+    session.publish(message(3), 0);
+    assert_eq!(numbers_sent(&mut session, now), [3]);
+    session.handle_incoming(Incoming::PubAck { packet_id: 4, reason: SUCCESS }, now).unwrap();
+    assert_eq!(session.poll_event(), None, "success without a tag");
     // A PUBACK of nothing that was sent.
     session.handle_incoming(Incoming::PubAck { packet_id: 3, reason: SUCCESS }, now).unwrap();
     assert_eq!(session.poll_event(), None);
@@ -575,7 +581,7 @@ fn messages_are_sent_again_within_a_smaller_receive_maximum() {
     let (mut session, now) = ready(9);
     (0..3).for_each(|number| session.publish(message(number), 0));
     assert_eq!(numbers_sent(&mut session, now), [0, 1, 2]);
-    session.handle_lost();
+    session.handle_lost(None);
     assert_eq!((numbers_sent(&mut session, now), session.wants_message()), (vec![], false));
     connect(&mut session, 1, true, now);
     for number in 0..3 {
@@ -603,7 +609,7 @@ fn packet_ids_of_messages_start_again_before_those_of_subscriptions() {
 #[test]
 fn the_window_has_one_message_for_each_packet_id() {
     let (mut session, now) = ready(9);
-    session.handle_lost();
+    session.handle_lost(None);
     connect(&mut session, u16::MAX, false, now);
     suback(&mut session, 1, now).unwrap();
     suback(&mut session, 1, now).unwrap();
@@ -631,7 +637,7 @@ fn a_closing_session_ignores_messages_and_still_publishes() {
     assert!(!session.has_message());
     assert_eq!((session.poll_outgoing(now), numbers_sent(&mut session, now)), (None, vec![0]));
     // Without a session at the broker nothing is subscribed to again.
-    session.handle_lost();
+    session.handle_lost(None);
     connect(&mut session, 1, false, now);
     assert_eq!((session.poll_outgoing(now), numbers_sent(&mut session, now)), (None, vec![0]));
 }
@@ -649,4 +655,124 @@ fn new_tokens_are_sent_one_at_a_time_and_a_missing_answer_does_not_end_the_conne
     assert_eq!(session.poll_outgoing(now), Some(Outgoing::Authenticate { token: token("two") }));
     session.handle_timeout(now + ANSWER_TIMEOUT).unwrap();
     assert_eq!(session.poll_event(), Some(Event::Authenticated { is_confirmed: false }));
+}
+
+/// Returns the errors of dropped messages, by tag.
+fn dropped(session: &mut Session) -> Vec<(u64, String)> {
+    std::iter::from_fn(|| session.poll_event())
+        .filter_map(|event| match event {
+            Event::Published { tag, result } => Some((tag, result.err()?.to_string())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_message_with_which_the_connection_is_lost_three_times_in_a_row_is_dropped() {
+    let (mut session, now) = ready(9);
+    let refusal = || Some(LossCause::Other("closed".to_owned()));
+    (0..3).for_each(|number| session.publish(message(number), number.into()));
+    assert_eq!(numbers_sent(&mut session, now), [0, 1, 2]);
+    session.handle_lost(refusal());
+    // Failed attempts do not count, nor losses for other reasons.
+    session.handle_lost(refusal());
+    connect(&mut session, 9, true, now);
+    assert_eq!(numbers_sent(&mut session, now), [0, 1, 2]);
+    session.handle_lost(None);
+    connect(&mut session, 9, true, now);
+    assert_eq!(numbers_sent(&mut session, now), [0, 1, 2]);
+    session.handle_lost(refusal());
+    // The last time it is sent alone, so that no other message can be the reason.
+    connect(&mut session, 9, true, now);
+    assert_eq!((numbers_sent(&mut session, now), session.wants_message()), (vec![0], false));
+    assert_eq!(dropped(&mut session), []);
+    session.handle_lost(refusal());
+    assert_eq!(dropped(&mut session), [(0, "lost the connection to broker:1883: closed".to_owned())]);
+    connect(&mut session, 9, true, now);
+    assert_eq!(numbers_sent(&mut session, now), [1, 2]);
+    // A PUBACK ends the row.
+    session.handle_lost(refusal());
+    connect(&mut session, 9, true, now);
+    assert_eq!(numbers_sent(&mut session, now), [1, 2]);
+    session.handle_lost(refusal());
+    connect(&mut session, 9, true, now);
+    assert_eq!(numbers_sent(&mut session, now), [1]);
+    session.handle_incoming(Incoming::PubAck { packet_id: 2, reason: SUCCESS }, now).unwrap();
+    assert_eq!(numbers_sent(&mut session, now), [2]);
+    session.handle_lost(refusal());
+    assert_eq!(dropped(&mut session), []);
+    connect(&mut session, 9, true, now);
+    assert_eq!(numbers_sent(&mut session, now), [2]);
+}
+
+#[test]
+fn the_window_is_bounded_in_bytes() {
+    let (mut session, now) = ready(9);
+    session.handle_lost(None);
+    connect(&mut session, u16::MAX, true, now);
+    let bytes = WINDOW_BYTES_MAX / 8;
+    let mut user_properties = crate::protocol::UserProperties::default();
+    (0..bytes / 60_000).for_each(|_| user_properties.push("n", &"v".repeat(60_000)));
+    for large in [
+        Message { payload: vec![0; bytes].into(), ..message(0) },
+        Message { correlation: Some(vec![0; bytes].into()), ..message(0) },
+        Message { response_topic: Some("t".repeat(bytes)), ..message(0) },
+        Message { content_type: Some("t".repeat(bytes).into()), ..message(0) },
+        Message { user_properties, ..message(0) },
+    ] {
+        let mut packet_ids = Vec::new();
+        while session.wants_message() {
+            session.publish(large.clone(), 0);
+            packet_ids.push(session.poll_publish(now).unwrap().packet_id);
+        }
+        // A clone of user properties has no room for more.
+        assert!((8..=9).contains(&packet_ids.len()), "{packet_ids:?}");
+        for packet_id in packet_ids {
+            session.handle_incoming(Incoming::PubAck { packet_id, reason: SUCCESS }, now).unwrap();
+        }
+        assert!(session.wants_message());
+    }
+    // At least one message, however large.
+    session.publish(Message { payload: vec![0; WINDOW_BYTES_MAX * 2].into(), ..message(0) }, 0);
+    assert!(session.poll_publish(now).is_some() && !session.wants_message());
+}
+
+#[test]
+fn malformed_messages_are_acknowledged_in_the_order_of_arrival() {
+    let (mut session, now) = ready(9);
+    let malformed = |packet_id| MalformedMessage {
+        packet_id,
+        topic: Some("t".to_owned()),
+        text: "malformed packet".to_owned(),
+    };
+    session.handle_incoming(publish(4, 0), now).unwrap();
+    session.handle_malformed(malformed(Some(2)), now);
+    session.handle_malformed(malformed(None), now);
+    session.handle_incoming(publish(3, 1), now).unwrap();
+    assert_eq!((session.poll_outgoing(now), session.poll_event()), (None, None));
+    let mut handled = Vec::new();
+    while session.has_message() {
+        handled.extend(session.poll_message().map(|message| number(&message)));
+    }
+    assert_eq!(handled, [0, 1]);
+    for packet_id in [4, 2, 3] {
+        assert_eq!(session.poll_outgoing(now), Some(Outgoing::PubAck { packet_id }));
+    }
+    for packet_id in [Some(2), None] {
+        assert_eq!(session.poll_event(), Some(Event::Malformed(malformed(packet_id))));
+    }
+    assert_eq!(session.held_bytes, 0);
+}
+
+#[test]
+fn held_messages_count_with_all_their_parts() {
+    let (mut session, now) = ready(9);
+    let half = HELD_BYTES_MAX / 2;
+    let large = Message {
+        response_topic: Some("t".repeat(half)),
+        correlation: Some(vec![0; half].into()),
+        ..message(0)
+    };
+    session.handle_incoming(Incoming::Publish { packet_id: Some(1), message: large }, now).unwrap();
+    assert!(!session.wants_input());
 }
