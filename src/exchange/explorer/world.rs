@@ -16,6 +16,9 @@ use super::Model;
 use super::controls::Control;
 use crate::protocol::Key;
 
+/// The difference between the runs of two processes of a node. A failed commit adds one to the run of a root.
+const RUN_STEP: u64 = 10;
+
 /// What may happen, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
@@ -477,13 +480,13 @@ impl World {
         match site {
             None => {
                 (0..self.leaves.len()).for_each(|at| self.disconnect(at));
-                self.runs[0] += 1;
+                self.runs[0] += RUN_STEP;
                 self.root = root_with(rules(self.has_rule), self.root_store, self.runs[0]);
                 self.root_site.load(|id, row| self.root.restore(id, row));
             }
             Some(at) => {
                 self.disconnect(at);
-                self.runs[at + 1] += 1;
+                self.runs[at + 1] += RUN_STEP;
                 let (leaf, site) = &mut self.leaves[at];
                 *leaf = new_leaf(at, self.runs[at + 1]);
                 site.load(|id, row| leaf.restore(id, row));
@@ -727,7 +730,7 @@ impl Model for World {
             Action::NewRoot => {
                 self.left.new_roots -= 1;
                 (0..self.leaves.len()).for_each(|at| self.disconnect(at));
-                self.runs[0] += 1;
+                self.runs[0] += RUN_STEP;
                 self.root_store += 1;
                 self.is_restored = true;
                 self.history.clear();
