@@ -45,6 +45,10 @@ impl ServiceNode for Echo {
         self.answers.lock().unwrap().push_back(answer);
     }
 
+    fn handle_malformed(&self, _: Option<String>, text: String) {
+        panic!("{text}");
+    }
+
     fn poll_message(&self) -> Option<(Message, u64)> {
         Some((self.answers.lock().unwrap().pop_front()?, 1))
     }

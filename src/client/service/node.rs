@@ -25,9 +25,7 @@ pub trait ServiceNode: Send + Sync + 'static {
 
     /// Handles a message that cannot be decoded, or not without exceeding a limit. It is acknowledged and dropped. `topic` is None
     /// if it is not UTF-8; it may have any other characters.
-    fn handle_malformed(&self, topic: Option<String>, text: String) {
-        let _ = (topic, text);
-    }
+    fn handle_malformed(&self, topic: Option<String>, text: String);
 
     /// Returns the next message to publish with QoS 1, with a tag for [`ServiceNode::handle_published`]. It is published at
     /// least once, and after those that were returned before.

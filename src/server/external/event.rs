@@ -79,7 +79,7 @@ impl ExternalEvent {
             }
             Self::Lost { target, reason } => vec![("target", target.clone()), ("reason", shortened(reason))],
             Self::NoClient { topic, reason } => {
-                vec![("topic", shortened(topic)), ("reason", reason.clone())]
+                vec![("topic", shortened(topic)), ("reason", shortened(reason))]
             }
             Self::NotPublished { reason } => vec![("reason", shortened(reason))],
             Self::WatchEnded { client_id, key } => {
@@ -105,7 +105,7 @@ impl fmt::Display for ExternalEvent {
                 write!(out, "no connection to {target}: {}; connecting again", Shown(reason))
             }
             Self::NoClient { topic, reason } => {
-                write!(out, "request on {} is dropped: {reason}", Shown(topic))
+                write!(out, "request on {} is dropped: {}", Shown(topic), Shown(reason))
             }
             Self::WatchEnded { client_id, key } => write!(
                 out,

@@ -179,6 +179,11 @@ impl ServiceNode for Node {
         }
     }
 
+    fn handle_malformed(&self, topic: Option<String>, text: String) {
+        let topic = topic.unwrap_or_else(|| self.requests.filter().to_owned());
+        self.report(ExternalEvent::NoClient { topic, reason: format!("malformed message: {text}") });
+    }
+
     fn poll_message(&self) -> Option<(Message, u64)> {
         self.outbox.poll()
     }
