@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::common::Place;
+use super::common::{Place, RawClient, wire};
 use super::mosquitto::mosquitto_at;
 
 /// A test that takes longer hangs.
@@ -28,6 +28,7 @@ struct Echo {
     answers: Mutex<VecDeque<Message>>,
     resumed: Mutex<Vec<bool>>,
     handled: AtomicUsize,
+    malformed: Mutex<Vec<Option<String>>>,
     is_busy: AtomicBool,
     changed: Notify,
 }
@@ -45,8 +46,8 @@ impl ServiceNode for Echo {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    fn handle_malformed(&self, _: Option<String>, text: String) {
-        panic!("{text}");
+    fn handle_malformed(&self, topic: Option<String>, _: String) {
+        self.malformed.lock().unwrap().push(topic);
     }
 
     fn poll_message(&self) -> Option<(Message, u64)> {
@@ -168,5 +169,34 @@ async fn a_graceful_end_handles_what_mosquitto_has_queued() {
     let (is_unsubscribed, ()) = tokio::join!(connection.unsubscribe(HANG), room);
     assert!(is_unsubscribed);
     assert_eq!(echo.handled.load(Ordering::Relaxed), MESSAGES);
+    assert!(connection.close(HANG).await);
+}
+
+#[tokio::test]
+async fn a_message_that_mosquitto_forwards_but_cannot_be_decoded_does_not_end_the_connection() {
+    let place = Place::new();
+    let config = |[port]: [u16; 1]| format!("listener {port} 127.0.0.1\nallow_anonymous true\n");
+    let (_mosquitto, [port]) = mosquitto_at(&place, config);
+    let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+    let echo = Arc::new(Echo::default());
+    let connection = start(target.clone(), &echo).await;
+    let client = Client::connect(client::Settings::new(target, "client".to_owned())).await.unwrap();
+    let mut answers = client.subscribe(vec!["answers".to_owned()]).await.unwrap();
+    let mut raw = RawClient::connect(port);
+    raw.send(&wire::connect("raw"));
+    assert_eq!(raw.receive().unwrap().name(), "CONNACK");
+    // An empty response topic, and more user properties than are decoded.
+    for (packet_id, properties) in [(1, b"\x08\0\0".to_vec()), (2, b"\x26\0\0\0\0".repeat(8193))] {
+        let body = [wire::text("requests"), vec![0, packet_id], wire::length(properties.len()), properties];
+        raw.send(&wire::packet(0x32, body.concat()));
+        assert_eq!(raw.receive().unwrap().name(), "PUBACK");
+    }
+    let mut published = client.publish("requests".to_owned(), "x".into()).await.unwrap();
+    assert_eq!(published.acknowledged().await.unwrap().code, 0);
+    let answer =
+        async { while !matches!(answers.next().await.unwrap(), SubscriptionEvent::Message { .. }) {} };
+    timeout(HANG, answer).await.unwrap();
+    assert_eq!(*echo.malformed.lock().unwrap(), [(); 2].map(|()| Some("requests".to_owned())));
+    assert_eq!(*echo.resumed.lock().unwrap(), [false], "one connection");
     assert!(connection.close(HANG).await);
 }

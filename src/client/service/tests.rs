@@ -511,8 +511,8 @@ async fn a_message_that_makes_the_broker_close_the_connection_is_dropped_and_rep
 #[tokio::test]
 async fn closing_without_a_connection_waits_only_if_there_is_something_to_publish() {
     let node = Node::new();
-    let (connection, peer, network) = start(&node).await;
-    drop((peer, network));
+    let (connection, peer, _network) = start(&node).await;
+    drop(peer);
     node.wait_for(|state| !state.lost.is_empty()).await;
     assert!(timeout(HANG, connection.close(HANG * 60)).await.unwrap());
     let node = Node::new();
