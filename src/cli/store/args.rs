@@ -43,7 +43,7 @@ rules of --authz; without --authz it stops the store.";
 pub struct StoreArgs {
     #[command(flatten)]
     pub data: PersistenceArgs,
-    /// How the client of a request is known [default: see below]
+    /// Where the client of a request is named
     ///
     /// The default is topic if --requests has a wildcard, otherwise claimed.
     #[arg(long, value_name = "HOW")]
@@ -68,9 +68,9 @@ pub struct StoreArgs {
 /// How the client of a request is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Identity {
-    /// The request names it
+    /// In the request itself
     Claimed,
-    /// The broker writes it into the topic
+    /// In the topic, by the broker
     Topic,
 }
 
