@@ -48,7 +48,7 @@ pub struct StoreArgs {
     /// The default is topic if --requests has a wildcard, otherwise claimed.
     #[arg(long, value_name = "HOW")]
     pub identity: Option<Identity>,
-    /// Topic of the requests [default: the state store's]
+    /// Topic of requests [default: the state store's]
     ///
     /// A level that is +, or # at the end, stands for the client id.
     #[arg(long, value_name = "FILTER", value_parser = RequestFilter::parse)]
