@@ -6,7 +6,7 @@ mod resync;
 mod rows;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use crate::protocol::Key;
@@ -68,6 +68,10 @@ pub struct Leaf {
     too_large_reported: Option<u64>,
     /// The most bytes of a frame that the root has accepted by its last connection.
     frame_bytes_max: usize,
+    /// The entries that uncommitted steps have merged with later ones, and these steps. Until then, CHANGES do not pass them:
+    /// if the commit fails, they are there again.
+    merged: BTreeSet<u64>,
+    merged_by: VecDeque<(u64, u64)>,
     /// HELLO waits until this step is committed.
     hello_after: u64,
     /// Where the sweep at the end of a resync goes on.
@@ -154,6 +158,8 @@ impl Leaf {
             unreachable: None,
             too_large_reported: None,
             frame_bytes_max: usize::MAX,
+            merged: BTreeSet::new(),
+            merged_by: VecDeque::new(),
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,
@@ -167,6 +173,8 @@ impl Leaf {
     /// are among them.
     pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
         self.steps.handle_undone();
+        self.merged.clear();
+        self.merged_by.clear();
         self.saved = Progress { link: 0, n: 0, ..self.progress() };
         // It may have passed notes that are back.
         self.sweep = None;
@@ -186,6 +194,9 @@ impl Leaf {
     pub fn handle_saved(&mut self, step: u64) {
         while let Some(progress) = self.steps.pop_saved(step) {
             self.saved = progress;
+        }
+        while let Some((_, seq)) = self.merged_by.pop_front_if(|(awaited, _)| *awaited <= step) {
+            self.merged.remove(&seq);
         }
     }
 
@@ -260,6 +271,8 @@ impl Leaf {
         {
             // No other node can have seen it.
             base = merged.base;
+            self.merged.insert(seq);
+            self.merged_by.push_back((self.steps.next(), seq));
             self.put_entry(seq, None, effects);
             self.row.counts.merged = self.row.counts.merged.saturating_add(1);
         }

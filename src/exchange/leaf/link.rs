@@ -242,7 +242,9 @@ impl Leaf {
 
     fn poll_changes(&mut self, now_ms: u64) -> Option<LinkFrame> {
         let link = self.link.as_ref()?;
-        if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX || link.sent_seq >= self.saved.last_seq {
+        let merged = self.merged.first().map_or(u64::MAX, |seq| seq.saturating_sub(1));
+        let last = self.saved.last_seq.min(merged);
+        if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX || link.sent_seq >= last {
             return None;
         }
         // The root keeps no more verdicts than this, each until an ACK: a change that has left the outbox counts until that
@@ -251,9 +253,7 @@ impl Leaf {
         let room = VERDICTS_MAX.saturating_sub(unacknowledged.unwrap_or(usize::MAX)).min(ITEMS_MAX);
         let next = link.sent_seq.saturating_add(1);
         let (mut items, mut bytes, mut size, mut too_large) = (Vec::new(), 0_usize, 0_usize, None);
-        for (seq, entry) in
-            self.outbox.range(next..).take_while(|(seq, _)| **seq <= self.saved.last_seq).take(room)
-        {
+        for (seq, entry) in self.outbox.range(next..).take_while(|(seq, _)| **seq <= last).take(room) {
             let value = self.sent_content(entry, now_ms).map_or(0, |content| content.value.len());
             let entry_size = frame_bytes(&entry.key, value);
             if entry_size > self.frame_bytes_max {

@@ -83,6 +83,8 @@ impl Leaf {
             ended: None,
             unreachable: None,
             too_large_reported: None,
+            merged: super::BTreeSet::new(),
+            merged_by: super::VecDeque::new(),
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,

@@ -328,6 +328,33 @@ fn over_half_of_the_outbox_only_changes_that_were_never_offered_are_merged() {
 }
 
 #[test]
+fn no_change_is_sent_before_one_that_an_uncommitted_step_has_merged() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    for number in 0..LIVE_PER_KEY_MAX {
+        testbed.leaves[0].set("hot", &number.to_string());
+    }
+    testbed.leaves[0].set("other", "1");
+    let merging = testbed.leaves[0].leaf().handle_change(&key("hot"), Some(&content("merged", None)), 0);
+    testbed.poll_frames();
+    let last = |frame: &LinkFrame| match frame {
+        LinkFrame::Changes(changes) => changes.items.last().map(|item| item.seq),
+        _ => None,
+    };
+    let sent = testbed.frames_up(0).iter().filter_map(last).max();
+    assert_eq!(sent, Some(LIVE_PER_KEY_MAX as u64 - 1), "not beyond the one that was merged");
+    let leaf = &mut testbed.leaves[0];
+    for change in merging.rows.into_iter().rev() {
+        leaf.leaf().restore(change.id, change.before);
+    }
+    let effects = leaf.leaf().handle_commit_failed(false);
+    leaf.commit(effects);
+    testbed.settle();
+    assert_eq!(testbed.root.value("hot"), Some((LIVE_PER_KEY_MAX - 1).to_string()));
+    assert_eq!(testbed.root.value("other").as_deref(), Some("1"));
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
+#[test]
 fn the_changes_of_a_hot_key_are_merged_so_that_one_record_replaces_few() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
     testbed.disconnect(0);
