@@ -1,7 +1,6 @@
 //! The handle of a broker, and the traits of the program that it is a part of.
 
 mod direct_delivery;
-mod peer;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-pub use self::peer::Peer;
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
 use super::memory::{MemoryBudget, MemoryKind};
-use super::permissions::AccessControl;
+use super::permissions::{AccessControl, Permissions};
+use super::principal::Principal;
 use super::publication::{self, Publication};
 use super::settings::Settings;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
@@ -40,6 +39,37 @@ pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
 
 /// The most topic filters that are added or removed under one lock, because other connections wait meanwhile.
 const FILTERS_PER_LOCK_MAX: usize = 64;
+
+/// The client at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The number of the connection. The client's next connection has another number.
+    pub connection: ConnectionId,
+    pub client_id: Arc<str>,
+    pub principal: Principal,
+    /// Whose memory it is that the client makes the application hold: see [`Principal::owner`].
+    pub owner: Arc<str>,
+    /// None if there are no rules: then the client may do everything.
+    pub permissions: Option<Arc<dyn Permissions>>,
+    /// Number of the last message with QoS 1 among those of the connection, from 1 on.
+    pub message_number: u64,
+    /// How many of these messages the client is known to have received the acknowledgement of. It does not send these
+    /// again.
+    pub confirmed: u64,
+}
+
+impl Peer {
+    #[must_use]
+    pub fn may_publish(&self, topic: &str) -> bool {
+        self.permissions.as_ref().is_none_or(|permissions| permissions.may_publish(topic))
+    }
+
+    /// Returns the event that reports a missing permission.
+    #[must_use]
+    pub fn not_authorized(&self, what: &'static str, topic: String) -> Event {
+        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
+    }
+}
 
 /// What the application decides about a message from a client.
 #[derive(Debug)]
@@ -73,9 +103,10 @@ pub trait Continuation: fmt::Debug + Send {
 
 /// The application that the broker serves. All of its functions may call the broker: it holds no lock meanwhile.
 pub trait Application: Send + Sync + 'static {
-    /// Handles a message from a client, received at `now`, in the task of its connection, before it is routed. Messages
-    /// that are pushed to `from` meanwhile are sent together with the acknowledgement.
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, now: Instant) -> Verdict;
+    /// Handles a message from a client, in the task of its connection, before it is routed and acknowledged.
+    ///
+    /// Messages that are pushed to `from` meanwhile are sent together with the acknowledgement.
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
 
     /// Returns the one topic whose messages the application consumes, and copies to its subscribers: see
     /// [`Broker::publish_monitor_copy`].
@@ -106,7 +137,7 @@ pub trait Application: Send + Sync + 'static {
 
 /// Routes every message.
 impl Application for () {
-    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message, _: Instant) -> Verdict {
+    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message) -> Verdict {
         Verdict::Route(message)
     }
 
@@ -165,8 +196,7 @@ struct Inner {
 }
 
 /// Returns the number of the next connection.
-#[must_use]
-pub fn next_connection_id() -> ConnectionId {
+pub(super) fn next_connection_id() -> ConnectionId {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // 64 bits do not overflow: 2^64 connections take centuries.
     ConnectionId(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
@@ -193,11 +223,7 @@ impl Broker {
     ///
     /// The session of `from` is left out where its subscription has the option No Local.
     pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
-        self.publish_at(from, message, clock::monotonic())
-    }
-
-    /// As [`Broker::publish`]; the caller has read the time.
-    pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
+        let now = clock::monotonic();
         let publication = self.publication(message, now);
         if !publication.message.retain {
             return self.route(from, None, &publication, now);

@@ -15,7 +15,6 @@ use super::data::DataArgs;
 use super::help::request::report_requests;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
 use super::serve::args::ServeArgs;
-use super::store::args::StoreArgs;
 use crate::commands::Command;
 
 const EXAMPLES: &str = "\
@@ -57,7 +56,6 @@ pub enum Verb {
     Command(Command),
     Shell(ShellArgs),
     Serve(Box<ServeArgs>),
-    Store(Box<StoreArgs>),
     Data(DataArgs),
     Context(ContextArgs),
     Config(ConfigArgs),

@@ -31,7 +31,6 @@ mod session;
 mod short_parse;
 mod signals;
 mod storage_error;
-mod store;
 mod trace;
 mod usage;
 

@@ -15,7 +15,7 @@ use super::config::Configuration;
 use super::config::setting::Setting;
 use super::config::variables::Variables;
 use super::config::verb::{self, ConfigVerb};
-use super::connection::{Connection, Login, Process};
+use super::connection::{Connection, Login};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
@@ -26,10 +26,9 @@ use super::report::Reporter;
 use super::serve::args::ServeArgs;
 use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
-use super::store::args::StoreArgs;
 use super::trace::Tracing;
 use super::usage::{self, Instead};
-use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse, store};
+use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse};
 use crate::client::Access;
 use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
@@ -148,7 +147,6 @@ fn run_verb(
             return run_command(command, configuration, options.force_write, trace, reporter);
         }
         Verb::Serve(args) => return run_serve(&args, configuration, &options.display, reporter),
-        Verb::Store(args) => return run_store(&args, configuration, &options.display, reporter),
         Verb::Data(args) => {
             return data::run(&args, configuration.settings.is_on(Setting::Quiet), reporter);
         }
@@ -188,21 +186,6 @@ fn run_serve(
         return serve::exchange::leave(directory, quiet, reporter);
     }
     Ok(serve::run(args, &display, reporter.style())?.into())
-}
-
-fn run_store(
-    args: &StoreArgs,
-    configuration: &Configuration,
-    display: &DisplayArgs,
-    reporter: &mut Reporter,
-) -> Result<Exit, CommandError> {
-    let settings = &configuration.settings;
-    // One client id: the broker ends the session of an earlier store.
-    let process = Process { client_id: || "mqkv-store".to_owned(), ..resolve::process() };
-    let connection = Connection::of(settings, process)?;
-    let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
-    let display = DisplayArgs { quiet, verbose, ..display.clone() };
-    Ok(store::run(args, &connection, &display, reporter.style())?.into())
 }
 
 fn run_context(

@@ -107,7 +107,6 @@ pub(super) fn start(settings: Settings) -> Result<Handles, Error> {
         started: clock::monotonic(),
         retries_left: settings.connect_retries,
         is_cautious: settings.is_cautious || settings.authentication.has_method(),
-        notify_filter: topic::notify_filter(&settings.client_id),
         settings,
         session,
         watches: Watches::default(),
@@ -142,8 +141,6 @@ fn config(settings: &Settings) -> Result<Config, Error> {
 
 struct Driver {
     settings: Arc<Settings>,
-    /// The filter of the notifications for this client.
-    notify_filter: String,
     session: Session<Ticket>,
     watches: Watches,
     last_watch_id: WatchId,
@@ -341,15 +338,17 @@ impl Driver {
             match call {
                 WatchCall::Send(request, ticket) => self.session.send(request, Ticket::Watch(ticket), now),
                 WatchCall::Subscribe(ticket) => {
-                    self.session.subscribe(self.notify_filter.clone(), Ticket::Watch(ticket), now);
+                    let filter = topic::notify_filter(&self.settings.client_id);
+                    self.session.subscribe(filter, Ticket::Watch(ticket), now);
                 }
             }
         }
         self.send_groups(now);
         if self.is_connected() {
+            let notify_filter = topic::notify_filter(&self.settings.client_id);
             while let Some(filter) = self.subscriptions.poll_unsubscribe() {
                 // Watches need this filter.
-                if filter != self.notify_filter {
+                if filter != notify_filter {
                     self.session.unsubscribe(filter);
                 }
             }
@@ -404,9 +403,11 @@ impl Driver {
                 Event::Message(message) => {
                     // Watches report messages that nothing subscribed to, so they do not see those of subscriptions.
                     let is_expected = self.subscriptions.handle_message(&message, now);
-                    let is_notification = || topic::filter_matches(&self.notify_filter, &message.topic);
+                    let client_id = &self.settings.client_id;
+                    let is_notification =
+                        || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
                     if !is_expected || is_notification() {
-                        self.watches.handle_message(&message, &self.settings.client_id);
+                        self.watches.handle_message(&message, client_id);
                     }
                 }
             }

@@ -27,8 +27,6 @@ pub enum Error {
         /// Whether a WebSocket was to be opened on the connection.
         in_web_socket: bool,
     },
-    /// The TLS files could not be read again for a reconnect.
-    TlsFiles { cause: String },
     /// The broker rejected the CONNECT.
     Rejected { target: String, reason: ReasonCode },
     /// A connection was made, but the broker sent no CONNACK within this time.
@@ -46,8 +44,6 @@ pub enum Error {
     PublishRefused { reason: ReasonCode },
     /// The broker refused a subscription that the request needs.
     SubscribeRefused { filter: String, reason: ReasonCode },
-    /// The broker granted only QoS 0 to a subscription that needs QoS 1.
-    QosTooLow { filter: String },
     /// The store refused the request.
     Refused(ErrorReply),
     /// The store's response is malformed.
@@ -290,7 +286,6 @@ impl fmt::Display for Error {
             Self::Connect { target, cause } => write!(out, "{cause}: {target}"),
             Self::Tls { target, cause, .. } => cause.write(out, target),
             Self::WebSocket { target, cause } => cause.write(out, target),
-            Self::TlsFiles { cause } => out.write_str(cause),
             Self::Rejected { target, reason } => write!(out, "{target} rejected the connection: {reason}"),
             Self::NoConnack { target, after } => {
                 write!(out, "no CONNACK from {target} within {after:?}")
@@ -304,9 +299,6 @@ impl fmt::Display for Error {
             Self::PublishRefused { reason } => write!(out, "the broker refused the request: {reason}"),
             Self::SubscribeRefused { filter, reason } => {
                 write!(out, "the broker refused the subscription to {}: {reason}", filter.escape_debug())
-            }
-            Self::QosTooLow { filter } => {
-                write!(out, "the broker grants only QoS 0 to the subscription to {}", filter.escape_debug())
             }
             Self::Refused(refusal) => {
                 write!(out, "the store refused the request: {}", refusal.text().escape_debug())

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::delivery::{Outbound, Publisher, ReplyTo, Response};
-use crate::broker::HeldAcknowledgement;
 use crate::protocol::{ErrorReply, Key, Request};
 use crate::store::{Change, Store, StoreRequest, StoredValue, Version};
 
@@ -63,8 +62,6 @@ struct Waiting {
     outbound: Outbound,
     before: Option<BeforeImage>,
     if_failed: IfFailed,
-    /// Released after the response has been sent, or before it if the commit fails.
-    acknowledgement: Option<HeldAcknowledgement>,
 }
 
 /// What becomes of a waiting response if the commit fails.
@@ -228,17 +225,9 @@ impl CommitQueue {
     }
 
     fn push(&mut self, outbound: Outbound, before: Option<BeforeImage>, if_failed: IfFailed) {
-        let acknowledgement = None;
-        let waiting = Waiting { sequence: self.sequence, outbound, before, if_failed, acknowledgement };
+        let waiting = Waiting { sequence: self.sequence, outbound, before, if_failed };
         self.bytes = self.bytes.saturating_add(waiting.bytes());
         self.waiting.push_back(waiting);
-    }
-
-    /// Holds back the acknowledgement of the last request, whose response waits.
-    pub fn hold_last(&mut self, acknowledgement: Option<HeldAcknowledgement>) {
-        if let Some(last) = self.waiting.back_mut() {
-            last.acknowledgement = acknowledgement;
-        }
     }
 
     /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there is nothing

@@ -8,7 +8,6 @@ use crate::broker::event::{Shown, Subject, client_subject, shortened};
 use crate::net::certificate::expiry_text;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::exchange::event::ExchangeEvent;
-use crate::server::external::event::ExternalEvent;
 
 /// Receives every event. Called from any thread, also under load: it must return quickly.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -18,7 +17,6 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 pub enum Event {
     Broker(broker::Event),
     Exchange(ExchangeEvent),
-    External(ExternalEvent),
     /// A changed file with users or tokens is invalid; its last valid content stays in force.
     IdentityFile {
         /// The error, with the name of the file.
@@ -104,12 +102,6 @@ impl From<ExchangeEvent> for Event {
     }
 }
 
-impl From<ExternalEvent> for Event {
-    fn from(event: ExternalEvent) -> Self {
-        Self::External(event)
-    }
-}
-
 impl Event {
     /// Whether the event reports a failure.
     #[must_use]
@@ -117,7 +109,6 @@ impl Event {
         match self {
             Self::Broker(event) => event.is_failure(),
             Self::Exchange(event) => event.is_failure(),
-            Self::External(event) => event.is_failure(),
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
@@ -140,7 +131,6 @@ impl Event {
         match self {
             Self::Broker(event) => Some(event.subject()),
             Self::Exchange(event) => event.subject(),
-            Self::External(event) => Some(event.subject()),
             Self::KeyNotAuthorized { client_id, .. }
             | Self::TemplateSkipped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
@@ -164,7 +154,6 @@ impl Event {
         match self {
             Self::Broker(event) => event.name(),
             Self::Exchange(event) => event.name(),
-            Self::External(event) => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::TemplateSkipped { .. } => "template-skipped",
@@ -189,7 +178,6 @@ impl Event {
         match self {
             Self::Broker(event) => event.fields(),
             Self::Exchange(event) => event.fields(),
-            Self::External(event) => event.fields(),
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
@@ -227,7 +215,6 @@ impl fmt::Display for Event {
         match self {
             Self::Broker(event) => event.fmt(f),
             Self::Exchange(event) => event.fmt(f),
-            Self::External(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }

@@ -8,7 +8,6 @@ mod duplicate_detection;
 pub mod error;
 pub mod event;
 pub mod exchange;
-pub mod external;
 pub mod identity;
 pub mod operations;
 mod rate_limit;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::authorization::Authorizer;
 use super::event::EventSink;
-use super::external::ExternalSettings;
 use super::identity::Identities;
 use crate::broker;
 
@@ -16,8 +15,6 @@ pub struct Settings {
     pub broker: broker::Settings,
     /// The users and tokens that clients authenticate with.
     pub identities: Arc<Identities>,
-    /// The broker whose clients the store serves, beside those of the listeners; None: there is no other one.
-    pub external: Option<ExternalSettings>,
     /// The rules; None: every client may do everything.
     pub authorizer: Option<Arc<Authorizer>>,
     pub events: EventSink,
@@ -28,7 +25,6 @@ impl Default for Settings {
         Self {
             broker: broker::Settings::default(),
             identities: Arc::default(),
-            external: None,
             authorizer: None,
             events: Arc::new(|_| {}),
         }

@@ -15,10 +15,9 @@ use super::delivery::BrokerPublisher;
 use super::event::{Event, EventSink};
 use super::exchange::event::ExchangeEvent;
 use super::exchange::settings::RootFile;
-use super::external::{ConnectionError, External};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
+use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
@@ -45,7 +44,6 @@ use crate::server::rate_limit::rate_limited;
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
-    service: Arc<Service>,
     background: BackgroundTasks,
     monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
@@ -53,7 +51,6 @@ pub struct StoreServer {
     credentials: Option<CredentialsReloader>,
     certificates: Option<CertificatesReloader>,
     exchange: Option<ExchangeReloader>,
-    external: Option<External>,
     tasks: Tasks,
 }
 
@@ -223,10 +220,7 @@ impl StoreServer {
                     .map_err(|cause| Error::Admin { address, cause })?,
             );
         }
-        let Settings { broker, identities, authorizer, external, .. } = settings;
-        let external = external.map(|settings| {
-            External::new(settings, Arc::clone(&service), authorizer.clone(), Arc::clone(&events))
-        });
+        let Settings { broker, identities, authorizer, .. } = settings;
         let tls_configurations = tls_configurations(&broker.listeners);
         let hooks = hooks(&service, Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
         let server = Server::prepare(broker, hooks).await?;
@@ -255,13 +249,8 @@ impl StoreServer {
             publisher: publisher.clone(),
             events,
         });
-        let background = match &external {
-            Some(external) => service.start_background_tasks(external.publisher()),
-            None => service.start_background_tasks(publisher),
-        };
-        let background = background.map_err(Error::Thread)?;
-        let monitor =
-            ServerMonitor::new(server.broker().clone(), Arc::clone(&service)).with_identities(identities);
+        let background = service.start_background_tasks(publisher).map_err(Error::Thread)?;
+        let monitor = ServerMonitor::new(server.broker().clone(), service).with_identities(identities);
         let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
         let has_readers = !admin_listeners.is_empty();
@@ -278,7 +267,6 @@ impl StoreServer {
         let tasks = Tasks(tasks);
         Ok(Self {
             server,
-            service,
             background,
             monitor,
             admin_addresses,
@@ -286,7 +274,6 @@ impl StoreServer {
             credentials,
             certificates,
             exchange,
-            external,
             tasks,
         })
     }
@@ -295,25 +282,6 @@ impl StoreServer {
     pub fn open(&mut self) {
         self.monitor.set_phase(Phase::Serving);
         self.server.open();
-    }
-
-    /// Connects with the external broker of the settings, and subscribes to its requests. After a loss it connects again, for ever.
-    ///
-    /// # Errors
-    /// The first connection cannot be established, or the broker refuses the subscription.
-    pub async fn connect(&mut self) -> Result<(), ConnectionError> {
-        match &mut self.external {
-            Some(external) => external.connect().await,
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the error that has ended the connection with the external broker for good. Cancel safe.
-    pub async fn external_ended(&mut self) -> ConnectionError {
-        match &mut self.external {
-            Some(external) => external.ended().await,
-            None => std::future::pending().await,
-        }
     }
 
     /// Returns the bound addresses, in the order of the settings. Port 0 has become the actual port.
@@ -364,36 +332,21 @@ impl StoreServer {
         self.server.own_pipe()
     }
 
-    /// Returns the store if it has no disk, for requests of this process before [`StoreServer::open`].
-    #[must_use]
-    pub fn memory_store(&self) -> Option<MemoryStore<'_>> {
-        self.service.memory_store()
-    }
-
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
     /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
     /// returns whether everything was done.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
-        let Self { server, background, monitor, tasks, mut external, .. } = self;
+        let Self { server, background, monitor, tasks, .. } = self;
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
-        // Less than all, so that what follows has time.
-        let at_most = within.mul_f32(0.9);
         async move {
             let drained = timeout(within, async {
                 server.drain().await;
-                if let Some(external) = &mut external {
-                    external.unsubscribe(at_most).await;
-                }
                 // The drop waits for the last commit, so it must not run in this task.
                 let committed = run_detached(move || drop(background)).await;
                 server.finish().await;
-                let is_published = match external {
-                    Some(external) => external.close(at_most).await,
-                    None => true,
-                };
-                committed.is_ok() && is_published
+                committed.is_ok()
             });
             let is_done = drained.await.unwrap_or(false);
             server.shutdown().await;

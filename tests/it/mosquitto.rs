@@ -42,7 +42,7 @@ impl Drop for KilledOnDrop {
 }
 
 /// Starts Mosquitto on a free port of this machine.
-pub(super) fn mosquitto(place: &Place) -> (KilledOnDrop, String) {
+fn mosquitto(place: &Place) -> (KilledOnDrop, String) {
     mosquitto_with(place, "")
 }
 

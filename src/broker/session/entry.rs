@@ -175,30 +175,13 @@ impl SessionEntry {
         may_have_more
     }
 
-    /// Handles a PUBACK, if `connection` still serves the session. Returns whether there are messages to be sent, which
-    /// may have waited for it.
-    pub fn handle_puback(&self, connection: ConnectionId, packet_id: u16) -> bool {
-        let acknowledged = self.with_session(connection, |session| {
-            session.handle_puback(packet_id);
-            session.has_unsent()
-        });
-        acknowledged.unwrap_or(false)
-    }
-
-    /// Whether the client should acknowledge messages before it is given more.
-    pub fn is_backlogged(&self, connection: ConnectionId) -> bool {
-        let state = self.lock();
-        state.is_served_by(connection) && state.session.is_backlogged()
-    }
-
-    /// Returns what to send next, and whether there is more. With `becomes_idle`, a task that gets nothing is woken for
-    /// the next message.
+    /// Returns what to send next. With `becomes_idle`, a task that gets nothing is woken for the next message.
     pub fn poll_outgoing(
         &self,
         connection: ConnectionId,
         now: Instant,
         becomes_idle: bool,
-    ) -> Option<(Outgoing, bool)> {
+    ) -> Option<Outgoing> {
         let mut state = self.lock();
         if !state.is_served_by(connection) {
             return None;
@@ -209,7 +192,7 @@ impl SessionEntry {
             state.is_overflowing = false;
             state.is_idle = becomes_idle;
         }
-        outgoing.map(|outgoing| (outgoing, state.session.has_unsent()))
+        outgoing
     }
 
     /// Returns whether the client can be given a message of `bytes`, as charged by `Publication::bytes`.
@@ -248,18 +231,16 @@ impl SessionEntry {
         if state.handle.is_none() && !is_needed {
             return true;
         }
-        let bytes = delivery.bytes();
-        if !state.session.has_room(bytes) {
-            state.session.make_room(bytes, now);
+        let publication = Arc::clone(&delivery.publication);
+        if !state.session.has_room(delivery.bytes()) {
+            state.session.make_room(delivery.bytes(), now);
         }
-        if state.may_hold_more(bytes) && state.session.has_room(bytes) {
-            // There is room, so it cannot fail.
-            let _ = enqueue(&mut state.session, delivery);
+        if state.may_hold_more(delivery.bytes()) && enqueue(&mut state.session, delivery).is_ok() {
             state.update_charge();
             if state.is_idle
                 && let Some(handle) = &state.handle
             {
-                handle.wake();
+                handle.wake.notify_one();
                 state.is_idle = false;
             }
             return true;
@@ -271,7 +252,7 @@ impl SessionEntry {
             state.is_overflowing = true;
             events.push(Event::Dropped {
                 client_id: Arc::clone(&self.client_id),
-                topic: delivery.publication.message.topic.clone(),
+                topic: publication.message.topic.clone(),
                 reason: "too many messages are queued for this client; not reported again until it catches up",
             });
         }

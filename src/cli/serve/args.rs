@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 
@@ -12,7 +11,6 @@ use super::listen_address::{ListenAddress, parse_origin};
 use super::operations::OperationsArgs;
 use super::persistence::PersistenceArgs;
 use super::user::ServeAction;
-use crate::commands::duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -146,11 +144,6 @@ pub struct ServeArgs {
     pub port_file: Option<PathBuf>,
     #[command(flatten)]
     pub operations: OperationsArgs,
-    /// Interval of the counters below $SYS/broker
-    ///
-    /// 0 publishes none.
-    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_or_zero)]
-    pub sys_interval: Duration,
     #[command(flatten)]
     pub run: ExecArgs,
     // Last: arguments that follow would stand below its heading in the help.

@@ -3,16 +3,16 @@
 pub mod args;
 pub mod exchange;
 mod exec;
-pub mod limits;
+mod limits;
 mod listen_address;
 mod listener;
-pub mod logging;
-pub mod operations;
-pub mod persistence;
+mod logging;
+mod operations;
+mod persistence;
 mod reload;
-pub mod rules;
+mod rules;
 mod seed;
-pub mod systemd;
+mod systemd;
 pub mod user;
 
 use std::fs;
@@ -41,8 +41,8 @@ use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
 use crate::render::Style;
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, CredentialFiles, Identities, ListenerSettings, OperationsSettings, ServerTls,
-    ServerTlsFiles, Settings, StoreServer, StoreSettings, WebSocketSettings,
+    self, AdminSettings, CredentialFiles, Identities, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
+    StoreServer, StoreSettings, WebSocketSettings,
 };
 
 /// Time for blocking work that the runtime has not finished at the end.
@@ -185,7 +185,6 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
     let settings = Settings {
         broker: args.limits.limit(broker),
-        external: None,
         identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
@@ -197,20 +196,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
         let login_failures_max = args.limits.login_failures_max();
         log.note("limits", limits::describe(&limits, &settings.broker, login_failures_max, &persistence));
     }
-    let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
-    let operations = args.operations.resolve(sys_interval).await?;
-    warn_of_admin(&operations, log);
-    if let Some(exchange) = &exchange {
-        exchange::warn_of_anonymous(exchange, &settings.broker.listeners, log);
-    }
-    let description = exchange.as_ref().map(exchange::describe).zip(file);
-    let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
-    let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
-    Ok(Started { server, listeners, exchange: description })
-}
-
-/// Logs a warning for each status page that other machines can reach.
-pub fn warn_of_admin(operations: &OperationsSettings, log: &EventLog) {
+    let operations = args.operations.resolve().await?;
     for AdminSettings { address, .. } in
         operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
     {
@@ -218,6 +204,13 @@ pub fn warn_of_admin(operations: &OperationsSettings, log: &EventLog) {
             "every client that can reach {address} can read keys and values: there is no password"
         ));
     }
+    if let Some(exchange) = &exchange {
+        exchange::warn_of_anonymous(exchange, &settings.broker.listeners, log);
+    }
+    let description = exchange.as_ref().map(exchange::describe).zip(file);
+    let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
+    let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
+    Ok(Started { server, listeners, exchange: description })
 }
 
 /// Resolves the host names of the listeners: returns the settings of each address, and the listener that it belongs to.

@@ -9,7 +9,6 @@ use crate::broker::counters::{Counter, Counters};
 use crate::exchange::frame::Reason;
 use crate::server::event::Event;
 use crate::server::exchange::event::ExchangeEvent;
-use crate::server::external::event::ExternalEvent;
 
 /// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
 pub const BOUNDS_US: [u64; 18] = [
@@ -171,8 +170,6 @@ pub struct Metrics {
     conflicts: [Counter; Reason::ALL.len()],
     /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
-    /// Whether the connection with an external broker is lost.
-    is_broker_lost: AtomicBool,
 }
 
 impl Metrics {
@@ -222,11 +219,6 @@ impl Metrics {
         self.has_disk_failed.load(Ordering::Relaxed)
     }
 
-    #[must_use]
-    pub fn is_broker_lost(&self) -> bool {
-        self.is_broker_lost.load(Ordering::Relaxed)
-    }
-
     /// Counts a log event.
     pub fn count_event(&self, event: &Event) {
         match event {
@@ -236,14 +228,7 @@ impl Metrics {
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::Exchange(event) => self.count_exchange_event(event),
-            Event::External(ExternalEvent::Dropped { .. }) => self.dropped.add(1),
-            Event::External(ExternalEvent::NoClient { .. }) => self.unanswerable.add(1),
-            Event::External(ExternalEvent::Lost { .. }) => self.is_broker_lost.store(true, Ordering::Relaxed),
-            Event::External(ExternalEvent::Connected { .. }) => {
-                self.is_broker_lost.store(false, Ordering::Relaxed);
-            }
-            Event::External(_)
-            | Event::IdentityFile { .. }
+            Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::TemplateSkipped { .. }
             | Event::Rules { .. }

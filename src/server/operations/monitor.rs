@@ -148,8 +148,6 @@ impl ServerMonitor {
             Some("draining")
         } else if self.metrics().has_disk_failed() {
             Some("the disk has failed: no write is accepted")
-        } else if self.metrics().is_broker_lost() {
-            Some("the connection with the broker is lost")
         } else {
             None
         }
@@ -243,7 +241,6 @@ mod tests {
     use super::*;
     use crate::broker::{self, Hooks, Settings};
     use crate::server::event::Event;
-    use crate::server::external::event::ExternalEvent;
     use crate::server::operations::metrics::{Outcome, Verb};
     use crate::server::service::StoreSettings;
 
@@ -263,13 +260,6 @@ mod tests {
         assert_eq!(monitor.unavailable_reason(), None);
         monitor.metrics().count_event(&Event::NotPersisted { reason: String::new() });
         assert!(monitor.unavailable_reason().unwrap().starts_with("the disk has failed"));
-        monitor.metrics().count_event(&Event::PersistedAgain);
-        let target = "broker:1883".to_owned();
-        let lost = ExternalEvent::Lost { target: target.clone(), reason: String::new() };
-        monitor.metrics().count_event(&lost.into());
-        assert_eq!(monitor.unavailable_reason(), Some("the connection with the broker is lost"));
-        monitor.metrics().count_event(&ExternalEvent::Connected { target, is_resumed: true }.into());
-        assert_eq!(monitor.unavailable_reason(), None);
         monitor.set_phase(Phase::Draining);
         assert_eq!(monitor.unavailable_reason(), Some("draining"));
     }

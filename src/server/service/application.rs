@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::background::BackgroundTasks;
@@ -16,7 +16,7 @@ use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
-use crate::protocol::{ConnectionId, ErrorReply, Key, Message, Request, Timestamp, exchange, topic};
+use crate::protocol::{ConnectionId, Message, Request, Timestamp, exchange, topic};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
@@ -120,93 +120,46 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: Message,
-        now: Instant,
+        mut message: Message,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
-            return self.handle_other_topic(publisher, from, message, now);
+            return self.handle_other_topic(publisher, from, message);
         }
-        let handled = self.handle_request_message(publisher, from, message, now);
-        handled.unwrap_or_else(|scan| Verdict::Continue(scan))
-    }
-
-    /// Handles a request that a client has published at another broker. Returns a scan that has not been answered yet.
-    ///
-    /// Of what the service decides beside the response, that broker carries nothing out: a refusal is a response, the rest is
-    /// reported by events.
-    pub(in crate::server) fn handle_external_request(
-        &self,
-        publisher: &dyn Publisher,
-        from: &Peer,
-        message: Message,
-        now: Instant,
-    ) -> Option<Box<RunningScan>> {
-        let response_topic = message.response_topic.clone();
-        let correlation = message.correlation.clone();
-        match self.handle_request_message(publisher, from, message, now) {
-            Err(scan) => Some(scan),
-            Ok(Verdict::Refused(ReasonCode::QuotaExceeded)) => {
-                let reply_to = ReplyTo {
-                    response_topic: response_topic.unwrap_or_default(),
-                    correlation: correlation.unwrap_or_default(),
-                    verb: Verb::default(),
-                    received: now,
-                };
-                Outbound::from((reply_to, Response::error(ErrorReply::QuotaExceeded))).send(publisher);
-                None
-            }
-            Ok(Verdict::Disconnect { text: reason, .. }) => {
-                let client_id = Arc::clone(&from.client_id);
-                (self.shared.events)(Event::Unanswerable { client_id, reason });
-                None
-            }
-            Ok(_) => None,
-        }
-    }
-
-    fn handle_request_message(
-        &self,
-        publisher: &dyn Publisher,
-        from: &Peer,
-        mut message: Message,
-        now: Instant,
-    ) -> Result<Verdict, Box<RunningScan>> {
-        match self.reply_to(publisher, from, &mut message, now) {
+        let response_topic = message.response_topic.take();
+        match self.reply_to(publisher, from, &message, response_topic) {
             Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
-            Err(verdict) => Ok(*verdict),
+            Err(verdict) => *verdict,
         }
     }
 
-    /// Takes from a request where its response goes. `Err`: it cannot be answered.
+    /// Returns where the response to a request goes. `Err`: it cannot be answered.
     pub(super) fn reply_to(
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: &mut Message,
-        now: Instant,
+        message: &Message,
+        response_topic: Option<String>,
     ) -> Result<ReplyTo, Box<Verdict>> {
-        let response_topic = message.response_topic.as_deref();
-        if response_topic.is_some_and(topic::is_reserved_for_response) {
+        if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
             let text = "the response topic is reserved for the state store".to_owned();
             return Err(Verdict::Disconnect { reason: ReasonCode::TopicNameInvalid, text }.into());
         }
-        match check_request_properties(message) {
+        match check_request_properties(message, response_topic.as_deref()) {
             // The store publishes the response on behalf of the client, which may not be a way around the rules.
-            Ok(()) if !from.may_publish(response_topic.unwrap_or_default()) => {
-                publish_monitor_copy(publisher, from, message, None);
+            Ok(_) if !from.may_publish(response_topic.as_deref().unwrap_or_default()) => {
+                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
                 let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
-                let topic = message.response_topic.take().unwrap_or_default();
+                let topic = response_topic.unwrap_or_default();
                 (self.shared.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
                 Err(Verdict::Refused(ReasonCode::NotAuthorized).into())
             }
-            Ok(()) => Ok(ReplyTo {
-                response_topic: message.response_topic.take().unwrap_or_default(),
-                correlation: message.correlation.take().unwrap_or_default(),
-                verb: Verb::default(),
-                received: now,
-            }),
+            Ok(correlation) => {
+                let response_topic = response_topic.unwrap_or_default();
+                let (verb, received) = (Verb::default(), clock::monotonic());
+                Ok(ReplyTo { response_topic, correlation, verb, received })
+            }
             Err(reason) => {
-                publish_monitor_copy(publisher, from, message, None);
+                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
                 let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
                 Err(Verdict::Consumed.into())
@@ -215,15 +168,9 @@ impl Service {
     }
 
     /// Rejects messages to the store's own topics: a client could forge notifications there.
-    fn handle_other_topic(
-        &self,
-        publisher: &dyn Publisher,
-        from: &Peer,
-        message: Message,
-        now: Instant,
-    ) -> Verdict {
+    fn handle_other_topic(&self, publisher: &dyn Publisher, from: &Peer, message: Message) -> Verdict {
         if message.topic.starts_with(exchange::topic::PREFIX) {
-            return self.handle_exchange_message(publisher, from, message, now);
+            return self.handle_exchange_message(publisher, from, message);
         }
         if !message.topic.starts_with(topic::RESERVED) {
             return Verdict::Route(message);
@@ -239,13 +186,13 @@ impl Service {
         from: &Peer,
         message: &Message,
         mut reply_to: ReplyTo,
-    ) -> Result<Verdict, Box<RunningScan>> {
+    ) -> Verdict {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
-                publish_monitor_copy(publisher, from, message, Some(&reply_to));
+                publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
                 Outbound::from((reply_to, Response::error(error.error_reply()))).send(publisher);
-                return Ok(Verdict::Consumed);
+                return Verdict::Consumed;
             }
         };
         let verb = verb(&request);
@@ -257,8 +204,7 @@ impl Service {
         }
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
-        let property = |name| if is_write { message.user_property(name) } else { None };
-        let parse = |name| property(name).map(str::parse::<Timestamp>);
+        let parse = |name| message.user_property(name).filter(|_| is_write).map(str::parse::<Timestamp>);
         let mut request = StoreRequest {
             permissions: None,
             connection: from.connection,
@@ -268,7 +214,7 @@ impl Service {
             fence: parse(FENCE),
             encoded: None,
             refusal: None,
-            persist: self.persists_all || property(PERSIST) == Some("true"),
+            persist: self.persists_all || message.user_property(PERSIST) == Some("true"),
         };
         request.encode_long_value();
         let now = self.shared.at(reply_to.received);
@@ -282,11 +228,12 @@ impl Service {
         // the start of a watch, which would then outlive its rule.
         request.permissions = ClientPermissions::key_permissions_of(from);
         // The copy is published under the lock, so that monitors see requests in the order in which they are handled.
-        publish_monitor_copy(publisher, from, message, Some(&reply_to));
+        publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
         let handled = state.handle_request(publisher, from, request, reply_to, message, now);
+        self.shared.wake_commit_thread(&state);
         self.shared.wake_expiry_task(&mut state);
-        commit_thread::commit_after_turn(&self.shared, state);
-        Ok(match handled {
+        drop(state);
+        match handled {
             Handled::Answered => Verdict::Consumed,
             Handled::NotAuthorized(key) => {
                 let what = if is_write { "write" } else { "read" };
@@ -301,7 +248,7 @@ impl Service {
                 (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
                 Verdict::Refused(ReasonCode::QuotaExceeded)
             }
-        })
+        }
     }
 
     /// Starts a SCAN, whose first step answers it in a small store.
@@ -311,15 +258,15 @@ impl Service {
         from: &Peer,
         message: &Message,
         page: (Scan, ReplyTo),
-    ) -> Result<Verdict, Box<RunningScan>> {
+    ) -> Verdict {
         {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
             let _state = self.shared.lock();
-            publish_monitor_copy(publisher, from, message, Some(&page.1));
+            publish_monitor_copy(publisher, from, message, Some(&page.1.response_topic));
         }
         let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
-        let mut scan = Box::new(RunningScan::new(shared, from.clone(), page));
-        if scan.advance(publisher) { Ok(Verdict::Consumed) } else { Err(scan) }
+        let mut scan = RunningScan::new(shared, from.clone(), page);
+        if scan.advance(publisher) { Verdict::Consumed } else { Verdict::Continue(Box::new(scan)) }
     }
 
     /// Ends all watches that the rules no longer allow.
@@ -360,8 +307,8 @@ impl Service {
 }
 
 impl Application for Service {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, now: Instant) -> Verdict {
-        self.handle_message(&BrokerPublisher { broker, metrics: &*self.metrics }, from, message, now)
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+        self.handle_message(&BrokerPublisher { broker, metrics: &*self.metrics }, from, message)
     }
 
     fn monitored_topic(&self) -> Option<&str> {
@@ -383,23 +330,6 @@ impl Application for Service {
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
-        self.disconnect(peer);
-    }
-}
-
-impl Service {
-    /// Whether a connection watches any key.
-    pub(in crate::server) fn is_watching(&self, connection: ConnectionId) -> bool {
-        self.shared.lock().store.is_watching(connection)
-    }
-
-    /// Ends the watch of a key.
-    pub(in crate::server) fn end_watch(&self, connection: ConnectionId, key: &Key) {
-        self.shared.lock().store.revoke_watch(connection, key);
-    }
-
-    /// Ends the watches of a connection.
-    pub(in crate::server) fn disconnect(&self, peer: &Peer) {
         if peer.permissions.is_some() {
             self.watch_permissions().remove(&peer.connection);
         }
@@ -415,18 +345,19 @@ impl fmt::Debug for Service {
     }
 }
 
-/// Publishes a copy of a request to its subscribers, before its response. `taken` is what has been taken from `message`.
+/// Publishes a copy of a request to its subscribers, before its response. `message` has lost its response topic.
 ///
 /// Requests are addressed to the service and not routed, but `mqkv monitor` and other diagnostic MQTT clients rely on
 /// seeing them.
-fn publish_monitor_copy(publisher: &dyn Publisher, from: &Peer, message: &Message, taken: Option<&ReplyTo>) {
+fn publish_monitor_copy(
+    publisher: &dyn Publisher,
+    from: &Peer,
+    message: &Message,
+    response_topic: Option<&str>,
+) {
     if publisher.has_monitors() {
-        let mut copy = message.clone();
-        if let Some(ReplyTo { response_topic, correlation, .. }) = taken {
-            copy.response_topic = Some(response_topic.clone());
-            copy.correlation = Some(correlation.clone());
-        }
-        publisher.publish_monitor_copy(from.connection, copy);
+        let response_topic = response_topic.map(str::to_owned);
+        publisher.publish_monitor_copy(from.connection, Message { response_topic, ..message.clone() });
     }
 }
 
@@ -441,15 +372,18 @@ fn verb(request: &Request) -> Verb {
     }
 }
 
-/// Returns the reason why a request cannot be answered, if there is one (protocol §1).
-fn check_request_properties(message: &Message) -> Result<(), &'static str> {
+/// Returns the correlation data of a request, or the reason why it cannot be answered (protocol §1).
+fn check_request_properties(message: &Message, response_topic: Option<&str>) -> Result<Bytes, &'static str> {
     if message.qos != Qos::AtLeastOnce {
         return Err("its QoS is not 1");
     }
-    let response_topic = message.response_topic.as_deref().ok_or("it has no response topic")?;
+    let response_topic = response_topic.ok_or("it has no response topic")?;
+    if response_topic.is_empty() || topic::has_wildcard(response_topic) {
+        return Err("its response topic is empty or has a wildcard");
+    }
     // A stored value would appear as information of the broker about itself.
     if response_topic.starts_with(SYS) {
         return Err("its response topic is reserved for the broker");
     }
-    message.correlation.as_ref().map(drop).ok_or("it has no correlation data")
+    message.correlation.clone().ok_or("it has no correlation data")
 }

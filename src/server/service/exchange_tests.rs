@@ -349,10 +349,7 @@ fn only_nodes_publish_on_the_topics_of_the_exchange() {
     assert!(refused(&root, topics::up("mill", "press-7")) && refused(&leaf, topics::up("plant", "press-7")));
     let own = TestService::new(Persistence::None);
     let message = crate::protocol::Message { topic: topics::up("plant", "press-7"), ..message(&get("k")) };
-    assert!(matches!(
-        own.service.handle_message(&own.sent_messages, &peer(1), message, clock::monotonic()),
-        Verdict::Route(_)
-    ));
+    assert!(matches!(own.service.handle_message(&own.sent_messages, &peer(1), message), Verdict::Route(_)));
 }
 
 #[test]
@@ -409,12 +406,7 @@ fn a_frame_counts_only_from_the_connection_of_its_link() {
     let send = |root: &Node, connection, payload: &bytes::Bytes| {
         let message =
             crate::protocol::Message { topic: topic.clone(), payload: payload.clone(), ..Default::default() };
-        root.test.service.handle_message(
-            &root.test.sent_messages,
-            &peer(connection),
-            message,
-            clock::monotonic(),
-        );
+        root.test.service.handle_message(&root.test.sent_messages, &peer(connection), message);
     };
     for payload in [payload.clone(), "garbage".into()] {
         send(&root, 2, &payload);
@@ -478,7 +470,7 @@ fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
             payload: command.encode(),
             ..message(&get("k"))
         };
-        root.test.service.handle_message(&root.test.sent_messages, peer, message, clock::monotonic());
+        root.test.service.handle_message(&root.test.sent_messages, peer, message);
         root.test.sent_messages.take().pop().unwrap().1.payload
     };
     let value_of = Command::Value { id: 1 };

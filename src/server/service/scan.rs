@@ -15,7 +15,7 @@ use crate::store::Scan;
 pub(super) const SKIPPED_MAX: u32 = 1_000;
 
 /// A SCAN that has not been answered yet.
-pub(in crate::server) struct RunningScan {
+pub(super) struct RunningScan {
     shared: Arc<Shared>,
     metrics: Arc<Metrics>,
     from: Peer,
@@ -38,7 +38,7 @@ impl RunningScan {
     }
 
     /// Looks at some keys. Sends the reply and returns true once the page is complete.
-    pub(in crate::server) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
+    pub(super) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
         let Some((mut scan, reply_to)) = self.page.take() else { return true };
         let now = self.shared.now();
         let mut state = match self.shared.lock_for_step() {

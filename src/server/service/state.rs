@@ -47,12 +47,6 @@ pub(super) struct State {
     /// When the expiry task wakes by itself, in monotonic milliseconds.
     pub(super) expiry_wakes_ms: u64,
     pub(super) is_closing: bool,
-    /// Whether a thread of connections commits, or has it done, when it has handled the packets that have arrived.
-    is_turn_running: bool,
-    /// Whether the commit thread is to take what is uncommitted.
-    pub(super) is_commit_due: bool,
-    /// Whether the commit thread must be woken.
-    pub(super) is_commit_thread_idle: bool,
 }
 
 /// What became of a request.
@@ -98,9 +92,6 @@ impl State {
             has_memory_keys,
             expiry_wakes_ms: 0,
             is_closing: false,
-            is_turn_running: false,
-            is_commit_due: false,
-            is_commit_thread_idle: false,
         }
     }
 
@@ -118,11 +109,6 @@ impl State {
 
     pub(super) fn has_uncommitted(&self) -> bool {
         self.commit_queue.as_ref().is_some_and(CommitQueue::has_uncommitted)
-    }
-
-    /// Whether a commit of what is uncommitted must be arranged. Returns true once per group.
-    pub(super) fn begin_turn(&mut self) -> bool {
-        self.has_uncommitted() && !std::mem::replace(&mut self.is_turn_running, true)
     }
 
     /// Handles a request of `from` and sends its response and notifications, now or after the commit. `message` is the
@@ -201,9 +187,6 @@ impl State {
         let before = before.filter(|_| change.is_some());
         let outbound = Outbound { response: Some((reply_to, response.clone())), change };
         let sequence = self.send(publisher, outbound, Some(&key), before);
-        if let Some(queue) = self.commit_queue.as_mut().filter(|_| sequence > 0) {
-            queue.hold_last(from.hold_acknowledgement());
-        }
         self.duplicates.record(delivery, fingerprint, response, message.expiry_s, now.monotonic_ms, sequence);
         if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
     }
@@ -345,7 +328,6 @@ impl State {
     /// A key in memory does not wait for a commit if its version is below the ceiling that is on disk, above which the
     /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
     pub(super) fn take_group(&mut self, now: Now) -> Option<CommitGroup> {
-        (self.is_turn_running, self.is_commit_due) = (false, false);
         let ceiling = self.next_ceiling(now);
         let greatest = self.store.greatest_version();
         let queue = self.commit_queue.as_mut()?;
@@ -404,8 +386,6 @@ impl State {
     /// Handles a failed commit: rolls back every change that is not on disk.
     pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
         let Some(queue) = &mut self.commit_queue else { return };
-        // The turn has nothing left to commit.
-        self.is_turn_running = false;
         let last = queue.sequence();
         let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);

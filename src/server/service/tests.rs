@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -13,8 +13,7 @@ use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
 use crate::protocol::{
-    Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp,
-    UserProperties, Value, topic,
+    Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp, Value, topic,
 };
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::Publisher;
@@ -34,7 +33,7 @@ type Sent = (Option<ConnectionId>, Message);
 pub(super) struct RecordingPublisher(Arc<Mutex<Vec<Sent>>>);
 
 impl Publisher for RecordingPublisher {
-    fn publish(&self, message: Message, _: Instant) {
+    fn publish(&self, message: Message) {
         self.0.lock().unwrap().push((None, message));
     }
 
@@ -139,7 +138,7 @@ impl TestService {
     }
 
     pub(super) fn send(&self, message: Message) -> Verdict {
-        self.service.handle_message(&self.sent_messages, &peer(1), message, clock::monotonic())
+        self.service.handle_message(&self.sent_messages, &peer(1), message)
     }
 
     pub(super) fn request(&self, request: &Request) {
@@ -162,7 +161,6 @@ pub(super) fn peer(connection: u64) -> Peer {
         permissions: None,
         message_number: 1,
         confirmed: 0,
-        handle: None,
     }
 }
 
@@ -177,7 +175,7 @@ pub(super) fn message(request: &Request) -> Message {
         response_topic: Some("answers".to_owned()),
         correlation: Some(number.to_be_bytes().to_vec().into()),
         expiry_s: Some(10),
-        user_properties: UserProperties::from_iter([(TIMESTAMP, "1:0:client")]),
+        user_properties: vec![(TIMESTAMP.into(), "1:0:client".into())],
         ..Message::default()
     }
 }
@@ -239,6 +237,7 @@ fn an_unanswerable_request_is_reported_and_not_applied() {
         Message { qos: Qos::AtMostOnce, ..whole.clone() },
         Message { qos: Qos::ExactlyOnce, ..whole.clone() },
         Message { response_topic: None, ..whole.clone() },
+        Message { response_topic: Some("a/#".to_owned()), ..whole.clone() },
         // A stored value would appear as information of the broker about itself.
         Message { response_topic: Some("$SYS/broker/version".to_owned()), ..whole.clone() },
         Message { correlation: None, ..whole },
@@ -291,7 +290,7 @@ fn a_malformed_request_gets_an_error_reply() {
 fn watchers_are_notified_after_the_response() {
     let test = TestService::in_memory();
     test.request(&watch("k"));
-    test.service.handle_message(&test.sent_messages, &peer(2), message(&watch("k")), clock::monotonic());
+    test.service.handle_message(&test.sent_messages, &peer(2), message(&watch("k")));
     test.sent_messages.take();
     for (request, expected) in
         [(set("k", "v"), Notification::Set(Some("v".into()))), (del("k"), Notification::Delete)]
@@ -661,7 +660,7 @@ async fn a_disconnect_ends_the_watches_and_releases_the_permissions() {
     let test = TestService::in_memory();
     let hooks = broker::Hooks::new(Arc::<Service>::clone(&test.service));
     let server = broker::Server::start(broker::Settings::default(), hooks).await.unwrap();
-    test.service.handle_message(&test.sent_messages, &peer, message(&watch("k")), clock::monotonic());
+    test.service.handle_message(&test.sent_messages, &peer, message(&watch("k")));
     assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     let held = || (test.service.statistics().store.watches, test.service.watched_connections());
     assert_eq!(held(), (1, 1));
@@ -674,12 +673,7 @@ fn a_client_with_too_many_unacknowledged_writes_is_refused_with_quota_exceeded()
     let test = TestService::in_memory();
     // The client connects again and again, and is not known to have received an acknowledgement.
     let write = |connection| {
-        test.service.handle_message(
-            &test.sent_messages,
-            &peer(connection),
-            message(&set("k", "v")),
-            clock::monotonic(),
-        )
+        test.service.handle_message(&test.sent_messages, &peer(connection), message(&set("k", "v")))
     };
     let accepted =
         (1..10_000).take_while(|connection| matches!(write(*connection), Verdict::Consumed)).count();
@@ -690,7 +684,6 @@ fn a_client_with_too_many_unacknowledged_writes_is_refused_with_quota_exceeded()
     assert!(matches!(test.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
     assert_eq!(test.reply(&get("k")), value("v"), "reads are not refused");
     let other = Peer { client_id: "other".into(), ..peer(1) };
-    let verdict =
-        test.service.handle_message(&test.sent_messages, &other, message(&set("k", "w")), clock::monotonic());
+    let verdict = test.service.handle_message(&test.sent_messages, &other, message(&set("k", "w")));
     assert!(matches!(verdict, Verdict::Consumed), "other clients are not affected");
 }

@@ -32,8 +32,6 @@ pub struct Tables {
     database: Database,
     backend: StagedBackend,
     has_rows: bool,
-    /// The length of the file after the last commit.
-    len: u64,
 }
 
 /// How far the tables go.
@@ -68,8 +66,7 @@ impl Tables {
         let database = check(&backend)?;
         let (checkpoint, format) = read_checkpoint(&database)?;
         let has_rows = format == ROWS_FORMAT_VERSION;
-        let len = len_of(&backend);
-        Ok((Self { database, backend, has_rows, len }, checkpoint, format))
+        Ok((Self { database, backend, has_rows }, checkpoint, format))
     }
 
     /// Writes the repairs that the storage crate made while it opened the file.
@@ -100,8 +97,7 @@ impl Tables {
         let has_rows = rows::create(&write, rows)?;
         write_checkpoint(&write, checkpoint, has_rows)?;
         write.commit()?;
-        let len = len_of(&backend);
-        Ok(Self { database, backend, has_rows, len })
+        Ok(Self { database, backend, has_rows })
     }
 
     /// Whether rows have been committed, even if none is left: the format.
@@ -122,7 +118,7 @@ impl Tables {
         let has_rows = self.has_rows || !group.rows.is_empty();
         write_checkpoint(&write, checkpoint, has_rows)?;
         write.commit()?;
-        (self.has_rows, self.len) = (has_rows, len_of(&self.backend));
+        self.has_rows = has_rows;
         Ok(deleted_bytes)
     }
 
@@ -150,7 +146,6 @@ impl Tables {
     /// As for [`Tables::commit`].
     pub fn compact(&mut self) -> Result<(), StorageErrorKind> {
         self.database.compact()?;
-        self.len = len_of(&self.backend);
         Ok(())
     }
 
@@ -173,14 +168,10 @@ impl Tables {
         Ok(record.and_then(|record| Record::decode(record.value())))
     }
 
-    /// Returns the length of the file after the last commit; `u64::MAX`, which cuts nothing off, if it cannot be read.
+    /// Returns the length of the file; `u64::MAX`, which cuts nothing off, if it cannot be read.
     pub fn len(&self) -> u64 {
-        self.len
+        self.backend.len().unwrap_or(u64::MAX)
     }
-}
-
-fn len_of(backend: &StagedBackend) -> u64 {
-    backend.len().unwrap_or(u64::MAX)
 }
 
 /// Opens the tables and verifies all pages. The storage crate trusts its pages, so that a corrupt one would be a panic

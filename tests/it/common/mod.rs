@@ -9,7 +9,6 @@ pub mod http;
 mod logged_server;
 mod non_mqtt_server;
 pub mod pki;
-pub mod plain_broker;
 mod process;
 pub mod proxy;
 mod raw_client;

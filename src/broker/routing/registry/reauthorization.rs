@@ -154,7 +154,7 @@ mod tests {
         let queued = |connection| {
             let (entry, _) = &registry.connections[&ConnectionId(connection)];
             let topics = std::iter::from_fn(|| entry.poll_outgoing(ConnectionId(connection), now, false));
-            let topic = |(outgoing, _)| match outgoing {
+            let topic = |outgoing| match outgoing {
                 Outgoing::Publish { delivery, .. } => delivery.publication.message.topic.clone(),
                 Outgoing::Release(_) => panic!("a PUBREL"),
             };
