@@ -1,6 +1,7 @@
 //! The handle of a broker, and the traits of the program that it is a part of.
 
 mod direct_delivery;
+mod peer;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+pub use self::peer::Peer;
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
 use super::memory::{MemoryBudget, MemoryKind};
-use super::permissions::{AccessControl, Permissions};
-use super::principal::Principal;
+use super::permissions::AccessControl;
 use super::publication::{self, Publication};
 use super::settings::Settings;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
@@ -39,37 +40,6 @@ pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
 
 /// The most topic filters that are added or removed under one lock, because other connections wait meanwhile.
 const FILTERS_PER_LOCK_MAX: usize = 64;
-
-/// The client at the other end of a connection.
-#[derive(Clone, Debug)]
-pub struct Peer {
-    /// The number of the connection. The client's next connection has another number.
-    pub connection: ConnectionId,
-    pub client_id: Arc<str>,
-    pub principal: Principal,
-    /// Whose memory it is that the client makes the application hold: see [`Principal::owner`].
-    pub owner: Arc<str>,
-    /// None if there are no rules: then the client may do everything.
-    pub permissions: Option<Arc<dyn Permissions>>,
-    /// Number of the last message with QoS 1 among those of the connection, from 1 on.
-    pub message_number: u64,
-    /// How many of these messages the client is known to have received the acknowledgement of. It does not send these
-    /// again.
-    pub confirmed: u64,
-}
-
-impl Peer {
-    #[must_use]
-    pub fn may_publish(&self, topic: &str) -> bool {
-        self.permissions.as_ref().is_none_or(|permissions| permissions.may_publish(topic))
-    }
-
-    /// Returns the event that reports a missing permission.
-    #[must_use]
-    pub fn not_authorized(&self, what: &'static str, topic: String) -> Event {
-        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
-    }
-}
 
 /// What the application decides about a message from a client.
 #[derive(Debug)]
@@ -103,10 +73,9 @@ pub trait Continuation: fmt::Debug + Send {
 
 /// The application that the broker serves. All of its functions may call the broker: it holds no lock meanwhile.
 pub trait Application: Send + Sync + 'static {
-    /// Handles a message from a client, in the task of its connection, before it is routed and acknowledged.
-    ///
-    /// Messages that are pushed to `from` meanwhile are sent together with the acknowledgement.
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict;
+    /// Handles a message from a client, received at `now`, in the task of its connection, before it is routed. Messages
+    /// that are pushed to `from` meanwhile are sent together with the acknowledgement.
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, now: Instant) -> Verdict;
 
     /// Returns the one topic whose messages the application consumes, and copies to its subscribers: see
     /// [`Broker::publish_monitor_copy`].
@@ -137,7 +106,7 @@ pub trait Application: Send + Sync + 'static {
 
 /// Routes every message.
 impl Application for () {
-    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message) -> Verdict {
+    fn handle_publish(&self, _: &Broker, _: &Peer, message: Message, _: Instant) -> Verdict {
         Verdict::Route(message)
     }
 
@@ -196,7 +165,8 @@ struct Inner {
 }
 
 /// Returns the number of the next connection.
-pub(super) fn next_connection_id() -> ConnectionId {
+#[must_use]
+pub fn next_connection_id() -> ConnectionId {
     static LAST: AtomicU64 = AtomicU64::new(0);
     // 64 bits do not overflow: 2^64 connections take centuries.
     ConnectionId(LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
@@ -223,7 +193,11 @@ impl Broker {
     ///
     /// The session of `from` is left out where its subscription has the option No Local.
     pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
-        let now = clock::monotonic();
+        self.publish_at(from, message, clock::monotonic())
+    }
+
+    /// As [`Broker::publish`]; the caller has read the time.
+    pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
         let publication = self.publication(message, now);
         if !publication.message.retain {
             return self.route(from, None, &publication, now);

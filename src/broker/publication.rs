@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::memory::{Charge, MemoryBudget, MemoryKind};
-use crate::protocol::message::{Message, PropertyText, Qos};
+use crate::protocol::message::{Message, Qos};
 
 /// The bytes that a queue takes for a message besides its content: the place in the queue, which may be half empty, and
 /// in the table of messages in flight.
@@ -19,9 +19,6 @@ const SUBSCRIPTION_ID_BYTES: usize = 2 * size_of::<u32>();
 /// A publication of this size is charged itself, once; each queue is charged for a smaller one, so that a request and
 /// its answer change no counter that threads share.
 const CHARGED_BYTES_MIN: usize = 8 * 1024;
-
-/// A number of user properties that is not unusual.
-const USER_PROPERTIES_FEW: usize = 16;
 
 /// A published message. Sessions share it, so that it is never copied.
 #[derive(Debug)]
@@ -47,10 +44,11 @@ impl Publication {
 
     /// Charges the publication itself if it is large, instead of those that hold it.
     #[must_use]
-    pub fn charged(self, budget: &Arc<MemoryBudget>) -> Self {
-        let charge =
-            (self.bytes >= CHARGED_BYTES_MIN).then(|| Charge::new(budget, MemoryKind::Sessions, self.bytes));
-        Self { charge, ..self }
+    pub fn charged(mut self, budget: &Arc<MemoryBudget>) -> Self {
+        if self.bytes >= CHARGED_BYTES_MIN {
+            self.charge = Some(Charge::new(budget, MemoryKind::Sessions, self.bytes));
+        }
+        self
     }
 
     /// Charges the publication itself as a retained one.
@@ -81,23 +79,18 @@ impl Publication {
     }
 }
 
-/// Whether an empty queue of `queue_bytes_max` has room for a message, whose packet is smaller than that.
+/// Whether an empty queue of `queue_bytes_max` has room for a message, which takes more memory than its packet has bytes.
 #[must_use]
 pub fn is_within(message: &Message, queue_bytes_max: usize) -> bool {
-    // With few user properties, a message takes hardly more room than its packet.
-    message.user_properties.len() <= USER_PROPERTIES_FEW || bytes_of(message) <= queue_bytes_max
+    bytes_of(message) <= queue_bytes_max
 }
 
 /// Returns the bytes that a message takes, with everything that keeps it.
 #[must_use]
 pub fn bytes_of(message: &Message) -> usize {
-    let properties = message.user_properties.iter();
-    let properties = properties.map(|(name, value)| name.len().saturating_add(value.len()));
-    let property_list =
-        message.user_properties.capacity().saturating_mul(size_of::<(PropertyText, PropertyText)>());
     [
         OVERHEAD_BYTES,
-        property_list,
+        message.user_properties.capacity(),
         message.topic.len(),
         message.payload.len(),
         message.response_topic.as_ref().map_or(0, String::len),
@@ -105,7 +98,6 @@ pub fn bytes_of(message: &Message) -> usize {
         message.correlation.as_ref().map_or(0, bytes::Bytes::len),
     ]
     .into_iter()
-    .chain(properties)
     .fold(0, usize::saturating_add)
 }
 
@@ -150,6 +142,7 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::UserProperties;
 
     #[test]
     fn the_expiry_interval_counts_down_to_the_expiry() {
@@ -164,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_message_is_charged_for_the_memory_of_empty_user_properties_too() {
-        let user_properties = vec![("".into(), "".into()); 1_000];
-        let taken = size_of_val(&*user_properties);
+        let user_properties: UserProperties = std::iter::repeat_n(("", ""), 1_000).collect();
+        let taken = user_properties.capacity();
         let message = Message { user_properties, ..Message::default() };
         assert!(!is_within(&message, taken));
         assert!(Publication::new(message, crate::clock::monotonic()).bytes > taken);

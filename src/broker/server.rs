@@ -90,16 +90,18 @@ impl Server {
     ///
     /// [`StartError`]; then nothing was started.
     pub async fn prepare(settings: Settings, hooks: Hooks) -> Result<Self, StartError> {
+        let mut server = Self::without_listeners(settings, hooks)?;
+        server.bind().await?;
+        Ok(server)
+    }
+
+    /// Starts a broker that listens to no address until [`Server::bind`]: clients that connect are refused.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing was started.
+    pub fn without_listeners(settings: Settings, hooks: Hooks) -> Result<Self, StartError> {
         settings.check().map_err(StartError::Settings)?;
-        let mut unopened = Vec::new();
-        let mut addresses = Vec::new();
-        for listener in &settings.listeners {
-            let address = listener.address;
-            let bind = |cause| StartError::Bind { address, cause };
-            let socket = TcpListener::bind(address).await.map_err(bind)?;
-            addresses.push(socket.local_addr().map_err(bind)?);
-            unopened.push((socket, Arc::new(listener.clone())));
-        }
         let workers = Workers::start(settings.threads).map_err(StartError::Thread)?;
         let (closing, is_closing) = watch::channel(false);
         let connections_max = settings.connections_max;
@@ -108,7 +110,26 @@ impl Server {
         let broker = Broker::new(settings, hooks);
         let acceptor = Acceptor::new(broker.clone(), is_closing.clone(), Arc::clone(&permits), workers);
         let tasks = vec![tokio::spawn(expiry_task::run(broker.clone(), is_closing))];
+        let (addresses, unopened) = (Vec::new(), Vec::new());
         Ok(Self { broker, acceptor, addresses, closing, permits, connections_max, unopened, tasks })
+    }
+
+    /// Binds all listeners. They accept no connections before [`Server::open`].
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Bind`]; then none is bound.
+    pub async fn bind(&mut self) -> Result<(), StartError> {
+        let (mut addresses, mut unopened) = (Vec::new(), Vec::new());
+        for listener in &self.broker.settings().listeners {
+            let address = listener.address;
+            let bind = |cause| StartError::Bind { address, cause };
+            let socket = TcpListener::bind(address).await.map_err(bind)?;
+            addresses.push(socket.local_addr().map_err(bind)?);
+            unopened.push((socket, Arc::new(listener.clone())));
+        }
+        (self.addresses, self.unopened) = (addresses, unopened);
+        Ok(())
     }
 
     /// Starts to accept connections.

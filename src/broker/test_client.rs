@@ -53,7 +53,12 @@ pub struct Client {
 impl Client {
     /// Opens a connection without sending a CONNECT.
     pub fn unconnected(server: &Server) -> Self {
-        Self { stream: server.pipe(), input: BytesMut::new() }
+        Self::on(server.pipe())
+    }
+
+    /// Returns the client at this end of a connection.
+    pub fn on(stream: DuplexStream) -> Self {
+        Self { stream, input: BytesMut::new() }
     }
 
     pub async fn connect(server: &Server, client_id: &'static str) -> Self {

@@ -15,6 +15,7 @@ use super::data::DataArgs;
 use super::help::request::report_requests;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
 use super::serve::args::ServeArgs;
+use super::store::args::StoreArgs;
 use crate::commands::Command;
 
 const EXAMPLES: &str = "\
@@ -56,6 +57,7 @@ pub enum Verb {
     Command(Command),
     Shell(ShellArgs),
     Serve(Box<ServeArgs>),
+    Store(Box<StoreArgs>),
     Data(DataArgs),
     Context(ContextArgs),
     Config(ConfigArgs),

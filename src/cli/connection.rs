@@ -18,7 +18,7 @@ pub struct Connection {
     pub login: Login,
     /// Time limit of each step of connecting.
     pub connect_timeout: Duration,
-    client_id: String,
+    pub client_id: String,
     connect_retries: u32,
     request_timeout: Duration,
     keep_alive: Duration,

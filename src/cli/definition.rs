@@ -8,7 +8,8 @@ use super::options::{self, ConnectionArgs, Options};
 use crate::shell::definition::{Definition, Operand, ValueKind, Verb, VerbOption};
 
 /// Verbs that the prompt refuses.
-pub const NOT_AT_THE_PROMPT: &[&str] = &["shell", "serve", "data", "completions", "man", "context", "config"];
+pub const NOT_AT_THE_PROMPT: &[&str] =
+    &["shell", "serve", "store", "data", "completions", "man", "context", "config"];
 
 /// Returns the definition of the whole command line, as the system's shells complete it.
 #[must_use]

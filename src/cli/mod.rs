@@ -31,6 +31,7 @@ mod session;
 mod short_parse;
 mod signals;
 mod storage_error;
+mod store;
 mod trace;
 mod usage;
 

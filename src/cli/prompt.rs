@@ -301,6 +301,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(
             Verb::Serve(_)
+            | Verb::Store(_)
             | Verb::Data(_)
             | Verb::Completions(_)
             | Verb::Man(_)

@@ -50,7 +50,7 @@ pub fn default_client_id() -> String {
     format!("mqkv-{}-{random:08x}", host_name())
 }
 
-fn host_name() -> String {
+pub fn host_name() -> String {
     /// Maximum length of a label of a host name.
     const LEN_MAX: usize = 63;
     let named = |name| env::var(name).ok();

@@ -15,7 +15,7 @@ use super::config::Configuration;
 use super::config::setting::Setting;
 use super::config::variables::Variables;
 use super::config::verb::{self, ConfigVerb};
-use super::connection::{Connection, Login};
+use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
@@ -26,9 +26,10 @@ use super::report::Reporter;
 use super::serve::args::ServeArgs;
 use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
+use super::store::args::StoreArgs;
 use super::trace::Tracing;
 use super::usage::{self, Instead};
-use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse};
+use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse, store};
 use crate::client::Access;
 use crate::commands::process::signal::Signal;
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
@@ -147,6 +148,7 @@ fn run_verb(
             return run_command(command, configuration, options.force_write, trace, reporter);
         }
         Verb::Serve(args) => return run_serve(&args, configuration, &options.display, reporter),
+        Verb::Store(args) => return run_store(&args, configuration, &options.display, reporter),
         Verb::Data(args) => {
             return data::run(&args, configuration.settings.is_on(Setting::Quiet), reporter);
         }
@@ -186,6 +188,27 @@ fn run_serve(
         return serve::exchange::leave(directory, quiet, reporter);
     }
     Ok(serve::run(args, &display, reporter.style())?.into())
+}
+
+/// The client id of a store behind another broker; in a cluster, the name of the instance follows.
+const STORE_CLIENT_ID: &str = "mqkv-store";
+
+fn run_store(
+    args: &StoreArgs,
+    configuration: &Configuration,
+    display: &DisplayArgs,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let settings = &configuration.settings;
+    // One client id: the broker ends the session of an earlier store.
+    let process = Process { client_id: || STORE_CLIENT_ID.to_owned(), ..resolve::process() };
+    let mut connection = Connection::of(settings, process)?;
+    if args.cluster.describe().is_some() && connection.client_id == STORE_CLIENT_ID {
+        connection.client_id = format!("{STORE_CLIENT_ID}-{}", args.cluster.instance());
+    }
+    let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
+    let display = DisplayArgs { quiet, verbose, ..display.clone() };
+    Ok(store::run(args, &connection, &display, reporter.style())?.into())
 }
 
 fn run_context(

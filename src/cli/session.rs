@@ -81,6 +81,14 @@ fn read_only(line: &Line) -> CommandError {
     CommandError { outcome: Some(Outcome::Unchanged), ..error }
 }
 
+/// Returns the settings of a client of a broker on the network.
+///
+/// # Errors
+/// A file cannot be read.
+pub async fn network_settings(connection: &Connection, style: Style) -> Result<Settings, CommandError> {
+    connect(Some(connection.clone()), StartedStore::default(), style).await
+}
+
 async fn connect(
     connection: Option<Connection>,
     store: StartedStore,

@@ -22,6 +22,7 @@ pub fn parse(words: &[OsString]) -> Option<Cli> {
         "del" => client_verb(rest, |verb| Verb::Command(Command::Del(verb))),
         "vdel" => client_verb(rest, |verb| Verb::Command(Command::Vdel(verb))),
         // A server would hold the memory of the whole definition for as long as it runs.
+        "store" => client_verb(rest, Verb::Store),
         "serve" => {
             let (verb, display) = parse_as::<_, DisplayArgs>(rest)?;
             Some(Cli { verb: Some(Verb::Serve(verb)), options: Options { display, ..Options::default() } })
@@ -67,6 +68,7 @@ mod tests {
             "del a b c --ignore-missing",
             "vdel k v --keep-alive 3s",
             "get k --cautious",
+            "store -b mqtt://h --data dir --keys-max 5 -q --requests in/+",
             "serve",
             "serve --data dir --keys-max 5 -q",
             "serve --listen ws://127.0.0.1:0/mqtt --port-file p --users u",

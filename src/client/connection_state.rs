@@ -72,6 +72,16 @@ impl ConnectionState {
         Self::Opening(Box::pin(async move { Handshake::start(&settings).await }))
     }
 
+    /// Starts an attempt that reads the TLS files again and sends nothing before CONNACK. Its only progress is
+    /// [`Progress::Accepted`].
+    pub(super) fn connecting(mut settings: Settings) -> Self {
+        Self::Accepting(Box::pin(async move {
+            settings.reload_tls().await?;
+            let handshake = Handshake::start(&settings).await?;
+            handshake.finish(&settings).await
+        }))
+    }
+
     /// Continues an attempt.
     pub(super) fn accepting(handshake: Handshake, settings: &Arc<Settings>) -> Self {
         let settings = Arc::clone(settings);

@@ -107,6 +107,7 @@ pub(super) fn start(settings: Settings) -> Result<Handles, Error> {
         started: clock::monotonic(),
         retries_left: settings.connect_retries,
         is_cautious: settings.is_cautious || settings.authentication.has_method(),
+        notify_filter: topic::notify_filter(&settings.client_id),
         settings,
         session,
         watches: Watches::default(),
@@ -141,6 +142,8 @@ fn config(settings: &Settings) -> Result<Config, Error> {
 
 struct Driver {
     settings: Arc<Settings>,
+    /// The filter of the notifications for this client.
+    notify_filter: String,
     session: Session<Ticket>,
     watches: Watches,
     last_watch_id: WatchId,
@@ -338,17 +341,15 @@ impl Driver {
             match call {
                 WatchCall::Send(request, ticket) => self.session.send(request, Ticket::Watch(ticket), now),
                 WatchCall::Subscribe(ticket) => {
-                    let filter = topic::notify_filter(&self.settings.client_id);
-                    self.session.subscribe(filter, Ticket::Watch(ticket), now);
+                    self.session.subscribe(self.notify_filter.clone(), Ticket::Watch(ticket), now);
                 }
             }
         }
         self.send_groups(now);
         if self.is_connected() {
-            let notify_filter = topic::notify_filter(&self.settings.client_id);
             while let Some(filter) = self.subscriptions.poll_unsubscribe() {
                 // Watches need this filter.
-                if filter != notify_filter {
+                if filter != self.notify_filter {
                     self.session.unsubscribe(filter);
                 }
             }
@@ -403,11 +404,9 @@ impl Driver {
                 Event::Message(message) => {
                     // Watches report messages that nothing subscribed to, so they do not see those of subscriptions.
                     let is_expected = self.subscriptions.handle_message(&message, now);
-                    let client_id = &self.settings.client_id;
-                    let is_notification =
-                        || topic::filter_matches(&topic::notify_filter(client_id), &message.topic);
+                    let is_notification = || topic::filter_matches(&self.notify_filter, &message.topic);
                     if !is_expected || is_notification() {
-                        self.watches.handle_message(&message, client_id);
+                        self.watches.handle_message(&message, &self.settings.client_id);
                     }
                 }
             }

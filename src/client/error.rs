@@ -1,10 +1,11 @@
 //! Errors of requests and connections.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::net::io_error;
+pub(super) use crate::net::io_error::io_error_text;
 use crate::net::tls::TlsError;
 use crate::net::websocket::WebSocketError;
 use crate::protocol::error_reply::ErrorReply;
@@ -27,6 +28,8 @@ pub enum Error {
         /// Whether a WebSocket was to be opened on the connection.
         in_web_socket: bool,
     },
+    /// The TLS files could not be read again for a reconnect.
+    TlsFiles { cause: String },
     /// The broker rejected the CONNECT.
     Rejected { target: String, reason: ReasonCode },
     /// A connection was made, but the broker sent no CONNACK within this time.
@@ -44,6 +47,8 @@ pub enum Error {
     PublishRefused { reason: ReasonCode },
     /// The broker refused a subscription that the request needs.
     SubscribeRefused { filter: String, reason: ReasonCode },
+    /// The broker granted only QoS 0 to a subscription that needs QoS 1.
+    QosTooLow { filter: String },
     /// The store refused the request.
     Refused(ErrorReply),
     /// The store's response is malformed.
@@ -94,7 +99,7 @@ pub struct ReasonCode {
 
 impl Error {
     /// The cause of an [`Error::Connect`] if nothing listens on the port.
-    pub const CONNECTION_REFUSED: &str = "connection refused";
+    pub const CONNECTION_REFUSED: &str = io_error::CONNECTION_REFUSED;
 
     /// Returns whether a reconnect would fail with the same error.
     pub(super) fn is_fatal(&self) -> bool {
@@ -154,19 +159,6 @@ impl fmt::Display for LossCause {
         match self {
             Self::Disconnect(reason) => write!(out, "the broker ended the connection: {reason}"),
             Self::Other(text) => out.write_str(text),
-        }
-    }
-}
-
-/// Returns the text of a system error without its number. A closed connection, which has no text, gets one.
-pub(super) fn io_error_text(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Error::CONNECTION_REFUSED.to_owned(),
-        io::ErrorKind::ConnectionReset => "connection reset by the other side".to_owned(),
-        io::ErrorKind::UnexpectedEof => "connection closed by the other side".to_owned(),
-        _ => {
-            let text = error.to_string();
-            text.split(" (os error").next().unwrap_or(&text).to_lowercase()
         }
     }
 }
@@ -286,6 +278,7 @@ impl fmt::Display for Error {
             Self::Connect { target, cause } => write!(out, "{cause}: {target}"),
             Self::Tls { target, cause, .. } => cause.write(out, target),
             Self::WebSocket { target, cause } => cause.write(out, target),
+            Self::TlsFiles { cause } => out.write_str(cause),
             Self::Rejected { target, reason } => write!(out, "{target} rejected the connection: {reason}"),
             Self::NoConnack { target, after } => {
                 write!(out, "no CONNACK from {target} within {after:?}")
@@ -299,6 +292,9 @@ impl fmt::Display for Error {
             Self::PublishRefused { reason } => write!(out, "the broker refused the request: {reason}"),
             Self::SubscribeRefused { filter, reason } => {
                 write!(out, "the broker refused the subscription to {}: {reason}", filter.escape_debug())
+            }
+            Self::QosTooLow { filter } => {
+                write!(out, "the broker grants only QoS 0 to the subscription to {}", filter.escape_debug())
             }
             Self::Refused(refusal) => {
                 write!(out, "the store refused the request: {}", refusal.text().escape_debug())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::error::ReasonCode;
+use super::outgoing_request::OutgoingRequest;
 use crate::net::secret::Secret;
 use crate::protocol::Message;
 
@@ -10,6 +11,11 @@ use crate::protocol::Message;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outgoing {
     /// A request, QoS 1.
+    Request {
+        packet_id: u16,
+        request: OutgoingRequest,
+    },
+    /// A message of the owner, QoS 1.
     Publish {
         packet_id: u16,
         message: Message,
@@ -57,6 +63,17 @@ pub enum Incoming {
     Pong,
     /// Re-authentication has succeeded, AUTH 0x00.
     Authenticated,
+}
+
+/// A message whose PUBLISH is malformed, and was skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MalformedMessage {
+    /// None for QoS 0.
+    pub packet_id: Option<u16>,
+    /// None if it is not UTF-8.
+    pub topic: Option<String>,
+    /// The decoder's error.
+    pub text: String,
 }
 
 /// The properties of a CONNACK that a session must respect.

@@ -58,7 +58,7 @@ impl RawRequest {
 }
 
 /// The MQTT properties of a request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestProperties {
     /// The fencing token (protocol §5).
     pub fence: Option<Timestamp>,
@@ -69,6 +69,15 @@ pub struct RequestProperties {
     pub timestamp: Option<Timestamp>,
     /// Replaces the topic of the state store's requests.
     pub topic: Option<&'static str>,
+}
+
+impl RequestProperties {
+    /// Returns whether these are the properties of a request without options.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        let Self { fence, persist, timestamp, topic } = self;
+        fence.is_none() && !persist && timestamp.is_none() && topic.is_none()
+    }
 }
 
 /// A response, not decoded.

@@ -1,19 +1,21 @@
 //! An MQTT session as a state machine: packet ids, correlation, deadlines, keep-alive, resubscription (pure).
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::error::{Error, LossCause, Outcome, ReasonCode};
+use super::outgoing_request::{OutgoingRequest, Requester, correlation};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
 use super::request::{Access, RawRequest, Response};
 use crate::clock::Reading;
-use crate::protocol::message::{self, Message, Qos};
+use crate::protocol::message::{Message, Qos};
 use crate::protocol::{Timestamp, topic};
 use deadlines::Deadlines;
 use early_packets::EarlyPackets;
 use keep_alive::KeepAlive;
 use numbers::NumberMap;
-use publishing::{Envelope, Messages};
+use publishing::Messages;
 use reauthentication::Reauthentication;
 
 mod authentication;
@@ -22,11 +24,11 @@ mod deadlines;
 mod early;
 mod early_packets;
 mod event;
-mod keep_alive;
+pub(super) mod keep_alive;
 mod messages;
 mod numbers;
 mod publishing;
-mod reauthentication;
+pub(super) mod reauthentication;
 mod response;
 
 pub use event::{Event, KeepAliveTimeout};
@@ -73,7 +75,7 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Session<T> {
     config: Config,
-    response_topic: String,
+    requester: Arc<Requester>,
     clock: Timestamp,
     connection: Option<Connected>,
     /// Whether there has been a connection.
@@ -145,7 +147,11 @@ impl<T> Session<T> {
     pub fn new(config: Config) -> Self {
         let config = Config { request_timeout: config.request_timeout.min(REQUEST_TIMEOUT_MAX), ..config };
         Self {
-            response_topic: topic::response(&config.client_id),
+            requester: Arc::new(Requester {
+                client_id: config.client_id.clone(),
+                response_topic: topic::response(&config.client_id),
+                clock: config.clock.clone(),
+            }),
             clock: config.clock.clone(),
             config,
             connection: None,
@@ -198,7 +204,8 @@ impl<T> Session<T> {
     pub fn subscribe(&mut self, filter: String, ticket: T, now: Reading) {
         let packet_id = self.next_packet_id();
         self.outgoing.push_back(Outgoing::Subscribe { packet_id, filter: filter.clone() });
-        if filter == self.response_topic && self.response_subscription == ResponseSubscription::None {
+        if filter == self.requester.response_topic && self.response_subscription == ResponseSubscription::None
+        {
             self.response_subscription = ResponseSubscription::Sent { packet_id };
         }
         self.subscribing.insert(packet_id, (filter, ticket));
@@ -207,7 +214,7 @@ impl<T> Session<T> {
 
     /// Unsubscribes, except from the response topic, which the session needs.
     pub fn unsubscribe(&mut self, filter: String) {
-        if filter != self.response_topic {
+        if filter != self.requester.response_topic {
             let packet_id = self.next_packet_id();
             self.unsubscribing.insert(packet_id);
             self.outgoing.push_back(Outgoing::Unsubscribe { packet_id, filter });
@@ -312,7 +319,7 @@ impl<T> Session<T> {
         match incoming {
             Incoming::Publish { packet_id, message } => {
                 self.outgoing.extend(packet_id.map(|packet_id| Outgoing::PubAck { packet_id }));
-                if message.topic == self.response_topic {
+                if message.topic == self.requester.response_topic {
                     self.handle_response(message, now);
                 } else {
                     self.events.push_back(Event::Message(message));
@@ -332,14 +339,13 @@ impl<T> Session<T> {
         };
         let accepts_any =
             self.requests.get(&id).is_some_and(|pending| pending.request.properties.timestamp.is_some());
-        match response::version(&message, now.wall_ms, accepts_any) {
-            Ok(version) => {
+        match response::properties(&message, now.wall_ms, accepts_any) {
+            Ok(response::Properties { version, has_status }) => {
                 if let Some(version) =
                     version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
                 {
                     self.clock.advance_past(version, now.wall_ms);
                 }
-                let has_status = message.user_property(message::STATUS).is_some();
                 self.answer(id, |_, _| Ok(Response { payload: message.payload, version, has_status }));
             }
             Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
@@ -382,7 +388,7 @@ impl<T> Session<T> {
         }
         if reason.code >= FAILURE_MIN {
             self.response_subscription = ResponseSubscription::None;
-            let filter = self.response_topic.clone();
+            let filter = self.requester.response_topic.clone();
             self.fail_requests(|_| Error::SubscribeRefused {
                 filter: filter.clone(),
                 reason: reason.clone(),
@@ -477,7 +483,7 @@ impl<T> Session<T> {
         }
         let packet_id = self.next_packet_id();
         self.response_subscription = ResponseSubscription::Sent { packet_id };
-        Some(Outgoing::Subscribe { packet_id, filter: self.response_topic.clone() })
+        Some(Outgoing::Subscribe { packet_id, filter: self.requester.response_topic.clone() })
     }
 
     /// Returns the next request or message, unless it has to wait.
@@ -504,23 +510,18 @@ impl<T> Session<T> {
         self.clock.advance(now.wall_ms);
         let is_early = !self.is_subscribed();
         let pending = self.requests.get_mut(&id)?;
-        let envelope = Envelope {
-            client_id: &self.config.client_id,
-            response_topic: &self.response_topic,
-            correlation: publishing::correlation(self.config.prefix, id),
-            clock: &self.clock,
-            // The time of a request begins with the first connection.
-            left: match self.is_started {
-                true => pending.deadline.saturating_duration_since(now.monotonic),
-                false => self.config.request_timeout,
-            },
+        // The time of a request begins with the first connection.
+        let left = match self.is_started {
+            true => pending.deadline.saturating_duration_since(now.monotonic),
+            false => self.config.request_timeout,
         };
-        let message = publishing::request_message(&mut pending.request, envelope);
+        let (correlation, clock) = (correlation(self.config.prefix, id), &self.clock);
+        let request = OutgoingRequest::new(&self.requester, &mut pending.request, correlation, clock, left);
         pending.is_sent = true;
         pending.is_acknowledged = false;
         pending.is_early = is_early;
         self.unacknowledged.insert(packet_id, id);
-        Some(Outgoing::Publish { packet_id, message })
+        Some(Outgoing::Request { packet_id, request })
     }
 
     fn is_subscribed(&self) -> bool {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
+use tokio::time::timeout;
 
 use super::authentication::{Authentication, SecretReader};
+use super::error::Error;
 use super::probe::ConnectionProbe;
 use super::trace::Tracer;
 use crate::net::tls::ClientTls;
@@ -49,6 +51,26 @@ pub struct Settings {
     pub token_check_interval: Duration,
     /// Receives every packet.
     pub tracer: Option<Tracer>,
+    /// The session that CONNECT requests.
+    pub session: SessionSettings,
+}
+
+/// The session that a CONNECT requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// Clean Start: the broker discards a session of this client id.
+    pub is_clean: bool,
+    /// Session Expiry Interval, in whole seconds. Zero: the session ends with the connection.
+    pub expiry: Duration,
+    /// The most messages with QoS 1 that the broker may send without a PUBACK, at least 1.
+    pub receive_max: u16,
+}
+
+/// A new session for each connection.
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self { is_clean: true, expiry: Duration::ZERO, receive_max: u16::MAX }
+    }
 }
 
 /// The address of a broker.
@@ -100,7 +122,23 @@ impl Settings {
             probe: ConnectionProbe::default(),
             token_check_interval: Duration::from_secs(1),
             tracer: None,
+            session: SessionSettings::default(),
         }
+    }
+
+    /// Reads the TLS files again: certificates are renewed while the process runs. Passwords and tokens are read for each
+    /// connection without this.
+    pub(crate) async fn reload_tls(&mut self) -> Result<(), Error> {
+        if let Some(tls) = self.tls.clone() {
+            let within = self.connect_timeout;
+            let reading = timeout(within, self.secret_reader.run(move || tls.reload()));
+            let reloaded = reading.await.ok().flatten().ok_or_else(|| {
+                let cause = format!("cannot read the TLS files: timed out after {within:?}");
+                Error::TlsFiles { cause }
+            })?;
+            self.tls = Some(reloaded.map_err(|error| Error::TlsFiles { cause: error.to_string() })?);
+        }
+        Ok(())
     }
 }
 

@@ -129,6 +129,9 @@ pub enum Property {
 impl From<&Outgoing> for Packet {
     fn from(outgoing: &Outgoing) -> Self {
         match outgoing {
+            Outgoing::Request { packet_id, request } => {
+                Self::Publish { packet_id: Some(*packet_id), message: request.message() }
+            }
             Outgoing::Publish { packet_id, message } => {
                 Self::Publish { packet_id: Some(*packet_id), message: message.clone() }
             }

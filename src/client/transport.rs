@@ -1,6 +1,7 @@
 //! An MQTT connection: encodes and decodes the session's packets, PUBLISH with `mqtt`, all others with the MQTT crate.
 
 pub(super) mod handshake;
+mod request_template;
 mod trace_packets;
 
 use std::io;
@@ -11,12 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::authentication::FileRead;
 use super::error::{LossCause, ReasonCode};
-use super::packet::{Incoming, Outgoing};
+use super::outgoing_request::OutgoingRequest;
+use super::packet::{Incoming, MalformedMessage, Outgoing};
 use super::trace::{self, Packet, TraceEvent, Tracer};
+use crate::mqtt::decode::SkippedPublish;
 use crate::mqtt::packet::OutgoingPublish;
 use crate::mqtt::{self, ProtocolVersion, decode, encode};
 use crate::protocol::connection::K8S_SAT;
 use crate::protocol::message::{Message, Qos};
+use request_template::RequestTemplate;
 use trace_packets::{suback_code, traced_auth};
 
 /// The most that the input buffer grows at once. It grows with the received bytes, not to the announced length of a packet:
@@ -35,6 +39,7 @@ pub(super) struct Connection {
     /// The room in the input buffer for the next read.
     read_bytes: usize,
     output: BytesMut,
+    requests: Requests,
     /// The Maximum Packet Size of our CONNECT, in bytes.
     incoming_max: u32,
     /// The Maximum Packet Size of the broker's CONNACK, in bytes.
@@ -45,7 +50,37 @@ pub(super) struct Connection {
     needs_flush: bool,
     /// The token of the CONNECT, until it is taken.
     token: Option<Box<FileRead>>,
+    /// Whether the CONNECT requested a session that outlives the connection.
+    is_persistent: bool,
+    /// Whether the broker has resumed such a session.
+    is_resumed: bool,
     tracer: Option<Tracer>,
+}
+
+/// The requests of a connection so far. Many connections have one only, for which a template is not worth its making.
+#[derive(Default)]
+enum Requests {
+    #[default]
+    None,
+    One,
+    Many(Option<Box<RequestTemplate>>),
+}
+
+impl Requests {
+    fn template(&mut self, request: &OutgoingRequest) -> Option<&mut RequestTemplate> {
+        match self {
+            Self::None => *self = Self::One,
+            Self::One => *self = Self::Many(RequestTemplate::of(request).map(Box::new)),
+            Self::Many(_) => {}
+        }
+        if let Self::Many(template) = self { template.as_deref_mut() } else { None }
+    }
+}
+
+/// A packet of [`Connection::next_packet_or_malformed`].
+pub(super) enum Received {
+    Packet(Incoming),
+    Malformed(MalformedMessage),
 }
 
 /// A request that is larger than the broker accepts. Sizes in bytes of the packet.
@@ -68,6 +103,16 @@ impl Connection {
     /// Returns the TLS version; None without TLS.
     pub(super) fn tls_version(&self) -> Option<&'static str> {
         self.tls
+    }
+
+    /// Returns whether the broker has resumed a session of this client.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Returns the broker's Maximum Packet Size in bytes; None if it has no limit.
+    pub(super) fn packet_bytes_max(&self) -> Option<u32> {
+        self.outgoing_max
     }
 
     /// Writes or, if `read` is set, reads some bytes, whichever is possible first. Cancel safe.
@@ -102,7 +147,10 @@ impl Connection {
     pub(super) fn queue(&mut self, outgoing: Outgoing) -> Result<(), TooLarge> {
         self.trace(|| TraceEvent::Sent(Packet::from(&outgoing)));
         let (packet_id, packet) = match outgoing {
-            Outgoing::Publish { packet_id, message } => return self.queue_publish(packet_id, &message),
+            Outgoing::Request { packet_id, request } => return self.queue_request(packet_id, &request),
+            Outgoing::Publish { packet_id, message } => {
+                return self.queue_publish(packet_id, &message, false);
+            }
             Outgoing::Subscribe { packet_id, filter } => {
                 let filter = v5::SubscribeFilter::new(filter, QoS::AtLeastOnce);
                 let subscribe = v5::Subscribe { pkid: packet_id, filters: vec![filter], properties: None };
@@ -144,18 +192,33 @@ impl Connection {
         })
     }
 
-    fn queue_publish(&mut self, packet_id: u16, message: &Message) -> Result<(), TooLarge> {
-        let publish = OutgoingPublish {
-            message,
-            qos: Qos::AtLeastOnce,
-            retain: message.retain,
-            dup: false,
-            packet_id: Some(packet_id),
-            expiry_s: message.expiry_s,
-            alias: None,
-            subscription_ids: &[],
-            bytes_max: self.outgoing_max,
-        };
+    /// Encodes a PUBLISH with QoS 1 to the output buffer. `is_duplicate`: it was sent before in this MQTT session.
+    pub(super) fn queue_message(
+        &mut self,
+        packet_id: u16,
+        message: &Message,
+        is_duplicate: bool,
+    ) -> Result<(), TooLarge> {
+        self.trace(|| {
+            TraceEvent::Sent(Packet::Publish { packet_id: Some(packet_id), message: message.clone() })
+        });
+        self.queue_publish(packet_id, message, is_duplicate)
+    }
+
+    fn queue_request(&mut self, packet_id: u16, request: &OutgoingRequest) -> Result<(), TooLarge> {
+        let Self { requests, output, outgoing_max, .. } = self;
+        match requests
+            .template(request)
+            .and_then(|template| template.put(packet_id, request, *outgoing_max, output))
+        {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => self.queue_publish(packet_id, &request.message(), false),
+        }
+    }
+
+    fn queue_publish(&mut self, packet_id: u16, message: &Message, dup: bool) -> Result<(), TooLarge> {
+        let publish = request_template::publish(packet_id, message);
+        let publish = OutgoingPublish { dup, bytes_max: self.outgoing_max, ..publish };
         encode::publish(ProtocolVersion::V5, &publish, &mut self.output).map_err(|_| {
             // Encoded without the limit, for its size. If that fails too, it is larger than MQTT can encode.
             let mut packet = BytesMut::new();
@@ -237,6 +300,25 @@ impl Connection {
         Ok(Some(incoming))
     }
 
+    /// As [`Connection::next_packet`], but skips a malformed PUBLISH whose topic and packet id can be read: a broker forwards
+    /// properties that it does not look at, and would send the message again on the next connection.
+    pub(super) fn next_packet_or_malformed(&mut self) -> Result<Option<Received>, LossCause> {
+        let input_bytes = self.input.len();
+        match self.next_packet() {
+            Ok(incoming) => Ok(incoming.map(Received::Packet)),
+            // A PUBLISH that cannot be decoded stays in the input. Other packets may have been removed.
+            Err(LossCause::Other(text)) if self.input.len() == input_bytes => {
+                let skipped = decode::skip_publish_of_server(&mut self.input, self.incoming_max);
+                let Some(SkippedPublish { packet_id, topic }) = skipped else {
+                    return Err(LossCause::Other(text));
+                };
+                self.trace(|| TraceEvent::Received(Packet::Other("PUBLISH".to_owned())));
+                Ok(Some(Received::Malformed(MalformedMessage { packet_id, topic, text })))
+            }
+            Err(cause) => Err(cause),
+        }
+    }
+
     /// Decodes a PUBLISH. The MQTT crate copies each of its texts, which takes several times as long.
     fn next_publish(&mut self) -> Result<Option<Incoming>, LossCause> {
         let decoded = decode::publish_of_server(&mut self.input, self.incoming_max);
@@ -289,9 +371,16 @@ impl Connection {
         }
     }
 
-    /// Writes the queued packets and a DISCONNECT, and closes the stream.
+    /// Writes the queued packets and a DISCONNECT, which ends the session, and closes the stream.
     pub(super) async fn close(mut self) {
-        let disconnect = v5::Disconnect::new(v5::DisconnectReasonCode::NormalDisconnection);
+        let properties = self.is_persistent.then(|| v5::DisconnectProperties {
+            session_expiry_interval: Some(0),
+            reason_string: None,
+            user_properties: Vec::new(),
+            server_reference: None,
+        });
+        let reason_code = v5::DisconnectReasonCode::NormalDisconnection;
+        let disconnect = v5::Disconnect { reason_code, properties };
         if v5::Packet::Disconnect(disconnect).write(&mut self.output, None).is_ok() {
             let reason = ReasonCode { code: 0, text: None };
             self.trace(|| TraceEvent::Sent(Packet::Disconnect { reason }));

@@ -14,7 +14,7 @@ use super::lines::words::{self, Word};
 use super::output::{Answer, Answered, Emit, Output, Progress};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Error, RawRequest, Response};
+use crate::client::{Client, Error, RawRequest, Response};
 
 const HELP: &str = "\
 Examples:
@@ -153,6 +153,7 @@ pub async fn run(
     session.close_input();
     let mut batch = Batch {
         session: &session,
+        client: None,
         emit,
         parser,
         format: args.format,
@@ -175,6 +176,8 @@ pub async fn run(
 
 struct Batch<'a, P: LineParser> {
     session: &'a Session,
+    /// None before the first request.
+    client: Option<&'a Client>,
     emit: Emit<'a>,
     parser: P,
     format: LineFormat,
@@ -196,47 +199,70 @@ enum PendingState<C> {
     Done(Result<Verdict, CommandError>),
 }
 
+/// A line that is not sent at once.
+enum DeferredLine<C: BatchCommand> {
+    /// There is no connection yet.
+    Request(Box<(PendingLine<C::Call>, RawRequest)>),
+    /// It runs alone, or is only checked.
+    Command { line: u64, id: Option<Id>, command: Box<C> },
+}
+
 impl<P: LineParser> LineProcessor for Batch<'_, P> {
     type Pending = PendingLine<<P::Command as BatchCommand>::Call>;
+    type Deferred = DeferredLine<P::Command>;
 
     fn state(&mut self) -> &mut ProcessorState<Self::Pending> {
         &mut self.state
     }
 
-    async fn start(&mut self, line: Line) -> Result<(), CommandError> {
+    fn start(&mut self, line: Line) -> Result<Option<Self::Deferred>, CommandError> {
         self.state.bytes_read = line.bytes_read;
         let Line { number, is_cut_off, .. } = line;
         let Some((id, command)) = self.parse(line) else {
-            return Ok(());
+            return Ok(None);
         };
         let command = match command {
             Ok(command) => command,
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
                 self.push_done(number, id, Err(error));
-                return Ok(());
+                return Ok(None);
             }
         };
-        if self.dry_run {
-            let checked =
-                self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
-            self.push_done(number, id, checked.map(|()| Verdict::Yes));
-            return Ok(());
+        if self.dry_run || command.mode() != BatchMode::Pipelined {
+            return Ok(Some(DeferredLine::Command { line: number, id, command: Box::new(command) }));
         }
-        match command.mode() {
-            BatchMode::Pipelined => match command.prepare(self.session) {
-                Ok((request, call)) => {
-                    let client = self.session.bulk_client().await?;
-                    let pending = PendingLine { line: number, id, state: PendingState::Sent(call) };
-                    self.state.pipeline.push(pending, request, client);
+        match command.prepare(self.session) {
+            Ok((request, call)) => {
+                let pending = PendingLine { line: number, id, state: PendingState::Sent(call) };
+                match self.client {
+                    Some(client) => self.state.pipeline.push(pending, request, client),
+                    None => return Ok(Some(DeferredLine::Request(Box::new((pending, request))))),
                 }
-                Err(error) => self.push_done(number, id, Err(error)),
-            },
-            BatchMode::Exclusive | BatchMode::Unsupported => {
+            }
+            Err(error) => self.push_done(number, id, Err(error)),
+        }
+        Ok(None)
+    }
+
+    async fn run(&mut self, deferred: Self::Deferred) -> Result<(), CommandError> {
+        match deferred {
+            DeferredLine::Request(request) => {
+                let (pending, request) = *request;
+                let client = self.session.bulk_client().await?;
+                self.client = Some(client);
+                self.state.pipeline.push(pending, request, client);
+            }
+            DeferredLine::Command { line, id, command } if self.dry_run => {
+                let checked =
+                    self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
+                self.push_done(line, id, checked.map(|()| Verdict::Yes));
+            }
+            DeferredLine::Command { line, id, command } => {
                 if !command.is_offline() {
-                    self.session.bulk_client().await?;
+                    self.client = Some(self.session.bulk_client().await?);
                 }
-                self.run_exclusively(number, id, command).await?;
+                self.run_exclusively(line, id, *command).await?;
             }
         }
         Ok(())

@@ -196,7 +196,7 @@ impl From<TlsSetupError> for CommandError {
 fn kind(error: &Error) -> Kind {
     match error {
         Error::Credentials { cause: CredentialError::Unreadable(_), .. } => Kind::File,
-        Error::Credentials { .. } => Kind::Configuration,
+        Error::Credentials { .. } | Error::TlsFiles { .. } => Kind::Configuration,
         Error::Tls { cause: TlsError::TimedOut(_), .. } => Kind::Timeout,
         Error::WebSocket { cause: WebSocketError::TimedOut(_), .. } => Kind::Timeout,
         Error::WebSocket { cause: WebSocketError::Status(401 | 403), .. } => Kind::Authorization,
@@ -218,6 +218,7 @@ fn kind(error: &Error) -> Kind {
         Error::Refused(ErrorReply::NotAuthorized) => Kind::Authorization,
         Error::PublishRefused { .. }
         | Error::SubscribeRefused { .. }
+        | Error::QosTooLow { .. }
         | Error::NotMqtt { .. }
         | Error::Refused(_)
         | Error::MalformedReply { .. }

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use clap::Args;
 
 use super::error::{CommandError, Kind};
-use super::lines::pipeline::{self, INFLIGHT_MAX};
+use super::lines::pipeline::{self, INFLIGHT_MAX, Source};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
 use super::output::{Emit, Exported, Output, Progress, VersionedValue};
 use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
+use crate::client::RawRequest;
 use crate::protocol::Key;
 
 const HELP: &str = "\
@@ -80,20 +81,12 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let hint = scan::literal_hint(&pattern, "export");
     let client = session.bulk_client().await?;
     let bytes_total = lines.as_ref().and_then(Lines::bytes_total);
-    let mut keys = match lines {
-        Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: 0 },
+    let bytes_read = Cell::new(0);
+    let keys = match lines {
+        Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: &bytes_read },
         None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
     };
     let mut summary = Exported { keys: 0, missing: 0 };
-    let bytes_read = Cell::new(0);
-    let next = async || {
-        let key = keys.next().await?;
-        bytes_read.set(keys.bytes_read());
-        Ok(key.map(|key| {
-            let request = VersionedValue::request(&key);
-            (key, request)
-        }))
-    };
     let handle = |answer: Option<(Key, _)>| {
         let Some((key, response)) = answer else {
             let bytes_read = bytes_read.get();
@@ -110,7 +103,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         }
         Ok(())
     };
-    pipeline::for_all(args.inflight, client, next, handle).await?;
+    pipeline::for_all(args.inflight, client, keys, handle).await?;
     emit(Output::Exported(summary))?;
     if let Some(hint) = hint.filter(|_| summary == Exported { keys: 0, missing: 0 }) {
         emit(Output::Hint(hint))?;
@@ -119,29 +112,22 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
 }
 
 /// The keys to export.
-enum KeySource {
+enum KeySource<'a> {
     Pages { pages: Pages, ready: VecDeque<Key> },
-    Lines { lines: Lines, null: bool, bytes_read: u64 },
+    Lines { lines: Lines, null: bool, bytes_read: &'a Cell<u64> },
 }
 
-impl KeySource {
-    /// Returns the next key; None at the end. Cancel-safe.
-    async fn next(&mut self) -> Result<Option<Key>, CommandError> {
+impl Source for KeySource<'_> {
+    type Context = Key;
+
+    fn try_next(&mut self) -> Result<Option<(Key, RawRequest)>, CommandError> {
         match self {
-            Self::Pages { pages, ready } => loop {
-                if let Some(key) = ready.pop_front() {
-                    return Ok(Some(key));
-                }
-                match pages.next().await? {
-                    Some(keys) => ready.extend(keys),
-                    None => return Ok(None),
-                }
-            },
+            Self::Pages { ready, .. } => Ok(ready.pop_front().map(with_request)),
             Self::Lines { lines, null, bytes_read } => {
-                while let Some(line) = lines.next().await {
-                    *bytes_read = line.bytes_read;
+                while let Some(line) = lines.try_next() {
+                    bytes_read.set(line.bytes_read);
                     if let Some(key) = key_of(line, *null)? {
-                        return Ok(Some(key));
+                        return Ok(Some(with_request(key)));
                     }
                 }
                 Ok(None)
@@ -149,12 +135,31 @@ impl KeySource {
         }
     }
 
-    fn bytes_read(&self) -> u64 {
-        match self {
-            Self::Pages { .. } => 0,
-            Self::Lines { bytes_read, .. } => *bytes_read,
+    async fn next(&mut self) -> Result<Option<(Key, RawRequest)>, CommandError> {
+        loop {
+            if let Some(next) = self.try_next()? {
+                return Ok(Some(next));
+            }
+            match self {
+                Self::Pages { pages, ready } => match pages.next().await? {
+                    Some(keys) => ready.extend(keys),
+                    None => return Ok(None),
+                },
+                Self::Lines { lines, null, bytes_read } => {
+                    let Some(line) = lines.next().await else { return Ok(None) };
+                    bytes_read.set(line.bytes_read);
+                    if let Some(key) = key_of(line, *null)? {
+                        return Ok(Some(with_request(key)));
+                    }
+                }
+            }
         }
     }
+}
+
+fn with_request(key: Key) -> (Key, RawRequest) {
+    let request = VersionedValue::request(&key);
+    (key, request)
 }
 
 /// Returns the key on a line; None if the line is empty.

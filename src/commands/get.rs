@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::args::key::KeyListArgs;
 use super::error::CommandError;
-use super::lines::pipeline;
+use super::lines::pipeline::{self, Known};
 use super::output::{Emit, Got, Output};
 use super::process::file;
 use super::session::Session;
@@ -81,15 +81,13 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         let (request, call) = prepare(args)?;
         return call.finish(session.early_client().await?.send(request).await?, emit);
     }
-    let mut keys = calls(args)?.into_iter();
+    let calls = calls(args)?;
     let client = session.early_client().await?;
     let mut verdict = Verdict::Yes;
-    let next = async || {
-        Ok(keys.next().map(|call| {
-            let request = VersionedValue::request(&call.key);
-            (call, request)
-        }))
-    };
+    let requests = Known(calls.into_iter().map(|call| {
+        let request = VersionedValue::request(&call.key);
+        (call, request)
+    }));
     let handle = |answer: Option<(GetCall, _)>| {
         if let Some((call, response)) = answer
             && call.finish(response?, emit)? == Verdict::No
@@ -98,7 +96,7 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         }
         Ok(())
     };
-    pipeline::for_all(None, client, next, handle).await?;
+    pipeline::for_all(None, client, requests, handle).await?;
     Ok(verdict)
 }
 

@@ -13,7 +13,7 @@ use super::output::{Answer, Answered, Emit, Imported, Output, Progress};
 use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::{Error, Response, SetOptions, SetOutcome};
+use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::Condition;
 
 const HELP: &str = "\
@@ -81,6 +81,7 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
         state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
         summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run },
         session,
+        client: None,
     };
     process_lines(&mut import, lines).await?;
     let Import { emit, state, mut summary, .. } = import;
@@ -94,6 +95,8 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
 
 struct Import<'a> {
     session: &'a Session,
+    /// None before the first request.
+    client: Option<&'a Client>,
     emit: Emit<'a>,
     condition: Option<Condition>,
     state: ProcessorState<PendingLine>,
@@ -105,16 +108,17 @@ type PendingLine = (u64, Result<(), CommandError>);
 
 impl LineProcessor for Import<'_> {
     type Pending = PendingLine;
+    type Deferred = Box<(u64, RawRequest)>;
 
     fn state(&mut self) -> &mut ProcessorState<PendingLine> {
         &mut self.state
     }
 
-    async fn start(&mut self, line: Line) -> Result<(), CommandError> {
+    fn start(&mut self, line: Line) -> Result<Option<Self::Deferred>, CommandError> {
         self.state.bytes_read = line.bytes_read;
         let (number, is_cut_off) = (line.number, line.is_cut_off);
         let entry = match line.content {
-            Ok(content) if content.trim_ascii().is_empty() => return Ok(()),
+            Ok(content) if content.trim_ascii().is_empty() => return Ok(None),
             content => content.and_then(|content| Entry::parse(&content)),
         };
         match entry {
@@ -124,13 +128,23 @@ impl LineProcessor for Import<'_> {
             }
             Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((number, Ok(()))),
             Ok(entry) => {
-                let client = self.session.bulk_client().await?;
                 let Entry { key, value, ttl_ms } = entry;
                 let options = SetOptions { condition: self.condition, ttl_ms, ..SetOptions::default() };
                 let request = options.request(&key, &value);
-                self.state.pipeline.push((number, Ok(())), request, client);
+                match self.client {
+                    Some(client) => self.state.pipeline.push((number, Ok(())), request, client),
+                    None => return Ok(Some(Box::new((number, request)))),
+                }
             }
         }
+        Ok(None)
+    }
+
+    async fn run(&mut self, deferred: Self::Deferred) -> Result<(), CommandError> {
+        let (number, request) = *deferred;
+        let client = self.session.bulk_client().await?;
+        self.client = Some(client);
+        self.state.pipeline.push((number, Ok(())), request, client);
         Ok(())
     }
 

@@ -5,9 +5,10 @@ use std::vec;
 
 use super::error::CommandError;
 use super::lines::entry::Entry;
-use super::lines::pipeline;
-use super::lines::reader::Lines;
-use crate::client::{Client, Response, SetOptions, SetOutcome};
+use super::lines::pipeline::{self, Source};
+use super::lines::reader::{Line, Lines};
+use crate::client::{Client, RawRequest, Response, SetOptions, SetOutcome, unexpected_reply};
+use crate::protocol::{Reply, Request};
 
 /// Entries, each with the number of its line.
 type NumberedEntry = (u64, Entry);
@@ -29,7 +30,8 @@ pub async fn read(file: &Path) -> Result<Seed, CommandError> {
     let mut lines = Lines::of_file(file, b'\n')?;
     let is_regular = lines.bytes_total().is_some();
     let (mut entries, mut is_empty) = (Vec::new(), true);
-    while let Some(entry) = next_entry(&mut lines).await? {
+    while let Some(line) = lines.next().await {
+        let Some(entry) = entry(line)? else { continue };
         is_empty = false;
         if !is_regular {
             entries.push(entry);
@@ -38,20 +40,17 @@ pub async fn read(file: &Path) -> Result<Seed, CommandError> {
     Ok(if is_regular && !is_empty { Seed::File(file.to_owned()) } else { Seed::Entries(entries) })
 }
 
-/// Returns the next entry; None at the end. Cancel-safe.
-async fn next_entry(lines: &mut Lines) -> Result<Option<NumberedEntry>, CommandError> {
-    while let Some(line) = lines.next().await {
-        let content = line.content.map_err(|error| error.at_line(line.number))?;
-        if content.trim_ascii().is_empty() {
-            continue;
-        }
-        let entry = Entry::parse(&content).map_err(|error| {
-            let error = if line.is_cut_off { error.cause("the file ends within this line") } else { error };
-            error.at_line(line.number)
-        })?;
-        return Ok(Some((line.number, entry)));
+/// Returns the entry on a line; None if the line is empty.
+fn entry(line: Line) -> Result<Option<NumberedEntry>, CommandError> {
+    let content = line.content.map_err(|error| error.at_line(line.number))?;
+    if content.trim_ascii().is_empty() {
+        return Ok(None);
     }
-    Ok(None)
+    let entry = Entry::parse(&content).map_err(|error| {
+        let error = if line.is_cut_off { error.cause("the file ends within this line") } else { error };
+        error.at_line(line.number)
+    })?;
+    Ok(Some((line.number, entry)))
 }
 
 /// Writes entries in order, so that the last one of a key wins.
@@ -59,20 +58,7 @@ async fn next_entry(lines: &mut Lines) -> Result<Option<NumberedEntry>, CommandE
 /// # Errors
 /// A request failed; the message has the number of its line. The file cannot be read again.
 pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
-    let mut source = match seed {
-        Seed::File(file) => Source::Lines(Lines::of_file(&file, b'\n')?),
-        Seed::Entries(entries) => Source::Entries(entries.into_iter()),
-    };
-    let next = async || {
-        let entry = match &mut source {
-            Source::Lines(lines) => next_entry(lines).await?,
-            Source::Entries(entries) => entries.next(),
-        };
-        Ok(entry.map(|(number, entry)| {
-            let options = SetOptions { ttl_ms: entry.ttl_ms, ..SetOptions::default() };
-            (number, options.request(&entry.key, &entry.value))
-        }))
-    };
+    let source = Entries::of(seed)?;
     let handle = |answer: Option<(u64, Result<Response, _>)>| match answer {
         Some((number, response)) => {
             let written = response.and_then(|response| SetOutcome::decode(response, None));
@@ -80,10 +66,90 @@ pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
         }
         None => Ok(()),
     };
-    pipeline::for_all(None, client, next, handle).await
+    pipeline::for_all(None, client, source, handle).await
 }
 
-enum Source {
+/// How many entries are set before other tasks have a turn.
+const ENTRIES_PER_TURN: u64 = 1_000;
+
+/// Sets entries in order in a store that replies at once.
+///
+/// # Errors
+/// As [`write`].
+pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
+    let mut entries = Entries::of(seed)?;
+    while let Some((number, entry)) = entries.next_entry().await? {
+        if number.is_multiple_of(ENTRIES_PER_TURN) {
+            // Signals are handled meanwhile.
+            tokio::task::yield_now().await;
+        }
+        let Entry { key, value, ttl_ms } = entry;
+        match handle(Request::Set { key, value, condition: None, ttl_ms }) {
+            Reply::Done => {}
+            other => return Err(CommandError::from(unexpected_reply("SET", &other)).at_line(number)),
+        }
+    }
+    Ok(())
+}
+
+enum Entries {
     Lines(Lines),
-    Entries(vec::IntoIter<NumberedEntry>),
+    Known(vec::IntoIter<NumberedEntry>),
+}
+
+impl Entries {
+    fn of(seed: Seed) -> Result<Self, CommandError> {
+        Ok(match seed {
+            Seed::File(file) => Self::Lines(Lines::of_file(&file, b'\n')?),
+            Seed::Entries(entries) => Self::Known(entries.into_iter()),
+        })
+    }
+
+    /// Returns the next entry if it is known already.
+    fn try_next_entry(&mut self) -> Result<Option<NumberedEntry>, CommandError> {
+        match self {
+            Self::Lines(lines) => {
+                while let Some(line) = lines.try_next() {
+                    if let Some(entry) = entry(line)? {
+                        return Ok(Some(entry));
+                    }
+                }
+                Ok(None)
+            }
+            Self::Known(entries) => Ok(entries.next()),
+        }
+    }
+
+    /// Returns the next entry; None at the end. Cancel-safe.
+    async fn next_entry(&mut self) -> Result<Option<NumberedEntry>, CommandError> {
+        match self {
+            Self::Lines(lines) => {
+                while let Some(line) = lines.next().await {
+                    if let Some(entry) = entry(line)? {
+                        return Ok(Some(entry));
+                    }
+                }
+                Ok(None)
+            }
+            Self::Known(entries) => Ok(entries.next()),
+        }
+    }
+}
+
+impl Source for Entries {
+    /// The number of the line.
+    type Context = u64;
+
+    fn try_next(&mut self) -> Result<Option<(u64, RawRequest)>, CommandError> {
+        Ok(self.try_next_entry()?.map(request))
+    }
+
+    async fn next(&mut self) -> Result<Option<(u64, RawRequest)>, CommandError> {
+        Ok(self.next_entry().await?.map(request))
+    }
+}
+
+fn request((number, entry): NumberedEntry) -> (u64, RawRequest) {
+    let options = SetOptions { ttl_ms: entry.ttl_ms, ..SetOptions::default() };
+    (number, options.request(&entry.key, &entry.value))
 }

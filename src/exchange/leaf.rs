@@ -6,7 +6,7 @@ mod resync;
 mod rows;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::protocol::Key;
@@ -20,7 +20,7 @@ use super::row::{
     Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, ResyncKind, Row, RowId,
 };
 use super::rules::{Change, Rules};
-use super::steps::Steps;
+use super::steps::{Steps, UncommittedRemovals};
 use window::Link;
 
 /// The most bytes of keys and values in the outbox.
@@ -68,10 +68,8 @@ pub struct Leaf {
     too_large_reported: Option<u64>,
     /// The most bytes of a frame that the root has accepted by its last connection.
     frame_bytes_max: usize,
-    /// The entries that uncommitted steps have merged with later ones, and these steps. Until then, CHANGES do not pass them:
-    /// if the commit fails, they are there again.
-    merged: BTreeSet<u64>,
-    merged_by: VecDeque<(u64, u64)>,
+    /// The entries that were merged with later ones.
+    merged: UncommittedRemovals,
     /// HELLO waits until this step is committed.
     hello_after: u64,
     /// Where the sweep at the end of a resync goes on.
@@ -158,8 +156,7 @@ impl Leaf {
             unreachable: None,
             too_large_reported: None,
             frame_bytes_max: usize::MAX,
-            merged: BTreeSet::new(),
-            merged_by: VecDeque::new(),
+            merged: UncommittedRemovals::default(),
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,
@@ -173,8 +170,7 @@ impl Leaf {
     /// are among them.
     pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
         self.steps.handle_undone();
-        self.merged.clear();
-        self.merged_by.clear();
+        self.merged.handle_undone();
         self.saved = Progress { link: 0, n: 0, ..self.progress() };
         // It may have passed notes that are back.
         self.sweep = None;
@@ -195,9 +191,7 @@ impl Leaf {
         while let Some(progress) = self.steps.pop_saved(step) {
             self.saved = progress;
         }
-        while let Some((_, seq)) = self.merged_by.pop_front_if(|(awaited, _)| *awaited <= step) {
-            self.merged.remove(&seq);
-        }
+        self.merged.handle_saved(step);
     }
 
     /// Returns whether a client may change a key. `bytes`: the length of the value, 0 for a deletion.
@@ -271,8 +265,7 @@ impl Leaf {
         {
             // No other node can have seen it.
             base = merged.base;
-            self.merged.insert(seq);
-            self.merged_by.push_back((self.steps.next(), seq));
+            self.merged.insert(self.steps.next(), seq);
             self.put_entry(seq, None, effects);
             self.row.counts.merged = self.row.counts.merged.saturating_add(1);
         }

@@ -17,7 +17,7 @@ use super::frame::{Content, LinkFrame, Refused, VERDICTS_MAX};
 use super::names::{Mutex, MutexSource, Name};
 use super::row::{Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term, Verdict};
 use super::rules::{Patterns, Rules};
-use super::steps::Steps;
+use super::steps::{Steps, UncommittedRemovals};
 use window::Link;
 
 /// The most leaves of a root.
@@ -60,10 +60,8 @@ pub struct Root {
     rule_vers: Vec<u64>,
     /// Versions of the records that are tombstones.
     tombstones: BTreeSet<u64>,
-    /// The versions that an uncommitted step has replaced: they come back if it fails.
-    replaced: BTreeSet<u64>,
-    /// The same in the order of these steps, each with its step.
-    replaced_by: VecDeque<(u64, u64)>,
+    /// Versions of replaced records.
+    replaced: UncommittedRemovals,
     /// Whether there may be tombstones that no leaf needs any more.
     is_purge_due: bool,
     leaves: BTreeMap<Name, Leaf>,
@@ -151,8 +149,7 @@ impl Root {
             records: BTreeMap::new(),
             index: BTreeMap::new(),
             tombstones: BTreeSet::new(),
-            replaced: BTreeSet::new(),
-            replaced_by: VecDeque::new(),
+            replaced: UncommittedRemovals::default(),
             is_purge_due: false,
             leaves: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -172,8 +169,7 @@ impl Root {
     /// are among them.
     pub fn handle_commit_failed(&mut self, are_rules_back: bool) -> Effects {
         self.steps.handle_undone();
-        self.replaced.clear();
-        self.replaced_by.clear();
+        self.replaced.handle_undone();
         self.saved_ver = self.row.ver;
         // What could not be committed may be on the disk all the same, and in a backup of it. Versions that are given out again
         // are of another term; a number after a random one is random, too.
@@ -209,11 +205,8 @@ impl Root {
         while self.waiting.first().is_some_and(|(awaited, _)| *awaited <= step) {
             self.ready.extend(self.waiting.pop_first().map(|(_, name)| name));
         }
-        let replaced = self.replaced.len();
-        while let Some((_, ver)) = self.replaced_by.pop_front_if(|(awaited, _)| *awaited <= step) {
-            self.replaced.remove(&ver);
-        }
-        if self.saved_ver != ver || self.replaced.len() != replaced {
+        let is_replaced = self.replaced.handle_saved(step);
+        if self.saved_ver != ver || is_replaced {
             let concerned = self.links.iter().filter(|(_, link)| self.has_news(link));
             let concerned: Vec<_> = concerned.map(|(name, _)| name.clone()).collect();
             self.ready.extend(concerned);
@@ -351,8 +344,7 @@ impl Root {
         // A version that is not committed yet may be so before this step is. One that stays is named by frames all the same.
         let after = record.as_ref().map(|record| record.ver);
         if let Some(ver) = before.as_ref().map(|before| before.ver).filter(|ver| Some(*ver) != after) {
-            self.replaced.insert(ver);
-            self.replaced_by.push_back((self.steps.next(), ver));
+            self.replaced.insert(self.steps.next(), ver);
         }
         effects.row(RowId::Key(key.clone()), before.map(Row::Record), record.clone().map(Row::Record));
         self.set_record(key, record);

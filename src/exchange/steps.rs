@@ -1,6 +1,6 @@
 //! Steps of a node, and what is reached once they are committed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::effects::Effects;
 
@@ -68,5 +68,40 @@ impl<T> Steps<T> {
     pub fn handle_undone(&mut self) {
         self.unsaved.clear();
         self.saved = self.made;
+    }
+}
+
+/// Numbers of what uncommitted steps have removed: it is there again if their commit fails. Until then, no frame may pass it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct UncommittedRemovals {
+    numbers: BTreeSet<u64>,
+    /// The steps, in their order, with what each has removed.
+    steps: VecDeque<(u64, u64)>,
+}
+
+impl UncommittedRemovals {
+    pub fn insert(&mut self, step: u64, number: u64) {
+        self.numbers.insert(number);
+        self.steps.push_back((step, number));
+    }
+
+    /// Returns the least number from `from` on.
+    pub fn next(&self, from: u64) -> Option<u64> {
+        self.numbers.range(from..).next().copied()
+    }
+
+    /// Reports that all steps up to this one are committed. Returns whether that is news.
+    pub fn handle_saved(&mut self, step: u64) -> bool {
+        let before = self.numbers.len();
+        while let Some((_, number)) = self.steps.pop_front_if(|(awaited, _)| *awaited <= step) {
+            self.numbers.remove(&number);
+        }
+        self.numbers.len() != before
+    }
+
+    /// Reports that the uncommitted steps are undone.
+    pub fn handle_undone(&mut self) {
+        self.numbers.clear();
+        self.steps.clear();
     }
 }

@@ -14,6 +14,7 @@ use super::property;
 use super::reader::{Reader, qos};
 use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
+use crate::protocol::message::Qos;
 use publish::Sender;
 
 const PUBACK: u8 = 0x40;
@@ -140,6 +141,34 @@ pub fn publish_of_server(
     let (publish, payload_start) = publish::decode(Sender::Server, VERSION, header, body(input, header))
         .map_err(|cause| cause.error(VERSION))?;
     Ok(Ok(publish::take(publish, payload_start, header, input)))
+}
+
+/// A PUBLISH that was removed by [`skip_publish_of_server`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct SkippedPublish {
+    /// None at QoS 0.
+    pub packet_id: Option<u16>,
+    /// None if it is not UTF-8.
+    pub topic: Option<String>,
+}
+
+/// Removes a PUBLISH that [`publish_of_server`] rejects from the start of the input, and decodes no more of it than its
+/// topic name and packet identifier. Returns None, and leaves the input unchanged, if it is not complete, if these two
+/// cannot be read, or if its QoS is 2 or 3.
+pub fn skip_publish_of_server(input: &mut BytesMut, bytes_max: u32) -> Option<SkippedPublish> {
+    let Ok(Framing::Whole(header)) = header::read(input, bytes_max, ProtocolVersion::V5) else { return None };
+    if !publish::is_type(header.first) {
+        return None;
+    }
+    let mut body = body(input, header);
+    let topic = str::from_utf8(body.binary().ok()?).ok().map(str::to_owned);
+    let packet_id = match qos(header.first >> 1 & 0b11)? {
+        Qos::AtMostOnce => None,
+        Qos::AtLeastOnce => Some(body.packet_id().ok()?),
+        Qos::ExactlyOnce => return None,
+    };
+    input.advance(header.packet_bytes);
+    Some(SkippedPublish { packet_id, topic })
 }
 
 /// Checks that a CONNECT, as far as it has arrived, has at most `bytes_max` bytes besides its credentials: user name,

@@ -71,6 +71,9 @@ pub fn publish(
     let topic = if publish.alias.is_none_or(|alias| alias.is_new) { message.topic.as_str() } else { "" };
     let mut properties = Length::default();
     if has_properties {
+        if message.user_properties.encoded().is_none() {
+            return Err(Unsendable);
+        }
         put_publish_properties(publish, &mut properties);
     }
     let properties_bytes = properties.sendable()?;
@@ -92,6 +95,26 @@ pub fn publish(
         put_publish_properties(publish, output);
     }
     output.put_slice(&message.payload);
+    Ok(())
+}
+
+/// Writes a PUBLISH with QoS 1 whose topic, packet identifier and properties are encoded already.
+///
+/// # Errors
+///
+/// [`Unsendable`] if it exceeds the Maximum Packet Size; nothing is written.
+pub fn publish_encoded(
+    head: &[u8],
+    payload: &[u8],
+    bytes_max: Option<u32>,
+    output: &mut BytesMut,
+) -> Result<(), Unsendable> {
+    let mut body = Length::default();
+    body.add(head.len());
+    body.add(payload.len());
+    put_header(PUBLISH | (Qos::AtLeastOnce as u8) << 1, &body, bytes_max, output)?;
+    output.put_slice(head);
+    output.put_slice(payload);
     Ok(())
 }
 
@@ -221,10 +244,7 @@ fn put_publish_properties(publish: &OutgoingPublish<'_>, sink: &mut impl Sink) {
     if let Some(correlation) = &message.correlation {
         sink.property(property::CORRELATION_DATA, correlation);
     }
-    for (name, value) in &message.user_properties {
-        sink.property(property::USER_PROPERTY, name.as_bytes());
-        sink.text(value.as_bytes());
-    }
+    sink.raw(message.user_properties.encoded().unwrap_or_default());
     for id in publish.subscription_ids {
         sink.raw(&[property::SUBSCRIPTION_ID]);
         sink.varint(*id);

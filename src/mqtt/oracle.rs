@@ -9,7 +9,7 @@ use super::packet::{
     Connect, Incoming, Publish, RetainHandling, Sensitive, SubscriptionOptions, SubscriptionRequest, Will,
 };
 use super::version::ProtocolVersion;
-use crate::protocol::message::{Message, PropertyText, Qos};
+use crate::protocol::message::{Message, Qos};
 
 /// Decodes a packet of a client with the crate, or returns why it does not.
 ///
@@ -162,7 +162,7 @@ fn last_will(packet: v5::LastWill) -> Will {
         message.content_type = properties.content_type.map(Into::into);
         message.expiry_s = properties.message_expiry_interval;
         message.payload_format = properties.payload_format_indicator;
-        message.user_properties = texts(properties.user_properties);
+        message.user_properties = properties.user_properties.into_iter().collect();
     }
     Will { message, delay_s }
 }
@@ -184,7 +184,7 @@ pub fn publish(packet: v5::Publish) -> Publish {
         message.content_type = properties.content_type.map(Into::into);
         message.expiry_s = properties.message_expiry_interval;
         message.payload_format = properties.payload_format_indicator;
-        message.user_properties = texts(properties.user_properties);
+        message.user_properties = properties.user_properties.into_iter().collect();
     }
     Publish { packet_id: packet.pkid, topic_alias, message }
 }
@@ -207,10 +207,6 @@ fn subscribe(packet: v5::Subscribe) -> Incoming {
         },
     });
     Incoming::Subscribe { packet_id: packet.pkid, requests: requests.collect() }
-}
-
-fn texts(pairs: Vec<(String, String)>) -> Vec<(PropertyText, PropertyText)> {
-    pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 fn qos(qos: QoS) -> Qos {

@@ -10,7 +10,7 @@ use crate::protocol::message::{Message, Qos};
 pub const FILTERS_MAX: usize = 65_536;
 
 /// Maximum number of user properties of one PUBLISH or Will Message. The largest packet has room for millions of empty
-/// ones, and each takes ten times its bytes on the wire.
+/// ones, and every search for one passes those before it.
 pub const USER_PROPERTIES_MAX: usize = 8_192;
 
 /// Packet from a client.

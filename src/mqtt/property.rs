@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::error::Cause;
 use super::packet::USER_PROPERTIES_MAX;
 use super::reader::Reader;
-use crate::protocol::message::{Message, known_name, known_value};
+use crate::protocol::message::Message;
 
 // Identifiers (MQTT 5, 2.2.2.2).
 pub(super) const PAYLOAD_FORMAT: u8 = 0x01;
@@ -58,16 +58,13 @@ pub(super) fn set<T>(place: &mut Option<T>, id: u8, value: T) -> Result<(), Caus
     Ok(())
 }
 
-/// Room for the user properties of a request of the SDKs, so that their list is allocated once.
-const USER_PROPERTIES_USUAL: usize = 8;
-
 /// Reads a property that a PUBLISH and a will have in common (MQTT 5, 3.3.2.3 and 3.1.3.2).
 #[inline]
 pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Message) -> Result<(), Cause> {
     match id {
         PAYLOAD_FORMAT => set(&mut message.payload_format, id, flag(id, value)?),
         MESSAGE_EXPIRY => set(&mut message.expiry_s, id, value.u32()?),
-        CONTENT_TYPE => set(&mut message.content_type, id, value.text(known_value)?),
+        CONTENT_TYPE => set(&mut message.content_type, id, value.content_type()?),
         RESPONSE_TOPIC => {
             let topic = match value.topic_name() {
                 Ok("") | Err(Cause::TopicWildcard) => return Err(Cause::PropertyValue(id)),
@@ -81,9 +78,10 @@ pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Mess
         }
         USER_PROPERTY => {
             if message.user_properties.is_empty() {
-                message.user_properties.reserve(USER_PROPERTIES_USUAL);
+                // The properties behind it are usually user properties too; the identifier of this one has been read.
+                message.user_properties.reserve(value.len().saturating_add(1));
             }
-            message.user_properties.push((value.text(known_name)?, value.text(known_value)?));
+            message.user_properties.push_encoded(value.string_pair()?);
             Ok(())
         }
         _ => Err(Cause::PropertyNotAllowed(id)),
@@ -92,9 +90,7 @@ pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Mess
 
 /// Validates a user property that is not used.
 pub(super) fn skip_user_property(value: &mut Reader<'_>) -> Result<(), Cause> {
-    value.string()?;
-    value.string()?;
-    Ok(())
+    value.string_pair().map(drop)
 }
 
 /// Reads a byte that is 0 or 1.

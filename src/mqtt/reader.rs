@@ -3,7 +3,8 @@
 use std::str;
 
 use super::error::Cause;
-use crate::protocol::message::{PropertyText, Qos};
+use crate::protocol::message::{CONTENT_TYPE, ContentType, Qos};
+use crate::protocol::topic;
 
 /// Bytes of a packet that are not decoded yet. No method reads past their end.
 #[derive(Clone, Copy, Debug)]
@@ -75,18 +76,35 @@ impl<'a> Reader<'a> {
         string(self.binary()?)
     }
 
-    /// Reads a string like [`Self::string`]; one that `known` contains is not allocated, nor validated again.
-    pub(super) fn text(&mut self, known: fn(&[u8]) -> Option<&'static str>) -> Result<PropertyText, Cause> {
+    /// Reads a content type. The one of the state store is not allocated, nor validated again.
+    pub(super) fn content_type(&mut self) -> Result<ContentType, Cause> {
         let bytes = self.binary()?;
-        match known(bytes) {
-            Some(text) => Ok(text.into()),
-            None => Ok(string(bytes)?.to_owned().into()),
+        if bytes == CONTENT_TYPE.as_bytes() {
+            return Ok(CONTENT_TYPE.into());
         }
+        Ok(string(bytes)?.to_owned().into())
+    }
+
+    /// Reads two strings like [`Self::string`], and returns them with their lengths, as they are.
+    pub(super) fn string_pair(&mut self) -> Result<&'a [u8], Cause> {
+        let start = self.0;
+        for _ in 0..2 {
+            let bytes = self.binary()?;
+            if !is_plain(bytes) {
+                string(bytes)?;
+            }
+        }
+        Ok(start.get(..start.len().saturating_sub(self.0.len())).unwrap_or_default())
     }
 
     /// Reads a topic name: a string without wildcards (MQTT 5, 4.7.1). It may be empty.
+    ///
+    /// The topic of nearly all packets is that of the requests, which need not be validated.
     pub(super) fn topic_name(&mut self) -> Result<&'a str, Cause> {
         let bytes = self.binary()?;
+        if bytes == topic::REQUEST.as_bytes() {
+            return Ok(topic::REQUEST);
+        }
         if contains(bytes, |byte| matches!(byte, 0 | b'+' | b'#')) {
             return Err(string(bytes).err().unwrap_or(Cause::TopicWildcard));
         }
@@ -117,6 +135,11 @@ fn string(bytes: &[u8]) -> Result<&str, Cause> {
         return Err(if str::from_utf8(bytes).is_err() { Cause::NotUtf8 } else { Cause::NullCharacter });
     }
     str::from_utf8(bytes).map_err(|_| Cause::NotUtf8)
+}
+
+/// Whether all bytes are ASCII characters except U+0000, as nearly always.
+fn is_plain(bytes: &[u8]) -> bool {
+    !contains(bytes, |byte| !matches!(byte, 0x01..=0x7F))
 }
 
 /// Looks at every byte instead of stopping at the first match: the compiler then compares many at a time.
@@ -183,9 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn a_known_text_is_not_allocated() {
-        let text = |known| Reader::new(b"\0\x01a").text(known).unwrap();
-        assert!(matches!(text(|_| Some("a")), PropertyText::Borrowed("a")));
-        assert!(matches!(text(|_| None), PropertyText::Owned(text) if text == "a"));
+    fn the_content_type_of_the_state_store_is_not_allocated() {
+        let encoded = [&[0, 24], CONTENT_TYPE.as_bytes()].concat();
+        assert!(matches!(Reader::new(&encoded).content_type(), Ok(ContentType::Borrowed(CONTENT_TYPE))));
+        let another = Reader::new(b"\0\x01a").content_type();
+        assert!(matches!(another, Ok(ContentType::Owned(text)) if text == "a"));
+    }
+
+    #[test]
+    fn both_strings_of_a_pair_are_validated() {
+        let pair = |bytes: &'static [u8]| Reader::new(bytes).string_pair();
+        assert_eq!(pair(b"\0\x02\xC3\xA4\0\x01bc"), Ok(&b"\0\x02\xC3\xA4\0\x01b"[..]));
+        assert_eq!(pair(b"\0\x01a\0\0"), Ok(&b"\0\x01a\0\0"[..]));
+        assert_eq!(pair(b"\0\x01\xFF\0\x01b"), Err(Cause::NotUtf8));
+        assert_eq!(pair(b"\0\x01a\0\x01\0"), Err(Cause::NullCharacter));
+        assert_eq!(pair(b"\0\x01a\0\x02b"), Err(Cause::EndsEarly));
     }
 }

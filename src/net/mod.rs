@@ -2,6 +2,7 @@
 
 pub mod certificate;
 pub mod detached;
+pub mod io_error;
 pub mod origin;
 pub mod runtime_thread;
 pub mod secret;

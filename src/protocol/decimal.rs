@@ -8,16 +8,20 @@ const DIGITS_MAX: usize = 20;
 /// Appends a number, padded with zeros to `width` digits.
 pub(super) fn put(out: &mut impl BufMut, number: u64, width: usize) {
     let mut digits = [b'0'; DIGITS_MAX];
-    let (mut left, mut used) = (number, 0_usize);
-    for place in digits.iter_mut().rev() {
+    let (mut left, mut start) = (number, DIGITS_MAX);
+    // Two digits for each division of 64 bits.
+    for pair in digits.rchunks_exact_mut(2) {
         if left == 0 {
             break;
         }
-        *place |= u8::try_from(left % 10).unwrap_or(0);
-        left /= 10;
-        used = used.saturating_add(1);
+        let two = u8::try_from(left % 100).unwrap_or(0);
+        if let [tens, ones] = pair {
+            (*tens, *ones) = (b'0' | (two / 10), b'0' | (two % 10));
+        }
+        start = start.saturating_sub(if left < 10 { 1 } else { 2 });
+        left /= 100;
     }
-    let start = DIGITS_MAX.saturating_sub(used.max(width));
+    let start = start.min(DIGITS_MAX.saturating_sub(width));
     out.put_slice(digits.get(start..).unwrap_or_default());
 }
 

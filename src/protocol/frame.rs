@@ -150,6 +150,12 @@ pub(super) fn put_integer(out: &mut BytesMut, number: i64) {
     out.put_slice(b"\r\n");
 }
 
+/// Returns the encoded length of the header of an array.
+pub(super) fn array_len(count: usize) -> usize {
+    const MARKS_BYTES: usize = b"*\r\n".len();
+    decimal::count(count).saturating_add(MARKS_BYTES)
+}
+
 /// Returns the encoded length of a bulk string.
 pub(super) fn bulk_len(bytes: &[u8]) -> usize {
     const MARKS_BYTES: usize = b"$\r\n\r\n".len();
@@ -160,6 +166,13 @@ pub(super) fn bulk_len(bytes: &[u8]) -> usize {
 pub(super) const BULK_OVERHEAD_MAX: usize = 1 + 20 + 2 + 2;
 
 fn put_number(out: &mut BytesMut, marker: u8, number: usize) {
+    // Most numbers are lengths of few digits. One call for the line, because each one checks the capacity.
+    let digit = |number: usize| b'0' | u8::try_from(number % 10).unwrap_or(0);
+    match number {
+        0..10 => return out.put_slice(&[marker, digit(number), b'\r', b'\n']),
+        10..100 => return out.put_slice(&[marker, digit(number / 10), digit(number), b'\r', b'\n']),
+        _ => {}
+    }
     out.put_u8(marker);
     decimal::put(out, number as u64, 1);
     out.put_slice(b"\r\n");

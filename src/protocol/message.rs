@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::user_properties::UserProperties;
+
 /// User property: the hybrid logical clock of the sender, or the version of a value (protocol §1, §2).
 pub const TIMESTAMP: &str = "__ts";
 /// User property: the fencing token of a SET, DEL or VDEL (protocol §5).
@@ -31,24 +33,8 @@ pub const CONTENT_TYPE: &str = "application/octet-stream";
 /// The longest topic, response topic or user property in bytes (MQTT 5, 1.5.4).
 pub const TOPIC_BYTES_MAX: usize = 65_535;
 
-/// Name or value of a user property, or a content type. Most of them are constants, for which no memory is
-/// allocated.
-pub type PropertyText = Cow<'static, str>;
-
-/// Returns the constant for the name of a user property, if it is one of the above.
-#[must_use]
-pub fn known_name(name: &[u8]) -> Option<&'static str> {
-    const NAMES: [&str; 8] =
-        [SOURCE, TIMESTAMP, PROTOCOL_VERSION, PARTITION, HIGH_PRIORITY, FENCE, PERSIST, STATUS];
-    NAMES.into_iter().find(|known| known.as_bytes() == name)
-}
-
-/// Returns the constant for the value of a user property or a content type, if it is one of the above.
-#[must_use]
-pub fn known_value(value: &[u8]) -> Option<&'static str> {
-    const VALUES: [&str; 3] = [PROTOCOL_VERSION_1, CONTENT_TYPE, STATUS_OK];
-    VALUES.into_iter().find(|known| known.as_bytes() == value)
-}
+/// A content type. Most of them are [`CONTENT_TYPE`], for which no memory is allocated.
+pub type ContentType = Cow<'static, str>;
 
 /// Quality of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,20 +62,19 @@ pub struct Message {
     pub response_topic: Option<String>,
     /// The correlation data, which a response repeats byte for byte.
     pub correlation: Option<Bytes>,
-    pub content_type: Option<PropertyText>,
+    pub content_type: Option<ContentType>,
     /// Message expiry interval in seconds.
     pub expiry_s: Option<u32>,
     /// Payload format indicator: 0 for bytes, 1 for UTF-8 (MQTT 5, 3.3.2.3.2).
     pub payload_format: Option<u8>,
-    /// Names and values; names may repeat.
-    pub user_properties: Vec<(PropertyText, PropertyText)>,
+    pub user_properties: UserProperties,
 }
 
 impl Message {
     /// Returns the value of the first user property with this name.
     #[must_use]
     pub fn user_property(&self, name: &str) -> Option<&str> {
-        self.user_properties.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        self.user_properties.get(name)
     }
 }
 
@@ -108,11 +93,8 @@ mod tests {
 
     #[test]
     fn the_first_of_repeated_properties_counts_and_names_are_case_sensitive() {
-        let property = |name: &str, value: &str| (name.to_owned().into(), value.to_owned().into());
-        let message = Message {
-            user_properties: vec![property("__TS", "0"), property("__ts", "1"), property("__ts", "2")],
-            ..Message::default()
-        };
+        let user_properties = [("__TS", "0"), ("__ts", "1"), ("__ts", "2")].into_iter().collect();
+        let message = Message { user_properties, ..Message::default() };
         assert_eq!(message.user_property(TIMESTAMP), Some("1"));
         assert_eq!(message.user_property(FENCE), None);
     }

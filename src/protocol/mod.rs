@@ -14,6 +14,7 @@ pub mod reply;
 pub mod request;
 pub mod timestamp;
 pub mod topic;
+pub mod user_properties;
 
 #[cfg(test)]
 mod strategies;
@@ -29,3 +30,4 @@ pub use notification::Notification;
 pub use reply::Reply;
 pub use request::{Condition, Request};
 pub use timestamp::Timestamp;
+pub use user_properties::UserProperties;

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use bytes::{Bytes, BytesMut};
 
 use super::error_reply::ErrorReply;
-use super::frame::{BULK_OVERHEAD_MAX, FrameError, decode_bulk_array, put_array, put_bulk};
+use super::frame::{FrameError, array_len, bulk_len, decode_bulk_array, put_array, put_bulk};
 use super::key::{Key, KeyError, Value};
 
 /// The most words that are decoded: the longest request has six, and more are too many for any command.
@@ -156,7 +156,7 @@ impl Request {
         encode_bulk_array(&words)
     }
 
-    /// Decodes a payload. Keys and values share its memory.
+    /// Decodes a payload. The key of a GET is copied; other keys and values share the memory of the payload.
     ///
     /// # Errors
     /// [`RequestError`], from which the error reply follows.
@@ -180,7 +180,8 @@ impl Request {
                 let (condition, ttl_ms) = decode_set_options(options, case)?;
                 Ok(Self::Set { key: key(name)?, value: value(word), condition, ttl_ms })
             }
-            (b"GET", [name]) => Ok(Self::Get { key: key(name)? }),
+            // A copy of a key costs less than to count references to the payload.
+            (b"GET", [name]) => Ok(Self::Get { key: Key::new(Bytes::copy_from_slice(name))? }),
             (b"DEL", [name]) => Ok(Self::Del { key: key(name)? }),
             (b"VDEL", [name, word]) => Ok(Self::VDel { key: key(name)?, value: value(word) }),
             (b"KEYNOTIFY", [name]) => Ok(Self::KeyNotify { key: key(name)?, stop: false }),
@@ -208,24 +209,27 @@ pub fn encode_set(
     condition: Option<Condition>,
     ttl_ms: Option<NonZeroU64>,
 ) -> Bytes {
-    const WORDS_MAX: usize = 6;
-    let mut words: Vec<&[u8]> = Vec::with_capacity(WORDS_MAX);
-    words.extend([b"SET".as_slice(), key.as_bytes(), value]);
-    words.extend(condition.map(|condition| match condition {
+    let condition = condition.map(|condition| match condition {
         Condition::Absent => b"NX".as_slice(),
         Condition::AbsentOrEqual => b"NEX",
-    }));
+    });
+    let set = [b"SET".as_slice(), key.as_bytes(), value];
     let ttl = ttl_ms.map(|ttl_ms| ttl_ms.to_string());
-    words.extend(ttl.iter().flat_map(|ttl| [b"PX".as_slice(), ttl.as_bytes()]));
-    encode_bulk_array(&words)
+    match (condition, &ttl) {
+        (None, None) => encode_bulk_array(&set),
+        (condition, ttl) => {
+            let ttl = ttl.iter().flat_map(|ttl| [b"PX".as_slice(), ttl.as_bytes()]);
+            encode_bulk_array(&set.into_iter().chain(condition).chain(ttl).collect::<Vec<_>>())
+        }
+    }
 }
 
 /// Encodes any array of bulk strings, also one that is no known request.
 #[must_use]
 pub fn encode_bulk_array(words: &[impl AsRef<[u8]>]) -> Bytes {
-    let size = words.iter().fold(BULK_OVERHEAD_MAX, |size, word| {
-        size.saturating_add(word.as_ref().len()).saturating_add(BULK_OVERHEAD_MAX)
-    });
+    // The exact length: with room that is left, sharing the bytes takes another allocation.
+    let size =
+        words.iter().fold(array_len(words.len()), |size, word| size.saturating_add(bulk_len(word.as_ref())));
     let mut out = BytesMut::with_capacity(size);
     put_array(&mut out, words.len());
     for word in words {

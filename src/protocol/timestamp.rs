@@ -15,6 +15,14 @@ pub const NODE_BYTES_MAX: usize = 512;
 /// The node id of the store.
 pub const STORE_NODE: &str = "StateStore";
 
+/// The digits to which the padded form pads milliseconds and counter, and the greatest numbers that have no more.
+const MS_DIGITS: usize = 15;
+const COUNTER_DIGITS: usize = 5;
+pub const MS_USUAL_MAX: u64 = 999_999_999_999_999;
+pub const COUNTER_USUAL_MAX: u32 = 99_999;
+/// The length of both with the colon between them.
+pub const USUAL_DIGITS: usize = MS_DIGITS + 1 + COUNTER_DIGITS;
+
 /// A timestamp of a hybrid logical clock, ordered by milliseconds, then counter, then node.
 ///
 /// ```
@@ -78,18 +86,35 @@ impl Timestamp {
     /// Returns the timestamp in the padded form of the wire (protocol §0 row 12).
     #[must_use]
     pub fn to_text(&self) -> String {
-        const MS_DIGITS: usize = 15;
-        const COUNTER_DIGITS: usize = 5;
         let bytes =
             MS_DIGITS.saturating_add(COUNTER_DIGITS).saturating_add(2).saturating_add(self.node.len());
         let mut text = Vec::with_capacity(bytes);
-        decimal::put(&mut text, self.ms, MS_DIGITS);
-        text.push(b':');
-        decimal::put(&mut text, self.counter.into(), COUNTER_DIGITS);
-        text.push(b':');
-        text.extend_from_slice(self.node.as_bytes());
+        self.put_text(&mut text);
         // The conversion cannot fail: a node is a string, and the rest is ASCII.
         String::from_utf8(text).unwrap_or_default()
+    }
+
+    /// Returns milliseconds and counter as in [`Timestamp::to_text`], if they have no more digits than usual.
+    #[must_use]
+    pub fn usual_digits(ms: u64, counter: u32) -> Option<[u8; USUAL_DIGITS]> {
+        let mut text = [b':'; USUAL_DIGITS];
+        let (mut ms_text, counter_text) = text.split_at_mut(MS_DIGITS);
+        let mut counter_text = counter_text.get_mut(1..)?;
+        if ms > MS_USUAL_MAX || counter > COUNTER_USUAL_MAX {
+            return None;
+        }
+        decimal::put(&mut ms_text, ms, MS_DIGITS);
+        decimal::put(&mut counter_text, counter.into(), COUNTER_DIGITS);
+        Some(text)
+    }
+
+    /// Appends what [`Timestamp::to_text`] returns.
+    pub(super) fn put_text(&self, out: &mut Vec<u8>) {
+        decimal::put(out, self.ms, MS_DIGITS);
+        out.push(b':');
+        decimal::put(out, self.counter.into(), COUNTER_DIGITS);
+        out.push(b':');
+        out.extend_from_slice(self.node.as_bytes());
     }
 
     /// Returns the next timestamp of this node: greater than `self`, and at `now_ms` or later.

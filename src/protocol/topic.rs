@@ -18,6 +18,12 @@ pub fn response(client_id: &str) -> String {
     format!("clients/{client_id}/services/{REQUEST}/response")
 }
 
+/// Whether a level of a response topic stands for this client: the id or, as one SDK has it, its hexadecimal digits.
+#[must_use]
+pub fn is_client_level(level: &str, client_id: &str) -> bool {
+    level == client_id || level == hex::encode_upper(client_id)
+}
+
 /// Whether a response topic is reserved, or one of an exchange. A client that names one is disconnected (protocol §1).
 #[must_use]
 pub fn is_reserved_for_response(topic: &str) -> bool {

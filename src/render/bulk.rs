@@ -93,13 +93,15 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
             let rendered = line_per_value(inner, style)
                 .or_else(|| output(inner, style))
                 .unwrap_or_else(|| record::output(inner, style, &mut Widths::default()));
+            if rendered.stderr.is_empty() {
+                return rendered;
+            }
             let label = paint("error:", Paint::Error, style.color_stderr);
-            let stderr = match (rendered.stderr.as_str(), rendered.stderr.strip_prefix(&label)) {
-                ("", _) => String::new(),
+            let stderr = match rendered.stderr.strip_prefix(&label) {
                 // A program sees it in the output, and many lines may be answered so: their number is reported at the end.
-                (_, Some(_)) if style.format != Format::Text => String::new(),
-                (_, Some(message)) => format!("{label} line {}:{message}", answered.line),
-                (notice, None) => format!("line {}: {notice}", answered.line),
+                Some(_) if style.format != Format::Text => String::new(),
+                Some(message) => format!("{label} line {}:{message}", answered.line),
+                None => format!("line {}: {}", answered.line, rendered.stderr),
             };
             Rendered { stderr, ..rendered }
         }

@@ -19,13 +19,17 @@ use crate::protocol::{Condition, Key, Notification, Request};
 mod bench;
 mod configured;
 mod doctor;
+mod entry;
 mod exchange;
 mod log;
 mod object;
 mod trace;
 mod traffic;
 
-use object::{Object, SCHEMA, line, ms, op, put, put_bytes, put_some, put_version, reply_name, schema_and};
+use entry::Entry;
+use object::{
+    Object, SCHEMA, line, line_of, ms, op, put, put_bytes, put_some, put_version, reply_name, schema_and,
+};
 
 pub(super) use log::{answer, log};
 pub(super) use trace::trace;
@@ -116,13 +120,7 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "message", hint.as_str());
             return data_or_message(schema_and("hint", object.into()), false, quiet);
         }
-        Output::Entry { key, found } => {
-            let mut object = op("export");
-            put_bytes(&mut object, "key", "key_encoding", key.as_bytes());
-            put_bytes(&mut object, "value", "encoding", &found.value);
-            put_version(&mut object, found.version.as_ref());
-            object
-        }
+        Output::Entry { key, found } => return Rendered::stdout(line_of(&Entry { key, found })),
         Output::Exported(ended) => {
             let mut object = op("export");
             put(&mut object, "keys", ended.keys);

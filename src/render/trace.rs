@@ -230,7 +230,7 @@ fn message_fields(message: &Message) -> Vec<(&'static str, Field)> {
     fields.extend(message.content_type.iter().map(|kind| ("content-type", text_field(kind))));
     fields.extend(message.expiry_s.map(|seconds| ("expiry", Field::Number(seconds.into()))));
     fields.extend(message.payload_format.map(|format| ("payload-format", Field::Number(format.into()))));
-    fields.extend(user_field(message.user_properties.iter().map(|(name, value)| (&**name, &**value))));
+    fields.extend(user_field(message.user_properties.iter()));
     fields
 }
 

@@ -1,8 +1,10 @@
-//! Commit queue: changes that are not on disk yet, and every response that depends on them.
+//! Commit queue: changes that are not on disk or in etcd yet, and every response that depends on them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::delivery::{Outbound, Publisher, ReplyTo, Response};
+use super::duplicate_detection::Fingerprint;
+use crate::broker::{HeldAcknowledgement, Peer};
 use crate::protocol::{ErrorReply, Key, Request};
 use crate::store::{Change, Store, StoreRequest, StoredValue, Version};
 
@@ -16,10 +18,13 @@ const SENT_PER_STEP_MAX: usize = 256;
 /// A key and its state before a change, for the rollback if the change cannot be committed.
 pub type BeforeImage = (Key, Option<(Version, StoredValue)>);
 
-/// Queue of changes in front of the disk.
+/// Queue of changes in front of the disk, or of etcd.
 ///
 /// A response or notification waits until the changes that it depends on are committed, because a client that has seen
 /// a change must find it after a crash. What is sent keeps its order.
+///
+/// In a cluster everything waits, for a commit or a confirmation that begins after it was enqueued: another instance may
+/// have become the owner and changed the keys since the last one.
 #[derive(Debug, Default)]
 pub struct CommitQueue {
     waiting: VecDeque<Waiting>,
@@ -28,9 +33,14 @@ pub struct CommitQueue {
     /// The changes that no commit group has taken yet.
     next_group: Vec<Change>,
     bytes: usize,
-    /// Sequence number of the last change. It counts from 1 and does not reach the end of 64 bits.
+    /// Sequence number of the last change; in a cluster, of whatever waits. It counts from 1 and does not reach the end of
+    /// 64 bits.
     sequence: u64,
     committed: u64,
+    /// Whether everything waits: see [`CommitQueue`].
+    confirms_all: bool,
+    /// In a cluster, the sequence number of the last group.
+    taken: u64,
     /// No greater version may be sent: after a crash, the store continues above this one.
     ceiling: Version,
     /// Whether a change waits for a greater ceiling.
@@ -39,7 +49,7 @@ pub struct CommitQueue {
     has_rows: bool,
     /// Number of failed commits.
     failures: u64,
-    /// Whether persistent keys may be deleted only, because the disk has no room for more.
+    /// Whether persistent keys may be deleted only, because the disk or etcd has no room for more.
     is_short_of_room: bool,
     /// Set by a failed commit, until the disk works again.
     stale: Option<StaleKeys>,
@@ -62,6 +72,8 @@ struct Waiting {
     outbound: Outbound,
     before: Option<BeforeImage>,
     if_failed: IfFailed,
+    /// Released after the response has been sent, or before it if the commit fails.
+    acknowledgement: Option<HeldAcknowledgement>,
 }
 
 /// What becomes of a waiting response if the commit fails.
@@ -73,6 +85,26 @@ pub enum IfFailed {
     Send,
     /// The request, which reads, is handled again: it may have seen a change that is rolled back.
     Repeat(Box<StoreRequest>),
+    /// The write is handled again.
+    RepeatWrite(Box<RepeatableWrite>),
+}
+
+/// A write with what it takes to handle it again.
+#[derive(Clone, Debug)]
+pub struct RepeatableWrite {
+    pub request: StoreRequest,
+    pub from: Peer,
+    pub identity: WriteIdentity,
+}
+
+/// What identifies a write among those of its client, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteIdentity {
+    pub fingerprint: Fingerprint,
+    /// The message expiry.
+    pub expiry_s: Option<u32>,
+    /// How often etcd has refused its commit.
+    pub refusals: u8,
 }
 
 /// What a failed commit leaves to be done for a client.
@@ -80,16 +112,29 @@ pub enum IfFailed {
 pub enum Unfinished {
     Send(Box<Outbound>),
     Repeat(ReplyTo, Box<StoreRequest>),
+    RepeatWrite(ReplyTo, Box<RepeatableWrite>),
 }
 
 impl CommitQueue {
+    /// Returns the queue of a store in a cluster.
+    #[must_use]
+    pub fn in_cluster() -> Self {
+        Self { confirms_all: true, ..Self::default() }
+    }
+
+    /// Whether everything waits: see [`CommitQueue`].
+    #[must_use]
+    pub fn confirms_all(&self) -> bool {
+        self.confirms_all
+    }
+
     /// Returns the error with which a write to `key` is rejected at present, if any.
     ///
     /// A write to a persistent key needs a disk that works, room on it unless the write deletes, and room in the queue. A
     /// write to any other key needs room only if it waits for an earlier change of the same key.
     pub fn write_error(&self, key: &Key, is_persistent: bool, deletes: bool) -> Option<ErrorReply> {
         if is_persistent && (self.stale.is_some() || (self.is_short_of_room && !deletes)) {
-            return Some(ErrorReply::NotPersisted);
+            return Some(self.room_error());
         }
         if is_persistent || self.must_wait(Some(key)) { self.error_if_full() } else { None }
     }
@@ -103,20 +148,32 @@ impl CommitQueue {
         self.is_short_of_room = is_short_of_room;
     }
 
+    /// Returns the error for what needs room that is lacking.
+    fn room_error(&self) -> ErrorReply {
+        if self.confirms_all { ErrorReply::QuotaExceeded } else { ErrorReply::NotPersisted }
+    }
+
     /// Whether expiry must pause, so that the second half of the queue is left to requests.
     pub fn is_half_full(&self) -> bool {
         self.waiting.len() >= ITEMS_MAX / 2 || self.bytes >= BYTES_MAX / 2
     }
 
-    /// Returns the error with which requests that must wait are rejected at present, if any.
+    /// Returns the error with which requests that must wait are rejected at present, if any. In a cluster there is none:
+    /// see [`CommitQueue::is_full`].
     pub fn error_if_full(&self) -> Option<ErrorReply> {
-        let is_full = self.waiting.len() >= ITEMS_MAX || self.bytes >= BYTES_MAX;
-        is_full.then_some(ErrorReply::QuotaExceeded)
+        (!self.confirms_all && self.is_full()).then_some(ErrorReply::QuotaExceeded)
+    }
+
+    /// Whether there is no room for further requests. In a cluster these get no answer: an error would have to wait, too.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= ITEMS_MAX || self.bytes >= BYTES_MAX
     }
 
     /// Whether a response that depends on `key` (on all keys, if `None`) must wait for a commit.
     pub fn must_wait(&self, key: Option<&Key>) -> bool {
         match key {
+            _ if self.confirms_all => true,
             Some(key) => self.uncommitted.contains_key(key),
             None => !self.waiting.is_empty(),
         }
@@ -124,7 +181,18 @@ impl CommitQueue {
 
     /// Whether there is something to commit that no commit group has taken.
     pub fn has_uncommitted(&self) -> bool {
-        self.awaits_ceiling || self.has_rows || !self.next_group.is_empty()
+        self.awaits_ceiling || self.has_rows || !self.next_group.is_empty() || self.is_unconfirmed()
+    }
+
+    /// Whether something waits for a confirmation that has not begun.
+    fn is_unconfirmed(&self) -> bool {
+        self.confirms_all && self.taken < self.sequence
+    }
+
+    /// Notes that the next group has something besides its changes, in a cluster. Returns its sequence number.
+    pub fn note_addition(&mut self) -> u64 {
+        self.sequence = self.sequence.saturating_add(1);
+        self.sequence
     }
 
     /// Notes that rows of the exchange belong to the next group, with the changes that are in it.
@@ -181,7 +249,7 @@ impl CommitQueue {
     /// Adds `outbound` to the queue, or returns it if it need not wait.
     ///
     /// It waits if it has a change of a persistent key or a version above the ceiling, or if `key`, on which it depends,
-    /// has uncommitted changes. With `None` it depends on all keys.
+    /// has uncommitted changes. With `None` it depends on all keys. In a cluster it always waits.
     pub fn enqueue(
         &mut self,
         outbound: Outbound,
@@ -197,7 +265,8 @@ impl CommitQueue {
         if change.is_none() && !self.must_wait(key) {
             return Some(outbound);
         }
-        if let Some(change) = change {
+        // In a cluster, the state has the changes of the next group.
+        if let Some(change) = change.filter(|_| !self.confirms_all) {
             self.sequence = self.sequence.saturating_add(1);
             self.uncommitted.insert(change.key.clone(), self.sequence);
             if is_above_ceiling {
@@ -225,16 +294,36 @@ impl CommitQueue {
     }
 
     fn push(&mut self, outbound: Outbound, before: Option<BeforeImage>, if_failed: IfFailed) {
-        let waiting = Waiting { sequence: self.sequence, outbound, before, if_failed };
+        if self.confirms_all {
+            self.sequence = self.sequence.saturating_add(1);
+        }
+        let acknowledgement = None;
+        let waiting = Waiting { sequence: self.sequence, outbound, before, if_failed, acknowledgement };
         self.bytes = self.bytes.saturating_add(waiting.bytes());
         self.waiting.push_back(waiting);
     }
 
+    /// Holds back the acknowledgement of the last request, whose response waits.
+    pub fn hold_last(&mut self, acknowledgement: Option<HeldAcknowledgement>) {
+        if let Some(last) = self.waiting.back_mut() {
+            last.acknowledgement = acknowledgement;
+        }
+    }
+
+    /// Sets what becomes of the last response if the commit fails.
+    pub fn set_last_if_failed(&mut self, if_failed: IfFailed) {
+        if let Some(last) = self.waiting.back_mut() {
+            self.bytes = self.bytes.saturating_sub(last.bytes());
+            last.if_failed = if_failed;
+            self.bytes = self.bytes.saturating_add(last.bytes());
+        }
+    }
+
     /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there is nothing
-    /// to commit. The group may be empty: then a change waits for a greater ceiling.
+    /// to commit. The group may be empty: then a change waits for a greater ceiling, or a response for a confirmation.
     pub fn take_group(&mut self) -> Option<(Vec<Change>, u64)> {
         let has_uncommitted = self.has_uncommitted();
-        (self.awaits_ceiling, self.has_rows) = (false, false);
+        (self.awaits_ceiling, self.has_rows, self.taken) = (false, false, self.sequence);
         has_uncommitted.then(|| (std::mem::take(&mut self.next_group), self.sequence))
     }
 
@@ -265,14 +354,18 @@ impl CommitQueue {
     /// Returns the sequence number of the last committed change, and what is to be done now, in this order.
     ///
     /// Expired keys stay removed, and their watchers are notified: an expiry needs no commit to be true.
+    ///
+    /// In a cluster, etcd has refused the commit and was not changed: nothing is stale, and all requests are handled again.
     pub fn handle_commit_failure(&mut self, store: &mut Store) -> (u64, Vec<Unfinished>) {
-        let Self { committed, sequence, ceiling, failures, is_short_of_room, waiting, uncommitted, .. } =
-            std::mem::take(self);
+        let Self { committed, sequence, ceiling, failures, .. } = *self;
+        let Self { is_short_of_room, confirms_all, waiting, uncommitted, .. } = std::mem::take(self);
         (self.committed, self.sequence, self.ceiling) = (committed, sequence, ceiling);
         self.failures = failures.saturating_add(1);
-        self.is_short_of_room = is_short_of_room;
-        let rolled_back = uncommitted.into_keys().collect();
-        self.stale = Some(StaleKeys { rolled_back, expired: BTreeSet::new() });
+        (self.is_short_of_room, self.confirms_all, self.taken) = (is_short_of_room, confirms_all, sequence);
+        if !confirms_all {
+            let rolled_back = uncommitted.into_keys().collect();
+            self.stale = Some(StaleKeys { rolled_back, expired: BTreeSet::new() });
+        }
         for waiting in waiting.iter().rev() {
             if let Some((key, before)) = &waiting.before {
                 store.restore(key, before.clone());
@@ -282,6 +375,7 @@ impl CommitQueue {
             let refuse = |(to, _)| (to, Response::error(ErrorReply::NotPersisted));
             match (if_failed, response) {
                 (IfFailed::Repeat(request), Some((to, _))) => Unfinished::Repeat(to, request),
+                (IfFailed::RepeatWrite(write), Some((to, _))) => Unfinished::RepeatWrite(to, write),
                 (IfFailed::Send, response) => Unfinished::Send(Box::new(Outbound { response, change })),
                 (_, response) => {
                     let is_true = |change: &Change| before.is_none() && store.read(&change.key).is_none();
@@ -291,6 +385,14 @@ impl CommitQueue {
             }
         };
         (committed, waiting.into_iter().map(unfinished).collect())
+    }
+
+    /// Drops everything that waits, without an answer: the instance does not own the keys any more.
+    pub fn clear(&mut self) {
+        let Self { sequence, failures, confirms_all, .. } = *self;
+        // A commit that was under way is not handled any more: the numbers go on, so that it could not be taken for another.
+        *self = Self { sequence, failures, confirms_all, ..Self::default() };
+        (self.committed, self.taken) = (sequence, sequence);
     }
 
     /// Returns the number of failed commits.
@@ -335,17 +437,29 @@ impl Waiting {
         let Self { outbound, if_failed, .. } = self;
         let request = match if_failed {
             IfFailed::Repeat(request) => request_bytes(request),
+            IfFailed::RepeatWrite(write) => {
+                // A change shares its value with the request.
+                let value = match &write.request.request {
+                    Request::Set { value, .. } if outbound.change.is_none() => value.len(),
+                    _ => 0,
+                };
+                request_bytes(&write.request).saturating_add(value).saturating_add(size_of::<Peer>())
+            }
             IfFailed::Refuse | IfFailed::Send => 0,
         };
         size(outbound).saturating_add(request)
     }
 }
 
-/// Returns the memory of a request that reads.
+/// Returns the memory of a request, without a value that the change has, too.
 fn request_bytes(request: &StoreRequest) -> usize {
     let text = match &request.request {
-        Request::Get { key } => key.as_bytes().len(),
-        _ => 0,
+        Request::Get { key }
+        | Request::KeyNotify { key, .. }
+        | Request::Del { key }
+        | Request::Set { key, .. } => key.as_bytes().len(),
+        Request::VDel { key, value } => key.as_bytes().len().saturating_add(value.len()),
+        Request::Scan { .. } => 0,
     };
     text.saturating_add(size_of::<StoreRequest>())
 }

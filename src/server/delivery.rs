@@ -9,15 +9,18 @@ use super::operations::metrics::{Metrics, Outcome, Verb};
 use crate::broker::Broker;
 use crate::clock;
 use crate::protocol::message::{
-    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, PropertyText, Qos, STATUS, STATUS_OK, TIMESTAMP,
+    CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP,
 };
-use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, Timestamp, topic};
+use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, UserProperties, topic};
 use crate::store::{Change, Version};
+
+/// Room for the user properties of a response, so that they are allocated once.
+const USER_PROPERTIES_BYTES: usize = 80;
 
 /// Publishes the service's messages. It is called under the service's lock and must not call the service.
 pub trait Publisher: Send + Sync {
     /// Publishes to all subscribers.
-    fn publish(&self, message: Message);
+    fn publish(&self, message: Message, now: Instant);
 
     /// Publishes to one connection of a client, exactly once, whether or not it has subscribed (protocol §3).
     fn push(&self, to: ConnectionId, client_id: &str, message: Message);
@@ -51,8 +54,8 @@ where
     B: Borrow<Broker> + Send + Sync,
     M: Borrow<Metrics> + Send + Sync,
 {
-    fn publish(&self, message: Message) {
-        self.broker.borrow().publish(None, message);
+    fn publish(&self, message: Message, now: Instant) {
+        self.broker.borrow().publish_at(None, message, now);
     }
 
     fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
@@ -117,6 +120,28 @@ impl Response {
         Self::new(&Reply::Error(error), None)
     }
 
+    /// Returns a response that another instance has encoded.
+    #[must_use]
+    pub fn restored(payload: &[u8], version: Option<Version>, outcome: Outcome) -> Self {
+        // A slice of what was received would keep all of that in memory.
+        Self { payload: Bytes::copy_from_slice(payload), version, outcome }
+    }
+
+    #[must_use]
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
     /// Returns the length of the payload in bytes.
     #[must_use]
     pub fn payload_len(&self) -> usize {
@@ -135,8 +160,10 @@ impl Outbound {
     pub fn send(self, publisher: &dyn Publisher) {
         if let Some((reply_to, response)) = self.response {
             let (verb, outcome, received) = (reply_to.verb, response.outcome, reply_to.received);
-            publisher.publish(response_message(reply_to, response));
-            publisher.count_request(verb, outcome, clock::monotonic().saturating_duration_since(received));
+            // Read once: for the time that the request took, and for the response.
+            let now = clock::monotonic();
+            publisher.count_request(verb, outcome, now.saturating_duration_since(received));
+            publisher.publish(response_message(reply_to, response), now);
         }
         if let Some(change) = self.change {
             notify(change, publisher);
@@ -201,13 +228,14 @@ fn notify(change: Change, publisher: &dyn Publisher) {
     }
 }
 
-fn user_properties(
-    first: Option<(&'static str, &'static str)>,
-    version: Option<Version>,
-) -> Vec<(PropertyText, PropertyText)> {
-    let mut properties = Vec::with_capacity(3);
-    let known = first.into_iter().chain([(PROTOCOL_VERSION, PROTOCOL_VERSION_1)]);
-    properties.extend(known.map(|(name, value)| (name.into(), value.into())));
-    properties.extend(version.map(|version| (TIMESTAMP.into(), Timestamp::from(version).to_text().into())));
+fn user_properties(first: Option<(&'static str, &'static str)>, version: Option<Version>) -> UserProperties {
+    let mut properties = UserProperties::with_capacity(USER_PROPERTIES_BYTES);
+    if let Some((name, value)) = first {
+        properties.push(name, value);
+    }
+    properties.push(PROTOCOL_VERSION, PROTOCOL_VERSION_1);
+    if let Some(version) = version {
+        properties.push_timestamp(TIMESTAMP, &version.into());
+    }
     properties
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
-use super::delivery::{ReplyTo, Response};
+use super::cluster_key::ClusterKey;
+use super::delivery::Response;
 use crate::protocol::message::TIMESTAMP;
 use crate::protocol::{ConnectionId, Message};
 
@@ -22,8 +23,9 @@ const GRACE_MS: u64 = 60_000;
 /// The most responses of one client to requests whose acknowledgement it may not have received. A connection of a client
 /// that observes the Receive Maximum leaves at most a quarter of these.
 const UNCONFIRMED_MAX: u32 = 4_096;
-/// The responses of one client above which confirmed ones are discarded, so that its memory stays in the processor's cache.
-const RESPONSES_ENOUGH: usize = 32_768;
+/// The confirmed responses of one client above which the oldest are discarded, so that its memory stays in the cache of its
+/// processor core.
+const CONFIRMED_ENOUGH: usize = 2_048;
 /// Memory per response besides its payload, in bytes: the record, its place in the index, the allocation of the payload.
 const RESPONSE_COST_BYTES: usize = 192;
 /// Memory per client besides its id and its responses, in bytes.
@@ -44,7 +46,20 @@ const HASHED_BYTES_MAX: usize = 1024;
 /// Identifies a request of a client. Two different requests have the same fingerprint with a probability of about 2⁻⁶⁴. A
 /// client that could find two would harm its own writes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(u64);
+pub struct Fingerprint(pub u64);
+
+/// The connection of responses that another instance of a cluster has recorded. Connections count from 1.
+const RESTORED: ConnectionId = ConnectionId(0);
+
+/// A response that another instance of a cluster has recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredResponse {
+    pub client_id: Arc<str>,
+    pub fingerprint: Fingerprint,
+    pub response: Response,
+    /// When the request can no longer be delivered again, in monotonic milliseconds.
+    pub until_ms: u64,
+}
 
 /// A request as duplicate detection needs it.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +97,8 @@ pub enum Recognition {
 #[derive(Debug)]
 pub struct DuplicateDetection {
     hasher: DefaultHashBuilder,
+    /// The key of fingerprints that are the same in all instances of a cluster.
+    cluster_key: Option<ClusterKey>,
     clients: HashMap<Arc<str>, Client>,
     /// The clients in the order in which they are looked at for responses that can be discarded.
     rotation: VecDeque<Arc<str>>,
@@ -154,6 +171,7 @@ impl DuplicateDetection {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             hasher: DefaultHashBuilder::default(),
+            cluster_key: None,
             clients: HashMap::new(),
             rotation: VecDeque::new(),
             owners: HashMap::new(),
@@ -161,6 +179,11 @@ impl DuplicateDetection {
             bytes_max,
             rolled_back: VecDeque::new(),
         }
+    }
+
+    /// Makes fingerprints the same in all instances of a cluster.
+    pub fn set_cluster_key(&mut self, cluster_key: ClusterKey) {
+        self.cluster_key = Some(cluster_key);
     }
 
     #[must_use]
@@ -172,14 +195,19 @@ impl DuplicateDetection {
     ///
     /// Response topic and correlation data identify a request. Payload and timestamp are hashed too, for scripts that send
     /// the same correlation data with every request.
-    pub fn fingerprint(&self, reply_to: &ReplyTo, message: &Message) -> Fingerprint {
-        let ReplyTo { response_topic, correlation, .. } = reply_to;
+    pub fn fingerprint(&self, response_topic: &str, correlation: &[u8], message: &Message) -> Fingerprint {
         let payload = &message.payload[..];
         let start = payload.get(..HASHED_BYTES_MAX).unwrap_or(payload);
         let timestamp = message.user_property(TIMESTAMP);
         // The lengths separate the parts, so that no two requests hash the same bytes. They come first and together:
         // the hasher is faster with few long pieces than with many short ones.
         let lengths = [response_topic.len(), correlation.len(), payload.len()];
+        if let Some(key) = &self.cluster_key {
+            let lengths = lengths.map(|length| length as u64);
+            let stamp = timestamp.unwrap_or_default().as_bytes();
+            let parts = [response_topic.as_bytes(), correlation, start, stamp];
+            return Fingerprint(key.hash(&lengths, parts));
+        }
         let mut hasher = self.hasher.build_hasher();
         (lengths, timestamp.map(str::len)).hash(&mut hasher);
         for part in [response_topic.as_bytes(), correlation, start] {
@@ -211,8 +239,10 @@ impl DuplicateDetection {
                 release(&mut self.owners, &earlier, client.bytes);
             }
             client.handle_delivery(connection, confirmed);
-            let needs_room = client.owner.bytes() >= free || client.responses.len() >= RESPONSES_ENOUGH;
-            let freed = client.discard(monotonic_ms, EXAMINED_MAX, needs_room);
+            // With the one that is recorded next, which will be confirmed later.
+            let surplus = client.confirmed().saturating_add(1).saturating_sub(CONFIRMED_ENOUGH);
+            let wanted = surplus.max(usize::from(client.owner.bytes() >= free));
+            let freed = client.discard(monotonic_ms, EXAMINED_MAX, wanted);
             client.owner.release(freed);
             self.bytes = self.bytes.saturating_sub(freed);
             if client.unconfirmed() >= UNCONFIRMED_MAX {
@@ -232,7 +262,7 @@ impl DuplicateDetection {
     /// Discards what any clients can be without. Returns whether an owner may take more now.
     fn make_room(&mut self, owner: &str, monotonic_ms: u64) -> bool {
         for _ in 0..CLIENTS_EXAMINED_MAX {
-            self.sweep_next(monotonic_ms, EXAMINED_MAX, true);
+            self.sweep_next(monotonic_ms, EXAMINED_MAX, 1);
             let held = self.owners.get(owner).map_or(0, |owner| owner.bytes());
             if held < self.bytes_max.saturating_sub(self.bytes) {
                 return true;
@@ -252,11 +282,8 @@ impl DuplicateDetection {
         monotonic_ms: u64,
         sequence: u64,
     ) {
-        let Delivery { client_id, owner, connection, confirmed, number } = delivery;
-        let lifetime_ms = expiry_s.map_or(LIFETIME_MS_MAX, |expiry_s| {
-            u64::from(expiry_s).saturating_mul(1_000).saturating_add(GRACE_MS).min(LIFETIME_MS_MAX)
-        });
-        let until_ms = monotonic_ms.saturating_add(lifetime_ms);
+        let Delivery { client_id, connection, number, .. } = delivery;
+        let until_ms = monotonic_ms.saturating_add(lifetime_ms(expiry_s));
         let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
         let bytes = known.cost();
         if let Some(client) = self.clients.get_mut(&**client_id) {
@@ -267,7 +294,13 @@ impl DuplicateDetection {
             self.bytes = self.bytes.saturating_add(bytes);
             return;
         }
-        let bytes = bytes.saturating_add(client_cost(client_id));
+        self.add_client(delivery, known);
+    }
+
+    /// Adds a client with its first response.
+    fn add_client(&mut self, delivery: Delivery<'_>, known: RecordedResponse) {
+        let Delivery { client_id, owner, connection, confirmed, number } = delivery;
+        let bytes = known.cost().saturating_add(client_cost(client_id));
         let owner = owner_named(&mut self.owners, owner);
         owner.charge(bytes);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -288,6 +321,45 @@ impl DuplicateDetection {
         self.clients.insert(Arc::clone(client_id), client);
     }
 
+    /// Records a response of another instance.
+    ///
+    /// Here it is not known which acknowledgements the client has received from its broker. Restored responses count as
+    /// confirmed: they are kept for their whole time while there is room, and otherwise the oldest are discarded.
+    pub fn restore(&mut self, restored: RestoredResponse, monotonic_ms: u64) {
+        let RestoredResponse { client_id, fingerprint, response, until_ms } = restored;
+        // No later than a response of this instance, so that clocks that differ keep nothing for ever.
+        let until_ms = until_ms.min(monotonic_ms.saturating_add(LIFETIME_MS_MAX));
+        if until_ms <= monotonic_ms {
+            return;
+        }
+        let (sequence, connection, number) = (0, RESTORED, 0);
+        let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
+        let bytes = known.cost().saturating_add(client_cost(&client_id));
+        let is_full = |duplicates: &Self| duplicates.bytes.saturating_add(bytes) > duplicates.bytes_max;
+        for _ in 0..CLIENTS_EXAMINED_MAX {
+            if !is_full(self) {
+                break;
+            }
+            self.sweep_next(monotonic_ms, EXAMINED_MAX, 1);
+        }
+        if is_full(self) {
+            return;
+        }
+        let Some(client) = self.clients.get_mut(&client_id) else {
+            let (owner, confirmed) = (&client_id, 0);
+            return self
+                .add_client(Delivery { client_id: &client_id, owner, connection, confirmed, number }, known);
+        };
+        let surplus = client.confirmed().saturating_add(1).saturating_sub(CONFIRMED_ENOUGH);
+        let freed = client.discard(monotonic_ms, EXAMINED_MAX, surplus);
+        let bytes = known.cost();
+        client.bytes = client.bytes.saturating_add(bytes);
+        client.owner.charge(bytes);
+        client.owner.release(freed);
+        client.push(known);
+        self.bytes = self.bytes.saturating_add(bytes).saturating_sub(freed);
+    }
+
     /// Notes how many acknowledgements a client has received on a connection that has ended.
     pub fn handle_disconnect(&mut self, client_id: &str, connection: ConnectionId, confirmed: u64) {
         let Some(client) = self.clients.get_mut(client_id) else { return };
@@ -299,7 +371,7 @@ impl DuplicateDetection {
     /// Discards expired responses, of a bounded number of clients. Must be called about once a second.
     pub fn discard_expired(&mut self, monotonic_ms: u64) {
         for _ in 0..self.rotation.len().min(CLIENTS_PER_SWEEP_MAX) {
-            self.sweep_next(monotonic_ms, EXPIRED_PER_CLIENT_MAX, false);
+            self.sweep_next(monotonic_ms, EXPIRED_PER_CLIENT_MAX, 0);
         }
         while self.rolled_back.pop_front_if(|failure| failure.until_ms <= monotonic_ms).is_some() {}
     }
@@ -325,10 +397,10 @@ impl DuplicateDetection {
     }
 
     /// Discards responses of the client whose turn it is, and the client if it has no more.
-    fn sweep_next(&mut self, monotonic_ms: u64, examined_max: usize, needs_room: bool) {
+    fn sweep_next(&mut self, monotonic_ms: u64, examined_max: usize, wanted: usize) {
         let Some(client_id) = self.rotation.pop_front() else { return };
         let Some(client) = self.clients.get_mut(&client_id) else { return };
-        let mut freed = client.discard(monotonic_ms, examined_max, needs_room);
+        let mut freed = client.discard(monotonic_ms, examined_max, wanted);
         let owner = Arc::clone(&client.owner);
         if client.responses.is_empty() {
             self.clients.remove(&client_id);
@@ -385,6 +457,14 @@ fn is_rolled_back(rolled_back: &VecDeque<RolledBack>, sequence: u64) -> bool {
     rolled_back.get(at).is_some_and(|failure| failure.committed < sequence)
 }
 
+/// Returns for how long a response is recorded, given the message expiry of its request, in milliseconds.
+#[must_use]
+pub fn lifetime_ms(expiry_s: Option<u32>) -> u64 {
+    expiry_s.map_or(LIFETIME_MS_MAX, |expiry_s| {
+        u64::from(expiry_s).saturating_mul(1_000).saturating_add(GRACE_MS).min(LIFETIME_MS_MAX)
+    })
+}
+
 fn client_cost(client_id: &str) -> usize {
     // Twice: a client that is read again from another connection brings its own copy of the id.
     CLIENT_COST_BYTES.saturating_add(client_id.len().saturating_mul(2))
@@ -416,6 +496,12 @@ impl Client {
         u32::try_from(current).unwrap_or(u32::MAX).saturating_add(self.orphans)
     }
 
+    /// Returns about how many responses are confirmed: at most as many as there are.
+    fn confirmed(&self) -> usize {
+        let unconfirmed = usize::try_from(self.unconfirmed()).unwrap_or(usize::MAX);
+        self.responses.len().saturating_sub(unconfirmed)
+    }
+
     fn is_confirmed(&self, known: &RecordedResponse) -> bool {
         let current = (self.connection, self.confirmed);
         let mut connections = std::iter::once(&current).chain(&self.earlier);
@@ -436,14 +522,14 @@ impl Client {
         self.index.find(fingerprint.0, is_same).copied()
     }
 
-    /// Discards expired responses from the oldest on and, if that makes no room, confirmed ones. Returns the memory that
-    /// they took.
-    fn discard(&mut self, monotonic_ms: u64, examined_max: usize, needs_room: bool) -> usize {
-        let mut freed = 0_usize;
+    /// Discards expired responses from the oldest on and, if these are fewer than `wanted`, confirmed ones. Returns the
+    /// memory that they took.
+    fn discard(&mut self, monotonic_ms: u64, examined_max: usize, wanted: usize) -> usize {
+        let (mut freed, mut count) = (0_usize, 0_usize);
         for _ in 0..examined_max.min(self.responses.len()) {
             let Some(oldest) = self.responses.front() else { break };
             let is_expired = oldest.until_ms <= monotonic_ms;
-            if !is_expired && (!needs_room || freed > 0) {
+            if !is_expired && count >= wanted {
                 break;
             }
             let is_confirmed = self.is_confirmed(oldest);
@@ -451,7 +537,7 @@ impl Client {
             // After a rollback the request may have been handled once more: then the later response counts.
             let is_superseded = self.number(oldest.fingerprint).is_some();
             if is_expired || is_confirmed || is_superseded {
-                freed = freed.saturating_add(oldest.cost());
+                (freed, count) = (freed.saturating_add(oldest.cost()), count.saturating_add(1));
                 self.note_discarded(&oldest);
             } else {
                 // Those behind it can still be discarded.
@@ -505,19 +591,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::protocol::Reply;
+    use crate::protocol::{Reply, UserProperties};
 
-    fn reply_to(correlation: &'static str) -> ReplyTo {
-        let (verb, received) = (Default::default(), crate::clock::monotonic());
-        ReplyTo { response_topic: "r".to_owned(), correlation: correlation.into(), verb, received }
-    }
+    const TOPIC: &str = "r";
 
     fn response() -> Response {
         Response::new(&Reply::Done, None)
     }
 
     fn message(payload: &'static str, timestamp: &str) -> Message {
-        let user_properties = vec![(TIMESTAMP.into(), timestamp.to_owned().into())];
+        let user_properties = UserProperties::from_iter([(TIMESTAMP, timestamp)]);
         Message { payload: payload.into(), user_properties, ..Message::default() }
     }
 
@@ -559,10 +642,13 @@ mod tests {
     #[test]
     fn a_request_is_identified_by_correlation_timestamp_and_payload() {
         let duplicates = DuplicateDetection::new(UNLIMITED);
-        let print = duplicates.fingerprint(&reply_to("1"), &message("p", "t"));
-        assert_eq!(print, duplicates.fingerprint(&reply_to("1"), &message("p", "t")));
+        let print = duplicates.fingerprint(TOPIC, "1".as_bytes(), &message("p", "t"));
+        assert_eq!(print, duplicates.fingerprint(TOPIC, "1".as_bytes(), &message("p", "t")));
         for (correlation, payload, timestamp) in [("2", "p", "t"), ("1", "q", "t"), ("1", "p", "u")] {
-            assert_ne!(print, duplicates.fingerprint(&reply_to(correlation), &message(payload, timestamp)));
+            assert_ne!(
+                print,
+                duplicates.fingerprint(TOPIC, correlation.as_bytes(), &message(payload, timestamp))
+            );
         }
     }
 
@@ -571,7 +657,7 @@ mod tests {
         let duplicates = DuplicateDetection::new(UNLIMITED);
         let print = |payload: Vec<u8>| {
             let message = Message { payload: payload.into(), ..Message::default() };
-            duplicates.fingerprint(&reply_to("1"), &message)
+            duplicates.fingerprint(TOPIC, "1".as_bytes(), &message)
         };
         let whole = vec![b'x'; 2_000];
         for at in [0, 15, 16, 17, 500, 1_023] {
@@ -679,6 +765,97 @@ mod tests {
         assert_eq!(write(49, 1, 70_000), Outcome::Recorded);
     }
 
+    fn restored(client_id: &str, number: u64, until_ms: u64) -> RestoredResponse {
+        let response = Response::new(&Reply::Count(number), None);
+        RestoredResponse { client_id: client_id.into(), fingerprint: Fingerprint(number), response, until_ms }
+    }
+
+    #[test]
+    fn fingerprints_of_a_cluster_are_the_same_in_all_instances_and_depend_on_its_key() {
+        let fingerprint =
+            |key: Option<u8>, correlation: &str, payload: &'static str, timestamp: Option<&str>| {
+                let mut duplicates = DuplicateDetection::new(UNLIMITED);
+                key.into_iter().for_each(|byte| duplicates.set_cluster_key(ClusterKey::new(&[byte; 32])));
+                let user_properties = timestamp.map(|text| (TIMESTAMP, text)).into_iter().collect();
+                let message = Message { payload: payload.into(), user_properties, ..Message::default() };
+                duplicates.fingerprint(TOPIC, correlation.as_bytes(), &message).0
+            };
+        let first = fingerprint(Some(1), "c", "p", Some("1:0:a"));
+        assert_eq!(fingerprint(Some(1), "c", "p", Some("1:0:a")), first);
+        let others = [
+            fingerprint(Some(2), "c", "p", Some("1:0:a")),
+            fingerprint(Some(1), "d", "p", Some("1:0:a")),
+            fingerprint(Some(1), "cp", "", Some("1:0:a")),
+            fingerprint(Some(1), "c", "p1", Some(":0:a")),
+            fingerprint(None, "c", "p", Some("1:0:a")),
+        ];
+        assert!(others.iter().all(|other| *other != first), "{others:?}");
+    }
+
+    /// Other versions of this program must recognize the same requests.
+    #[test]
+    fn fingerprints_of_a_cluster_do_not_change() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        duplicates.set_cluster_key(ClusterKey::new(&std::array::from_fn(|at| at as u8)));
+        let user_properties = UserProperties::from_iter([(TIMESTAMP, "1:0:a")]);
+        let message = Message { payload: "payload".into(), user_properties, ..Message::default() };
+        assert_eq!(duplicates.fingerprint(TOPIC, "c".as_bytes(), &message).0, 0x9cf2_82f1_cf17_74d7);
+    }
+
+    #[test]
+    fn a_restored_response_is_found_until_it_expires_and_no_longer_than_any_other() {
+        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        for (number, until_ms) in [(1, 1_000), (2, u64::MAX), (3, 500)] {
+            duplicates.restore(restored("a", number, until_ms), 500);
+        }
+        let at = |number| delivery(&client, 7, number, 0);
+        let mut found = |number, now_ms| {
+            duplicates.recognize(at(number), Fingerprint(number), now_ms) != Recognition::New
+        };
+        assert!(found(1, 999) && !found(1, 1_000) && !found(3, 500));
+        assert!(found(2, LIFETIME_MS_MAX + 499) && !found(2, LIFETIME_MS_MAX + 500));
+        duplicates.discard_expired(LIFETIME_MS_MAX + 500);
+        assert_eq!((duplicates.bytes(), duplicates.owners.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_memory_of_restored_responses_is_bounded_and_the_oldest_make_room() {
+        let mut duplicates = DuplicateDetection::new(100_000);
+        for number in 1..=5_000 {
+            duplicates.restore(restored(if number % 2 == 0 { "even" } else { "odd" }, number, 3_600_000), 0);
+            assert!(duplicates.bytes() <= 100_000);
+        }
+        let known: Vec<_> = (1..=5_000_u64)
+            .filter(|number| {
+                let client = if number % 2 == 0 { "even" } else { "odd" };
+                duplicates.find(client, Fingerprint(*number), 0).is_some()
+            })
+            .collect();
+        assert!(known.len() > 300 && known[0] > 4_000 && known.last() == Some(&5_000), "{}", known.len());
+        // Many clients, each with one.
+        for number in 1..=5_000 {
+            duplicates.restore(restored(&format!("c{number}"), number, 3_600_000), 0);
+            assert!(duplicates.bytes() <= 100_000);
+            assert!(duplicates.find(&format!("c{number}"), Fingerprint(number), 0).is_some());
+        }
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        (1..=40_000).for_each(|number| duplicates.restore(restored("a", number, 3_600_000), 0));
+        assert_eq!(duplicates.clients["a"].responses.len(), CONFIRMED_ENOUGH);
+    }
+
+    #[test]
+    fn a_client_with_restored_responses_goes_on_as_any_other() {
+        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        (1..=10).for_each(|number| duplicates.restore(restored("a", number, 3_600_000), 0));
+        for number in 1..=10_000 {
+            let delivery = delivery(&client, 3, number, number.saturating_sub(100));
+            assert_eq!(handle(&mut duplicates, delivery, 100 + number, None, 0), Outcome::Recorded);
+        }
+        let held = duplicates.owners.values().map(|owner| owner.bytes()).sum::<usize>();
+        assert_eq!((held, duplicates.owners.len()), (duplicates.bytes(), 1));
+        assert_eq!(duplicates.clients["a"].responses.len(), CONFIRMED_ENOUGH + 99);
+    }
+
     #[test]
     fn a_response_is_found_although_an_earlier_one_to_the_same_request_was_rolled_back() {
         // Room for two responses.
@@ -700,9 +877,27 @@ mod tests {
             let delivery = delivery(&client, 1, number, number.saturating_sub(100));
             assert_eq!(handle(&mut duplicates, delivery, number, None, 0), Outcome::Recorded);
         }
-        assert_eq!(duplicates.clients[&client].responses.len(), RESPONSES_ENOUGH);
+        assert_eq!(duplicates.clients[&client].responses.len(), CONFIRMED_ENOUGH + 99);
         let is_known = |number| duplicates.find(&client, Fingerprint(number), 0).is_some();
-        assert!(is_known(40_000) && is_known(40_001 - RESPONSES_ENOUGH as u64) && !is_known(1));
+        assert!(is_known(40_000) && is_known(40_001 - CONFIRMED_ENOUGH as u64) && !is_known(1));
+    }
+
+    #[test]
+    fn unconfirmed_responses_of_lost_connections_leave_room_for_confirmed_ones() {
+        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        for lost in 0..3_000 {
+            let delivery = delivery(&client, 1 + lost / 1_000, 1 + lost % 1_000, 0);
+            assert_eq!(handle(&mut duplicates, delivery, lost, None, 0), Outcome::Recorded);
+        }
+        for number in 1..=20_000 {
+            let delivery = delivery(&client, 4, number, number - 1);
+            assert_eq!(handle(&mut duplicates, delivery, 10_000 + number, None, 0), Outcome::Recorded);
+            let confirmed = duplicates.clients[&client].confirmed();
+            // While the others pass, eight at a time.
+            assert!(confirmed <= CONFIRMED_ENOUGH + 3_000 / EXAMINED_MAX + 1, "{confirmed}");
+            assert!(number < 3_000 || confirmed >= CONFIRMED_ENOUGH - 10, "{confirmed}");
+        }
+        assert!((0..3_000).all(|lost| duplicates.find(&client, Fingerprint(lost), 0).is_some()));
     }
 
     #[test]

@@ -7,6 +7,19 @@ use std::net::SocketAddr;
 use crate::broker::StartError;
 use crate::server::storage::StorageError;
 
+/// The kind of error that keeps an instance from a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterErrorKind {
+    /// The settings are invalid.
+    Settings,
+    /// A file of the TLS settings cannot be used.
+    Files,
+    /// etcd cannot be reached, or does not accept the client.
+    Unavailable,
+    /// The state in etcd has another format.
+    Incompatible,
+}
+
 /// The cause of a failed start.
 #[derive(Debug)]
 pub enum Error {
@@ -18,6 +31,8 @@ pub enum Error {
     Admin { address: SocketAddr, cause: io::Error },
     /// The storage cannot be opened.
     Storage(StorageError),
+    /// etcd, or what is in it, cannot be used.
+    Cluster { kind: ClusterErrorKind, reason: String, hint: Option<&'static str> },
     /// The system cannot create a thread.
     Thread(io::Error),
 }
@@ -40,6 +55,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot listen on {address}: {cause}")
             }
             Self::Storage(error) => error.fmt(f),
+            Self::Cluster { reason, .. } => f.write_str(reason),
             Self::Thread(cause) => write!(f, "cannot start a thread: {cause}"),
         }
     }
@@ -48,7 +64,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Settings(_) => None,
+            Self::Settings(_) | Self::Cluster { .. } => None,
             Self::Bind { cause, .. } | Self::Admin { cause, .. } | Self::Thread(cause) => Some(cause),
             Self::Storage(error) => Some(error),
         }

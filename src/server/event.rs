@@ -7,7 +7,9 @@ use crate::broker;
 use crate::broker::event::{Shown, Subject, client_subject, shortened};
 use crate::net::certificate::expiry_text;
 use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::server::cluster::event::ClusterEvent;
 use crate::server::exchange::event::ExchangeEvent;
+use crate::server::external::event::ExternalEvent;
 
 /// Receives every event. Called from any thread, also under load: it must return quickly.
 pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
@@ -17,6 +19,9 @@ pub type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 pub enum Event {
     Broker(broker::Event),
     Exchange(ExchangeEvent),
+    External(ExternalEvent),
+    /// An event of the instance of a cluster.
+    Cluster(ClusterEvent),
     /// A changed file with users or tokens is invalid; its last valid content stays in force.
     IdentityFile {
         /// The error, with the name of the file.
@@ -102,6 +107,18 @@ impl From<ExchangeEvent> for Event {
     }
 }
 
+impl From<ClusterEvent> for Event {
+    fn from(event: ClusterEvent) -> Self {
+        Self::Cluster(event)
+    }
+}
+
+impl From<ExternalEvent> for Event {
+    fn from(event: ExternalEvent) -> Self {
+        Self::External(event)
+    }
+}
+
 impl Event {
     /// Whether the event reports a failure.
     #[must_use]
@@ -109,6 +126,8 @@ impl Event {
         match self {
             Self::Broker(event) => event.is_failure(),
             Self::Exchange(event) => event.is_failure(),
+            Self::External(event) => event.is_failure(),
+            Self::Cluster(event) => event.is_failure(),
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
@@ -131,6 +150,8 @@ impl Event {
         match self {
             Self::Broker(event) => Some(event.subject()),
             Self::Exchange(event) => event.subject(),
+            Self::External(event) => Some(event.subject()),
+            Self::Cluster(_) => Some(Subject::Other("the cluster")),
             Self::KeyNotAuthorized { client_id, .. }
             | Self::TemplateSkipped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
@@ -154,6 +175,8 @@ impl Event {
         match self {
             Self::Broker(event) => event.name(),
             Self::Exchange(event) => event.name(),
+            Self::External(event) => event.name(),
+            Self::Cluster(event) => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::TemplateSkipped { .. } => "template-skipped",
@@ -178,6 +201,8 @@ impl Event {
         match self {
             Self::Broker(event) => event.fields(),
             Self::Exchange(event) => event.fields(),
+            Self::External(event) => event.fields(),
+            Self::Cluster(event) => event.fields(),
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
@@ -215,6 +240,8 @@ impl fmt::Display for Event {
         match self {
             Self::Broker(event) => event.fmt(f),
             Self::Exchange(event) => event.fmt(f),
+            Self::External(event) => event.fmt(f),
+            Self::Cluster(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }

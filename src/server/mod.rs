@@ -2,13 +2,20 @@
 
 mod authenticator;
 pub mod authorization;
+pub mod cluster;
+pub mod cluster_key;
 mod commit_queue;
 pub mod delivery;
 mod duplicate_detection;
 pub mod error;
+#[cfg(feature = "cluster")]
+pub mod etcd;
 pub mod event;
 pub mod exchange;
+pub mod external;
 pub mod identity;
+#[cfg(not(feature = "cluster"))]
+mod no_cluster;
 pub mod operations;
 mod rate_limit;
 pub mod service;
@@ -17,9 +24,13 @@ pub mod storage;
 mod store_server;
 
 pub use self::authorization::{AuthorizationError, Authorizer};
-pub use self::error::Error;
+pub use self::error::{ClusterErrorKind, Error};
+#[cfg(feature = "cluster")]
+pub use self::etcd::{ClusterNode, ClusterSettings};
 pub use self::event::Event;
 pub use self::identity::{CredentialFiles, Identities, IdentityError, LOGIN_FAILURES_MAX, UsersFile};
+#[cfg(not(feature = "cluster"))]
+pub use self::no_cluster::{ClusterNode, ClusterSettings};
 pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings, recorded_bytes_max};
 pub use self::settings::Settings;

@@ -2,9 +2,14 @@
 //!
 //! [`Service`] is the application that the broker calls. Its state is in [`shared`]: the store and, with a disk, the
 //! queue of uncommitted changes. [`commit_thread`] and [`expiry_task`] work on the same state in the background.
+//! In a cluster there is no disk: the owner task commits by [`cluster_instance`].
 
+mod answered_writes;
 mod application;
 mod background;
+mod cluster;
+mod cluster_instance;
+mod cluster_state;
 mod commit_thread;
 mod exchange;
 mod exchange_inspection;
@@ -12,6 +17,7 @@ mod exchange_messages;
 mod exchange_task;
 mod expiry_task;
 mod inspection;
+mod memory_store;
 mod scan;
 mod settings;
 mod shared;
@@ -19,6 +25,10 @@ mod state;
 mod uplink_node;
 mod wall_clock;
 
+#[cfg(test)]
+mod cluster_instance_tests;
+#[cfg(test)]
+mod cluster_tests;
 #[cfg(test)]
 mod exchange_simulation_tests;
 #[cfg(test)]
@@ -30,10 +40,15 @@ mod persistence_tests;
 #[cfg(test)]
 mod power_cut_tests;
 #[cfg(test)]
+mod simulated_ledger;
+#[cfg(test)]
 mod tests;
 
 pub use application::Service;
 pub use background::BackgroundTasks;
+pub use cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterStatistics};
 pub use exchange_inspection::NodeReport;
+pub use memory_store::MemoryStore;
+pub(super) use scan::RunningScan;
 pub use settings::{Persistence, StoreSettings, recorded_bytes_max};
 pub use state::{DiskStatistics, ServiceStatistics};

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::ClusterSettings;
 use super::authorization::Authorizer;
 use super::event::EventSink;
+use super::external::ExternalSettings;
 use super::identity::Identities;
 use crate::broker;
 
@@ -15,6 +17,10 @@ pub struct Settings {
     pub broker: broker::Settings,
     /// The users and tokens that clients authenticate with.
     pub identities: Arc<Identities>,
+    /// The broker whose clients the store serves, beside those of the listeners; None: there is no other one.
+    pub external: Option<ExternalSettings>,
+    /// None: the state is of this process alone. Otherwise it is in etcd, and the persistence of the store counts for nothing.
+    pub cluster: Option<ClusterSettings>,
     /// The rules; None: every client may do everything.
     pub authorizer: Option<Arc<Authorizer>>,
     pub events: EventSink,
@@ -25,6 +31,8 @@ impl Default for Settings {
         Self {
             broker: broker::Settings::default(),
             identities: Arc::default(),
+            external: None,
+            cluster: None,
             authorizer: None,
             events: Arc::new(|_| {}),
         }

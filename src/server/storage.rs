@@ -10,7 +10,7 @@ mod error;
 mod files;
 pub mod offline;
 mod panic_guard;
-mod record;
+pub(super) mod record;
 mod rows;
 #[cfg(test)]
 pub mod simulated;

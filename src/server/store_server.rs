@@ -7,23 +7,27 @@ use std::time::Duration;
 
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::authenticator::IdentityAuthenticator;
 use super::authorization::Authorizer;
-use super::delivery::BrokerPublisher;
+use super::delivery::{BrokerPublisher, Publisher};
 use super::event::{Event, EventSink};
 use super::exchange::event::ExchangeEvent;
 use super::exchange::settings::RootFile;
+use super::external::{ConnectionError, External};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
-use super::{Error, Identities, ListenerSettings, Settings};
+use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
+use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
 use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
+
+/// Between two looks at whether etcd has committed everything.
+const COMMIT_POLL: Duration = Duration::from_millis(5);
 
 /// A running state store server. Several may run in one process. Dropping it stops it: waiting changes are
 /// committed, but clients are not disconnected in order.
@@ -44,6 +48,7 @@ use crate::server::rate_limit::rate_limited;
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
+    service: Arc<Service>,
     background: BackgroundTasks,
     monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
@@ -51,6 +56,8 @@ pub struct StoreServer {
     credentials: Option<CredentialsReloader>,
     certificates: Option<CertificatesReloader>,
     exchange: Option<ExchangeReloader>,
+    external: Option<External>,
+    cluster: Option<ClusterNode>,
     tasks: Tasks,
 }
 
@@ -203,15 +210,29 @@ impl StoreServer {
     }
 
     /// Opens the store and binds all addresses, but accepts no connections before [`StoreServer::open`],
-    /// except through [`StoreServer::pipe`].
+    /// except through [`StoreServer::pipe`]. In a cluster, [`StoreServer::bind`] binds them.
     ///
     /// # Errors
     /// As for [`StoreServer::start`].
-    pub async fn prepare(settings: Settings, store: StoreSettings) -> Result<Self, Error> {
+    pub async fn prepare(mut settings: Settings, store: StoreSettings) -> Result<Self, Error> {
         let OperationsSettings { admin, sys_interval } = store.operations.clone();
         let metrics = Arc::new(Metrics::default());
         let events = counting(settings.events, Arc::clone(&metrics));
-        let service = open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?;
+        let held_for = settings.cluster.as_ref().map(|cluster| cluster.held_for());
+        let (service, mut cluster) = match settings.cluster.take() {
+            Some(cluster) => {
+                let has_registrations = settings.external.is_some();
+                let (events, metrics) = (Arc::clone(&events), Arc::clone(&metrics));
+                let opened = ClusterNode::open(cluster, &store, has_registrations, events, metrics).await?;
+                (opened.0, Some(opened.1))
+            }
+            None => (open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?, None),
+        };
+        if cluster.is_some()
+            && let Some(authorizer) = &settings.authorizer
+        {
+            service.set_registration_rules(Arc::clone(authorizer));
+        }
         let mut admin_listeners = Vec::new();
         for AdminSettings { address, names } in admin {
             admin_listeners.push(
@@ -220,10 +241,17 @@ impl StoreServer {
                     .map_err(|cause| Error::Admin { address, cause })?,
             );
         }
-        let Settings { broker, identities, authorizer, .. } = settings;
+        let Settings { broker, identities, authorizer, external, .. } = settings;
+        let external = external.map(|settings| {
+            External::new(settings, Arc::clone(&service), authorizer.clone(), held_for, Arc::clone(&events))
+        });
         let tls_configurations = tls_configurations(&broker.listeners);
         let hooks = hooks(&service, Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
-        let server = Server::prepare(broker, hooks).await?;
+        let server = match &cluster {
+            // Another instance may listen there.
+            Some(_) => Server::without_listeners(broker, hooks)?,
+            None => Server::prepare(broker, hooks).await?,
+        };
         let credentials = (identities.has_users() || identities.has_tokens()).then(|| CredentialsReloader {
             identities: Arc::clone(&identities),
             broker: server.broker().clone(),
@@ -249,8 +277,13 @@ impl StoreServer {
             publisher: publisher.clone(),
             events,
         });
-        let background = service.start_background_tasks(publisher).map_err(Error::Thread)?;
-        let monitor = ServerMonitor::new(server.broker().clone(), service).with_identities(identities);
+        let background = match &external {
+            Some(external) => start(&service, cluster.as_mut(), external.publisher()),
+            None => start(&service, cluster.as_mut(), publisher),
+        };
+        let background = background.map_err(Error::Thread)?;
+        let monitor =
+            ServerMonitor::new(server.broker().clone(), Arc::clone(&service)).with_identities(identities);
         let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
         let has_readers = !admin_listeners.is_empty();
@@ -267,6 +300,7 @@ impl StoreServer {
         let tasks = Tasks(tasks);
         Ok(Self {
             server,
+            service,
             background,
             monitor,
             admin_addresses,
@@ -274,14 +308,69 @@ impl StoreServer {
             credentials,
             certificates,
             exchange,
+            external,
+            cluster,
             tasks,
         })
+    }
+
+    /// Waits until this instance of a cluster owns the store; at once without a cluster. Cancel safe.
+    pub async fn serving(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.serving().await;
+        }
+    }
+
+    /// Returns the error that keeps this instance from its cluster for good. Cancel safe.
+    pub fn cluster_failed(&self) -> impl Future<Output = Error> + use<> {
+        let failed = self.cluster.as_ref().map(ClusterNode::failed);
+        async move {
+            match failed {
+                Some(failed) => failed.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits until this instance of a cluster does not own the store; for ever without a cluster. Cancel safe.
+    pub async fn lost(&mut self) {
+        match &mut self.cluster {
+            Some(cluster) => cluster.lost().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Binds all addresses in a cluster, which accept no connections before [`StoreServer::open`].
+    ///
+    /// # Errors
+    /// [`Error::Bind`]; then none is bound.
+    pub async fn bind(&mut self) -> Result<(), Error> {
+        Ok(self.server.bind().await?)
     }
 
     /// Starts to accept connections.
     pub fn open(&mut self) {
         self.monitor.set_phase(Phase::Serving);
         self.server.open();
+    }
+
+    /// Connects with the external broker of the settings, and subscribes to its requests. After a loss it connects again, for ever.
+    ///
+    /// # Errors
+    /// The first connection cannot be established, or the broker refuses the subscription.
+    pub async fn connect(&mut self) -> Result<(), ConnectionError> {
+        match &mut self.external {
+            Some(external) => external.connect().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the error that has ended the connection with the external broker for good. Cancel safe.
+    pub async fn external_ended(&mut self) -> ConnectionError {
+        match &mut self.external {
+            Some(external) => external.ended().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns the bound addresses, in the order of the settings. Port 0 has become the actual port.
@@ -332,21 +421,42 @@ impl StoreServer {
         self.server.own_pipe()
     }
 
+    /// Returns the store if it has no disk, for requests of this process before [`StoreServer::open`].
+    #[must_use]
+    pub fn memory_store(&self) -> Option<MemoryStore<'_>> {
+        self.service.memory_store()
+    }
+
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
     /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
     /// returns whether everything was done.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
-        let Self { server, background, monitor, tasks, .. } = self;
+        let Self { server, service, background, monitor, tasks, mut external, cluster, .. } = self;
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
+        // Less than all, so that what follows has time.
+        let at_most = within.mul_f32(0.9);
         async move {
             let drained = timeout(within, async {
                 server.drain().await;
+                if let Some(external) = &mut external {
+                    external.unsubscribe(at_most).await;
+                }
+                if let Some(cluster) = cluster {
+                    while service.is_serving() && service.statistics().waiting_for_commit > 0 {
+                        sleep(COMMIT_POLL).await;
+                    }
+                    cluster.resign(at_most).await;
+                }
                 // The drop waits for the last commit, so it must not run in this task.
                 let committed = run_detached(move || drop(background)).await;
                 server.finish().await;
-                committed.is_ok()
+                let is_published = match external {
+                    Some(external) => external.close(at_most).await,
+                    None => true,
+                };
+                committed.is_ok() && is_published
             });
             let is_done = drained.await.unwrap_or(false);
             server.shutdown().await;
@@ -360,6 +470,19 @@ impl StoreServer {
         self.server.shutdown().await;
         drop(self.background);
     }
+}
+
+/// Starts what the service does by itself, and its part in a cluster.
+fn start(
+    service: &Service,
+    cluster: Option<&mut ClusterNode>,
+    publisher: impl Publisher + Clone + 'static,
+) -> std::io::Result<BackgroundTasks> {
+    let background = service.start_background_tasks(publisher.clone())?;
+    if let Some(cluster) = cluster {
+        cluster.start(publisher);
+    }
+    Ok(background)
 }
 
 /// Returns the TLS configurations of the listeners, each once.

@@ -153,6 +153,12 @@ impl Store {
         self.watchers.keys_after(connection, last)
     }
 
+    /// Whether a connection watches any key.
+    #[must_use]
+    pub fn is_watching(&self, connection: ConnectionId) -> bool {
+        self.watchers.count_of(connection) > 0
+    }
+
     /// Ends the watch of a key.
     pub fn revoke_watch(&mut self, connection: ConnectionId, key: &Key) {
         self.watchers.remove(key, connection);

@@ -61,8 +61,7 @@ impl Watchers {
         watcher: Watcher,
         limits: &Limits,
     ) -> Result<(), WatchLimitReached> {
-        let Watcher { connection, client_id } = watcher;
-        let watched = self.by_connection.get(&connection);
+        let watched = self.by_connection.get(&watcher.connection);
         if watched.is_some_and(|watched| watched.keys.contains(key)) {
             return Ok(());
         }
@@ -75,6 +74,17 @@ impl Watchers {
         if !has_room(self.len, self.bytes, limits.watches_max) || !has_room(count, bytes, max) {
             return Err(WatchLimitReached);
         }
+        self.insert(key, watcher);
+        Ok(())
+    }
+
+    /// Adds a watch, whatever the limits.
+    pub(super) fn insert(&mut self, key: &Key, watcher: Watcher) {
+        let Watcher { connection, client_id } = watcher;
+        if self.client_of(key, connection).is_some() {
+            return;
+        }
+        let key_bytes = key.as_bytes().len();
         let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
         let key = shared.unwrap_or_else(|| copied(key));
         let watched = self.by_connection.entry(connection).or_default();
@@ -83,7 +93,11 @@ impl Watchers {
         self.by_key.entry(key).or_default().insert(connection, client_id);
         self.len = self.len.saturating_add(1);
         self.bytes = self.bytes.saturating_add(key_bytes);
-        Ok(())
+    }
+
+    /// Returns the client of a connection, if it watches a key.
+    pub(super) fn client_of(&self, key: &Key, connection: ConnectionId) -> Option<&Arc<str>> {
+        self.by_key.get(key)?.get(&connection)
     }
 
     /// Removes a watch; returns whether there was one.

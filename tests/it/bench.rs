@@ -390,7 +390,7 @@ fn on_a_terminal_a_line_shows_the_progress_and_ctrl_c_ends_it_and_erases_the_lin
         let (fake, begun) = store_with_notice();
         let line = format!("bench set -d 1h {ALONE} -b {}", fake.url());
         let words: Vec<&str> = line.split_whitespace().collect();
-        let mut terminal = Terminal::of_size(Place::new().command(&words), 30, columns);
+        let mut terminal = Terminal::of_size(Place::new().command(&words), 60, columns);
         begun.recv().unwrap();
         let screen = terminal
             .wait_for("the progress", |screen| screen.contains("   0%  ") && screen.contains("/s  p99 "));

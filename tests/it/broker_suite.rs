@@ -97,7 +97,9 @@ fn a_will_is_published_after_its_delay_or_at_the_end_of_the_session() {
     subscriber.expect_nothing();
     assert_eq!(subscriber.receive_payloads(1), ["gone"]);
     // A client that reconnects in time cancels its will.
-    drop(Client::connect_with(&server, "a", flags & !CLEAN, b"\x11\0\0\x0e\x10", &fields));
+    let (mut client, _) = Client::connect_with(&server, "a", flags & !CLEAN, b"\x11\0\0\x0e\x10", &fields);
+    client.expect_nothing();
+    drop(client);
     let (back, is_present) = Client::resume(&server, "a", b"");
     assert!(is_present);
     back.disconnect(b"");
@@ -259,8 +261,9 @@ fn the_last_session_expiry_interval_applies() {
     client.disconnect(b"\x11\0\0\0\0");
     assert!(!Client::resume(&server, "a", b"").1, "the DISCONNECT ended it");
     drop(Client::connect(&server, "a"));
-    let (client, is_present) = Client::resume(&server, "a", b"");
+    let (mut client, is_present) = Client::resume(&server, "a", b"");
     assert!(!is_present, "Clean Start ended it");
+    client.expect_nothing();
     drop(client);
     let (client, connack) = Client::connect_with(&server, "a", 0, b"", b"");
     assert_eq!(connack[0], 1);

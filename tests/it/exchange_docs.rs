@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::common::{Place, Terminal, wait_until};
+use super::common::{Place, Terminal, reserved_port, wait_until};
 
 /// The ports of the page. Tests have free ones instead.
 const PORTS: [&str; 2] = ["1883", "1884"];
@@ -27,9 +27,7 @@ struct Ports([String; 2]);
 
 impl Ports {
     fn free() -> Self {
-        // Both are taken at once, so that they differ.
-        let listeners = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-        Self(listeners.map(|listener| listener.local_addr().unwrap().port().to_string()))
+        Self(PORTS.map(|_| reserved_port().to_string()))
     }
 
     fn put_into(&self, text: &str) -> String {

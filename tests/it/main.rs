@@ -11,6 +11,15 @@ mod broker_bad_input;
 mod broker_suite;
 mod bulk;
 mod bytes;
+#[cfg(feature = "cluster")]
+mod cluster_claims;
+#[cfg(feature = "cluster")]
+mod cluster_example;
+#[cfg(feature = "cluster")]
+mod cluster_serve;
+#[cfg(feature = "cluster")]
+mod cluster_store;
+mod cluster_usage;
 mod common;
 mod completion;
 mod configuration;
@@ -20,6 +29,18 @@ mod doctor;
 mod early_packets;
 mod edit;
 mod embedded;
+#[cfg(feature = "cluster")]
+mod etcd_connect;
+#[cfg(feature = "cluster")]
+mod etcd_faults;
+#[cfg(feature = "cluster")]
+mod etcd_instances;
+#[cfg(feature = "cluster")]
+mod etcd_member;
+#[cfg(feature = "cluster")]
+mod etcd_requests;
+#[cfg(feature = "cluster")]
+mod etcd_watch;
 mod exchange;
 mod exchange_docs;
 mod exchange_links;
@@ -52,10 +73,12 @@ mod sat;
 mod serve_certificates;
 mod serve_identity;
 mod serve_listeners;
+mod service_connection;
 mod shell;
 mod shell_contexts;
 mod shell_jobs;
 mod shell_lost;
+mod store_service;
 mod streams;
 mod tls;
 mod tls_files;

@@ -1,13 +1,11 @@
 //! Interoperability: Mosquitto's tools with our broker, and our client with Mosquitto.
 
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use super::common::pki::Ca;
-use super::common::{Place, Server};
+use super::common::{Place, Server, reserved_port, wait_until};
 
 const REQUESTS: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
@@ -42,7 +40,7 @@ impl Drop for KilledOnDrop {
 }
 
 /// Starts Mosquitto on a free port of this machine.
-fn mosquitto(place: &Place) -> (KilledOnDrop, String) {
+pub(super) fn mosquitto(place: &Place) -> (KilledOnDrop, String) {
     mosquitto_with(place, "")
 }
 
@@ -58,26 +56,18 @@ pub(super) fn mosquitto_at<const N: usize>(
     place: &Place,
     config: impl Fn([u16; N]) -> String,
 ) -> (KilledOnDrop, [u16; N]) {
-    for _ in 0..20 {
-        // Mosquitto cannot choose a port, and another process may take these meanwhile, hence the attempts.
-        let free = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let free = free.map(|listener| listener.local_addr().unwrap().port());
-        // Started by root, Mosquitto would switch to a user that cannot read these files.
-        place.write("mosquitto.conf", format!("user root\n{}", config(free)));
-        let mut command = Command::new("/usr/sbin/mosquitto");
-        command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut broker = KilledOnDrop(command.spawn().unwrap_or_else(missing));
-        for _ in 0..1000 {
-            if free.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
-                return (broker, free);
-            }
-            if broker.0.try_wait().unwrap().is_some() {
-                break;
-            }
-            sleep(Duration::from_millis(10));
-        }
-    }
-    panic!("mosquitto does not listen");
+    // Mosquitto cannot choose a port.
+    let ports = [(); N].map(|()| reserved_port());
+    // Started by root, Mosquitto would switch to a user that cannot read these files.
+    place.write("mosquitto.conf", format!("user root\n{}", config(ports)));
+    let mut command = Command::new("/usr/sbin/mosquitto");
+    command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut broker = KilledOnDrop(command.spawn().unwrap_or_else(missing));
+    wait_until("mosquitto listens", || {
+        assert_eq!(broker.0.try_wait().unwrap(), None, "mosquitto has ended");
+        ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()).then_some(())
+    });
+    (broker, ports)
 }
 
 /// Sends a request with `mosquitto_rr` and returns its output.
@@ -271,7 +261,7 @@ fn mosquitto_over_websockets_connects_with_and_without_tls() {
     ca.issue(&place, "server", &["127.0.0.1"]);
     // Debian's Mosquitto exits at once if all of its listeners are WebSockets.
     let web_sockets = |lines: &str| {
-        let other = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let other = reserved_port();
         mosquitto_with(&place, &format!("protocol websockets\n{lines}listener {other} 127.0.0.1\n"))
     };
     let (_broker, plain) = web_sockets("");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use super::common::{Place, RawClient, StreamedProcess, http, wire};
+use super::common::{Place, RawClient, StreamedProcess, http, wait_until, wire};
 
 /// Starts a server with an admin listener and returns its process, the broker's URL and the admin port.
 pub fn serve(place: &Place, options: &[&str]) -> (StreamedProcess, String, u16) {
@@ -123,7 +123,11 @@ fn clients_are_listed_with_what_an_operator_looks_for() {
     let watch = ["watch", "a", "b", "-b", &url, "-i", client_id];
     let watch = StreamedProcess::start(place.command(&watch).stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert!(watch.line().contains("CURRENT") && watch.line().contains("CURRENT"));
-    let (_, body) = http::get(port, "/?clients=client&clients-sort=-since");
+    // The watch may have received the keys before the broker has its acknowledgements.
+    let body = wait_until("the queue is empty", || {
+        let (_, body) = http::get(port, "/?clients=client&clients-sort=-since");
+        rows(&body, "clients").first().is_some_and(|row| row[6] == "0").then_some(body)
+    });
     assert!(body.find("id=\"clients\"") < body.find("id=\"keys\""), "clients are before keys");
     let rows_found = rows(&body, "clients");
     assert_eq!(rows_found.len(), 1, "{body}");

@@ -36,7 +36,7 @@ pub struct AttachedSession {
     pub entry: Arc<SessionEntry>,
     pub handle: Arc<ConnectionHandle>,
     /// Whether an earlier session is resumed.
-    pub session_present: bool,
+    pub is_resumed: bool,
     /// Whether the client's permissions may differ from those of its earlier connection.
     pub needs_reauthorization: bool,
     /// The Will Message of an earlier connection or session that has ended, to be published.
@@ -141,7 +141,7 @@ impl Registry {
         }
         let is_new = !self.sessions.contains_key(&request.client_id);
         let (resumed, mut will) = self.take_over(&request, now)?;
-        let session_present = resumed.is_some();
+        let is_resumed = resumed.is_some();
         let needs_reauthorization = resumed.as_ref().is_some_and(|entry| {
             let state = entry.lock();
             state.permissions.is_some() != request.permissions.is_some()
@@ -166,7 +166,7 @@ impl Registry {
             state.attach(Arc::clone(&handle), request, now);
             self.shared_subscriptions.handle_connection(state.filters.keys(), entry.id, true);
         }
-        Ok(AttachedSession { entry, handle, session_present, needs_reauthorization, will })
+        Ok(AttachedSession { entry, handle, is_resumed, needs_reauthorization, will })
     }
 
     /// Closes the client's earlier connection. Returns its session, if the new connection resumes it, and a Will
@@ -692,7 +692,7 @@ pub(in crate::broker) mod tests {
         registry.attach(request(1, "a", 10, Some(5)), start).unwrap();
         assert_eq!(detach(&mut registry, 1, start), None);
         let attached = registry.attach(request(2, "a", 10, None), start).unwrap();
-        assert!(attached.session_present && attached.will.is_none());
+        assert!(attached.is_resumed && attached.will.is_none());
         assert_eq!(registry.next_deadline(), None);
         assert!(registry.handle_deadlines(start + Duration::from_secs(60)).is_empty());
         assert_eq!(registry.sessions.len(), 1);
@@ -770,7 +770,7 @@ pub(in crate::broker) mod tests {
             let attached = registry.attach(next, start).unwrap();
             let case = (expiry_s, clean_start, delay_s);
             assert_eq!(attached.will.is_some(), is_published, "{case:?}");
-            assert_eq!(attached.session_present, expiry_s > 0 && !clean_start, "{case:?}");
+            assert_eq!(attached.is_resumed, expiry_s > 0 && !clean_start, "{case:?}");
             assert!(detach(&mut registry, 1, start).is_none() && detach(&mut registry, 2, start).is_none());
             assert!(registry.handle_deadlines(start + Duration::from_secs(100)).is_empty(), "{case:?}");
         }
@@ -793,12 +793,12 @@ pub(in crate::broker) mod tests {
             let attached = registry.attach(request(2, other), start);
             assert_eq!(handle.close_reason().is_some(), is_closed, "{owner:?} {other:?}");
             if is_closed {
-                assert!(!attached.unwrap().session_present, "{owner:?} {other:?}");
+                assert!(!attached.unwrap().is_resumed, "{owner:?} {other:?}");
                 continue;
             }
             assert_eq!(attached.unwrap_err(), ReasonCode::NotAuthorized, "{owner:?} {other:?}");
             detach(&mut registry, 1, start);
-            assert!(!registry.attach(request(3, other), start).unwrap().session_present);
+            assert!(!registry.attach(request(3, other), start).unwrap().is_resumed);
             assert_eq!(registry.sessions.len(), 1);
         }
     }
@@ -809,7 +809,7 @@ pub(in crate::broker) mod tests {
         let mut registry = registry();
         registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
         let attached = registry.attach(request(2, "a", 0, None), start).unwrap();
-        assert!(!attached.session_present && attached.will.is_some());
+        assert!(!attached.is_resumed && attached.will.is_some());
     }
 
     #[test]
@@ -919,7 +919,7 @@ pub(in crate::broker) mod tests {
             assert!(registry.sessions.len() <= 3 + 5, "at most half of all for one owner");
         }
         for client_id in ["a", "b", "c"] {
-            assert!(registry.attach(request_of(100, client_id, "user ann"), start).unwrap().session_present);
+            assert!(registry.attach(request_of(100, client_id, "user ann"), start).unwrap().is_resumed);
             detach(&mut registry, 100, start);
         }
         let flood: Vec<_> = (95..100).map(|number| format!("flood-{number}")).collect();
@@ -949,9 +949,9 @@ pub(in crate::broker) mod tests {
         registry.attach(request(2, "second", u32::MAX, None), start).unwrap();
         detach(&mut registry, 2, later(1));
         detach(&mut registry, 1, later(2));
-        assert!(registry.attach(request(3, "second", u32::MAX, None), start).unwrap().session_present);
+        assert!(registry.attach(request(3, "second", u32::MAX, None), start).unwrap().is_resumed);
         let attached = registry.attach(request(4, "third", u32::MAX, None), start).unwrap();
-        assert!(!attached.session_present && attached.will.is_some(), "the first one's will");
+        assert!(!attached.is_resumed && attached.will.is_some(), "the first one's will");
         assert_eq!((registry.sessions.len(), registry.disconnected.len()), (2, 0));
         assert_eq!(registry.next_deadline(), None);
         assert_eq!(
@@ -959,7 +959,7 @@ pub(in crate::broker) mod tests {
             ReasonCode::QuotaExceeded
         );
         detach(&mut registry, 3, later(3));
-        assert!(!registry.attach(request(6, "first", 0, None), start).unwrap().session_present);
+        assert!(!registry.attach(request(6, "first", 0, None), start).unwrap().is_resumed);
         detach(&mut registry, 6, later(4));
         assert_eq!((registry.sessions.len(), registry.disconnected.len()), (1, 0));
     }

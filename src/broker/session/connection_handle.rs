@@ -1,11 +1,12 @@
 //! Connection handles: what the rest of the broker sees of a connection, and how it closes one.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::wake_queue::{Queued, WakeQueue};
 use crate::broker::authentication::Credential;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
@@ -78,6 +79,14 @@ pub struct ConnectionHandle {
     pub id: ConnectionId,
     /// Wakes the connection's task.
     pub wake: Notify,
+    /// The queue of the thread that serves the connection, if it has one.
+    wake_queue: Option<Arc<WakeQueue>>,
+    is_in_wake_queue: AtomicBool,
+    /// Number of acknowledgements that were held back, and of those that were released.
+    held: AtomicU64,
+    released: AtomicU64,
+    /// The task must be woken when more than this number are released.
+    awaited: AtomicU64,
     close_reason: OnceLock<CloseReason>,
     phase: AtomicU8,
     /// Of the client's user.
@@ -85,18 +94,80 @@ pub struct ConnectionHandle {
     certificate_expiry_s: OnceLock<u64>,
 }
 
+/// Holds back the acknowledgement of a message until it is dropped, so that one write sends it with the answer to the
+/// message. The acknowledgement is written earlier if anything else is written.
+#[derive(Debug)]
+pub struct HeldAcknowledgement(Arc<ConnectionHandle>);
+
+impl Drop for HeldAcknowledgement {
+    fn drop(&mut self) {
+        let released = self.0.released.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        if released > self.0.awaited.load(Ordering::SeqCst) {
+            self.0.wake();
+        }
+    }
+}
+
 impl ConnectionHandle {
+    /// Returns the handle of a connection that the current thread serves.
     #[must_use]
     pub fn new(id: ConnectionId) -> Self {
         let phase = AtomicU8::new(DrainPhase::Open as u8);
         Self {
             id,
             wake: Notify::new(),
+            wake_queue: WakeQueue::current(),
+            is_in_wake_queue: AtomicBool::new(false),
+            held: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            awaited: AtomicU64::new(u64::MAX),
             close_reason: OnceLock::new(),
             phase,
             credential: Mutex::default(),
             certificate_expiry_s: OnceLock::new(),
         }
+    }
+
+    /// Wakes the connection's task.
+    pub fn wake(self: &Arc<Self>) {
+        // The task looks at everything when it runs.
+        self.awaited.store(u64::MAX, Ordering::SeqCst);
+        match self.wake_queue.as_ref().filter(|queue| !queue.is_current()) {
+            Some(queue) => {
+                if !self.is_in_wake_queue.swap(true, Ordering::AcqRel) {
+                    queue.push(Arc::<Self>::clone(self));
+                }
+            }
+            None => self.wake.notify_one(),
+        }
+    }
+
+    /// Holds back the acknowledgement of the message that is being handled. Must be called by the connection's task.
+    #[must_use]
+    pub fn hold_acknowledgement(self: &Arc<Self>) -> HeldAcknowledgement {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        HeldAcknowledgement(Arc::clone(self))
+    }
+
+    /// Returns how many acknowledgements were held back.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::SeqCst)
+    }
+
+    /// Whether all acknowledgements after the first `written` are held back; if so, the task is woken when one of them is
+    /// released. They are released in the order in which they were held back.
+    ///
+    /// A task that waited for the last one would not write any under a steady load.
+    #[must_use]
+    pub fn awaits_release(&self, written: u64) -> bool {
+        let are_held = || self.released.load(Ordering::SeqCst) <= written;
+        if !are_held() {
+            return false;
+        }
+        self.awaited.store(written, Ordering::SeqCst);
+        // One may have been released in between.
+        are_held()
     }
 
     /// Notes when the client's certificate expires, once, in seconds since 1970.
@@ -147,5 +218,64 @@ impl ConnectionHandle {
     #[must_use]
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.close_reason.get()
+    }
+}
+
+impl Queued for ConnectionHandle {
+    fn leave_wake_queue(&self) {
+        // Before the task is woken: a wake that comes later must not be taken for this one.
+        self.is_in_wake_queue.swap(false, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::sync::mpsc::sync_channel;
+    use std::task::Poll;
+
+    use super::*;
+
+    /// Polls a future once.
+    async fn is_ready(future: impl Future) -> bool {
+        let mut future = pin!(future);
+        poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await
+    }
+
+    #[test]
+    fn connections_that_another_thread_wakes_are_collected_and_all_woken() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let queue = Arc::<WakeQueue>::default();
+        let (sender, handles) = sync_channel(0);
+        let thread = std::thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || {
+                runtime().block_on(async {
+                    let mut run = pin!(Arc::clone(&queue).run());
+                    poll_fn(|context| Poll::Ready(run.as_mut().poll(context).is_ready())).await;
+                    let own: Vec<_> =
+                        (0..3).map(|id| Arc::new(ConnectionHandle::new(ConnectionId(id)))).collect();
+                    own[0].wake();
+                    assert_eq!(queue.waiting(), 0, "its own thread needs no queue");
+                    assert!(is_ready(own[0].wake.notified()).await);
+                    sender.send(own.clone()).unwrap();
+                    // The other thread has woken them twice.
+                    sender.send(Vec::new()).unwrap();
+                    assert_eq!(queue.waiting(), 3);
+                    assert!(!is_ready(own[2].wake.notified()).await, "not before the queue runs");
+                    poll_fn(|context| Poll::Ready(run.as_mut().poll(context).is_ready())).await;
+                    for handle in &own {
+                        assert!(is_ready(handle.wake.notified()).await);
+                        assert!(!is_ready(handle.wake.notified()).await, "once");
+                    }
+                });
+            }
+        });
+        let own: Vec<Arc<ConnectionHandle>> = handles.recv().unwrap();
+        own.iter().chain(&own).for_each(|handle| handle.wake());
+        handles.recv().unwrap();
+        thread.join().unwrap();
     }
 }

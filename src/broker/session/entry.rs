@@ -104,6 +104,8 @@ pub struct SessionState {
     pub filters: HashMap<String, SubscriptionOptions>,
     /// The bytes charged for the topic filters, by `filter_memory::bytes`.
     pub filter_bytes: usize,
+    /// Whether the client knows of the session: it has sent something since the CONNACK.
+    is_known: bool,
     /// Whether the connection's task has seen everything, so that it must be woken for more.
     is_idle: bool,
     /// Whether a dropped message has been reported since the client last caught up.
@@ -133,6 +135,7 @@ impl SessionEntry {
             permissions: None,
             filters: HashMap::new(),
             filter_bytes: 0,
+            is_known: false,
             is_idle: false,
             is_overflowing: false,
             fixed_bytes,
@@ -165,23 +168,42 @@ impl SessionEntry {
         state.is_idle && state.is_served_by(connection)
     }
 
-    /// Notes that the connection's task runs and need not be woken. Returns whether there may be something to send.
-    pub fn resume(&self, connection: ConnectionId) -> bool {
+    /// Notes that the connection's task runs and need not be woken, with input from the client or without. Returns whether
+    /// there may be something to send.
+    pub fn resume(&self, connection: ConnectionId, has_input: bool) -> bool {
         let mut state = self.lock();
         let may_have_more = !state.is_idle;
         if state.is_served_by(connection) {
             state.is_idle = false;
+            state.is_known |= has_input;
         }
         may_have_more
     }
 
-    /// Returns what to send next. With `becomes_idle`, a task that gets nothing is woken for the next message.
+    /// Handles a PUBACK, if `connection` still serves the session. Returns whether there are messages to be sent, which
+    /// may have waited for it.
+    pub fn handle_puback(&self, connection: ConnectionId, packet_id: u16) -> bool {
+        let acknowledged = self.with_session(connection, |session| {
+            session.handle_puback(packet_id);
+            session.has_unsent()
+        });
+        acknowledged.unwrap_or(false)
+    }
+
+    /// Whether the client should acknowledge messages before it is given more.
+    pub fn is_backlogged(&self, connection: ConnectionId) -> bool {
+        let state = self.lock();
+        state.is_served_by(connection) && state.session.is_backlogged()
+    }
+
+    /// Returns what to send next, and whether there is more. With `becomes_idle`, a task that gets nothing is woken for
+    /// the next message.
     pub fn poll_outgoing(
         &self,
         connection: ConnectionId,
         now: Instant,
         becomes_idle: bool,
-    ) -> Option<Outgoing> {
+    ) -> Option<(Outgoing, bool)> {
         let mut state = self.lock();
         if !state.is_served_by(connection) {
             return None;
@@ -192,7 +214,7 @@ impl SessionEntry {
             state.is_overflowing = false;
             state.is_idle = becomes_idle;
         }
-        outgoing
+        outgoing.map(|outgoing| (outgoing, state.session.has_unsent()))
     }
 
     /// Returns whether the client can be given a message of `bytes`, as charged by `Publication::bytes`.
@@ -231,16 +253,18 @@ impl SessionEntry {
         if state.handle.is_none() && !is_needed {
             return true;
         }
-        let publication = Arc::clone(&delivery.publication);
-        if !state.session.has_room(delivery.bytes()) {
-            state.session.make_room(delivery.bytes(), now);
+        let bytes = delivery.bytes();
+        if !state.session.has_room(bytes) {
+            state.session.make_room(bytes, now);
         }
-        if state.may_hold_more(delivery.bytes()) && enqueue(&mut state.session, delivery).is_ok() {
+        if state.may_hold_more(bytes) && state.session.has_room(bytes) {
+            // There is room, so it cannot fail.
+            let _ = enqueue(&mut state.session, delivery);
             state.update_charge();
             if state.is_idle
                 && let Some(handle) = &state.handle
             {
-                handle.wake.notify_one();
+                handle.wake();
                 state.is_idle = false;
             }
             return true;
@@ -252,7 +276,7 @@ impl SessionEntry {
             state.is_overflowing = true;
             events.push(Event::Dropped {
                 client_id: Arc::clone(&self.client_id),
-                topic: publication.message.topic.clone(),
+                topic: delivery.publication.message.topic.clone(),
                 reason: "too many messages are queued for this client; not reported again until it catches up",
             });
         }
@@ -261,6 +285,14 @@ impl SessionEntry {
 }
 
 impl SessionState {
+    /// Whether the client knows of the session. Of another one, the CONNACK may have been lost: the session is empty, and must
+    /// not be reported as present, or the client would take it for an earlier one that it had before a restart of the broker.
+    /// It would then deliver messages again that the earlier broker has handled.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// Whether the client is connected, and its connection is not about to be closed.
     #[must_use]
     pub fn is_connected(&self) -> bool {

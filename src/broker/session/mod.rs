@@ -3,3 +3,4 @@
 pub mod connection_handle;
 pub mod entry;
 pub mod state_machine;
+pub mod wake_queue;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use crate::broker::publication::Delivery;
@@ -241,6 +242,12 @@ impl Session {
         self.queue.is_empty() && self.held.is_empty() && self.resend.is_empty()
     }
 
+    /// Whether there are messages that have not been sent on the current connection.
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        !self.queue.is_empty() || !self.resend.is_empty()
+    }
+
     /// Whether the client should acknowledge messages before it is given more.
     #[must_use]
     pub fn is_backlogged(&self) -> bool {
@@ -404,8 +411,11 @@ impl Session {
             Stage::Published(delivery) => delivery.qos == Qos::AtLeastOnce,
             Stage::Released => false,
         };
-        if self.in_flight.get(&packet_id).is_some_and(is_qos_1) {
-            self.complete(packet_id);
+        if let Entry::Occupied(message) = self.in_flight.entry(packet_id)
+            && is_qos_1(message.get())
+        {
+            let message = message.remove();
+            self.note_completed(message);
         }
     }
 
@@ -483,29 +493,31 @@ impl Session {
 
     /// Gives a message a packet id.
     fn track(&mut self, delivery: Delivery) -> u16 {
-        // The loop ends: fewer messages are in flight than the Receive Maximum, which is less than the number of ids.
-        loop {
-            // 0 is no packet id (MQTT 5, 2.2.1).
-            self.last_packet_id = self.last_packet_id.checked_add(1).unwrap_or(1);
-            if !self.in_flight.contains_key(&self.last_packet_id) {
-                break;
-            }
-        }
         let sequence = self.next_sequence;
         // 64 bits do not overflow: each step is a message that was sent.
         self.next_sequence = sequence.wrapping_add(1);
         self.outstanding = self.outstanding.saturating_add(1);
         let message =
             InFlight { sequence, is_sent: true, is_revoked: false, stage: Stage::Published(delivery) };
-        self.in_flight.insert(self.last_packet_id, message);
-        self.last_packet_id
+        // The loop ends: fewer messages are in flight than the Receive Maximum, which is less than the number of ids.
+        loop {
+            // 0 is no packet id (MQTT 5, 2.2.1).
+            self.last_packet_id = self.last_packet_id.checked_add(1).unwrap_or(1);
+            if let Entry::Vacant(place) = self.in_flight.entry(self.last_packet_id) {
+                place.insert(message);
+                return self.last_packet_id;
+            }
+        }
     }
 
     /// Removes a message whose exchange has ended.
     fn complete(&mut self, packet_id: u16) {
-        let Some(message) = self.in_flight.remove(&packet_id) else {
-            return;
-        };
+        if let Some(message) = self.in_flight.remove(&packet_id) {
+            self.note_completed(message);
+        }
+    }
+
+    fn note_completed(&mut self, message: InFlight) {
         if message.is_sent {
             self.outstanding = self.outstanding.saturating_sub(1);
         }

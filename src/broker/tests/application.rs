@@ -90,6 +90,62 @@ async fn an_answer_and_its_acknowledgement_are_sent_in_one_write() {
 }
 
 #[tokio::test]
+async fn acknowledgements_that_are_held_back_are_sent_when_the_first_one_is_released() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("hold", 1)).await;
+    client.publish(qos_1("hold", 2)).await;
+    wait_for_held(&echo, 2).await;
+    expect_no_write(&mut client).await;
+    drop(echo.held.lock().unwrap().remove(0));
+    assert_eq!(client.receive_bytes(8).await, [0x40, 2, 0, 1, 0x40, 2, 0, 2]);
+    // One that has been sent releases no later one.
+    client.publish(qos_1("hold", 3)).await;
+    wait_for_held(&echo, 2).await;
+    drop(echo.held.lock().unwrap().remove(0));
+    expect_no_write(&mut client).await;
+    echo.held.lock().unwrap().clear();
+    assert_eq!(client.receive_bytes(4).await, [0x40, 2, 0, 3]);
+    client.expect_nothing().await;
+}
+
+/// A client that goes a little beyond the Receive Maximum would be disconnected for them.
+#[tokio::test]
+async fn half_of_the_receive_maximum_is_not_held_back() {
+    let (server, echo) = start_echo_with(Settings { receive_maximum: 4, ..Settings::default() }).await;
+    let mut client = Client::connect(&server, "a").await;
+    for id in [1, 3, 5] {
+        let held = usize::from(id);
+        client.publish(qos_1("hold", id)).await;
+        wait_for_held(&echo, held).await;
+        expect_no_write(&mut client).await;
+        client.publish(qos_1("hold", id + 1)).await;
+        wait_for_held(&echo, held + 1).await;
+        let ids = [id, id + 1].map(|id| id.to_le_bytes()[0]);
+        assert_eq!(client.receive_bytes(8).await, [0x40, 2, 0, ids[0], 0x40, 2, 0, ids[1]]);
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_is_held_back_is_sent_with_any_other_packet() {
+    let (server, echo) = start_echo().await;
+    let mut client = Client::connect(&server, "a").await;
+    client.publish(qos_1("hold", 1)).await;
+    wait_for_held(&echo, 1).await;
+    client.publish(qos_1("answer/a", 2)).await;
+    let mut bytes = vec![0; 1000];
+    let read = client.stream.read(&mut bytes).await.unwrap();
+    assert!(read > 8, "both acknowledgements and the answer");
+    assert_eq!(bytes[..8], [0x40, 2, 0, 1, 0x40, 2, 0, 2]);
+    assert_eq!(bytes[8] & 0xF0, 0x30, "the answer, in the same write");
+    // One that is held back later is not written with it.
+    client.publish(qos_1("hold", 3)).await;
+    wait_for_held(&echo, 2).await;
+    client.send(Packet::PingReq).await;
+    assert_eq!(client.receive_bytes(6).await, [0x40, 2, 0, 3, 0xD0, 0]);
+}
+
+#[tokio::test]
 async fn connections_beyond_the_limit_are_refused_until_another_one_closes() {
     let server = start_with(Settings { connections_max: 1, ..Settings::default() }).await;
     let client = Client::connect(&server, "a").await;

@@ -59,7 +59,7 @@ struct Waiting {
 }
 
 impl Application for Waiting {
-    fn handle_publish(&self, _: &Broker, from: &Peer, _: Message) -> Verdict {
+    fn handle_publish(&self, _: &Broker, from: &Peer, _: Message, _: Instant) -> Verdict {
         self.started.send(from.connection).unwrap();
         self.ends.lock().unwrap().recv().unwrap();
         Verdict::Consumed

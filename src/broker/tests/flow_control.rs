@@ -36,7 +36,7 @@ async fn a_client_that_does_not_read_is_disconnected_and_does_not_delay_others()
 struct Generous;
 
 impl Application for Generous {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, _: Instant) -> Verdict {
         broker.push(
             from.connection,
             &from.client_id,

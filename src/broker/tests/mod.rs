@@ -1,6 +1,7 @@
 //! Tests of the broker through its connections, packet by packet.
 
 mod application;
+mod buffered_output;
 mod connect;
 mod disconnect;
 mod flow_control;
@@ -15,14 +16,15 @@ mod subscribe;
 mod wills;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, retained, with_properties};
 use super::{
-    Application, Broker, Event, EventSink, Hooks, ListenerSettings, Peer, Server, Settings, Verdict,
+    Application, Broker, Event, EventSink, HeldAcknowledgement, Hooks, ListenerSettings, Peer, Server,
+    Settings, Verdict,
 };
 use crate::broker::test_client::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,
@@ -63,23 +65,29 @@ fn will(topic: &str, delay_s: u32) -> LastWill {
     LastWill::new(topic, "gone", QoS::AtLeastOnce, false, Some(properties))
 }
 
-/// Pushes messages on `answer/…` back to their sender, rejects `refuse`, and disconnects the sender of `leave`.
+/// Pushes messages on `answer/…` back to their sender, holds the acknowledgement of `hold`, rejects `refuse`, and
+/// disconnects the sender of `leave`.
 #[derive(Default)]
 struct Echo {
     /// The connections that have closed.
     disconnected: Mutex<Vec<ConnectionId>>,
     /// The sender of each message.
     senders: Mutex<Vec<Peer>>,
+    held: Mutex<Vec<HeldAcknowledgement>>,
 }
 
 impl Application for Echo {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, _: Instant) -> Verdict {
         self.senders.lock().unwrap().push(from.clone());
         if message.topic == "leave" {
             return Verdict::Disconnect { reason: ReasonCode::NotAuthorized, text: "go".to_owned() };
         }
         if message.topic == "refuse" {
             return Verdict::Refused(ReasonCode::QuotaExceeded);
+        }
+        if message.topic == "hold" {
+            self.held.lock().unwrap().extend(from.hold_acknowledgement());
+            return Verdict::Consumed;
         }
         assert_ne!(message.topic, "fail", "as the test wants it");
         if message.topic.starts_with("answer/") {
@@ -95,7 +103,27 @@ impl Application for Echo {
 }
 
 async fn start_echo() -> (Server, Arc<Echo>) {
+    start_echo_with(Settings::default()).await
+}
+
+async fn start_echo_with(settings: Settings) -> (Server, Arc<Echo>) {
     let echo = Arc::new(Echo::default());
     let hooks = Hooks::new(Arc::<Echo>::clone(&echo));
-    (Server::start(Settings::default(), hooks).await.unwrap(), echo)
+    (Server::start(settings, hooks).await.unwrap(), echo)
+}
+
+/// Waits until the application has held back `count` acknowledgements.
+async fn wait_for_held(echo: &Echo, count: usize) {
+    while echo.held.lock().unwrap().len() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Fails if the broker writes anything before all tasks wait.
+async fn expect_no_write(client: &mut Client) {
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let read = tokio::time::timeout(Duration::ZERO, client.stream.read_u8()).await;
+    assert!(read.is_err(), "nothing is written");
 }

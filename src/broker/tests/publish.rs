@@ -332,17 +332,14 @@ async fn a_request_gets_its_answer_by_response_topic_and_correlation_data() {
 }
 
 #[tokio::test]
-async fn a_message_with_too_many_user_properties_for_a_queue_is_rejected_and_disconnects_no_subscriber() {
+async fn a_message_that_no_queue_has_room_for_is_rejected_and_disconnects_no_subscriber() {
     let settings =
-        Settings { session_queue_bytes_max: 10_000, packet_bytes_max: 5_000, ..Settings::default() };
+        Settings { session_queue_bytes_max: 5_001, packet_bytes_max: 5_000, ..Settings::default() };
     let server = start_with(settings).await;
     let mut reader = Client::connect(&server, "reader").await;
     reader.subscribe(filter("a")).await;
     let mut writer = Client::connect(&server, "writer").await;
-    let many = with_properties(qos_1("a", 1), |properties| {
-        properties.user_properties = vec![(String::new(), String::new()); 500];
-    });
-    writer.publish(many).await;
+    writer.publish(Publish { payload: vec![0; 4_980].into(), ..qos_1("a", 1) }).await;
     assert_eq!(writer.receive_puback().await, PubAckReason::QuotaExceeded);
     reader.expect_nothing().await;
 }

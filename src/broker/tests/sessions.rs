@@ -28,6 +28,28 @@ async fn a_resumed_session_has_its_queued_and_unacknowledged_messages() {
 }
 
 #[tokio::test]
+async fn a_session_whose_connack_may_have_been_lost_is_not_reported_as_present() {
+    let server = start().await;
+    for _ in 0..3 {
+        // The client sends nothing that shows that it has received the CONNACK.
+        let (client, connack) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
+        assert!(!connack.session_present);
+        drop(client);
+    }
+    let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
+    client.publish(qos_1("a", 1)).await;
+    client.receive_puback().await;
+    for _ in 0..2 {
+        client = {
+            let (client, connack) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
+            assert!(connack.session_present, "once known, it stays so");
+            client
+        };
+    }
+    drop(client);
+}
+
+#[tokio::test]
 async fn a_clean_start_discards_the_session() {
     let server = start().await;
     let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;

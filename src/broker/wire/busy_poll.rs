@@ -54,14 +54,19 @@ impl Default for BusyPoll {
 impl BusyPoll {
     /// Returns what to do when there is nothing to read.
     ///
-    /// `is_alone` is whether no other connection of the broker has received bytes since this one did.
-    pub fn poll_pause(&mut self, now: Instant, is_alone: bool) -> PauseAction {
+    /// `is_alone` is whether no other connection of the broker has received bytes since this one did. If others have, the
+    /// pause counts for nothing, so that `now` is not read.
+    pub fn poll_pause(&mut self, now: impl FnOnce() -> Instant, is_alone: bool) -> PauseAction {
+        if !is_alone {
+            (self.since, self.is_polling, self.short) = (None, false, 0);
+            return PauseAction::Sleep;
+        }
+        let now = now();
         let since = *self.since.get_or_insert_with(|| {
             self.is_polling = self.short >= self.caution;
             now
         });
-        if !self.is_polling || !is_alone {
-            self.is_polling = false;
+        if !self.is_polling {
             return PauseAction::Sleep;
         }
         let Some(until) = since.checked_add(WINDOW).filter(|until| now < *until) else {
@@ -77,15 +82,15 @@ impl BusyPoll {
         PauseAction::PollUntil(until)
     }
 
-    /// Notes that bytes have arrived; `is_alone` as for [`BusyPoll::poll_pause`].
-    pub fn handle_bytes(&mut self, now: Instant, is_alone: bool) {
+    /// Notes that bytes have arrived; `now` and `is_alone` as for [`BusyPoll::poll_pause`].
+    pub fn handle_bytes(&mut self, now: impl FnOnce() -> Instant, is_alone: bool) {
         // Bytes that were there at once tell nothing about the next pause.
         let Some(since) = self.since.take() else { return };
         if self.is_polling {
             self.caution = 1;
             self.turns = self.turns.saturating_add(1);
         }
-        let is_short = is_alone && now.saturating_duration_since(since) < SHORT;
+        let is_short = is_alone && now().saturating_duration_since(since) < SHORT;
         self.short = if is_short { self.short.saturating_add(1) } else { 0 };
     }
 }
@@ -120,7 +125,7 @@ mod tests {
         fn pause(&mut self, pause: Duration, is_alone: bool) {
             let arrival = self.now + pause;
             loop {
-                match self.busy_poll.poll_pause(self.now, is_alone) {
+                match self.busy_poll.poll_pause(|| self.now, is_alone) {
                     PauseAction::PollUntil(until) if arrival < until => {
                         self.found += 1;
                         break;
@@ -134,7 +139,7 @@ mod tests {
                 }
             }
             self.now = arrival;
-            self.busy_poll.handle_bytes(self.now, is_alone);
+            self.busy_poll.handle_bytes(|| self.now, is_alone);
         }
     }
 
@@ -166,7 +171,7 @@ mod tests {
         peer.pause(QUICK, true);
         peer.pause(QUICK, true);
         assert_eq!(peer.found, 1);
-        assert_eq!(peer.busy_poll.poll_pause(peer.now, false), PauseAction::Sleep);
+        assert_eq!(peer.busy_poll.poll_pause(|| peer.now, false), PauseAction::Sleep);
     }
 
     #[test]

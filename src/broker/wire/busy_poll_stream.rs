@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
 use super::busy_poll::{BusyPoll, PauseAction};
+use super::workers;
 use crate::clock;
 
 /// The most bytes that a poll reads. They are initialized first, so it is a small number; the next read gets the rest.
@@ -54,7 +55,7 @@ impl BusyPollStream {
         if !is_alone {
             self.active_stream.last.store(self.number, Ordering::Relaxed);
         }
-        self.busy_poll.handle_bytes(clock::monotonic(), is_alone);
+        self.busy_poll.handle_bytes(clock::monotonic, is_alone);
     }
 
     /// Reads as soon as there are bytes. Returns false if there were none until then, or another stream received some.
@@ -88,8 +89,13 @@ impl AsyncRead for BusyPollStream {
             return Poll::Ready(read);
         }
         // The read above has registered the task, so it is woken when bytes arrive.
+        if workers::is_turn_running() {
+            // A poll would delay the end of the turn, which the client may be waiting for. The pause begins after it.
+            return Poll::Pending;
+        }
         loop {
-            match this.busy_poll.poll_pause(clock::monotonic(), this.is_alone()) {
+            let is_alone = this.is_alone();
+            match this.busy_poll.poll_pause(clock::monotonic, is_alone) {
                 PauseAction::Sleep => return Poll::Pending,
                 PauseAction::Yield => {
                     // The task is woken again after the other tasks of this thread have had a turn.
@@ -194,6 +200,32 @@ mod tests {
             echo(BusyPollStream::new(TcpStream::from_std(stream).unwrap(), active_stream)).await
         });
         client.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn there_is_no_poll_before_the_end_of_a_turn() {
+        let (mut client, stream) = pair(&Arc::default()).await;
+        let active_stream = stream.active_stream;
+        let (sender, actions) = std::sync::mpsc::channel();
+        let workers = workers::Workers::start(1).unwrap();
+        workers.serve(stream.stream, |stream| async move {
+            let mut stream = BusyPollStream::new(stream.unwrap(), active_stream);
+            stream.note_bytes();
+            // A short pause, which is enough for a poll in the next one.
+            let now = clock::monotonic();
+            stream.busy_poll.poll_pause(|| now, true);
+            stream.busy_poll.handle_bytes(|| now, true);
+            assert!(workers::run_after_turn(|| {}));
+            let mut room = [0];
+            let read = std::future::poll_fn(|context| {
+                Poll::Ready(Pin::new(&mut stream).poll_read(context, &mut ReadBuf::new(&mut room)).is_ready())
+            });
+            assert!(!read.await);
+            // A pause in which it has polled would be over.
+            sender.send(stream.busy_poll.poll_pause(|| now, true)).unwrap();
+        });
+        assert!(matches!(actions.recv().unwrap(), PauseAction::PollUntil(_)));
+        client.shutdown().await.unwrap();
     }
 
     #[tokio::test]

@@ -108,34 +108,44 @@ where
 
 /// The result of a write or a read.
 enum Transfer {
-    /// The number of bytes written; 0 if buffered output was flushed.
+    /// The number of bytes written.
     Written(io::Result<usize>),
+    Flushed(io::Result<()>),
     /// The number of bytes read.
     Read(io::Result<usize>),
 }
 
-/// Writes bytes or, if there are none, flushes buffered output. Cancellation safe.
-async fn write<W: AsyncWrite + Unpin>(writer: &mut W, output: &mut BytesMut) -> io::Result<usize> {
-    if output.is_empty() {
-        return writer.flush().await.map(|()| 0);
-    }
-    let written = writer.write(output).await?;
-    output.advance(written);
-    Ok(written)
+/// What is to be sent now.
+enum Sending<'a> {
+    Write(&'a mut BytesMut),
+    /// What the stream has buffered.
+    Flush,
+    Nothing,
 }
 
-/// Writes if it `writes`, or else reads if it `reads`. Cancellation safe.
+/// Writes or flushes, or else reads if it `reads`. Cancellation safe.
 ///
 /// One future polls the stream for both: two futures would need a lock around the stream.
 async fn write_or_read<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    (output, writes): (&mut BytesMut, bool),
+    mut sending: Sending<'_>,
     (input, reads): (&mut BytesMut, bool),
 ) -> Transfer {
     poll_fn(|context| {
-        // Both futures are created anew for each poll: neither has a state that would be lost.
-        if writes && let Poll::Ready(written) = pin!(write(stream, output)).poll(context) {
-            return Poll::Ready(Transfer::Written(written));
+        // The futures are created anew for each poll: none has a state that would be lost.
+        let sent = match &mut sending {
+            Sending::Write(output) => {
+                let written = pin!(stream.write(output)).poll(context);
+                if let Poll::Ready(Ok(len)) = written {
+                    output.advance(len);
+                }
+                written.map(Transfer::Written)
+            }
+            Sending::Flush => pin!(stream.flush()).poll(context).map(Transfer::Flushed),
+            Sending::Nothing => Poll::Pending,
+        };
+        if sent.is_ready() {
+            return sent;
         }
         if reads {
             return pin!(stream.read_buf(input)).poll(context).map(Transfer::Read);
@@ -403,22 +413,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             let (reads, yields) =
                 (handler.wants_input(&self.input), handler.is_unfinished().then(|| handler.pause()));
-            let output = handler.output();
-            let writes = !output.is_empty();
+            let writes = handler.wants_output();
+            let sending = match (writes, self.has_buffered_output) {
+                (true, _) => Sending::Write(handler.output()),
+                // Acknowledgements that are held back may be in the output.
+                (false, true) => Sending::Flush,
+                (false, false) => Sending::Nothing,
+            };
             tokio::select! {
                 biased;
                 () = &mut woken => woken.set(handle.wake.notified()),
-                moved = write_or_read(
-                    &mut self.stream,
-                    (output, writes || self.has_buffered_output),
-                    (&mut self.input, reads),
-                ) => match moved {
-                    Transfer::Written(Ok(0)) if writes => {
+                moved = write_or_read(&mut self.stream, sending, (&mut self.input, reads)) => match moved {
+                    Transfer::Written(Ok(0)) => {
                         return self.handle_loss(broker, handler, "a write took no bytes".to_owned()).await;
                     }
                     Transfer::Written(Ok(len)) => {
                         count(&broker.counters().sent.bytes, len);
-                        self.has_buffered_output = self.buffers_output && writes;
+                        self.has_buffered_output = self.buffers_output;
                         handler.handle_written();
                         progress.handle_written(handler.output().is_empty());
                         // While nothing is read, a client that reads its output shows that it is alive.
@@ -426,6 +437,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                             keep_alive.handle_packet(clock::monotonic());
                         }
                     }
+                    Transfer::Flushed(Ok(())) => self.has_buffered_output = false,
                     Transfer::Read(Ok(0)) => {
                         let why = "closed without a DISCONNECT".to_owned();
                         return self.handle_loss(broker, handler, why).await;
@@ -444,7 +456,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Transfer::Read(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                         return CloseReason::ServerDisconnect { reason: ReasonCode::MalformedPacket, text: error.to_string() };
                     }
-                    Transfer::Written(Err(error)) | Transfer::Read(Err(error)) => {
+                    Transfer::Written(Err(error)) | Transfer::Flushed(Err(error)) | Transfer::Read(Err(error)) => {
                         return self.handle_loss(broker, handler, error.to_string()).await;
                     }
                 },

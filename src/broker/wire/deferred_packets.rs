@@ -8,7 +8,7 @@ use crate::protocol::Message;
 
 /// The bytes charged for a packet in addition to its bytes on the wire.
 const OVERHEAD_BYTES: usize = 512;
-/// The bytes charged for each user property or topic filter of a packet, which may be empty on the wire.
+/// The bytes charged for each topic filter of a packet, which may be empty on the wire.
 const LISTED_BYTES: usize = 64;
 
 /// Packets in the order of their arrival, limited in bytes.
@@ -75,14 +75,14 @@ impl DeferredPackets {
 
     /// Defers a packet of `bytes` on the wire.
     pub fn push(&mut self, packet: Incoming, bytes: usize, now: Instant) {
-        // What an entry of a list takes besides its text.
         let listed = match &packet {
             Incoming::Publish(publish) => publish.message.user_properties.capacity(),
-            Incoming::Subscribe { requests, .. } => requests.capacity(),
-            Incoming::Unsubscribe { filters, .. } => filters.capacity(),
+            // What an entry of a list takes besides its text.
+            Incoming::Subscribe { requests, .. } => requests.capacity().saturating_mul(LISTED_BYTES),
+            Incoming::Unsubscribe { filters, .. } => filters.capacity().saturating_mul(LISTED_BYTES),
             _ => 0,
         };
-        let bytes = listed.saturating_mul(LISTED_BYTES).saturating_add(bytes).saturating_add(OVERHEAD_BYTES);
+        let bytes = listed.saturating_add(bytes).saturating_add(OVERHEAD_BYTES);
         self.bytes = self.bytes.saturating_add(bytes);
         self.packets.push_back(Waiting { packet, bytes, since: now });
     }

@@ -2,6 +2,7 @@
 
 mod authentication;
 mod final_input;
+mod publish;
 mod reauthentication;
 mod steps;
 #[cfg(test)]
@@ -19,7 +20,7 @@ pub use self::unfinished::wait;
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
-use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, Verdict, next_connection_id};
+use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, next_connection_id};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase, NOT_READING};
@@ -29,7 +30,7 @@ use crate::broker::wire::deferred_packets::DeferredPackets;
 use crate::broker::wire::topic_aliases::{InboundAliases, OutboundAliases};
 use crate::broker::wire::traffic_counters::TrafficCounters;
 use crate::clock;
-use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, Publish, SubscriptionRequest};
+use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, SubscriptionRequest};
 use crate::mqtt::{DecodeError, Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode, filter};
 use crate::net::Secret;
 use crate::protocol::message::Qos;
@@ -68,6 +69,14 @@ pub struct PacketHandler {
     unfinished: Option<Unfinished>,
     /// PUBACKs that have not been written to the stream.
     unwritten_acknowledgements: usize,
+    /// The number of acknowledgements that were held back until the last PUBACK or write.
+    held: u64,
+    /// The number of those that were held back until the last write.
+    written: u64,
+    /// The bytes of the output that were held back.
+    held_bytes: usize,
+    /// The number of QoS 2 messages from the client that wait for their PUBREL.
+    incoming: usize,
     /// A message that the client has not acknowledged, and how many PUBACKs precede it in the stream: once the client
     /// acknowledges it, it has received these.
     probe: Option<(u16, u64)>,
@@ -106,8 +115,9 @@ impl PacketHandler {
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let connection = next_connection_id();
         let owner = principal.owner(&info.remote);
-        let peer =
-            Peer { connection, client_id, principal, owner, permissions, message_number: 0, confirmed: 0 };
+        let (message_number, confirmed, handle) = (0, 0, None);
+        let mut peer =
+            Peer { connection, client_id, principal, owner, permissions, message_number, confirmed, handle };
         let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
         if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
@@ -133,7 +143,7 @@ impl PacketHandler {
             will,
             expiry_s: session_expiry_s,
         };
-        let AttachedSession { entry, handle, session_present, .. } =
+        let AttachedSession { entry, handle, is_resumed, .. } =
             broker.attach(request).map_err(|reason| match reason {
                 ReasonCode::NotAuthorized => reject("another user is connected with this client id"),
                 ReasonCode::QuotaExceeded => {
@@ -142,7 +152,12 @@ impl PacketHandler {
                 }
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
+        let (incoming, session_present) = {
+            let state = entry.lock();
+            (state.session.incoming(), is_resumed && state.is_known())
+        };
         handle.set_certificate_expiry(info.certificate_expiry_s);
+        peer.handle = Some(Arc::clone(&handle));
         broker.set_credential(&handle, credential);
         let accepted = ConnAck {
             session_present,
@@ -173,6 +188,10 @@ impl PacketHandler {
             deferred: DeferredPackets::new(Limits::from(settings).quarter_bytes()),
             unfinished: None,
             unwritten_acknowledgements: 0,
+            held: 0,
+            written: 0,
+            held_bytes: 0,
+            incoming,
             probe: None,
             output_bytes: output.capacity(),
             output,
@@ -256,11 +275,14 @@ impl PacketHandler {
         self.handle.has_reached(DrainPhase::Finishing) && self.output.is_empty() && is_sent().unwrap_or(true)
     }
 
-    /// Notes that output has been written to the stream.
+    /// Notes that bytes of the output have been written to the stream.
     pub fn handle_written(&mut self) {
         self.traffic.add_to(self.broker.counters());
         // From now on the client may have received any of them, and rely on it.
         self.unwritten_acknowledgements = 0;
+        self.held_bytes = 0;
+        self.held = self.handle.held();
+        self.written = self.held;
         let kept = if self.broker.memory().is_scarce() {
             OUTPUT_BYTES_KEPT
         } else {
@@ -297,7 +319,7 @@ impl PacketHandler {
             self.note_drained();
             return Ok(1);
         }
-        let mut may_have_more = self.entry.resume(self.peer.connection);
+        let mut may_have_more = self.entry.resume(self.peer.connection, !input.is_empty());
         self.finish_packet()?;
         let mut now = clock::monotonic();
         loop {
@@ -307,15 +329,15 @@ impl PacketHandler {
             if may_have_more {
                 self.take_outgoing(now, false);
             }
-            may_have_more = true;
             if self.has_enough_output() || self.handle.close_reason().is_some() {
                 return Ok(1);
             }
             if self.may_resume()
                 && let Some((packet, has_expired)) = self.deferred.pop(now)
             {
-                self.handle_packet(packet, has_expired)?;
+                self.handle_packet(packet, has_expired, now)?;
                 now = clock::monotonic();
+                may_have_more = true;
                 continue;
             }
             let before = input.len();
@@ -323,8 +345,12 @@ impl PacketHandler {
                 Ok(Decoded::Packet(packet)) if self.deferred.must_defer(&packet, || self.is_backlogged()) => {
                     self.deferred.push(packet, before.saturating_sub(input.len()), now);
                 }
+                Ok(Decoded::Packet(Incoming::PubAck(packet_id))) => {
+                    may_have_more = self.handle_puback(packet_id);
+                    continue;
+                }
                 Ok(Decoded::Packet(packet)) => {
-                    self.handle_packet(packet, false)?;
+                    self.handle_packet(packet, false, now)?;
                     now = clock::monotonic();
                 }
                 Ok(Decoded::Missing(missing)) => {
@@ -339,6 +365,7 @@ impl PacketHandler {
                     return Err(CloseReason::ServerDisconnect { reason, text: text.into_owned() });
                 }
             }
+            may_have_more = true;
         }
     }
 
@@ -363,15 +390,19 @@ impl PacketHandler {
     }
 
     fn is_backlogged(&self) -> bool {
-        self.entry.with_session(self.peer.connection, |session| session.is_backlogged()).unwrap_or(false)
+        self.entry.is_backlogged(self.peer.connection)
     }
 
     /// Takes queued messages. With `becomes_idle`, the task is woken for the next one.
     fn take_outgoing(&mut self, now: Instant, becomes_idle: bool) {
         while !self.has_enough_output()
-            && let Some(outgoing) = self.entry.poll_outgoing(self.peer.connection, now, becomes_idle)
+            && let Some((outgoing, has_more)) =
+                self.entry.poll_outgoing(self.peer.connection, now, becomes_idle)
         {
             self.send(outgoing, now);
+            if !has_more && !becomes_idle {
+                break;
+            }
         }
     }
 
@@ -422,11 +453,26 @@ impl PacketHandler {
         }
     }
 
-    fn handle_packet(&mut self, packet: Incoming, has_expired: bool) -> Result<(), CloseReason> {
+    /// Handles a packet that was received at `now`, or resumed then.
+    fn handle_packet(
+        &mut self,
+        packet: Incoming,
+        has_expired: bool,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         let before = self.output.len();
         self.traffic.count_received();
-        self.answer(packet, has_expired)?;
+        self.answer(packet, has_expired, now)?;
         self.check_answer(before)
+    }
+
+    /// Handles a PUBACK; returns whether there are messages to be sent.
+    fn handle_puback(&mut self, packet_id: u16) -> bool {
+        self.traffic.count_received();
+        if let Some((_, preceding)) = self.probe.take_if(|(probe, _)| *probe == packet_id) {
+            self.peer.confirmed = self.peer.confirmed.max(preceding);
+        }
+        self.entry.handle_puback(self.peer.connection, packet_id)
     }
 
     /// Checks that an answer fits the client's Maximum Packet Size (MQTT 5, 3.1.2.11.4).
@@ -444,16 +490,11 @@ impl PacketHandler {
         Ok(())
     }
 
-    fn answer(&mut self, packet: Incoming, has_expired: bool) -> Result<(), CloseReason> {
+    fn answer(&mut self, packet: Incoming, has_expired: bool, now: Instant) -> Result<(), CloseReason> {
         let connection = self.peer.connection;
         match packet {
-            Incoming::Publish(publish) => self.handle_publish(publish, has_expired)?,
-            Incoming::PubAck(packet_id) => {
-                if let Some((_, preceding)) = self.probe.take_if(|(probe, _)| *probe == packet_id) {
-                    self.peer.confirmed = self.peer.confirmed.max(preceding);
-                }
-                self.entry.with_session(connection, |session| session.handle_puback(packet_id));
-            }
+            Incoming::Publish(publish) => self.handle_publish(publish, has_expired, now)?,
+            Incoming::PubAck(packet_id) => _ = self.handle_puback(packet_id),
             Incoming::PubRec { packet_id, is_accepted } => {
                 let is_known = self
                     .entry
@@ -465,10 +506,12 @@ impl PacketHandler {
                 }
             }
             Incoming::PubRel(packet_id) => {
-                let released =
-                    self.entry.with_session(connection, |session| session.handle_pubrel(packet_id));
+                let released = self.entry.with_session(connection, |session| {
+                    (session.handle_pubrel(packet_id), session.incoming())
+                });
                 // After a takeover, the session belongs to the new connection, and this one acknowledges nothing.
-                if let Some(is_known) = released {
+                if let Some((is_known, incoming)) = released {
+                    self.incoming = incoming;
                     encode::pubcomp(self.version, packet_id, is_known, &mut self.output);
                 }
             }
@@ -504,53 +547,6 @@ impl PacketHandler {
             }
             Incoming::Connect(_) => return Err(protocol_error("a second CONNECT")),
             Incoming::Unexpected(name) => return Err(protocol_error(&format!("an unexpected {name}"))),
-        }
-        Ok(())
-    }
-
-    fn handle_publish(&mut self, publish: Publish, has_expired: bool) -> Result<(), CloseReason> {
-        self.traffic.count_publish_received();
-        if self.handle.has_reached(DrainPhase::Drained) {
-            // The message arrived too late. It is not acknowledged, so the client sends it again on its next connection.
-            return Ok(());
-        }
-        let Publish { packet_id, topic_alias, mut message } = publish;
-        let resolved = self.inbound_aliases.resolve(topic_alias, &mut message.topic);
-        resolved.map_err(|(reason, text)| CloseReason::ServerDisconnect { reason, text: text.to_owned() })?;
-        let qos = message.qos;
-        let is_new = match qos {
-            Qos::AtMostOnce => true,
-            Qos::AtLeastOnce => {
-                self.unwritten_acknowledgements = self.unwritten_acknowledgements.saturating_add(1);
-                let incoming = self.entry.with_session(self.peer.connection, |session| session.incoming());
-                self.check_receive_maximum(incoming.unwrap_or(0))?;
-                self.peer.message_number = self.peer.message_number.saturating_add(1);
-                // The client may not have more messages without an acknowledgement (MQTT 5, 4.9).
-                let unconfirmed_max = u64::from(self.broker.settings().receive_maximum);
-                let confirmed = self.peer.message_number.saturating_sub(unconfirmed_max);
-                self.peer.confirmed = self.peer.confirmed.max(confirmed);
-                true
-            }
-            Qos::ExactlyOnce => {
-                let arrived = self.entry.with_session(self.peer.connection, |session| {
-                    (session.handle_incoming(packet_id), session.incoming())
-                });
-                let Some((is_new, incoming)) = arrived else { return Ok(()) };
-                self.check_receive_maximum(incoming)?;
-                is_new
-            }
-        };
-        let verdict = if is_new { self.publish(message, has_expired) } else { Verdict::Consumed };
-        self.finish_publish(packet_id, qos, verdict)
-    }
-
-    /// Checks the Receive Maximum. Only messages count whose acknowledgement the client cannot have received, so a client
-    /// that observes the maximum never exceeds it here.
-    fn check_receive_maximum(&self, incoming: usize) -> Result<(), CloseReason> {
-        let unacknowledged = self.unwritten_acknowledgements.saturating_add(incoming);
-        if unacknowledged > usize::from(self.broker.settings().receive_maximum) {
-            let text = "more unacknowledged messages than the Receive Maximum".to_owned();
-            return Err(CloseReason::ServerDisconnect { reason: ReasonCode::ReceiveMaximumExceeded, text });
         }
         Ok(())
     }

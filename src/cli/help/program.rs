@@ -12,7 +12,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("ping, bench, doctor", "Measure the store, diagnose the connection"),
     ("monitor, decode, raw", "Look at requests, replies and notifications"),
     ("shell", "Open an interactive prompt, as does no verb"),
-    ("serve, data", "Run a broker with a state store, repair its files"),
+    ("serve, store, data", "Run a state store, repair its files"),
     ("exchange", "Show and control the exchange between stores"),
     ("context, config", "Name the settings of brokers, show those in effect"),
     ("completions, man, help", "Print scripts for shells, manual pages, help"),

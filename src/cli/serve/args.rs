@@ -2,21 +2,25 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
+use super::cluster::ClusterArgs;
 use super::exchange::ExchangeOptions;
 use super::limits::LimitArgs;
 use super::listen_address::{ListenAddress, parse_origin};
 use super::operations::OperationsArgs;
 use super::persistence::PersistenceArgs;
 use super::user::ServeAction;
+use crate::commands::duration;
 
 const EXAMPLES: &str = "\
 Examples:
   mqkv serve                            in memory: the data is lost at exit
   mqkv serve --data ./state             persistent: stored in ./state
   mqkv serve --data ./state --persist custom
+  mqkv serve --etcd http://a:2379,http://b:2379 --instance one
   mqkv serve --listen 0.0.0.0:1883      for clients on other machines
   mqkv serve --listen 127.0.0.1:0 --port-file port
   mqkv serve --tls-cert server.pem --tls-key server.key --client-ca ca.pem
@@ -82,6 +86,12 @@ removed, unless --users, --sat-tokens or TLS make them meaningful here. If the f
 certificate, MQKV_CAFILE and AIO_TLS_CA_FILE name it; for another CA, set them to its file. Signals are forwarded to the \
 command. Nothing is logged without -v.
 
+State in etcd:
+With --etcd the state is in etcd, and several instances of one cluster may run, each with a name of its own (--instance). One \
+owns the store and listens; the others follow and open no listener until it is gone. Sessions, subscriptions and retained messages \
+end with the owner: its clients connect again, to the address of the next one. An instance that has lost the store ends with 69: start it again. It needs a \
+build with the feature cluster.
+
 Status page:
 --admin serves read-only pages to every client that can reach the address; there is no password. Requests by a host name \
 are answered only for the name given here; addresses and localhost are always valid.
@@ -113,6 +123,8 @@ pub struct ServeArgs {
     pub data: PersistenceArgs,
     #[command(flatten)]
     pub exchange: ExchangeOptions,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
     /// Enable TLS with this certificate, PEM
     ///
     /// The file contains the chain of the certificate too.
@@ -144,6 +156,11 @@ pub struct ServeArgs {
     pub port_file: Option<PathBuf>,
     #[command(flatten)]
     pub operations: OperationsArgs,
+    /// Interval of the counters below $SYS/broker
+    ///
+    /// 0 publishes none.
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_or_zero)]
+    pub sys_interval: Duration,
     #[command(flatten)]
     pub run: ExecArgs,
     // Last: arguments that follow would stand below its heading in the help.
@@ -157,12 +174,12 @@ pub struct ExecArgs {
     /// Set the keys of this file first
     ///
     /// JSON lines, as `mqkv export` prints them.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "etcd")]
     pub seed: Option<PathBuf>,
     /// Run CMD with variables that lead to this store
     ///
     /// The server ends with the command, and exits with its code.
-    #[arg(long, requires = "command")]
+    #[arg(long, requires = "command", conflicts_with = "etcd")]
     pub exec: bool,
     /// Command of --exec
     #[arg(last = true, hide_short_help = true, value_name = "CMD", requires = "exec")]
@@ -181,5 +198,17 @@ mod tests {
         let below = serve.get_arguments().filter(|arg| arg.get_help_heading() == Some("Limits"));
         let limits = LimitArgs::augment_args(Command::new("limits"));
         assert!(below.map(clap::Arg::get_id).eq(limits.get_arguments().map(clap::Arg::get_id)));
+    }
+
+    #[test]
+    fn state_in_etcd_excludes_what_it_does_not_have() {
+        let options =
+            [&["--data", "DIR"][..], &["--seed", "FILE"], &["--exchange", "FILE"], &["--exec", "--", "CMD"]];
+        for option in options {
+            let words = [&["serve", "--etcd", "http://etcd"], option].concat();
+            let error =
+                ServeArgs::augment_args(Command::new("serve")).try_get_matches_from(words).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{option:?}");
+        }
     }
 }

@@ -26,12 +26,12 @@ pub struct ExchangeOptions {
     /// Take part in an exchange as FILE defines
     ///
     /// FILE is in TOML; see `mqkv help exchange`. Keys that take part are always persistent.
-    #[arg(long, value_name = "FILE", requires = "data")]
+    #[arg(long, value_name = "FILE", requires = "data", conflicts_with = "etcd")]
     pub exchange: Option<PathBuf>,
     /// Remove the data of an exchange from DIR, and exit
     ///
     /// The store keeps all its keys and is one of its own again: serve it without --exchange.
-    #[arg(long, hide_short_help = true, requires = "data", conflicts_with_all = ["exchange", "exec", "seed"])]
+    #[arg(long, hide_short_help = true, requires = "data", conflicts_with_all = ["exchange", "exec", "seed", "etcd"])]
     pub leave_exchange: bool,
 }
 

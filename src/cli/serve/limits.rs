@@ -23,7 +23,7 @@ const WATCH_BYTES: u64 = 1024;
 const WATCHES_MIN: usize = 16 * 1024;
 
 /// Limits of the server.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
     /// Maximum number of keys [default: 10,000,000]
@@ -132,12 +132,7 @@ pub fn describe(
     let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
     // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
-    let reserve = match persistence {
-        Persistence::None => String::new(),
-        Persistence::Custom(_) | Persistence::All(_) => {
-            format!(", {} of disk space for deletions", Size(RESERVE_BYTES))
-        }
-    };
+    let reserve = reserve(persistence);
     format!(
         "limits: {} keys, {} of memory for them and {} for the broker, {} per value, {} connections, {} watched keys \
          and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute, {} of recorded replies{reserve}",
@@ -151,6 +146,29 @@ pub fn describe(
         Size(broker.packet_bytes_max.into()),
         Size(recorded_bytes_max(store)),
     )
+}
+
+/// Describes the limits of a store without listeners, for the log.
+#[must_use]
+pub fn describe_store(store: &Limits, persistence: &Persistence) -> String {
+    format!(
+        "limits: {} keys, {} of memory for them, {} per value, {} watched keys per client, {} of recorded replies{}",
+        store.keys_max,
+        Size(store.memory_bytes_max),
+        Size(u64::try_from(store.value_bytes_max).unwrap_or(u64::MAX)),
+        store.watches_per_connection_max,
+        Size(recorded_bytes_max(store)),
+        reserve(persistence),
+    )
+}
+
+fn reserve(persistence: &Persistence) -> String {
+    match persistence {
+        Persistence::None => String::new(),
+        Persistence::Custom(_) | Persistence::All(_) => {
+            format!(", {} of disk space for deletions", Size(RESERVE_BYTES))
+        }
+    }
 }
 
 fn parse_queue(text: &str) -> Result<u64, String> {

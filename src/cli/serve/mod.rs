@@ -1,18 +1,19 @@
 //! `serve`: runs a broker with a state store until a signal.
 
 pub mod args;
+pub mod cluster;
 pub mod exchange;
 mod exec;
-mod limits;
+pub mod limits;
 mod listen_address;
 mod listener;
-mod logging;
-mod operations;
-mod persistence;
+pub mod logging;
+pub mod operations;
+pub mod persistence;
 mod reload;
-mod rules;
+pub mod rules;
 mod seed;
-mod systemd;
+pub mod systemd;
 pub mod user;
 
 use std::fs;
@@ -41,8 +42,8 @@ use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
 use crate::render::Style;
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, CredentialFiles, Identities, ListenerSettings, ServerTls, ServerTlsFiles, Settings,
-    StoreServer, StoreSettings, WebSocketSettings,
+    self, AdminSettings, ClusterErrorKind, CredentialFiles, Identities, ListenerSettings, OperationsSettings,
+    ServerTls, ServerTlsFiles, Settings, StoreServer, StoreSettings, WebSocketSettings,
 };
 
 /// Time for blocking work that the runtime has not finished at the end.
@@ -93,6 +94,26 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         started = started => started?,
         signal = signals.next() => return Ok(signal.verdict()),
     };
+    if let Some(instance) = args.cluster.describe() {
+        systemd::ready(&instance);
+        log.note("standby", format!("standby: {instance} listens when it owns the store"));
+        let failed = server.cluster_failed();
+        tokio::select! {
+            biased;
+            _ = signals.next() => return end_standby(server, args).await,
+            error = failed => {
+                server.shutdown().await;
+                return Err(failure(error));
+            }
+            () = server.serving() => {
+                if let Err(error) = server.bind().await {
+                    // Another instance takes over at once.
+                    server.drain(args.operations.drain).await;
+                    return Err(failure(error));
+                }
+            }
+        }
+    }
     server.open();
     if let Some(path) = &args.port_file {
         write_port(path, server.addresses())?;
@@ -104,7 +125,15 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         exec::run(args, &listeners, &mut signals).await?
     } else {
         log_ready(log, &listeners, &server, args, exchange.as_deref());
-        signals.next().await;
+        tokio::select! {
+            biased;
+            _ = signals.next() => {}
+            () = server.lost() => {
+                server.shutdown().await;
+                let error = CommandError::new(Kind::Unavailable, "another instance of the cluster owns the store now");
+                return Err(error.hint("start it again: it follows until that one is gone"));
+            }
+        }
         Verdict::Yes
     };
     drop(reloading);
@@ -124,6 +153,13 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     }
 }
 
+/// Ends an instance that listens to nothing yet.
+async fn end_standby(server: StoreServer, args: &ServeArgs) -> Result<Verdict, CommandError> {
+    systemd::stopping();
+    server.drain(args.operations.drain).await;
+    Ok(Verdict::Yes)
+}
+
 fn log_ready(
     log: &EventLog,
     listeners: &[(Listener, SocketAddr)],
@@ -133,7 +169,8 @@ fn log_ready(
 ) {
     let admin: Vec<String> =
         server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
-    let mut line = format!("listening on {}, {}", listener::describe(listeners), args.data.describe());
+    let state = args.cluster.describe().unwrap_or_else(|| args.data.describe());
+    let mut line = format!("listening on {}, {state}", listener::describe(listeners));
     if let Some(exchange) = exchange {
         line = format!("{line}, {exchange}");
     }
@@ -185,6 +222,8 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
     let settings = Settings {
         broker: args.limits.limit(broker),
+        external: None,
+        cluster: args.cluster.settings().await?,
         identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
@@ -196,14 +235,9 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
         let login_failures_max = args.limits.login_failures_max();
         log.note("limits", limits::describe(&limits, &settings.broker, login_failures_max, &persistence));
     }
-    let operations = args.operations.resolve().await?;
-    for AdminSettings { address, .. } in
-        operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
-    {
-        log.warn(&format!(
-            "every client that can reach {address} can read keys and values: there is no password"
-        ));
-    }
+    let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
+    let operations = args.operations.resolve(sys_interval).await?;
+    warn_of_admin(&operations, log);
     if let Some(exchange) = &exchange {
         exchange::warn_of_anonymous(exchange, &settings.broker.listeners, log);
     }
@@ -211,6 +245,17 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
     Ok(Started { server, listeners, exchange: description })
+}
+
+/// Logs a warning for each status page that other machines can reach.
+pub fn warn_of_admin(operations: &OperationsSettings, log: &EventLog) {
+    for AdminSettings { address, .. } in
+        operations.admin.iter().filter(|admin| !admin.address.ip().is_loopback())
+    {
+        log.warn(&format!(
+            "every client that can reach {address} can read keys and values: there is no password"
+        ));
+    }
 }
 
 /// Resolves the host names of the listeners: returns the settings of each address, and the listener that it belongs to.
@@ -271,6 +316,19 @@ pub fn failure(error: server::Error) -> CommandError {
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
         server::Error::Storage(storage) => storage_error::of_start(storage),
+        server::Error::Cluster { kind, reason, hint } => {
+            let kind = match kind {
+                ClusterErrorKind::Settings => Kind::Usage,
+                ClusterErrorKind::Files => Kind::File,
+                ClusterErrorKind::Unavailable => Kind::Unavailable,
+                ClusterErrorKind::Incompatible => Kind::Data,
+            };
+            let error = CommandError::new(kind, reason.clone());
+            match hint {
+                Some(hint) => error.hint(*hint),
+                None => error,
+            }
+        }
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }

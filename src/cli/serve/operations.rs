@@ -1,4 +1,4 @@
-//! Options of `serve` for operators: log, status page, counters, shutdown.
+//! Options of `serve` and `store` for operators: log, status page, shutdown.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -34,11 +34,6 @@ pub struct OperationsArgs {
     /// Serves /, /metrics for Prometheus and /healthz. A port alone is one of 127.0.0.1.
     #[arg(long, value_name = "HOST:PORT", value_parser = AdminPlace::parse)]
     pub admin: Option<AdminPlace>,
-    /// Interval of the counters below $SYS/broker
-    ///
-    /// 0 publishes none.
-    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse_or_zero)]
-    pub sys_interval: Duration,
     /// Time to answer pending requests at exit
     ///
     /// A second signal ends at once.
@@ -83,19 +78,16 @@ impl AdminPlace {
 }
 
 impl OperationsArgs {
-    /// Returns the settings of the server.
+    /// Returns the settings of the server, with the interval of its counters below $SYS/broker.
     ///
     /// # Errors
     /// The host name cannot be resolved.
-    pub async fn resolve(&self) -> Result<OperationsSettings, CommandError> {
+    pub async fn resolve(&self, sys_interval: Option<Duration>) -> Result<OperationsSettings, CommandError> {
         let admin = match &self.admin {
             Some(place) => place.resolve().await?,
             None => Vec::new(),
         };
-        Ok(OperationsSettings {
-            admin,
-            sys_interval: Some(self.sys_interval).filter(|every| !every.is_zero()),
-        })
+        Ok(OperationsSettings { admin, sys_interval })
     }
 }
 

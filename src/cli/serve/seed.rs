@@ -31,6 +31,10 @@ pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, Comman
     if matches!(&seed, Seed::Entries(entries) if entries.is_empty()) {
         return Ok(server);
     }
+    if let Some(store) = server.memory_store() {
+        seed::set(seed, |request| store.handle(request)).await?;
+        return Ok(server);
+    }
     let server = Arc::new(server);
     let weak = Arc::downgrade(&server);
     let dead = || tokio::io::duplex(1).0;

@@ -21,12 +21,12 @@ impl<T> Session<T> {
     /// 3.1.2.11.9).
     pub fn poll_early(&mut self, now: Reading) -> Option<Outgoing> {
         let outgoing = if self.needs_subscription() {
-            let has_room = self.early.add_subscription(self.response_topic.len());
+            let has_room = self.early.add_subscription(self.requester.response_topic.len());
             has_room.then(|| self.next_subscription()).flatten()
         } else {
             self.next_early_read(now)
         };
-        if let Some(Outgoing::Subscribe { packet_id, .. } | Outgoing::Publish { packet_id, .. }) = &outgoing {
+        if let Some(Outgoing::Subscribe { packet_id, .. } | Outgoing::Request { packet_id, .. }) = &outgoing {
             self.early.handle_sent(*packet_id);
         }
         outgoing
@@ -36,7 +36,8 @@ impl<T> Session<T> {
         let id = *self.unsent.front()?;
         let request = &self.requests.get(&id)?.request;
         // A message has the client id in two properties, besides its response topic.
-        let envelope = self.response_topic.len().saturating_mul(3).saturating_add(topic::REQUEST.len());
+        let envelope =
+            self.requester.response_topic.len().saturating_mul(3).saturating_add(topic::REQUEST.len());
         let bytes = envelope.saturating_add(request.payload.len());
         if request.access == Access::Write || !self.early.add_read(bytes) {
             return None;

@@ -6,7 +6,7 @@ use super::event::KeepAliveTimeout;
 
 /// When packets were last received and sent, and when the next PINGREQ is due.
 #[derive(Debug)]
-pub(super) struct KeepAlive {
+pub(in crate::client) struct KeepAlive {
     /// Zero: there is no keep-alive.
     interval: Duration,
     last_received: Instant,
@@ -16,16 +16,16 @@ pub(super) struct KeepAlive {
 }
 
 impl KeepAlive {
-    pub(super) fn new(interval: Duration, now: Instant) -> Self {
+    pub(in crate::client) fn new(interval: Duration, now: Instant) -> Self {
         Self { interval, last_received: now, last_sent: now, is_pinged: false }
     }
 
-    pub(super) fn handle_received(&mut self, now: Instant) {
+    pub(in crate::client) fn handle_received(&mut self, now: Instant) {
         self.last_received = now;
         self.is_pinged = false;
     }
 
-    pub(super) fn handle_sent(&mut self, now: Instant) {
+    pub(in crate::client) fn handle_sent(&mut self, now: Instant) {
         self.last_sent = now;
     }
 
@@ -33,7 +33,7 @@ impl KeepAlive {
     ///
     /// # Errors
     /// [`KeepAliveTimeout`]: the connection is dead.
-    pub(super) fn handle_timeout(&mut self, now: Instant) -> Result<bool, KeepAliveTimeout> {
+    pub(in crate::client) fn handle_timeout(&mut self, now: Instant) -> Result<bool, KeepAliveTimeout> {
         if self.interval.is_zero() {
             return Ok(false);
         }
@@ -50,7 +50,7 @@ impl KeepAlive {
     }
 
     /// Returns the time at which [`KeepAlive::handle_timeout`] is due.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(in crate::client) fn poll_timeout(&self) -> Option<Instant> {
         if self.interval.is_zero() {
             return None;
         }

@@ -6,7 +6,7 @@ use crate::net::secret::Secret;
 ///
 /// Contract: the owner sends a token that a `handle_*` returns at once.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) enum Reauthentication {
+pub(in crate::client) enum Reauthentication {
     #[default]
     None,
     /// A token was sent and is not answered; `next` is a newer one.
@@ -15,7 +15,7 @@ pub(super) enum Reauthentication {
 
 impl Reauthentication {
     /// Handles a new token. Returns the token to send now.
-    pub(super) fn handle_token(&mut self, token: Secret) -> Option<Secret> {
+    pub(in crate::client) fn handle_token(&mut self, token: Secret) -> Option<Secret> {
         match self {
             Self::None => {
                 *self = Self::Sent { next: None };
@@ -29,7 +29,7 @@ impl Reauthentication {
     }
 
     /// Handles the answer to the sent token, or its timeout. Returns the token to send now.
-    pub(super) fn handle_end(&mut self) -> Option<Secret> {
+    pub(in crate::client) fn handle_end(&mut self) -> Option<Secret> {
         match std::mem::take(self) {
             Self::Sent { next: Some(token) } => self.handle_token(token),
             _ => None,
@@ -37,7 +37,7 @@ impl Reauthentication {
     }
 
     /// Returns whether a token is not answered.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(in crate::client) fn is_under_way(&self) -> bool {
         *self != Self::None
     }
 }

@@ -11,26 +11,44 @@ pub(super) enum InvalidResponse {
     Ahead(u64),
 }
 
-/// Returns the version of a response, if it has one. A version that is too far ahead is an error (protocol §2), unless
+/// What the user properties of a response state.
+pub(super) struct Properties {
+    pub(super) version: Option<Timestamp>,
+    pub(super) has_status: bool,
+}
+
+/// Returns what the user properties of a response state. A version that is too far ahead is an error (protocol §2), unless
 /// `accepts_any` is set.
-pub(super) fn version(
+pub(super) fn properties(
     message: &Message,
     wall_ms: u64,
     accepts_any: bool,
-) -> Result<Option<Timestamp>, InvalidResponse> {
+) -> Result<Properties, InvalidResponse> {
     let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
-    match message.user_property(message::STATUS) {
+    // Of equal names the first one counts.
+    let (mut status, mut protocol_version, mut version) = (None, None, None);
+    for (name, value) in message.user_properties.iter() {
+        let place = match name {
+            message::STATUS => &mut status,
+            message::PROTOCOL_VERSION => &mut protocol_version,
+            message::TIMESTAMP => &mut version,
+            _ => continue,
+        };
+        place.get_or_insert(value);
+    }
+    match status {
         None | Some(message::STATUS_OK) => {}
         Some(status) => return malformed(format!("status {}", status.escape_debug())),
     }
-    match message.user_property(message::PROTOCOL_VERSION) {
+    match protocol_version {
         Some(version) if version != "1" && !version.starts_with("1.") => {
             return malformed(format!("protocol version {}", version.escape_debug()));
         }
         _ => {}
     }
-    let Some(text) = message.user_property(message::TIMESTAMP) else {
-        return Ok(None);
+    let has_status = status.is_some();
+    let Some(text) = version else {
+        return Ok(Properties { version: None, has_status });
     };
     let version: Timestamp = match text.parse() {
         Ok(version) => version,
@@ -39,7 +57,7 @@ pub(super) fn version(
     if version.is_too_far_ahead(wall_ms) && !accepts_any {
         return Err(InvalidResponse::Ahead(version.ms.saturating_sub(wall_ms)));
     }
-    Ok(Some(version))
+    Ok(Properties { version: Some(version), has_status })
 }
 
 impl InvalidResponse {

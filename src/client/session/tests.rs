@@ -11,6 +11,16 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const SUCCESS: ReasonCode = ReasonCode { code: 0, text: None };
 
+/// Returns a request as the message that it is.
+fn with_message(outgoing: Outgoing) -> Outgoing {
+    match outgoing {
+        Outgoing::Request { packet_id, request } => {
+            Outgoing::Publish { packet_id, message: request.message() }
+        }
+        other => other,
+    }
+}
+
 /// A session with a simulated broker and a simulated clock.
 struct Bench {
     session: Session<&'static str>,
@@ -82,12 +92,12 @@ impl Bench {
 
     fn sent(&mut self) -> Vec<Outgoing> {
         let now = self.now();
-        std::iter::from_fn(|| self.session.poll_outgoing(now)).collect()
+        std::iter::from_fn(|| self.session.poll_outgoing(now)).map(with_message).collect()
     }
 
     fn sent_early(&mut self) -> Vec<Outgoing> {
         let now = self.now();
-        std::iter::from_fn(|| self.session.poll_early(now)).collect()
+        std::iter::from_fn(|| self.session.poll_early(now)).map(with_message).collect()
     }
 
     fn receive(&mut self, incoming: Incoming) {
@@ -108,13 +118,11 @@ impl Bench {
 
     fn answer(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
         let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
-        let properties =
-            properties.iter().map(|(name, value)| ((*name).to_owned().into(), (*value).to_owned().into()));
         let message = Message {
             topic: message.response_topic.clone().unwrap(),
             payload: Bytes::from_static(b"+OK\r\n"),
             correlation: message.correlation.clone(),
-            user_properties: properties.collect(),
+            user_properties: properties.iter().copied().collect(),
             ..Message::default()
         };
         self.receive(Incoming::Publish { packet_id: Some(1), message });
@@ -140,7 +148,7 @@ fn packet_ids(sent: &[Outgoing]) -> Vec<u16> {
 
 fn shapes(sent: &[Outgoing]) -> String {
     let shape = |packet: &Outgoing| match packet {
-        Outgoing::Publish { .. } => "PUBLISH",
+        Outgoing::Request { .. } | Outgoing::Publish { .. } => "PUBLISH",
         Outgoing::Subscribe { .. } => "SUBSCRIBE",
         Outgoing::Unsubscribe { .. } => "UNSUBSCRIBE",
         Outgoing::PubAck { .. } => "PUBACK",
@@ -1143,7 +1151,7 @@ fn before_connack_only_the_subscription_and_small_reads_are_sent() {
 #[test]
 fn a_long_client_id_sends_nothing_before_connack() {
     let mut bench = Bench::unconnected();
-    bench.session.response_topic = "x".repeat(5000);
+    Arc::get_mut(&mut bench.session.requester).unwrap().response_topic = "x".repeat(5000);
     bench.send(Access::Read, "r");
     assert_eq!(shapes(&bench.sent_early()), "");
     bench.connect(16);

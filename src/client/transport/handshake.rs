@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
 use super::trace_packets::{connack_code, traced_connack, traced_connect};
-use super::{AUTH, Connection, DISCONNECT, READ_BYTES_MIN, TooLarge};
+use super::{AUTH, Connection, DISCONNECT, READ_BYTES_MIN, Requests, TooLarge};
 use crate::client::authentication::Credentials;
 use crate::client::connect;
 use crate::client::error::{Error, ReasonCode, io_error_text};
@@ -48,12 +48,15 @@ impl Handshake {
             input: BytesMut::with_capacity(4096),
             read_bytes: READ_BYTES_MIN,
             output: BytesMut::with_capacity(1024),
+            requests: Requests::default(),
             incoming_max: settings.packet_bytes_max,
             outgoing_max: None,
             tls: stream.tls,
             is_buffered: stream.is_buffered,
             needs_flush: false,
             token: None,
+            is_persistent: !settings.session.expiry.is_zero(),
+            is_resumed: false,
             tracer,
         };
         let keep_alive_s = connection.queue_connect(settings, &credentials)?;
@@ -83,20 +86,22 @@ impl Handshake {
 }
 
 impl Connection {
-    /// Queues CONNECT, and returns its keep-alive in seconds. Clean start and session expiry 0: the broker stores no session for
-    /// this client.
+    /// Queues CONNECT, and returns its keep-alive in seconds.
     fn queue_connect(&mut self, settings: &Settings, credentials: &Credentials) -> Result<u16, Error> {
         let (method, token) = match credentials {
             Credentials::Token(token) => (Some(K8S_SAT.to_owned()), Some(token)),
             Credentials::None | Credentials::Password { .. } => (None, None),
         };
+        let session = settings.session;
         let connect = v5::Connect {
             // The longest keep-alive that MQTT has, 18 hours, is the nearest to a longer one.
             keep_alive: u16::try_from(settings.keep_alive.as_secs()).unwrap_or(u16::MAX),
             client_id: settings.client_id.clone(),
-            clean_start: true,
+            clean_start: session.is_clean,
             properties: Some(v5::ConnectProperties {
-                session_expiry_interval: Some(0),
+                // The longest expiry interval that MQTT has is no expiry.
+                session_expiry_interval: Some(u32::try_from(session.expiry.as_secs()).unwrap_or(u32::MAX)),
+                receive_maximum: Some(session.receive_max.max(1)).filter(|max| *max != RECEIVE_MAX_DEFAULT),
                 max_packet_size: Some(settings.packet_bytes_max),
                 authentication_method: method,
                 authentication_data: token.map(|token| Bytes::copy_from_slice(token.secret.bytes())),
@@ -173,6 +178,8 @@ impl Connection {
             return Err(Error::Rejected { target: settings.target.to_string(), reason });
         }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
+        // With a clean start there is no session to resume, whatever the broker answers (3.2.2.1.1).
+        self.is_resumed = connack.session_present && !settings.session.is_clean;
         let keep_alive =
             properties.and_then(|properties| properties.server_keep_alive).unwrap_or(keep_alive_s);
         let receive_max =
@@ -187,7 +194,7 @@ fn not_mqtt(settings: &Settings, cause: String) -> Error {
     Error::NotMqtt { target: settings.target.to_string(), cause }
 }
 
-/// The Receive Maximum of a CONNACK without this property (3.2.2.3.3).
+/// The Receive Maximum of a CONNECT or CONNACK without this property (3.1.2.11.3, 3.2.2.3.3).
 const RECEIVE_MAX_DEFAULT: u16 = 65_535;
 /// The first byte of a CONNACK. DISCONNECT and AUTH may follow a CONNECT, too.
 const CONNACK: u8 = 0x20;

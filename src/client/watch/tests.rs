@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::topic;
+use crate::protocol::{UserProperties, topic};
 
 fn key(name: &str) -> Key {
     Key::new(name.as_bytes().to_vec()).unwrap()
@@ -25,7 +25,7 @@ fn notification(name: &str, notification: &Notification, ms: Option<u64>) -> Mes
     Message {
         topic: topic::notify("me", &key(name)).unwrap(),
         payload: notification.encode(),
-        user_properties: ms.map(|ms| (TIMESTAMP.into(), version(ms).to_text().into())).into_iter().collect(),
+        user_properties: ms.map(|ms| (TIMESTAMP, version(ms).to_text())).into_iter().collect(),
         ..Message::default()
     }
 }
@@ -418,7 +418,7 @@ fn other_messages_are_reported_as_skipped() {
     let mut stray = set("k", "1", 1);
     stray.topic = "sensors/1".to_owned();
     let mut yesterday = set("k", "1", 1);
-    yesterday.user_properties[0].1 = "yesterday".into();
+    yesterday.user_properties = UserProperties::from_iter([(TIMESTAMP, "yesterday")]);
     let mut foreign = set("k", "1", 1);
     foreign.topic = topic::notify("you", &key("k")).unwrap();
     for message in [garbage, stray, yesterday, foreign] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::{Client, DeleteOutcome, Error, RawRequest, Response, SetOptions, SetOutcome};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::lines::pipeline;
+use crate::commands::lines::pipeline::{self, Known};
 use crate::protocol::{Key, Value};
 
 /// Returns the keys that begin with a prefix, followed by a number.
@@ -67,9 +67,8 @@ async fn set_or_delete(
     finish: impl Fn(Response) -> Result<(), Error>,
     report: &mut dyn FnMut(u64) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
-    let mut keys = keys.iter();
     let mut done = 0_u64;
-    let next = async || Ok(keys.next().map(|key| ((), request(key))));
+    let requests = Known(keys.iter().map(|key| ((), request(key))));
     let handle = |answer: Option<((), _)>| match answer {
         Some(((), response)) => {
             finish(response?)?;
@@ -78,5 +77,5 @@ async fn set_or_delete(
         }
         None => report(done),
     };
-    pipeline::for_all(None, client, next, handle).await
+    pipeline::for_all(None, client, requests, handle).await
 }

@@ -30,7 +30,12 @@ impl Entry {
     /// # Errors
     /// [`Kind::Data`](crate::commands::error::Kind) if the line is no entry.
     pub fn parse(line: &Bytes) -> Result<Self, CommandError> {
-        let members: Members = serde_json::from_slice(line).map_err(|error| invalid_json(&error))?;
+        // Checking the whole line costs less than checking each of its strings.
+        let members = match std::str::from_utf8(line) {
+            Ok(line) => serde_json::from_str::<Members<'_>>(line),
+            Err(_) => serde_json::from_slice::<Members<'_>>(line),
+        };
+        let members = members.map_err(|error| invalid_json(&error))?;
         let Members { version, key, key_encoding, value, encoding, ttl_ms } = members;
         check_version(version.map(Member::into_value))?;
         let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)

@@ -147,27 +147,67 @@ impl<T> Pipeline<T> {
     }
 }
 
-/// Sends all requests that `next` returns, until it returns None; it must be cancel-safe. `handle` gets each result with its
-/// context, in order, and None each time that it has got all that are known.
+/// The requests of [`for_all`].
+pub trait Source {
+    /// What is returned with the result of a request.
+    type Context;
+
+    /// Returns the next request if it is known already. A future for each request would cost as much as the request.
+    ///
+    /// # Errors
+    /// As [`Source::next`].
+    fn try_next(&mut self) -> Result<Option<(Self::Context, RawRequest)>, CommandError>;
+
+    /// Waits for the next request; returns None at the end. Cancel-safe.
+    ///
+    /// # Errors
+    /// The input cannot be read, or is invalid.
+    async fn next(&mut self) -> Result<Option<(Self::Context, RawRequest)>, CommandError>;
+}
+
+/// Requests that are known from the beginning.
+#[derive(Debug)]
+pub struct Known<I>(pub I);
+
+impl<T, I: Iterator<Item = (T, RawRequest)>> Source for Known<I> {
+    type Context = T;
+
+    fn try_next(&mut self) -> Result<Option<(T, RawRequest)>, CommandError> {
+        Ok(self.0.next())
+    }
+
+    async fn next(&mut self) -> Result<Option<(T, RawRequest)>, CommandError> {
+        self.try_next()
+    }
+}
+
+/// Sends all requests of a source. `handle` gets each result with its context, in order, and None each time that it has got all
+/// that are known.
 ///
 /// # Errors
-/// Those of `next` and `handle`.
-pub async fn for_all<T>(
+/// Those of the source and of `handle`.
+pub async fn for_all<S: Source>(
     inflight: Option<u16>,
     client: &Client,
-    mut next: impl AsyncFnMut() -> Result<Option<(T, RawRequest)>, CommandError>,
-    mut handle: impl FnMut(Option<(T, Result<Response, Error>)>) -> Result<(), CommandError>,
+    mut source: S,
+    mut handle: impl FnMut(Option<(S::Context, Result<Response, Error>)>) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     let mut pipeline = Pipeline::new(inflight);
     let mut has_more = true;
     loop {
+        while has_more
+            && pipeline.has_capacity()
+            && let Some((context, request)) = source.try_next()?
+        {
+            pipeline.push(context, request, client);
+        }
         let takes_more = has_more && pipeline.has_capacity();
         if pipeline.is_empty() && !takes_more {
             return Ok(());
         }
         tokio::select! {
             biased;
-            request = next(), if takes_more => match request? {
+            request = source.next(), if takes_more => match request? {
                 Some((context, request)) => pipeline.push(context, request, client),
                 None => has_more = false,
             },

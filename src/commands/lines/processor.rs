@@ -48,12 +48,18 @@ impl<T> ProcessorState<T> {
 pub trait LineProcessor {
     /// What is stored of a line until it is answered.
     type Pending;
+    /// A line that cannot be sent at once.
+    type Deferred;
 
     /// Returns the state.
     fn state(&mut self) -> &mut ProcessorState<Self::Pending>;
 
-    /// Pushes the request of a line into the pipeline, or carries it out.
-    async fn start(&mut self, line: Line) -> Result<(), CommandError>;
+    /// Pushes the request of a line into the pipeline, or returns the line if it has to wait: for the connection, or for the lines
+    /// before it. Nearly all lines need not: a future for each of them would cost more than its request.
+    fn start(&mut self, line: Line) -> Result<Option<Self::Deferred>, CommandError>;
+
+    /// Waits, and pushes the request of a line into the pipeline or carries it out.
+    async fn run(&mut self, deferred: Self::Deferred) -> Result<(), CommandError>;
 
     /// Emits the outcome of a line; `result` is that of its request, if it has one.
     fn finish(
@@ -76,7 +82,10 @@ pub async fn process_lines(processor: &mut impl LineProcessor, mut lines: Lines)
         while processor.state().takes_more()
             && let Some(line) = lines.try_next()
         {
-            processor.start(line).await?;
+            // Not in a function of its own, whose future would be as large as those of all waiting lines.
+            if let Some(deferred) = processor.start(line)? {
+                processor.run(deferred).await?;
+            }
         }
         let state = processor.state();
         let (waits, reads) = (!state.pipeline.is_empty(), has_more && state.takes_more());
@@ -88,7 +97,9 @@ pub async fn process_lines(processor: &mut impl LineProcessor, mut lines: Lines)
             biased;
             () = processor.state().pipeline.wait(), if waits => {}
             line = lines.next(), if reads => match line {
-                Some(line) => processor.start(line).await?,
+                Some(line) => if let Some(deferred) = processor.start(line)? {
+                    processor.run(deferred).await?;
+                },
                 None => has_more = false,
             },
         }

@@ -208,7 +208,7 @@ impl Splitter {
 
     /// Returns the next complete line.
     fn next(&mut self) -> Option<Line> {
-        let Some(at) = self.chunk.iter().position(|byte| *byte == self.separator) else {
+        let Some(at) = self.separator_at() else {
             let rest = std::mem::take(&mut self.chunk);
             self.count(rest.len());
             self.append(&rest);
@@ -223,6 +223,13 @@ impl Splitter {
         self.append(&last);
         let line = std::mem::take(&mut self.line);
         Some(self.finish(line.into(), false))
+    }
+
+    /// Returns the position of the next separator. The search of `BufRead` is that of libc, which does not compare byte by byte.
+    fn separator_at(&self) -> Option<usize> {
+        let mut rest: &[u8] = &self.chunk;
+        let at = rest.skip_until(self.separator).ok()?.checked_sub(1)?;
+        (self.chunk.get(at) == Some(&self.separator)).then_some(at)
     }
 
     /// Returns the last line if it ends without a separator.

@@ -122,7 +122,9 @@ fn is_blank(byte: u8) -> bool {
 /// Returns the next word if it has no quote, escape or NUL: most words have none, and are copied at once.
 fn plain_word(rest: &mut Cursor<'_>) -> Option<Vec<u8>> {
     let line = rest.line.get(rest.at..)?;
-    let is_special = |byte: u8| is_blank(byte) || matches!(byte, b'\'' | b'"' | b'\\' | 0);
+    // All of them are below the letters, but for the backslash: most bytes need these two comparisons only.
+    let is_special =
+        |byte: u8| byte == b'\\' || (byte <= b'\'' && (is_blank(byte) || matches!(byte, b'\'' | b'"' | 0)));
     let len = line.iter().position(|byte| is_special(*byte)).unwrap_or(line.len());
     if line.get(len).is_some_and(|byte| !is_blank(*byte)) {
         return None;

@@ -242,7 +242,7 @@ impl Leaf {
 
     fn poll_changes(&mut self, now_ms: u64) -> Option<LinkFrame> {
         let link = self.link.as_ref()?;
-        let merged = self.merged.first().map_or(u64::MAX, |seq| seq.saturating_sub(1));
+        let merged = self.merged.next(0).map_or(u64::MAX, |seq| seq.saturating_sub(1));
         let last = self.saved.last_seq.min(merged);
         if link.in_flight.len() >= FRAMES_IN_FLIGHT_MAX || link.sent_seq >= last {
             return None;

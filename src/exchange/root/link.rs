@@ -466,7 +466,7 @@ impl Root {
         let (mut items, mut to, mut seq) = (Vec::new(), link.sent, link.sent_seq);
         let (mut bytes, has_news) = (0_usize, self.has_news(link));
         // A frame that passed a replaced version would leave a leaf without the record if that came back.
-        let replaced = self.replaced.range(to.saturating_add(1)..).next();
+        let replaced = self.replaced.next(to.saturating_add(1));
         let end = replaced.map_or(self.saved_ver, |ver| ver.saturating_sub(1).min(self.saved_ver));
         for _ in 0..RECORDS_PER_STEP_MAX {
             if items.len() >= ITEMS_MAX || bytes >= FRAME_BYTES_MAX {

@@ -282,6 +282,39 @@ fn a_message_has_a_maximum_of_user_properties() {
 }
 
 #[test]
+fn a_malformed_publish_of_a_server_is_skipped_if_its_topic_and_packet_id_can_be_read() {
+    let skipped =
+        |packet_id, topic: Option<&str>| Some(SkippedPublish { packet_id, topic: topic.map(str::to_owned) });
+    let raw = |first, body: &[u8]| crate::mqtt::generators::Raw { first, body: body.to_vec() }.bytes();
+    for (packet, expected) in [
+        // An empty response topic, a repeated expiry, properties beyond the packet.
+        (raw(0x32, b"\0\x01a\0\x07\x03\x08\0\0payload"), skipped(Some(7), Some("a"))),
+        (raw(0x3A, b"\0\x01a\0\x07\x0A\x02\0\0\0\x01\x02\0\0\0\x01"), skipped(Some(7), Some("a"))),
+        (raw(0x30, b"\0\x01a\x7F"), skipped(None, Some("a"))),
+        (raw(0x32, b"\0\x01\xFF\0\x07\0"), skipped(Some(7), None)),
+        (raw(0x32, b"\0\x01a\0\0\0"), None),
+        (raw(0x32, b"\0\x01a\0"), None),
+        (raw(0x32, b"\0\x09a\0\x07"), None),
+        (raw(0x34, b"\0\x01#\0\x07\0"), None),
+        (raw(0x36, b"\0\x01a\0\x07\0"), None),
+    ] {
+        let mut input = BytesMut::from(&packet[..]);
+        input.extend_from_slice(b"next");
+        let before = input.clone();
+        assert!(publish_of_server(&mut input, 100).is_err(), "{packet:?}");
+        assert_eq!(input, before, "an error leaves the input unchanged");
+        assert_eq!(skip_publish_of_server(&mut input, 100), expected, "{packet:?}");
+        let rest = if expected.is_some() { &b"next"[..] } else { &before };
+        assert_eq!(input, rest);
+        let mut incomplete = BytesMut::from(&packet[..packet.len() - 1]);
+        assert_eq!(skip_publish_of_server(&mut incomplete, 100), None);
+    }
+    let large = raw(0x30, &[&b"\0\x01a\0"[..], &[0; 100]].concat());
+    assert_eq!(skip_publish_of_server(&mut BytesMut::from(&large[..]), 100), None);
+    assert_eq!(skip_publish_of_server(&mut BytesMut::from(&raw(0x40, b"\0\x07")[..]), 100), None);
+}
+
+#[test]
 fn the_credentials_of_a_connect_are_counted_as_far_as_they_have_arrived() {
     let head = b"\x10\x32\0\x04MQTT\x05\xf6\0\x3c";
     let properties = b"\x17\x11\0\0\0\x09\x15\0\x01m\x16\0\x04data\x26\0\x01k\0\x01v";

@@ -11,6 +11,7 @@ use super::super::decode::{Decoded, decode};
 use super::super::oracle;
 use super::super::packet::{FILTERS_MAX, Incoming, Publish, TopicAlias};
 use super::*;
+use crate::protocol::UserProperties;
 use crate::protocol::message::Message;
 
 const V5: ProtocolVersion = ProtocolVersion::V5;
@@ -75,8 +76,7 @@ prop_compose! {
     ) -> Message {
         let (payload, correlation) = (vec![b'p'; payload].into(), correlation.map(Into::into));
         let content_type = content_type.map(Into::into);
-        let pair = |(name, value): (String, String)| (name.into(), value.into());
-        let user_properties = user_properties.into_iter().map(pair).collect();
+        let user_properties = user_properties.into_iter().collect();
         Message {
             topic, payload, qos, retain, response_topic, correlation, content_type, expiry_s, payload_format,
             user_properties,
@@ -381,7 +381,7 @@ fn the_longest_suback_is_written() {
 #[test]
 fn a_text_above_65_535_bytes_cannot_be_sent() {
     let long = || "x".repeat(65_536);
-    let property = vec![("".into(), long().into())];
+    let property = UserProperties::from_iter([("", long())]);
     for message in [
         Message { topic: long(), ..Message::default() },
         Message { content_type: Some(long().into()), ..Message::default() },

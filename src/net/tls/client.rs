@@ -96,6 +96,15 @@ impl ClientTls {
         Self::load(&self.options)
     }
 
+    /// Offers these application protocols in the handshake (ALPN).
+    #[must_use]
+    pub fn with_application_protocols(mut self, protocols: &[&[u8]]) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        self.config = Arc::new(config);
+        self
+    }
+
     pub(crate) async fn connect(&self, host: &str, stream: TcpStream) -> Result<Stream, HandshakeError> {
         self.connect_with(Arc::clone(&self.config), host, stream).await
     }

@@ -1,7 +1,9 @@
 //! JSON objects: their common members, strings that may not be UTF-8, and lines.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::commands::encoding::to_base64;
@@ -52,13 +54,18 @@ pub(in crate::render) fn put_version(object: &mut Object, version: Option<&Times
 
 /// Adds bytes as a string if they are UTF-8, else in base64. A value always has its encoding, a key only if it is base64.
 pub(in crate::render) fn put_bytes(object: &mut Object, name: &str, encoding_name: &str, bytes: &[u8]) {
-    let (text, encoding) = match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), "utf-8"),
-        Err(_) => (to_base64(bytes), "base64"),
-    };
-    put(object, name, text);
+    let (text, encoding) = text_and_encoding(bytes);
+    put(object, name, text.into_owned());
     if encoding_name == "encoding" || encoding == "base64" {
         put(object, encoding_name, encoding);
+    }
+}
+
+/// Returns bytes as a string, and its encoding.
+pub(in crate::render) fn text_and_encoding(bytes: &[u8]) -> (Cow<'_, str>, &'static str) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.into(), "utf-8"),
+        Err(_) => (to_base64(bytes).into(), "base64"),
     }
 }
 
@@ -68,11 +75,14 @@ pub(in crate::render) fn ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION
 }
 
-/// Escapes control characters beyond ASCII, which JSON allows in strings but which control a terminal.
 pub(in crate::render) fn line(value: impl Into<Value>) -> String {
-    let value = value.into();
-    // Faster than `Display`; it cannot fail, because all names are strings.
-    let mut line = serde_json::to_string(&value).unwrap_or_else(|_| value.to_string());
+    line_of(&value.into())
+}
+
+/// Escapes control characters beyond ASCII, which JSON allows in strings but which control a terminal.
+pub(in crate::render) fn line_of(value: &impl Serialize) -> String {
+    // It cannot fail, because all names are strings.
+    let mut line = serde_json::to_string(value).unwrap_or_default();
     // Most lines are ASCII, and this check of theirs is much faster.
     if !line.bytes().all(|byte| matches!(byte, b' '..=b'~')) && line.contains(|c| !is_safe(c)) {
         let escaped =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::protocol::{Condition, Key, Request, topic};
+use crate::protocol::{Condition, Key, Request, UserProperties, topic};
 
 const AT_MS: u64 = 1_763_669_639_958;
 
@@ -125,7 +125,7 @@ fn the_properties_of_a_message_are_shown() {
         expiry_s: Some(10),
         payload_format: Some(1),
         retain: true,
-        user_properties: vec![("__ts".into(), "1:2:n".into()), ("empty".into(), "".into())],
+        user_properties: UserProperties::from_iter([("__ts", "1:2:n"), ("empty", "")]),
         ..Message::default()
     };
     let packet = Packet::Publish { packet_id: None, message };
@@ -148,7 +148,7 @@ fn lines_are_bounded_whatever_the_network_sends() {
         response_topic: Some(long.clone()),
         correlation: Some(long.clone().into()),
         content_type: Some(long.clone().into()),
-        user_properties: vec![(long.clone().into(), long.clone().into()); 1000],
+        user_properties: std::iter::repeat_n((&long, &long), 1000).collect(),
         ..Message::default()
     };
     let line = line_of(&TraceEvent::Received(Packet::Publish { packet_id: None, message }));

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, watch as observe};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::client::{
     self, Backoff, Client, ConnectionProbe, ConnectionStatus, ConnectionStep, Publication, ReasonCode,
-    Reconnect, Subscription, SubscriptionEvent, TlsSetupError,
+    Reconnect, Subscription, SubscriptionEvent,
 };
 use crate::clock;
 use crate::exchange::names::Name;
@@ -140,9 +140,6 @@ impl Drop for Uplink {
 #[derive(Debug)]
 enum LinkError {
     Client(client::Error),
-    Tls(TlsSetupError),
-    /// The TLS files were not read within this time.
-    TlsTimeout(Duration),
     /// The root refused a frame.
     FrameRefused {
         topic: String,
@@ -165,8 +162,6 @@ impl fmt::Display for LinkError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(error) => error.fmt(out),
-            Self::Tls(error) => error.fmt(out),
-            Self::TlsTimeout(after) => write!(out, "cannot read the TLS files: timed out after {after:?}"),
             Self::FrameRefused { topic, reason } => {
                 write!(out, "the broker refused the message to {topic}: {reason}")
             }
@@ -238,7 +233,7 @@ impl<N: UplinkNode> Task<N> {
 
     /// Connects, and passes frames until the node ends the link.
     async fn run_connection(&mut self) -> Result<(), LinkError> {
-        self.reload_tls().await?;
+        self.client.reload_tls().await?;
         let (probe, mut steps) = ConnectionProbe::new();
         let client = Client::connect(client::Settings { probe, ..self.client.clone() }).await?;
         // The broker checks the permission here; the root sends its frames without regard to subscriptions.
@@ -263,18 +258,6 @@ impl<N: UplinkNode> Task<N> {
         let packet_bytes_max = packet_bytes_max.and_then(|bytes| usize::try_from(bytes).ok());
         packet_bytes_max
             .map_or(usize::MAX, |bytes| bytes.saturating_sub(self.up.len()).saturating_sub(OVERHEAD_BYTES))
-    }
-
-    /// Reads the TLS files again: certificates are renewed while the process runs. Passwords and tokens are read by the client.
-    async fn reload_tls(&mut self) -> Result<(), LinkError> {
-        if let Some(tls) = self.client.tls.clone() {
-            let within = self.client.connect_timeout;
-            let reading = self.client.secret_reader.run(move || tls.reload());
-            let reloaded = timeout(within, reading).await.ok().flatten();
-            let reloaded = reloaded.ok_or(LinkError::TlsTimeout(within))?;
-            self.client.tls = Some(reloaded.map_err(LinkError::Tls)?);
-        }
-        Ok(())
     }
 
     async fn pass_frames(

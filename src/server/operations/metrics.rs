@@ -7,8 +7,10 @@ use std::time::Duration;
 use crate::broker;
 use crate::broker::counters::{Counter, Counters};
 use crate::exchange::frame::Reason;
+use crate::server::cluster::ClusterEvent;
 use crate::server::event::Event;
 use crate::server::exchange::event::ExchangeEvent;
+use crate::server::external::event::ExternalEvent;
 
 /// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
 pub const BOUNDS_US: [u64; 18] = [
@@ -170,6 +172,9 @@ pub struct Metrics {
     conflicts: [Counter; Reason::ALL.len()],
     /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
+    /// Whether the connection with an external broker is lost.
+    is_broker_lost: AtomicBool,
+    is_etcd_unavailable: AtomicBool,
 }
 
 impl Metrics {
@@ -219,6 +224,17 @@ impl Metrics {
         self.has_disk_failed.load(Ordering::Relaxed)
     }
 
+    #[must_use]
+    pub fn is_broker_lost(&self) -> bool {
+        self.is_broker_lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether the state is in etcd, and etcd does not answer.
+    #[must_use]
+    pub fn is_etcd_unavailable(&self) -> bool {
+        self.is_etcd_unavailable.load(Ordering::Relaxed)
+    }
+
     /// Counts a log event.
     pub fn count_event(&self, event: &Event) {
         match event {
@@ -228,7 +244,21 @@ impl Metrics {
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::Exchange(event) => self.count_exchange_event(event),
-            Event::IdentityFile { .. }
+            Event::External(ExternalEvent::Dropped { .. }) => self.dropped.add(1),
+            Event::External(ExternalEvent::NoClient { .. }) => self.unanswerable.add(1),
+            Event::External(ExternalEvent::Lost { .. }) => self.is_broker_lost.store(true, Ordering::Relaxed),
+            Event::External(ExternalEvent::Connected { .. }) => {
+                self.is_broker_lost.store(false, Ordering::Relaxed);
+            }
+            Event::Cluster(ClusterEvent::EtcdUnavailable { .. }) => {
+                self.is_etcd_unavailable.store(true, Ordering::Relaxed);
+            }
+            Event::Cluster(ClusterEvent::EtcdAvailable) => {
+                self.is_etcd_unavailable.store(false, Ordering::Relaxed);
+            }
+            Event::External(_)
+            | Event::Cluster(_)
+            | Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::TemplateSkipped { .. }
             | Event::Rules { .. }

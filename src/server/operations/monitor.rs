@@ -142,12 +142,18 @@ impl ServerMonitor {
     /// Returns why the server should get no requests now, or None if it is healthy.
     pub(super) fn unavailable_reason(&self) -> Option<&'static str> {
         let phase = self.phase.load(Ordering::Acquire);
-        if phase == Phase::Starting as u8 {
-            Some("starting")
-        } else if phase == Phase::Draining as u8 {
+        if phase == Phase::Draining as u8 {
             Some("draining")
+        } else if self.metrics().is_etcd_unavailable() {
+            Some("etcd is unavailable")
+        } else if self.service.is_following() {
+            Some("standby: this instance does not own the store")
+        } else if phase == Phase::Starting as u8 {
+            Some("starting")
         } else if self.metrics().has_disk_failed() {
             Some("the disk has failed: no write is accepted")
+        } else if self.metrics().is_broker_lost() {
+            Some("the connection with the broker is lost")
         } else {
             None
         }
@@ -241,6 +247,7 @@ mod tests {
     use super::*;
     use crate::broker::{self, Hooks, Settings};
     use crate::server::event::Event;
+    use crate::server::external::event::ExternalEvent;
     use crate::server::operations::metrics::{Outcome, Verb};
     use crate::server::service::StoreSettings;
 
@@ -260,6 +267,13 @@ mod tests {
         assert_eq!(monitor.unavailable_reason(), None);
         monitor.metrics().count_event(&Event::NotPersisted { reason: String::new() });
         assert!(monitor.unavailable_reason().unwrap().starts_with("the disk has failed"));
+        monitor.metrics().count_event(&Event::PersistedAgain);
+        let target = "broker:1883".to_owned();
+        let lost = ExternalEvent::Lost { target: target.clone(), reason: String::new() };
+        monitor.metrics().count_event(&lost.into());
+        assert_eq!(monitor.unavailable_reason(), Some("the connection with the broker is lost"));
+        monitor.metrics().count_event(&ExternalEvent::Connected { target, is_resumed: true }.into());
+        assert_eq!(monitor.unavailable_reason(), None);
         monitor.set_phase(Phase::Draining);
         assert_eq!(monitor.unavailable_reason(), Some("draining"));
     }

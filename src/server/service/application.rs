@@ -1,12 +1,13 @@
 //! The state store as the application of a broker: reads requests from messages and sends the responses.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::background::BackgroundTasks;
+use super::cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterSignals};
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
@@ -16,8 +17,8 @@ use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
-use crate::protocol::{ConnectionId, Message, Request, Timestamp, exchange, topic};
-use crate::server::authorization::ClientPermissions;
+use crate::protocol::{ConnectionId, ErrorReply, Key, Message, Request, Timestamp, exchange, topic};
+use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
 use crate::server::event::EventSink;
@@ -26,7 +27,7 @@ use crate::server::exchange::opening;
 use crate::server::exchange::participant::Seeds;
 use crate::server::operations::metrics::{Metrics, Verb};
 use crate::server::storage::{Storage, StorageError};
-use crate::store::{Now, Scan, Store, StoreRequest};
+use crate::store::{Limits, Now, Scan, Store, StoreRequest};
 use crate::{clock, random};
 
 /// The state store as the application of a broker.
@@ -34,6 +35,8 @@ pub struct Service {
     pub(super) shared: Arc<Shared>,
     /// Permissions of the connections that watch keys, if there are rules. Locked before the state, never after it.
     watch_permissions: Mutex<HashMap<ConnectionId, Arc<ClientPermissions>>>,
+    /// The rules for the registrations of clients without a connection, in a cluster behind a broker.
+    pub(super) registration_rules: OnceLock<Arc<Authorizer>>,
     /// The storage until [`Service::start_background_tasks`].
     pub(super) storage: Mutex<Option<Storage>>,
     /// Whether all keys are persistent, whatever their SET asks for.
@@ -85,15 +88,45 @@ impl Service {
             state.exchange = opening::open(storage, settings.exchange.as_ref(), seeds, now)?.map(Box::new);
             commit_thread::commit_first_ceiling(storage, &mut state, now);
         }
-        Ok(Arc::new(Self {
-            shared: Arc::new(Shared::new(state, events, reading)),
+        let membership = settings.exchange.as_ref().map(|settings| Membership::new(settings, seeds.run));
+        let shared = Arc::new(Shared::new(state, None, events, reading));
+        let service = Self::assemble(settings, persists_all, shared, metrics);
+        Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
+    }
+
+    /// Returns an instance of a cluster, which follows. All keys are persistent, whatever the settings have.
+    /// `has_registrations`: whether clients are known by their ids only, as behind a broker; their watches are in etcd then.
+    pub fn in_cluster(
+        settings: &StoreSettings,
+        has_registrations: bool,
+        events: EventSink,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
+        let limits = Limits { value_bytes_max, ..settings.limits };
+        let mut state = State::new(Store::new(limits), true, false);
+        state.follow(has_registrations);
+        let signals = ClusterSignals::new(has_registrations);
+        let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));
+        Arc::new(Self::assemble(settings, true, shared, metrics))
+    }
+
+    fn assemble(
+        settings: &StoreSettings,
+        persists_all: bool,
+        shared: Arc<Shared>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            shared,
             watch_permissions: Mutex::default(),
-            storage: Mutex::new(storage),
+            registration_rules: OnceLock::new(),
+            storage: Mutex::default(),
             persists_all,
             case: settings.case,
             metrics,
-            membership: settings.exchange.as_ref().map(|settings| Membership::new(settings, seeds.run)),
-        }))
+            membership: None,
+        }
     }
 
     /// Starts the expiry of keys and the commits. Until then, changes of persistent keys are not answered. Must be
@@ -120,46 +153,99 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        mut message: Message,
+        message: Message,
+        now: Instant,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
-            return self.handle_other_topic(publisher, from, message);
+            return self.handle_other_topic(publisher, from, message, now);
         }
-        let response_topic = message.response_topic.take();
-        match self.reply_to(publisher, from, &message, response_topic) {
-            Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
-            Err(verdict) => *verdict,
+        let handled = self.handle_request_message(publisher, from, message, now);
+        handled.unwrap_or_else(|scan| Verdict::Continue(scan))
+    }
+
+    /// Handles a request that a client has published at another broker. Returns a scan that has not been answered yet.
+    ///
+    /// Of what the service decides beside the response, that broker carries nothing out: a refusal is a response, the rest is
+    /// reported by events.
+    pub(in crate::server) fn handle_external_request(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        message: Message,
+        now: Instant,
+    ) -> Option<Box<RunningScan>> {
+        // Nothing is answered twice, also not what depends on no key.
+        if self.is_following() {
+            return None;
+        }
+        let response_topic = message.response_topic.clone();
+        let correlation = message.correlation.clone();
+        match self.handle_request_message(publisher, from, message, now) {
+            Err(scan) => Some(scan),
+            Ok(Verdict::Refused(ReasonCode::QuotaExceeded)) => {
+                let reply_to = ReplyTo {
+                    response_topic: response_topic.unwrap_or_default(),
+                    correlation: correlation.unwrap_or_default(),
+                    verb: Verb::default(),
+                    received: now,
+                };
+                let mut state = self.shared.lock();
+                state.reject(publisher, reply_to, ErrorReply::QuotaExceeded);
+                self.shared.wake_commit_thread(&mut state);
+                None
+            }
+            Ok(Verdict::Disconnect { text: reason, .. }) => {
+                let client_id = Arc::clone(&from.client_id);
+                (self.shared.events)(Event::Unanswerable { client_id, reason });
+                None
+            }
+            Ok(_) => None,
         }
     }
 
-    /// Returns where the response to a request goes. `Err`: it cannot be answered.
+    fn handle_request_message(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        mut message: Message,
+        now: Instant,
+    ) -> Result<Verdict, Box<RunningScan>> {
+        match self.reply_to(publisher, from, &mut message, now) {
+            Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
+            Err(verdict) => Ok(*verdict),
+        }
+    }
+
+    /// Takes from a request where its response goes. `Err`: it cannot be answered.
     pub(super) fn reply_to(
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: &Message,
-        response_topic: Option<String>,
+        message: &mut Message,
+        now: Instant,
     ) -> Result<ReplyTo, Box<Verdict>> {
-        if response_topic.as_deref().is_some_and(topic::is_reserved_for_response) {
+        let response_topic = message.response_topic.as_deref();
+        if response_topic.is_some_and(topic::is_reserved_for_response) {
             let text = "the response topic is reserved for the state store".to_owned();
             return Err(Verdict::Disconnect { reason: ReasonCode::TopicNameInvalid, text }.into());
         }
-        match check_request_properties(message, response_topic.as_deref()) {
+        match check_request_properties(message) {
             // The store publishes the response on behalf of the client, which may not be a way around the rules.
-            Ok(_) if !from.may_publish(response_topic.as_deref().unwrap_or_default()) => {
-                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
+            Ok(()) if !from.may_publish(response_topic.unwrap_or_default()) => {
+                publish_monitor_copy(publisher, from, message, None);
                 let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
-                let topic = response_topic.unwrap_or_default();
+                let topic = message.response_topic.take().unwrap_or_default();
                 (self.shared.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
                 Err(Verdict::Refused(ReasonCode::NotAuthorized).into())
             }
-            Ok(correlation) => {
-                let response_topic = response_topic.unwrap_or_default();
-                let (verb, received) = (Verb::default(), clock::monotonic());
-                Ok(ReplyTo { response_topic, correlation, verb, received })
-            }
+            Ok(()) => Ok(ReplyTo {
+                response_topic: message.response_topic.take().unwrap_or_default(),
+                correlation: message.correlation.take().unwrap_or_default(),
+                verb: Verb::default(),
+                received: now,
+            }),
             Err(reason) => {
-                publish_monitor_copy(publisher, from, message, response_topic.as_deref());
+                publish_monitor_copy(publisher, from, message, None);
                 let (client_id, reason) = (Arc::clone(&from.client_id), reason.to_owned());
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
                 Err(Verdict::Consumed.into())
@@ -168,9 +254,15 @@ impl Service {
     }
 
     /// Rejects messages to the store's own topics: a client could forge notifications there.
-    fn handle_other_topic(&self, publisher: &dyn Publisher, from: &Peer, message: Message) -> Verdict {
+    fn handle_other_topic(
+        &self,
+        publisher: &dyn Publisher,
+        from: &Peer,
+        message: Message,
+        now: Instant,
+    ) -> Verdict {
         if message.topic.starts_with(exchange::topic::PREFIX) {
-            return self.handle_exchange_message(publisher, from, message);
+            return self.handle_exchange_message(publisher, from, message, now);
         }
         if !message.topic.starts_with(topic::RESERVED) {
             return Verdict::Route(message);
@@ -186,13 +278,13 @@ impl Service {
         from: &Peer,
         message: &Message,
         mut reply_to: ReplyTo,
-    ) -> Verdict {
+    ) -> Result<Verdict, Box<RunningScan>> {
         let request = match Request::decode(&message.payload, self.case) {
             Ok(request) => request,
             Err(error) => {
-                publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
+                publish_monitor_copy(publisher, from, message, Some(&reply_to));
                 Outbound::from((reply_to, Response::error(error.error_reply()))).send(publisher);
-                return Verdict::Consumed;
+                return Ok(Verdict::Consumed);
             }
         };
         let verb = verb(&request);
@@ -204,17 +296,18 @@ impl Service {
         }
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
-        let parse = |name| message.user_property(name).filter(|_| is_write).map(str::parse::<Timestamp>);
+        let property = |name| if is_write { message.user_property(name) } else { None };
+        let parse = |name| property(name).map(str::parse::<Timestamp>);
         let mut request = StoreRequest {
             permissions: None,
-            connection: from.connection,
+            connection: self.watching_connection(from),
             client_id: Arc::clone(&from.client_id),
             request,
             timestamp: parse(TIMESTAMP),
             fence: parse(FENCE),
             encoded: None,
             refusal: None,
-            persist: self.persists_all || message.user_property(PERSIST) == Some("true"),
+            persist: self.persists_all || property(PERSIST) == Some("true"),
         };
         request.encode_long_value();
         let now = self.shared.at(reply_to.received);
@@ -228,12 +321,11 @@ impl Service {
         // the start of a watch, which would then outlive its rule.
         request.permissions = ClientPermissions::key_permissions_of(from);
         // The copy is published under the lock, so that monitors see requests in the order in which they are handled.
-        publish_monitor_copy(publisher, from, message, Some(&reply_to.response_topic));
+        publish_monitor_copy(publisher, from, message, Some(&reply_to));
         let handled = state.handle_request(publisher, from, request, reply_to, message, now);
-        self.shared.wake_commit_thread(&state);
         self.shared.wake_expiry_task(&mut state);
-        drop(state);
-        match handled {
+        commit_thread::commit_after_turn(&self.shared, state);
+        Ok(match handled {
             Handled::Answered => Verdict::Consumed,
             Handled::NotAuthorized(key) => {
                 let what = if is_write { "write" } else { "read" };
@@ -248,7 +340,18 @@ impl Service {
                 (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
                 Verdict::Refused(ReasonCode::QuotaExceeded)
             }
-        }
+            Handled::Ignored(reason) => {
+                if let Some(reason) = reason {
+                    self.report_ignored(from, reason);
+                }
+                Verdict::Consumed
+            }
+        })
+    }
+
+    fn report_ignored(&self, from: &Peer, reason: &'static str) {
+        let (client_id, topic) = (Arc::clone(&from.client_id), topic::REQUEST.to_owned());
+        (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
     }
 
     /// Starts a SCAN, whose first step answers it in a small store.
@@ -258,15 +361,20 @@ impl Service {
         from: &Peer,
         message: &Message,
         page: (Scan, ReplyTo),
-    ) -> Verdict {
+    ) -> Result<Verdict, Box<RunningScan>> {
         {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
-            let _state = self.shared.lock();
-            publish_monitor_copy(publisher, from, message, Some(&page.1.response_topic));
+            let state = self.shared.lock();
+            if let Some(reason) = state.ignored_for() {
+                drop(state);
+                reason.into_iter().for_each(|reason| self.report_ignored(from, reason));
+                return Ok(Verdict::Consumed);
+            }
+            publish_monitor_copy(publisher, from, message, Some(&page.1));
         }
         let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
-        let mut scan = RunningScan::new(shared, from.clone(), page);
-        if scan.advance(publisher) { Verdict::Consumed } else { Verdict::Continue(Box::new(scan)) }
+        let mut scan = Box::new(RunningScan::new(shared, from.clone(), page));
+        if scan.advance(publisher) { Ok(Verdict::Consumed) } else { Err(scan) }
     }
 
     /// Ends all watches that the rules no longer allow.
@@ -284,11 +392,10 @@ impl Service {
                 if keys.is_empty() {
                     break;
                 }
-                let revoked: Vec<_> =
-                    keys.iter().filter(|key| !permissions.read.contains(key.as_bytes())).collect();
+                let is_revoked = |key: &&Key| !permissions.read.contains(key.as_bytes());
+                let revoked: Vec<_> = keys.iter().filter(is_revoked).cloned().collect();
                 if !revoked.is_empty() {
-                    let mut state = self.shared.lock();
-                    revoked.into_iter().for_each(|key| state.store.revoke_watch(connection, key));
+                    self.end_watches(connection, &revoked);
                 }
                 last = keys.into_iter().next_back();
             }
@@ -301,14 +408,14 @@ impl Service {
         self.watch_permissions().len()
     }
 
-    fn watch_permissions(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<ClientPermissions>>> {
+    pub(super) fn watch_permissions(&self) -> MutexGuard<'_, HashMap<ConnectionId, Arc<ClientPermissions>>> {
         self.watch_permissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Application for Service {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
-        self.handle_message(&BrokerPublisher { broker, metrics: &*self.metrics }, from, message)
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, now: Instant) -> Verdict {
+        self.handle_message(&BrokerPublisher { broker, metrics: &*self.metrics }, from, message, now)
     }
 
     fn monitored_topic(&self) -> Option<&str> {
@@ -330,10 +437,41 @@ impl Application for Service {
     }
 
     fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        self.disconnect(peer);
+    }
+}
+
+impl Service {
+    /// Whether a client watches any key.
+    pub(in crate::server) fn is_watching(&self, peer: &Peer) -> bool {
+        self.shared.lock().store.is_watching(self.watching_connection(peer))
+    }
+
+    /// Ends the watch of a key by a client, which has a connection if it has sent requests here. Returns false if the
+    /// client is not known.
+    pub(in crate::server) fn end_watch(
+        &self,
+        client_id: &str,
+        connection: Option<ConnectionId>,
+        key: &Key,
+    ) -> bool {
+        let connection = self.registered_connection(client_id).or(connection);
+        if let Some(connection) = connection {
+            self.end_watches(connection, std::slice::from_ref(key));
+        }
+        connection.is_some()
+    }
+
+    /// Ends the watches of a connection.
+    pub(in crate::server) fn disconnect(&self, peer: &Peer) {
+        let connection = self.watching_connection(peer);
         if peer.permissions.is_some() {
-            self.watch_permissions().remove(&peer.connection);
+            self.watch_permissions().remove(&connection);
         }
         self.shared.lock().handle_disconnect(peer);
+        if connection != peer.connection {
+            return self.end_all_watches(connection);
+        }
         // The first call may leave watches.
         while self.shared.lock().store.handle_disconnect(peer.connection) {}
     }
@@ -345,19 +483,18 @@ impl fmt::Debug for Service {
     }
 }
 
-/// Publishes a copy of a request to its subscribers, before its response. `message` has lost its response topic.
+/// Publishes a copy of a request to its subscribers, before its response. `taken` is what has been taken from `message`.
 ///
 /// Requests are addressed to the service and not routed, but `mqkv monitor` and other diagnostic MQTT clients rely on
 /// seeing them.
-fn publish_monitor_copy(
-    publisher: &dyn Publisher,
-    from: &Peer,
-    message: &Message,
-    response_topic: Option<&str>,
-) {
+fn publish_monitor_copy(publisher: &dyn Publisher, from: &Peer, message: &Message, taken: Option<&ReplyTo>) {
     if publisher.has_monitors() {
-        let response_topic = response_topic.map(str::to_owned);
-        publisher.publish_monitor_copy(from.connection, Message { response_topic, ..message.clone() });
+        let mut copy = message.clone();
+        if let Some(ReplyTo { response_topic, correlation, .. }) = taken {
+            copy.response_topic = Some(response_topic.clone());
+            copy.correlation = Some(correlation.clone());
+        }
+        publisher.publish_monitor_copy(from.connection, copy);
     }
 }
 
@@ -372,18 +509,15 @@ fn verb(request: &Request) -> Verb {
     }
 }
 
-/// Returns the correlation data of a request, or the reason why it cannot be answered (protocol §1).
-fn check_request_properties(message: &Message, response_topic: Option<&str>) -> Result<Bytes, &'static str> {
+/// Returns the reason why a request cannot be answered, if there is one (protocol §1).
+fn check_request_properties(message: &Message) -> Result<(), &'static str> {
     if message.qos != Qos::AtLeastOnce {
         return Err("its QoS is not 1");
     }
-    let response_topic = response_topic.ok_or("it has no response topic")?;
-    if response_topic.is_empty() || topic::has_wildcard(response_topic) {
-        return Err("its response topic is empty or has a wildcard");
-    }
+    let response_topic = message.response_topic.as_deref().ok_or("it has no response topic")?;
     // A stored value would appear as information of the broker about itself.
     if response_topic.starts_with(SYS) {
         return Err("its response topic is reserved for the broker");
     }
-    message.correlation.clone().ok_or("it has no correlation data")
+    message.correlation.as_ref().map(drop).ok_or("it has no correlation data")
 }

@@ -5,7 +5,7 @@ use std::{fmt, io, thread};
 
 use tokio::task::JoinHandle;
 
-use super::shared::Shared;
+use super::shared::{Committer, Shared};
 use super::uplink_node::LeafNode;
 use super::{commit_thread, exchange_task, expiry_task};
 use crate::server::delivery::Publisher;
@@ -35,10 +35,11 @@ impl BackgroundTasks {
         publisher: impl Publisher + Clone + 'static,
     ) -> io::Result<Self> {
         let commit_thread = storage.map(|storage| {
-            let (shared, publisher) = (Arc::clone(&shared), publisher.clone());
+            *shared.committer() = Some(Committer { storage, publisher: Box::new(publisher.clone()) });
+            let shared = Arc::clone(&shared);
             // A thread, not a task: it waits for the disk most of the time.
             let thread = thread::Builder::new().name("commit".to_owned());
-            thread.spawn(move || commit_thread::run(&shared, storage, &publisher))
+            thread.spawn(move || commit_thread::run(&shared))
         });
         let commit_thread = commit_thread.transpose()?;
         let (mut exchange_task, mut uplink) = (None, None);
@@ -71,6 +72,8 @@ impl Drop for BackgroundTasks {
             // A thread that has panicked has committed what it could.
             let _ = commit_thread.join();
         }
+        // It has the broker, which has the service.
+        *self.shared.committer() = None;
     }
 }
 

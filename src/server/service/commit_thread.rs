@@ -1,10 +1,11 @@
-//! Thread that commits changes in groups, and recovers when the disk has failed.
+//! Commits of changes in groups, by a thread or after a turn of a connection's thread, and recovery when the disk has failed.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::shared::Shared;
+use super::shared::{Committer, Shared};
 use super::state::{CommitGroup, State};
+use crate::broker::workers;
 use crate::clock;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::delivery::Publisher;
@@ -43,18 +44,31 @@ pub(super) fn commit_first_ceiling(storage: &mut Storage, state: &mut State, now
 }
 
 /// Commits groups until the service closes.
-pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publisher) {
-    shared.lock().set_short_of_room(storage.is_short_of_room());
-    if storage.is_short_of_room() {
-        report_room(shared, &storage);
-    }
-    while let Some(group) = next_group(shared, &storage) {
-        if !commit(shared, &mut storage, &group, shared.now_unchecked(), publisher)
-            && !recover(shared, &mut storage)
-        {
-            return;
+pub(super) fn run(shared: &Shared) {
+    if let Some(Committer { storage, .. }) = &*shared.committer() {
+        shared.lock().set_short_of_room(storage.is_short_of_room());
+        if storage.is_short_of_room() {
+            report_room(shared, storage);
         }
     }
+    loop {
+        let is_overdue = wait(shared);
+        let locked = shared.committer.lock();
+        let has_panicked = locked.is_err();
+        let mut committer = locked.unwrap_or_else(PoisonError::into_inner);
+        let Some(Committer { storage, publisher }) = &mut *committer else { return };
+        if has_panicked {
+            shared.committer.clear_poison();
+            handle_panic(shared, storage, &**publisher);
+        }
+        if !commit_all(shared, storage, is_overdue, &**publisher) {
+            return;
+        }
+        if shared.lock().is_closing {
+            break;
+        }
+    }
+    let Some(Committer { mut storage, .. }) = shared.committer().take() else { return };
     let lowered = shared.lock().lower_ceiling();
     if let Some(ceiling) = lowered {
         // The store starts with the versions of the clock again. If that fails, they are ahead of it for some seconds.
@@ -63,6 +77,70 @@ pub(super) fn run(shared: &Shared, mut storage: Storage, publisher: &dyn Publish
     }
     // If the last checkpoint fails, the write-ahead log still has all changes.
     let _ = storage.close();
+}
+
+/// Waits until a commit is due, or the service closes. Returns true if neither has happened for some time.
+fn wait(shared: &Shared) -> bool {
+    let mut state = shared.lock();
+    state.is_commit_thread_idle = true;
+    let is_idle = |state: &mut State| !state.is_commit_due && !state.is_closing;
+    let waited = shared.has_uncommitted.wait_timeout_while(state, IDLE_COMMIT_INTERVAL, is_idle);
+    let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+    state.is_commit_thread_idle = false;
+    timeout.timed_out()
+}
+
+/// Commits all groups that are due, and recovers if that fails. Returns false if the service closes before.
+fn commit_all(
+    shared: &Shared,
+    storage: &mut Storage,
+    mut is_overdue: bool,
+    publisher: &dyn Publisher,
+) -> bool {
+    // A connection's thread leaves the recovery to this one.
+    let mut is_working = storage.is_open() || recover(shared, storage);
+    while is_working && let Some(group) = next_group(shared, storage, std::mem::take(&mut is_overdue)) {
+        is_working =
+            commit(shared, storage, &group, shared.now_unchecked(), publisher) || recover(shared, storage);
+    }
+    is_working
+}
+
+/// Arranges that what is uncommitted is committed after the packets that have arrived on this thread's connections have
+/// been handled: one commit for all of them takes less time than several.
+pub(super) fn commit_after_turn(shared: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
+    if state.begin_turn() && !shared.wake_owner_task() {
+        let at_end = Arc::clone(shared);
+        if !workers::run_after_turn(move || end_turn(&at_end)) {
+            shared.wake_commit_thread(&mut state);
+        }
+    }
+}
+
+/// Commits what is uncommitted, in this thread if that delays no other connection: to wake the commit thread, and to be
+/// woken by it, takes a third of the time of a commit.
+fn end_turn(shared: &Shared) {
+    if workers::may_block()
+        && let Ok(mut committer) = shared.committer.try_lock()
+        && let Some(Committer { storage, publisher }) = committer.as_mut().filter(|it| it.storage.is_open())
+    {
+        let group = shared.lock().take_group(shared.now());
+        let mut commit = |group| commit(shared, storage, &group, shared.now_unchecked(), &**publisher);
+        if group.is_some_and(|group| !workers::block(|| commit(group))) {
+            shared.make_commit_due(&mut shared.lock());
+        }
+        return;
+    }
+    shared.wake_commit_thread(&mut shared.lock());
+}
+
+/// Handles a panic of a connection's thread in a commit: it may have come before the group was on disk, so the commit
+/// counts as failed, and the files are written anew.
+fn handle_panic(shared: &Shared, storage: &mut Storage, publisher: &dyn Publisher) {
+    storage.abandon();
+    shared.lock().handle_commit_failure(publisher, shared.now_unchecked());
+    shared.wake_exchange();
+    (shared.events)(Event::NotPersisted { reason: "a commit has panicked".to_owned() });
 }
 
 /// Commits one group and sends what waits for it. Returns false if the commit failed.
@@ -119,26 +197,19 @@ fn report_room(shared: &Shared, storage: &Storage) {
     });
 }
 
-/// Waits for the next commit. Returns `None` when the service has closed and everything is committed.
-pub(super) fn next_group(shared: &Shared, storage: &Storage) -> Option<CommitGroup> {
+/// Returns the next group if its commit is due, or if it `is_overdue`.
+pub(super) fn next_group(shared: &Shared, storage: &Storage, is_overdue: bool) -> Option<CommitGroup> {
     let mut state = shared.lock();
-    let mut is_overdue = false;
-    loop {
-        let now = shared.now();
-        if let Some(group) = state.take_group(now) {
-            return Some(group);
-        }
-        let is_due = || storage.is_short_of_room() || storage.clock_was_set(shared.now_unchecked());
-        if (is_overdue && is_due()) || (state.is_closing && storage.clock_was_set(shared.now_unchecked())) {
-            return Some(state.empty_group(now));
-        }
-        if state.is_closing {
-            return None;
-        }
-        let waited = shared.has_uncommitted.wait_timeout(state, IDLE_COMMIT_INTERVAL);
-        let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        (state, is_overdue) = (woken, timeout.timed_out());
+    let now = shared.now();
+    // Before it is due, requests that have arrived would miss the group.
+    if (state.is_commit_due || is_overdue || state.is_closing)
+        && let Some(group) = state.take_group(now)
+    {
+        return Some(group);
     }
+    let was_set = || storage.clock_was_set(shared.now_unchecked());
+    let is_due = (is_overdue && (storage.is_short_of_room() || was_set())) || (state.is_closing && was_set());
+    is_due.then(|| state.empty_group(now))
 }
 
 /// Retries until the disk works again. Returns false if the service closes before.

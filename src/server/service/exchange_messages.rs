@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -74,7 +74,7 @@ impl Service {
             }
             Exchange::Leaf(_) => ((), Effects::default()),
         });
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         drop(state);
         self.shared.wake_exchange();
         Ok(())
@@ -86,12 +86,12 @@ impl Service {
         publisher: &dyn Publisher,
         from: &Peer,
         mut message: Message,
+        now: Instant,
     ) -> Verdict {
         let membership = self.membership.as_ref();
         let topic = Topic::parse(&message.topic);
         if topic == Some(Topic::Command) {
-            let response_topic = message.response_topic.take();
-            return match self.reply_to(publisher, from, &message, response_topic) {
+            return match self.reply_to(publisher, from, &mut message, now) {
                 Ok(reply_to) => self.handle_command(publisher, from, &message.payload, reply_to),
                 Err(verdict) => *verdict,
             };
@@ -172,7 +172,7 @@ impl Service {
             }
             answer => state.send_to_operator(publisher, reply_to, answer),
         }
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         drop(state);
         self.shared.wake_exchange();
         Verdict::Consumed
@@ -251,7 +251,7 @@ impl WaitingFrame {
         let mut state = self.shared.lock();
         let leaf = (&self.leaf, &principal);
         let outcome = state.handle_leaf_frame(publisher, &self.from, leaf, &self.payload, now);
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         self.shared.wake_expiry_task(&mut state);
         drop(state);
         let is_handled = outcome == FrameOutcome::Handled;

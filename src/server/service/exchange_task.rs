@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::task::yield_now;
 
 use super::shared::Shared;
+use crate::clock;
 use crate::protocol::Message;
 use crate::protocol::exchange::ConflictReport;
 use crate::protocol::exchange::topic as topics;
@@ -37,7 +38,8 @@ pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher, exchange: &s
             if let ExchangeEvent::Conflict { id, conflict } = &event {
                 let at_ms = shared.now().wall_ms;
                 let report = ConflictReport { at_ms, ..command::conflict_report(*id, conflict, None) };
-                publisher.publish(message(topics::conflicts(exchange), report.encode()));
+                let message = message(topics::conflicts(exchange), report.encode());
+                publisher.publish(message, clock::monotonic());
             }
             (shared.events)(event.into());
         }
@@ -77,7 +79,7 @@ fn step(
     }
     let events = state.exchange.as_mut().map(|exchange| exchange.take_events()).unwrap_or_default();
     let due_ms = state.exchange_due_ms().min(*upkeep_ms);
-    shared.wake_commit_thread(&state);
+    shared.wake_commit_thread(&mut state);
     drop(state);
     if !is_root {
         shared.uplink_changed.notify_one();

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::tests::{
-    RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, watch,
-};
+use super::tests::{TestService, del, get, key, message, peer, set, set_with, value, watch};
 use super::*;
 use crate::broker::{Application, Verdict};
 use crate::exchange::names::Name;
@@ -68,7 +66,7 @@ impl Node {
             Seeds { store: random(), run: random(), stream: random() },
         )?;
         let storage = service.storage.lock().unwrap().take().unwrap();
-        let test = TestService { service, sent_messages: RecordingPublisher::default(), events };
+        let test = TestService::of(service, events, None);
         Ok(Self { test, storage, disk, settings })
     }
 
@@ -349,7 +347,10 @@ fn only_nodes_publish_on_the_topics_of_the_exchange() {
     assert!(refused(&root, topics::up("mill", "press-7")) && refused(&leaf, topics::up("plant", "press-7")));
     let own = TestService::new(Persistence::None);
     let message = crate::protocol::Message { topic: topics::up("plant", "press-7"), ..message(&get("k")) };
-    assert!(matches!(own.service.handle_message(&own.sent_messages, &peer(1), message), Verdict::Route(_)));
+    assert!(matches!(
+        own.service.handle_message(&own.sent_messages, &peer(1), message, clock::monotonic()),
+        Verdict::Route(_)
+    ));
 }
 
 #[test]
@@ -406,7 +407,12 @@ fn a_frame_counts_only_from_the_connection_of_its_link() {
     let send = |root: &Node, connection, payload: &bytes::Bytes| {
         let message =
             crate::protocol::Message { topic: topic.clone(), payload: payload.clone(), ..Default::default() };
-        root.test.service.handle_message(&root.test.sent_messages, &peer(connection), message);
+        root.test.service.handle_message(
+            &root.test.sent_messages,
+            &peer(connection),
+            message,
+            clock::monotonic(),
+        );
     };
     for payload in [payload.clone(), "garbage".into()] {
         send(&root, 2, &payload);
@@ -470,7 +476,7 @@ fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
             payload: command.encode(),
             ..message(&get("k"))
         };
-        root.test.service.handle_message(&root.test.sent_messages, peer, message);
+        root.test.service.handle_message(&root.test.sent_messages, peer, message, clock::monotonic());
         root.test.sent_messages.take().pop().unwrap().1.payload
     };
     let value_of = Command::Value { id: 1 };

@@ -33,6 +33,6 @@ fn expire(shared: &Shared, publisher: &dyn Publisher) -> u64 {
     let now = shared.now();
     let mut state = shared.lock();
     let next_ms = state.expire(publisher, now);
-    shared.wake_commit_thread(&state);
+    shared.wake_commit_thread(&mut state);
     next_ms
 }

@@ -1,10 +1,20 @@
 //! Persistence: which keys are on disk, a full disk, and a wall clock that has gone back.
 
-use super::tests::{TestService, del, get, key, message, set, set_with, value, version, watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::commit_thread;
+use super::shared::Committer;
+use super::tests::{
+    RecordingPublisher, TestService, del, get, key, message, peer, set, set_with, value, version, watch,
+};
 use super::*;
+use crate::broker::workers::Workers;
 use crate::clock;
 use crate::protocol::message::{PERSIST, TIMESTAMP};
-use crate::protocol::{ErrorReply, Message, Reply, Request, Timestamp};
+use crate::protocol::{ConnectionId, ErrorReply, Message, Reply, Request, Timestamp, UserProperties};
+use crate::server::delivery::Publisher;
 use crate::server::event::Event;
 use crate::server::storage::simulated::SimulatedDisk;
 use crate::server::storage::{EncodedRows, Storage, WalPolicy};
@@ -17,7 +27,7 @@ fn custom(home: &TempDir) -> TestService {
 
 fn persistent(name: &str, text: &str) -> Message {
     let mut message = message(&set(name, text));
-    message.user_properties.push((PERSIST.into(), "true".into()));
+    message.user_properties.push(PERSIST, "true");
     message
 }
 
@@ -81,7 +91,10 @@ async fn a_key_in_memory_gets_no_lower_version_after_a_restart() {
 /// A write to a key in memory by a client whose clock is ahead.
 fn ahead(name: &str, by_ms: u64) -> Message {
     let timestamp = format!("{}:0:client", clock::wall_ms() + by_ms);
-    Message { user_properties: vec![(TIMESTAMP.into(), timestamp.into())], ..message(&set(name, "v")) }
+    Message {
+        user_properties: UserProperties::from_iter([(TIMESTAMP, timestamp)]),
+        ..message(&set(name, "v"))
+    }
 }
 
 /// Returns the service that starts on what a kill at this moment would leave, with the wall clock set back.
@@ -253,7 +266,7 @@ async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     let test = TestService::on(storage);
     let running = test.run();
     let mut short = message(&set_with("short", "v", None, 60_000));
-    short.user_properties.push((PERSIST.into(), "true".into()));
+    short.user_properties.push(PERSIST, "true");
     test.send(short);
     test.sent_messages.wait_for(1);
     disk.set_faults(|faults| faults.bytes_max = Some(0));
@@ -282,7 +295,7 @@ fn a_step_of_the_wall_clock_is_committed_without_any_change() {
     let hour_ago = Now { wall_ms: now.wall_ms - 3_600_000, ..now };
     for (committed_at, has_step) in [(now, false), (hour_ago, true)] {
         storage.commit(&[], EncodedRows::new(), Version::default(), committed_at).unwrap();
-        assert_eq!(commit_thread::next_group(shared, &storage).is_some(), has_step);
+        assert_eq!(commit_thread::next_group(shared, &storage, false).is_some(), has_step);
     }
 }
 
@@ -346,7 +359,7 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
                 let is_deleted = reply == Reply::Count(1);
                 if !is_deleted {
                     assert_eq!(reply, Reply::Error(ErrorReply::NotPersisted));
-                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    std::thread::sleep(Duration::from_millis(10));
                 }
                 is_deleted
             });
@@ -357,7 +370,7 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
             let accepted = (0..100).any(|_| {
                 let is_done = ask(&test, set.clone()) == Reply::Done;
                 if !is_done {
-                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    std::thread::sleep(Duration::from_millis(20));
                 }
                 is_done
             });
@@ -367,4 +380,131 @@ async fn a_store_that_has_filled_the_disk_can_be_emptied() {
         let test = open();
         assert_eq!(test.reply_of_get("k0"), Reply::Value(value.into()));
     }
+}
+
+/// Counts commits. The first one panics, if so wanted.
+#[derive(Clone, Default)]
+struct CountingPublisher {
+    sent: RecordingPublisher,
+    commits: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Publisher for CountingPublisher {
+    fn publish(&self, message: Message, now: Instant) {
+        self.sent.publish(message, now);
+    }
+
+    fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
+        self.sent.push(to, client_id, message);
+    }
+
+    fn deliver(&self, to: ConnectionId, message: Message) {
+        self.sent.deliver(to, message);
+    }
+
+    fn has_monitors(&self) -> bool {
+        false
+    }
+
+    fn publish_monitor_copy(&self, _: ConnectionId, _: Message) {}
+
+    fn count_commit(&self, _: Duration) {
+        let commits = self.commits.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics || commits > 0, "as the test wants it");
+    }
+}
+
+/// Serves connections; the last of them sends three writes in one turn. The commit thread does not run.
+async fn write_in_one_turn(
+    threads: usize,
+    connections: usize,
+    panics: bool,
+) -> (TestService, CountingPublisher) {
+    let test =
+        TestService::on(Storage::open_in(Box::new(SimulatedDisk::default()), WalPolicy::default()).unwrap());
+    let publisher = CountingPublisher { panics, ..CountingPublisher::default() };
+    let storage = test.service.storage.lock().unwrap().take().unwrap();
+    *test.service.shared.committer() = Some(Committer { storage, publisher: Box::new(publisher.clone()) });
+    let workers = Workers::start(threads).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (sender, ended) = std::sync::mpsc::channel();
+    let mut clients = Vec::new();
+    for last in (0..connections).rev() {
+        clients.push(tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        let stream = listener.accept().await.unwrap().0;
+        let (service, publisher, sender) = (Arc::clone(&test.service), publisher.clone(), sender.clone());
+        workers.serve(stream, move |stream| async move {
+            if last == 0 {
+                for name in ["a", "b", "c"] {
+                    service.handle_message(&publisher, &peer(1), persistent(name, "v"), clock::monotonic());
+                }
+                assert_eq!(publisher.commits.load(Ordering::Relaxed), 0, "not before the end of the turn");
+                // After the turn.
+                tokio::spawn(async move { sender.send(()).unwrap() });
+            }
+            let _ = stream.unwrap().readable().await;
+        });
+    }
+    ended.recv().unwrap();
+    (test, publisher)
+}
+
+#[tokio::test]
+async fn a_thread_that_serves_one_connection_commits_the_writes_of_a_turn_at_once() {
+    let (test, publisher) = write_in_one_turn(2, 1, false).await;
+    assert_eq!(publisher.sent.replies(), [Reply::Done, Reply::Done, Reply::Done]);
+    assert_eq!(publisher.commits.load(Ordering::Relaxed), 1);
+    assert!(!test.service.shared.lock().is_commit_due);
+}
+
+/// The other connection of the thread, or the next one, would wait for the disk.
+#[tokio::test]
+async fn the_only_thread_or_one_with_two_connections_leaves_commits_to_the_commit_thread() {
+    for (threads, connections) in [(2, 3), (1, 1)] {
+        let (test, publisher) = write_in_one_turn(threads, connections, false).await;
+        assert_eq!(publisher.commits.load(Ordering::Relaxed), 0);
+        assert_eq!(publisher.sent.replies(), []);
+        assert!(test.service.shared.lock().is_commit_due);
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_panics_in_a_thread_of_connections_counts_as_failed() {
+    let (test, publisher) = write_in_one_turn(2, 1, true).await;
+    let shared = Arc::clone(&test.service.shared);
+    shared.make_commit_due(&mut shared.lock());
+    let commit_thread = std::thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || commit_thread::run(&shared)
+    });
+    publisher.sent.wait_for(3);
+    assert_eq!(publisher.sent.replies(), [(); 3].map(|()| Reply::Error(ErrorReply::NotPersisted)));
+    test.wait_for_event(&Event::PersistedAgain);
+    let write =
+        || test.service.handle_message(&publisher, &peer(1), persistent("d", "v"), clock::monotonic());
+    write();
+    publisher.sent.wait_for(1);
+    assert_eq!(publisher.sent.replies(), [Reply::Done]);
+    assert!(!shared.committer.is_poisoned(), "threads of connections commit again");
+    shared.lock().is_closing = true;
+    shared.has_uncommitted.notify_all();
+    commit_thread.join().unwrap();
+}
+
+#[test]
+fn the_first_write_after_a_failed_commit_is_committed_at_once() {
+    let test =
+        TestService::on(Storage::open_in(Box::new(SimulatedDisk::default()), WalPolicy::default()).unwrap());
+    let (shared, now) = (&test.service.shared, test.service.shared.now());
+    let mut storage = test.service.storage.lock().unwrap().take().unwrap();
+    test.send(persistent("a", "v"));
+    {
+        let mut state = shared.lock();
+        state.is_commit_due = false;
+        state.handle_commit_failure(&test.sent_messages, now);
+    }
+    commit_thread::try_recover(shared, &mut storage, now).unwrap();
+    test.send(persistent("b", "v"));
+    assert!(shared.lock().is_commit_due);
 }

@@ -15,7 +15,7 @@ use crate::store::Scan;
 pub(super) const SKIPPED_MAX: u32 = 1_000;
 
 /// A SCAN that has not been answered yet.
-pub(super) struct RunningScan {
+pub(in crate::server) struct RunningScan {
     shared: Arc<Shared>,
     metrics: Arc<Metrics>,
     from: Peer,
@@ -23,6 +23,8 @@ pub(super) struct RunningScan {
     page: Option<(Scan, ReplyTo)>,
     /// Number of failed commits at the start: a failed one undoes changes that the page may show.
     failures: u64,
+    /// How often the instance of a cluster had lost its ownership at the start: then another one answers.
+    losses: u64,
     /// Number of steps that were left out in turn, because other requests waited.
     skipped: u32,
 }
@@ -33,12 +35,15 @@ impl RunningScan {
         from: Peer,
         (scan, reply_to): (Scan, ReplyTo),
     ) -> Self {
-        let failures = shared.lock().commit_failures();
-        Self { shared, metrics, from, page: Some((scan, reply_to)), failures, skipped: 0 }
+        let (failures, losses) = {
+            let state = shared.lock();
+            (state.commit_failures(), state.losses())
+        };
+        Self { shared, metrics, from, page: Some((scan, reply_to)), failures, losses, skipped: 0 }
     }
 
     /// Looks at some keys. Sends the reply and returns true once the page is complete.
-    pub(super) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
+    pub(in crate::server) fn advance(&mut self, publisher: &dyn Publisher) -> bool {
         let Some((mut scan, reply_to)) = self.page.take() else { return true };
         let now = self.shared.now();
         let mut state = match self.shared.lock_for_step() {
@@ -61,9 +66,15 @@ impl RunningScan {
         }
         let reply = scan.into_reply();
         let mut state = self.shared.lock();
+        if state.losses() != self.losses {
+            return true;
+        }
         let has_failed = state.commit_failures() != self.failures;
         let reply = if has_failed { Reply::Error(ErrorReply::NotPersisted) } else { reply };
         state.send_page(publisher, Outbound::from((reply_to, Response::new(&reply, None))));
+        if self.shared.cluster.is_some() {
+            self.shared.wake_commit_thread(&mut state);
+        }
         true
     }
 }

@@ -7,14 +7,23 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use super::cluster_state::ClusterSignals;
 use super::state::State;
 use super::wall_clock::{ClockStep, Observation, WallClock, trusted_ms};
 use crate::clock;
+use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
+use crate::server::storage::Storage;
 use crate::store::Now;
 
 /// How often background work yields to threads that wait for the lock: enough for a few of them to wake.
 const YIELDS_MAX: usize = 100;
+
+/// What a commit needs. A thread that holds it commits; no other one does meanwhile.
+pub(super) struct Committer {
+    pub(super) storage: Storage,
+    pub(super) publisher: Box<dyn Publisher>,
+}
 
 /// The state behind its lock, and the signals that go with it.
 ///
@@ -23,6 +32,9 @@ const YIELDS_MAX: usize = 100;
 /// on. The broker may be called under the lock; it calls the service without holding a lock of its own.
 pub(super) struct Shared {
     state: Mutex<State>,
+    /// `None` without a disk, and before and after the background tasks. Locked before the state. Only the commit thread
+    /// waits for it. It is poisoned if a commit has panicked.
+    pub(super) committer: Mutex<Option<Committer>>,
     /// Number of threads that wait for the lock.
     waiting: AtomicUsize,
     /// Signalled when there are changes to commit, and at the end.
@@ -32,6 +44,8 @@ pub(super) struct Shared {
     /// Signalled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
     pub(super) exchange_changed: Notify,
     pub(super) uplink_changed: Notify,
+    /// `None` unless the store is in a cluster.
+    pub(super) cluster: Option<ClusterSignals>,
     pub(super) events: EventSink,
     /// The zero of the store's monotonic clock.
     origin: Instant,
@@ -42,15 +56,22 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(state: State, events: EventSink, origin: clock::Reading) -> Self {
+    pub(super) fn new(
+        state: State,
+        cluster: Option<ClusterSignals>,
+        events: EventSink,
+        origin: clock::Reading,
+    ) -> Self {
         let observation = Observation { wall_ms: origin.wall_ms, boot_ms: 0 };
         Self {
             state: Mutex::new(state),
+            committer: Mutex::new(None),
             waiting: AtomicUsize::new(0),
             has_uncommitted: Condvar::new(),
             has_earlier_deadline: Notify::new(),
             exchange_changed: Notify::new(),
             uplink_changed: Notify::new(),
+            cluster,
             events,
             origin: origin.monotonic,
             boot_origin: clock::boottime(),
@@ -87,6 +108,10 @@ impl Shared {
             thread::yield_now();
         }
         self.lock()
+    }
+
+    pub(super) fn committer(&self) -> MutexGuard<'_, Option<Committer>> {
+        self.committer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
@@ -143,8 +168,23 @@ impl Shared {
         }
     }
 
-    pub(super) fn wake_commit_thread(&self, state: &State) {
-        if state.has_uncommitted() {
+    /// Makes the commit thread, or the owner task of a cluster, commit what is uncommitted, if anything is.
+    pub(super) fn wake_commit_thread(&self, state: &mut State) {
+        if state.has_uncommitted() && !self.wake_owner_task() {
+            self.make_commit_due(state);
+        }
+    }
+
+    /// Makes the owner task of a cluster take the next group. Returns false without a cluster.
+    pub(super) fn wake_owner_task(&self) -> bool {
+        self.cluster.as_ref().inspect(|cluster| cluster.has_group.notify_one()).is_some()
+    }
+
+    /// Makes the commit thread look for what there is to do.
+    pub(super) fn make_commit_due(&self, state: &mut State) {
+        state.is_commit_due = true;
+        // A signal is a system call, also while no thread waits for it.
+        if std::mem::take(&mut state.is_commit_thread_idle) {
             self.has_uncommitted.notify_one();
         }
     }

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use crate::broker::Peer;
 use crate::protocol::timestamp::{COUNTER_MAX, SKEW_MAX_MS};
 use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
-use crate::server::commit_queue::{BeforeImage, CommitQueue, IfFailed, Unfinished};
+use crate::server::commit_queue::{
+    BeforeImage, CommitQueue, IfFailed, RepeatableWrite, Unfinished, WriteIdentity,
+};
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{Delivery, DuplicateDetection, Recognition};
 use crate::server::exchange::participant::{Participant, Rows};
-use crate::server::service::settings::recorded_bytes_max;
+use crate::server::service::cluster_state::{ClusterState, ClusterStatistics, new_duplicates};
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, StoreStatistics, Version};
 
 /// How far the ceiling of versions is ahead of the clock, in milliseconds: for so long after a crash, new versions may be
@@ -37,9 +39,11 @@ const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
 
 pub(super) struct State {
     pub(super) store: Store,
-    duplicates: DuplicateDetection,
-    /// `None` without a disk.
+    pub(super) duplicates: DuplicateDetection,
+    /// `None` without a disk, unless the store is in a cluster.
     pub(super) commit_queue: Option<CommitQueue>,
+    /// `None` unless the store is in a cluster.
+    pub(super) cluster: Option<Box<ClusterState>>,
     /// `None` if the store takes part in no exchange.
     pub(super) exchange: Option<Box<Participant>>,
     /// Whether keys may be in memory only although there is a disk.
@@ -47,6 +51,12 @@ pub(super) struct State {
     /// When the expiry task wakes by itself, in monotonic milliseconds.
     pub(super) expiry_wakes_ms: u64,
     pub(super) is_closing: bool,
+    /// Whether a thread of connections commits, or has it done, when it has handled the packets that have arrived.
+    is_turn_running: bool,
+    /// Whether the commit thread is to take what is uncommitted.
+    pub(super) is_commit_due: bool,
+    /// Whether the commit thread must be woken.
+    pub(super) is_commit_thread_idle: bool,
 }
 
 /// What became of a request.
@@ -58,6 +68,9 @@ pub(super) enum Handled {
     NotAuthorized(Key),
     /// It was not applied and not answered, because another delivery could not be recognized.
     Refused,
+    /// It was not applied and is not answered, for the reason given if there is one to report: another instance of the
+    /// cluster answers it, or may do so.
+    Ignored(Option<&'static str>),
 }
 
 /// Statistics of the service.
@@ -72,6 +85,8 @@ pub struct ServiceStatistics {
     pub recorded_bytes_max: usize,
     /// `None` without a disk.
     pub disk: Option<DiskStatistics>,
+    /// `None` unless the store is in a cluster.
+    pub cluster: Option<ClusterStatistics>,
 }
 
 /// Statistics of the storage.
@@ -83,15 +98,19 @@ pub struct DiskStatistics {
 
 impl State {
     pub(super) fn new(store: Store, has_disk: bool, has_memory_keys: bool) -> Self {
-        let bytes_max = recorded_bytes_max(store.limits());
+        let duplicates = new_duplicates(store.limits(), None);
         Self {
             store,
-            duplicates: DuplicateDetection::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)),
+            duplicates,
             commit_queue: has_disk.then(CommitQueue::default),
+            cluster: None,
             exchange: None,
             has_memory_keys,
             expiry_wakes_ms: 0,
             is_closing: false,
+            is_turn_running: false,
+            is_commit_due: false,
+            is_commit_thread_idle: false,
         }
     }
 
@@ -103,12 +122,25 @@ impl State {
             waiting_for_commit,
             recorded_bytes: self.duplicates.bytes(),
             recorded_bytes_max: self.duplicates.bytes_max(),
-            disk: queue.map(|queue| DiskStatistics { is_short_of_room: queue.is_short_of_room() }),
+            disk: queue
+                .filter(|queue| !queue.confirms_all())
+                .map(|queue| DiskStatistics { is_short_of_room: queue.is_short_of_room() }),
+            cluster: self.cluster_statistics(),
         }
     }
 
     pub(super) fn has_uncommitted(&self) -> bool {
         self.commit_queue.as_ref().is_some_and(CommitQueue::has_uncommitted)
+    }
+
+    /// Whether a commit of what is uncommitted must be arranged. Returns true once per group.
+    pub(super) fn begin_turn(&mut self) -> bool {
+        self.has_uncommitted() && !std::mem::replace(&mut self.is_turn_running, true)
+    }
+
+    /// Makes the next change be committed after the turn in which it is made.
+    pub(super) fn end_turn(&mut self) {
+        (self.is_turn_running, self.is_commit_due) = (false, false);
     }
 
     /// Handles a request of `from` and sends its response and notifications, now or after the commit. `message` is the
@@ -122,8 +154,16 @@ impl State {
         message: &Message,
         now: Now,
     ) -> Handled {
+        if let Some(reason) = self.ignored_for() {
+            return Handled::Ignored(reason);
+        }
         match written_key(&request.request).cloned() {
-            Some(key) => self.handle_write(publisher, from, request, key, reply_to, message, now),
+            Some(key) => {
+                let fingerprint =
+                    self.duplicates.fingerprint(&reply_to.response_topic, &reply_to.correlation, message);
+                let identity = WriteIdentity { fingerprint, expiry_s: message.expiry_s, refusals: 0 };
+                self.handle_write(publisher, from, request, key, reply_to, identity, now)
+            }
             None => self.handle_read(publisher, request, reply_to, now),
         }
     }
@@ -137,19 +177,23 @@ impl State {
         mut request: StoreRequest,
         key: Key,
         reply_to: ReplyTo,
-        message: &Message,
+        identity: WriteIdentity,
         now: Now,
     ) -> Handled {
-        let fingerprint = self.duplicates.fingerprint(&reply_to, message);
+        let fingerprint = identity.fingerprint;
         let Peer { connection, client_id, owner, confirmed, message_number, .. } = from;
         let (connection, confirmed, number) = (*connection, *confirmed, *message_number);
         let delivery = Delivery { client_id, owner, connection, confirmed, number };
+        let again = self.repeatable_write(from, &request, identity);
         match self.duplicates.recognize(delivery, fingerprint, now.monotonic_ms) {
+            // Its response was discarded: it is older than those that are recorded.
+            Recognition::New if self.was_answered(fingerprint) => return Handled::Answered,
             Recognition::New => {}
             Recognition::Refused => return Handled::Refused,
             Recognition::Duplicate(response) => {
                 // The first delivery may not be committed yet, and its response may still fail.
                 self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
+                self.repeat_last_if_refused(again);
                 return Handled::Answered;
             }
         }
@@ -158,8 +202,10 @@ impl State {
         let deletes = !matches!(request.request, Request::Set { .. });
         let queue = self.commit_queue.as_ref();
         let error = queue.and_then(|queue| queue.write_error(&key, is_persistent, deletes));
+        // A deletion needs no room: one that is refused again would be refused for ever.
+        let error = error.or((identity.refusals > 1).then_some(ErrorReply::QuotaExceeded));
         if let Some(error) = error {
-            Outbound::from((reply_to, Response::error(error))).send(publisher);
+            self.reject(publisher, reply_to, error);
             return Handled::Answered;
         }
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
@@ -187,7 +233,21 @@ impl State {
         let before = before.filter(|_| change.is_some());
         let outbound = Outbound { response: Some((reply_to, response.clone())), change };
         let sequence = self.send(publisher, outbound, Some(&key), before);
-        self.duplicates.record(delivery, fingerprint, response, message.expiry_s, now.monotonic_ms, sequence);
+        if let Some(queue) = self.commit_queue.as_mut().filter(|_| sequence > 0) {
+            queue.hold_last(from.hold_acknowledgement());
+        }
+        if let Some(again) = again {
+            self.repeat_last_if_refused(Some(again));
+            self.note_response(client_id, identity, &response, sequence, now);
+        }
+        self.duplicates.record(
+            delivery,
+            fingerprint,
+            response,
+            identity.expiry_s,
+            now.monotonic_ms,
+            sequence,
+        );
         if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
     }
 
@@ -212,11 +272,18 @@ impl State {
                     Outbound::from((reply_to, Response::error(error))).send(publisher);
                     return Handled::Answered;
                 }
-                if !matches!(request.request, Request::KeyNotify { .. }) {
+                if queue.confirms_all() || !matches!(request.request, Request::KeyNotify { .. }) {
                     if_failed = IfFailed::Repeat(Box::new(request.clone()));
                 }
             }
         }
+        let watch = match self.begin_watch(&request) {
+            Ok(watch) => watch,
+            Err(error) => {
+                self.reject(publisher, reply_to, error);
+                return Handled::Answered;
+            }
+        };
         let StoreResponse { reply, payload, version, expired, .. } = self.store.handle_request(request, now);
         if let Some(expired) = expired {
             self.send_expired(publisher, expired, now);
@@ -228,6 +295,9 @@ impl State {
         };
         if let Some(outbound) = outbound {
             outbound.send(publisher);
+        }
+        if let Some(watch) = watch {
+            self.note_watch(watch);
         }
         key.filter(|_| reply == NOT_AUTHORIZED).map_or(Handled::Answered, Handled::NotAuthorized)
     }
@@ -249,6 +319,15 @@ impl State {
         }
     }
 
+    /// Sends an error that depends on the state: in a cluster, after a confirmation.
+    pub(super) fn reject(&mut self, publisher: &dyn Publisher, reply_to: ReplyTo, error: ErrorReply) {
+        let outbound = Outbound::from((reply_to, Response::error(error)));
+        match self.commit_queue.as_mut().filter(|queue| queue.confirms_all()) {
+            Some(queue) => _ = queue.enqueue_read(outbound, None, IfFailed::Send),
+            None => outbound.send(publisher),
+        }
+    }
+
     fn send_expired(&mut self, publisher: &dyn Publisher, expired: Change, now: Now) {
         let key = expired.key.clone();
         self.record_expired(publisher, &key, now);
@@ -264,6 +343,7 @@ impl State {
         key: Option<&Key>,
         before: Option<BeforeImage>,
     ) -> u64 {
+        self.note_row(outbound.change.as_ref());
         let outbound = match &mut self.commit_queue {
             Some(queue) => queue.enqueue(outbound, key, before),
             None => Some(outbound),
@@ -314,6 +394,7 @@ impl State {
 
     fn may_expire(&self) -> bool {
         !self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full)
+            && self.cluster.as_ref().is_none_or(|cluster| cluster.is_serving())
     }
 
     /// Returns the state of a key before a change. A key that has expired is absent: its expiry is not rolled back.
@@ -328,6 +409,7 @@ impl State {
     /// A key in memory does not wait for a commit if its version is below the ceiling that is on disk, above which the
     /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
     pub(super) fn take_group(&mut self, now: Now) -> Option<CommitGroup> {
+        self.end_turn();
         let ceiling = self.next_ceiling(now);
         let greatest = self.store.greatest_version();
         let queue = self.commit_queue.as_mut()?;
@@ -386,6 +468,8 @@ impl State {
     /// Handles a failed commit: rolls back every change that is not on disk.
     pub(super) fn handle_commit_failure(&mut self, publisher: &dyn Publisher, now: Now) {
         let Some(queue) = &mut self.commit_queue else { return };
+        // The turn has nothing left to commit.
+        self.is_turn_running = false;
         let last = queue.sequence();
         let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
@@ -398,11 +482,32 @@ impl State {
         for key in expired.cloned().collect::<Vec<_>>() {
             self.record_expired(publisher, &key, now);
         }
+        self.finish(publisher, unfinished, now, false);
+    }
+
+    /// Does what a failed commit leaves to be done for clients. `is_for_good`: another attempt fails as this one has.
+    pub(super) fn finish(
+        &mut self,
+        publisher: &dyn Publisher,
+        unfinished: Vec<Unfinished>,
+        now: Now,
+        is_for_good: bool,
+    ) {
         for unfinished in unfinished {
             match unfinished {
+                Unfinished::Send(outbound) if self.cluster.is_some() => {
+                    self.send(publisher, *outbound, None, None);
+                }
                 Unfinished::Send(outbound) => outbound.send(publisher),
                 Unfinished::Repeat(reply_to, request) => {
                     self.handle_read(publisher, *request, reply_to, now);
+                }
+                Unfinished::RepeatWrite(reply_to, write) => {
+                    let RepeatableWrite { request, from, mut identity } = *write;
+                    identity.refusals = identity.refusals.saturating_add(u8::from(is_for_good));
+                    if let Some(key) = written_key(&request.request).cloned() {
+                        self.handle_write(publisher, &from, request, key, reply_to, identity, now);
+                    }
                 }
             }
         }

@@ -1,19 +1,22 @@
 //! The service as the broker calls it: messages in, messages out, and the state after a restart.
 
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::simulated_ledger::SimulatedLedger;
 use super::*;
 use crate::broker::{self, Application, Peer, Verdict};
 use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
 use crate::protocol::{
-    Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp, Value, topic,
+    Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, Timestamp,
+    UserProperties, Value, topic,
 };
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::Publisher;
@@ -33,7 +36,7 @@ type Sent = (Option<ConnectionId>, Message);
 pub(super) struct RecordingPublisher(Arc<Mutex<Vec<Sent>>>);
 
 impl Publisher for RecordingPublisher {
-    fn publish(&self, message: Message) {
+    fn publish(&self, message: Message, _: Instant) {
         self.0.lock().unwrap().push((None, message));
     }
 
@@ -80,6 +83,59 @@ pub(super) struct TestService {
     pub(super) service: Arc<Service>,
     pub(super) sent_messages: RecordingPublisher,
     pub(super) events: Arc<Mutex<Vec<Event>>>,
+    /// The state that the service commits to in a cluster.
+    pub(super) ledger: Option<SimulatedLedger>,
+    /// Whether each request is confirmed at once.
+    confirms_at_once: bool,
+}
+
+/// Where a service keeps its keys.
+pub(super) enum TestHome {
+    Directory(TempDir),
+    Cluster(SimulatedLedger),
+}
+
+impl TestHome {
+    pub(super) fn kinds() -> [Self; 2] {
+        [Self::Directory(TempDir::new().unwrap()), Self::Cluster(SimulatedLedger::default())]
+    }
+
+    pub(super) fn open(&self) -> TestService {
+        match self {
+            Self::Directory(home) => TestService::on_disk(home),
+            Self::Cluster(ledger) => TestService::in_cluster(ledger, false),
+        }
+    }
+
+    /// Returns the state that a kill at this moment would leave.
+    fn copy(&self) -> Self {
+        match self {
+            Self::Directory(home) => {
+                let copy = TempDir::new().unwrap();
+                for file in std::fs::read_dir(home.path()).unwrap() {
+                    let file = file.unwrap();
+                    std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+                }
+                Self::Directory(copy)
+            }
+            Self::Cluster(ledger) => Self::Cluster(ledger.copy()),
+        }
+    }
+}
+
+/// The background work of a service, and its commits in a cluster, until it is dropped.
+pub(super) struct Running {
+    _tasks: BackgroundTasks,
+    owner_task: Option<(Arc<AtomicBool>, thread::JoinHandle<()>)>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some((is_closing, thread)) = self.owner_task.take() {
+            is_closing.store(true, Ordering::Relaxed);
+            thread.join().unwrap();
+        }
+    }
 }
 
 impl TestService {
@@ -90,7 +146,7 @@ impl TestService {
         let service =
             Service::open(settings, Arc::new(move |event| sink.lock().unwrap().push(event)), Arc::default())
                 .unwrap();
-        Self { service, sent_messages: RecordingPublisher::default(), events }
+        Self::of(service, events, None)
     }
 
     /// A service on a simulated disk, where only keys that ask for it are persistent.
@@ -109,7 +165,7 @@ impl TestService {
         let service =
             Service::with_storage(&settings, false, Some(storage), sink, Arc::default(), reading, SEEDS)
                 .unwrap();
-        Self { service, sent_messages: RecordingPublisher::default(), events }
+        Self::of(service, events, None)
     }
 
     pub(super) fn wait_for_event(&self, event: &Event) {
@@ -125,20 +181,83 @@ impl TestService {
         panic!("no {event:?} in time");
     }
 
-    fn in_memory() -> Self {
-        Self::new(Persistence::None)
+    pub(super) fn of(
+        service: Arc<Service>,
+        events: Arc<Mutex<Vec<Event>>>,
+        ledger: Option<SimulatedLedger>,
+    ) -> Self {
+        let sent_messages = RecordingPublisher::default();
+        Self { service, sent_messages, events, ledger, confirms_at_once: false }
+    }
+
+    /// A service in memory, and one in a cluster that confirms each request at once.
+    fn answering_at_once() -> [Self; 2] {
+        let in_cluster = Self::in_cluster(&SimulatedLedger::default(), false);
+        [Self::new(Persistence::None), Self { confirms_at_once: true, ..in_cluster }]
     }
 
     fn on_disk(home: &TempDir) -> Self {
         Self::new(Persistence::All(home.path().to_owned()))
     }
 
-    pub(super) fn run(&self) -> BackgroundTasks {
-        self.service.start_background_tasks(self.sent_messages.clone()).unwrap()
+    /// An instance of a cluster that follows.
+    pub(super) fn following(ledger: &SimulatedLedger, has_registrations: bool) -> Self {
+        let test = Self { ledger: Some(ledger.clone()), ..Self::joining(has_registrations) };
+        test.service.join_cluster(&[7; 32]);
+        test
+    }
+
+    /// An instance of a cluster that knows nothing of it.
+    pub(super) fn joining(has_registrations: bool) -> Self {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&events);
+        let sink: EventSink = Arc::new(move |event| sink.lock().unwrap().push(event));
+        let settings = StoreSettings::default();
+        let service = Service::in_cluster(&settings, has_registrations, sink, Arc::default());
+        Self::of(service, events, None)
+    }
+
+    /// An instance of a cluster that has received the state and serves.
+    pub(super) fn in_cluster(ledger: &SimulatedLedger, has_registrations: bool) -> Self {
+        let test = Self::following(ledger, has_registrations);
+        ledger.load(&test.service);
+        ledger.serve(&test.service);
+        test
+    }
+
+    pub(super) fn run(&self) -> Running {
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let owner_task = self.ledger.clone().map(|ledger| {
+            let (service, sent) = (Arc::clone(&self.service), self.sent_messages.clone());
+            let is_closing = Arc::clone(&is_closing);
+            thread::spawn(move || {
+                while !is_closing.load(Ordering::Relaxed) {
+                    ledger.decide_all(&service, &sent);
+                    thread::sleep(Duration::from_millis(1));
+                }
+            })
+        });
+        let _tasks = self.service.start_background_tasks(self.sent_messages.clone()).unwrap();
+        Running { _tasks, owner_task: owner_task.map(|thread| (is_closing, thread)) }
+    }
+
+    /// Decides all groups of a service in a cluster.
+    pub(super) fn confirm(&self) {
+        if let Some(ledger) = &self.ledger {
+            ledger.decide_all(&self.service, &self.sent_messages);
+        }
     }
 
     pub(super) fn send(&self, message: Message) -> Verdict {
-        self.service.handle_message(&self.sent_messages, &peer(1), message)
+        self.send_from(&peer(1), message)
+    }
+
+    pub(super) fn send_from(&self, peer: &Peer, message: Message) -> Verdict {
+        let verdict = self.service.handle_message(&self.sent_messages, peer, message, clock::monotonic());
+        if self.confirms_at_once {
+            self.confirm();
+        }
+        verdict
     }
 
     pub(super) fn request(&self, request: &Request) {
@@ -161,13 +280,14 @@ pub(super) fn peer(connection: u64) -> Peer {
         permissions: None,
         message_number: 1,
         confirmed: 0,
+        handle: None,
     }
 }
 
 /// Returns a request as an SDK sends it, with unique correlation data.
 pub(super) fn message(request: &Request) -> Message {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let number = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
     Message {
         topic: topic::REQUEST.to_owned(),
         payload: request.encode(),
@@ -175,7 +295,7 @@ pub(super) fn message(request: &Request) -> Message {
         response_topic: Some("answers".to_owned()),
         correlation: Some(number.to_be_bytes().to_vec().into()),
         expiry_s: Some(10),
-        user_properties: vec![(TIMESTAMP.into(), "1:0:client".into())],
+        user_properties: UserProperties::from_iter([(TIMESTAMP, "1:0:client")]),
         ..Message::default()
     }
 }
@@ -215,190 +335,203 @@ pub(super) fn version(message: &Message) -> Timestamp {
 
 #[test]
 fn a_response_has_all_properties_that_an_sdk_needs() {
-    let test = TestService::in_memory();
-    let request = message(&set("k", "v"));
-    test.send(request.clone());
-    let [(to, response)] = test.sent_messages.take().try_into().unwrap();
-    assert_eq!(to, None);
-    assert_eq!((response.topic.as_str(), &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
-    assert_eq!((response.qos, response.retain, response.expiry_s), (Qos::AtLeastOnce, false, None));
-    assert_eq!(response.correlation, request.correlation);
-    assert_eq!(response.content_type.as_deref(), Some("application/octet-stream"));
-    assert_eq!(response.user_property(STATUS), Some("200"));
-    assert_eq!(response.user_property(PROTOCOL_VERSION), Some("1.0"));
-    assert!(version(&response).ms > 1_600_000_000_000);
+    for test in TestService::answering_at_once() {
+        let request = message(&set("k", "v"));
+        test.send(request.clone());
+        let [(to, response)] = test.sent_messages.take().try_into().unwrap();
+        assert_eq!(to, None);
+        assert_eq!((response.topic.as_str(), &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
+        assert_eq!((response.qos, response.retain, response.expiry_s), (Qos::AtLeastOnce, false, None));
+        assert_eq!(response.correlation, request.correlation);
+        assert_eq!(response.content_type.as_deref(), Some("application/octet-stream"));
+        assert_eq!(response.user_property(STATUS), Some("200"));
+        assert_eq!(response.user_property(PROTOCOL_VERSION), Some("1.0"));
+        assert!(version(&response).ms > 1_600_000_000_000);
+    }
 }
 
 #[test]
 fn an_unanswerable_request_is_reported_and_not_applied() {
-    let test = TestService::in_memory();
-    let whole = message(&set("k", "v"));
-    let lacking = [
-        Message { qos: Qos::AtMostOnce, ..whole.clone() },
-        Message { qos: Qos::ExactlyOnce, ..whole.clone() },
-        Message { response_topic: None, ..whole.clone() },
-        Message { response_topic: Some("a/#".to_owned()), ..whole.clone() },
-        // A stored value would appear as information of the broker about itself.
-        Message { response_topic: Some("$SYS/broker/version".to_owned()), ..whole.clone() },
-        Message { correlation: None, ..whole },
-    ];
-    for message in lacking {
-        assert!(matches!(test.send(message), Verdict::Consumed));
-        let event = test.events.lock().unwrap().pop();
-        assert!(matches!(event, Some(Event::Unanswerable { .. })), "{event:?}");
+    for test in TestService::answering_at_once() {
+        let whole = message(&set("k", "v"));
+        let lacking = [
+            Message { qos: Qos::AtMostOnce, ..whole.clone() },
+            Message { qos: Qos::ExactlyOnce, ..whole.clone() },
+            Message { response_topic: None, ..whole.clone() },
+            // A stored value would appear as information of the broker about itself.
+            Message { response_topic: Some("$SYS/broker/version".to_owned()), ..whole.clone() },
+            Message { correlation: None, ..whole },
+        ];
+        for message in lacking {
+            assert!(matches!(test.send(message), Verdict::Consumed));
+            let event = test.events.lock().unwrap().pop();
+            assert!(matches!(event, Some(Event::Unanswerable { .. })), "{event:?}");
+        }
+        assert!(test.sent_messages.take().is_empty());
+        assert_eq!(test.reply(&get("k")), Reply::Absent);
     }
-    assert!(test.sent_messages.take().is_empty());
-    assert_eq!(test.reply(&get("k")), Reply::Absent);
 }
 
 #[test]
 fn a_response_topic_of_the_store_disconnects_the_client() {
-    let test = TestService::in_memory();
-    for response_topic in [topic::REQUEST.to_owned(), format!("{}/x", topic::RESERVED)] {
-        let message = Message { response_topic: Some(response_topic), ..message(&set("k", "v")) };
-        assert!(matches!(test.send(message), Verdict::Disconnect { .. }));
+    for test in TestService::answering_at_once() {
+        for response_topic in [topic::REQUEST.to_owned(), format!("{}/x", topic::RESERVED)] {
+            let message = Message { response_topic: Some(response_topic), ..message(&set("k", "v")) };
+            assert!(matches!(test.send(message), Verdict::Disconnect { .. }));
+        }
+        assert_eq!(test.reply(&get("k")), Reply::Absent);
     }
-    assert_eq!(test.reply(&get("k")), Reply::Absent);
 }
 
 #[test]
 fn a_client_cannot_forge_a_notification() {
-    let test = TestService::in_memory();
-    let topic = topic::notify("client", &key("k")).unwrap();
-    let verdict = test.send(Message { topic, ..Message::default() });
-    assert!(matches!(verdict, Verdict::Refused(ReasonCode::NotAuthorized)), "{verdict:?}");
-    assert!(matches!(test.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
-    let other = Message { topic: "other".to_owned(), ..Message::default() };
-    assert!(matches!(test.send(other), Verdict::Route(_)));
+    for test in TestService::answering_at_once() {
+        let topic = topic::notify("client", &key("k")).unwrap();
+        let verdict = test.send(Message { topic, ..Message::default() });
+        assert!(matches!(verdict, Verdict::Refused(ReasonCode::NotAuthorized)), "{verdict:?}");
+        assert!(matches!(
+            test.events.lock().unwrap().pop(),
+            Some(Event::Broker(broker::Event::Dropped { .. }))
+        ));
+        let other = Message { topic: "other".to_owned(), ..Message::default() };
+        assert!(matches!(test.send(other), Verdict::Route(_)));
+    }
 }
 
 #[test]
 fn a_malformed_request_gets_an_error_reply() {
-    let test = TestService::in_memory();
-    let rows = [
-        (&b"malformed"[..], ErrorReply::SyntaxError),
-        (b"*1\r\n$4\r\nFLIP\r\n", ErrorReply::UnknownCommand),
-        (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", ErrorReply::EmptyKey),
-    ];
-    for (payload, error) in rows {
-        test.send(Message { payload: payload.into(), ..message(&get("k")) });
-        assert_eq!(test.sent_messages.replies(), [Reply::Error(error)]);
+    for test in TestService::answering_at_once() {
+        let rows = [
+            (&b"malformed"[..], ErrorReply::SyntaxError),
+            (b"*1\r\n$4\r\nFLIP\r\n", ErrorReply::UnknownCommand),
+            (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n", ErrorReply::EmptyKey),
+        ];
+        for (payload, error) in rows {
+            test.send(Message { payload: payload.into(), ..message(&get("k")) });
+            assert_eq!(test.sent_messages.replies(), [Reply::Error(error)]);
+        }
     }
 }
 
 #[test]
 fn watchers_are_notified_after_the_response() {
-    let test = TestService::in_memory();
-    test.request(&watch("k"));
-    test.service.handle_message(&test.sent_messages, &peer(2), message(&watch("k")));
-    test.sent_messages.take();
-    for (request, expected) in
-        [(set("k", "v"), Notification::Set(Some("v".into()))), (del("k"), Notification::Delete)]
-    {
-        test.request(&request);
-        let sent = test.sent_messages.take();
-        assert_eq!(
-            sent.iter().map(|(to, _)| to.map(|to| to.0)).collect::<Vec<_>>(),
-            [None, Some(1), Some(2)]
-        );
-        for (_, notification) in &sent[1..] {
-            assert_eq!(Notification::decode(&notification.payload), Ok(expected.clone()));
-            assert_eq!(notification.topic, topic::notify("client", &key("k")).unwrap());
-            assert_eq!(notification.user_property(PROTOCOL_VERSION), Some("1.0"));
-            assert_eq!(version(notification), version(&sent[0].1));
+    for test in TestService::answering_at_once() {
+        test.request(&watch("k"));
+        test.send_from(&peer(2), message(&watch("k")));
+        test.sent_messages.take();
+        for (request, expected) in
+            [(set("k", "v"), Notification::Set(Some("v".into()))), (del("k"), Notification::Delete)]
+        {
+            test.request(&request);
+            let sent = test.sent_messages.take();
+            assert_eq!(
+                sent.iter().map(|(to, _)| to.map(|to| to.0)).collect::<Vec<_>>(),
+                [None, Some(1), Some(2)]
+            );
+            for (_, notification) in &sent[1..] {
+                assert_eq!(Notification::decode(&notification.payload), Ok(expected.clone()));
+                assert_eq!(notification.topic, topic::notify("client", &key("k")).unwrap());
+                assert_eq!(notification.user_property(PROTOCOL_VERSION), Some("1.0"));
+                assert_eq!(version(notification), version(&sent[0].1));
+            }
         }
+        test.service.shared.lock().store.handle_disconnect(ConnectionId(1));
+        test.request(&set("k", "w"));
+        assert_eq!(test.sent_messages.take().len(), 2);
     }
-    test.service.shared.lock().store.handle_disconnect(ConnectionId(1));
-    test.request(&set("k", "w"));
-    assert_eq!(test.sent_messages.take().len(), 2);
 }
 
 #[test]
 fn notifications_of_a_key_are_ordered_by_version_across_threads() {
-    let test = TestService::in_memory();
-    test.request(&watch("k"));
-    test.sent_messages.take();
-    thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| (0..200).for_each(|_| test.request(&set("k", "v"))));
-        }
-    });
-    let notified = test.sent_messages.take().into_iter().filter(|(to, _)| to.is_some());
-    let versions: Vec<_> = notified.map(|(_, message)| version(&message)).collect();
-    assert_eq!(versions.len(), 1_600);
-    assert!(versions.is_sorted_by(|first, second| first < second));
+    for test in TestService::answering_at_once() {
+        test.request(&watch("k"));
+        test.sent_messages.take();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..200).for_each(|_| test.request(&set("k", "v"))));
+            }
+        });
+        let notified = test.sent_messages.take().into_iter().filter(|(to, _)| to.is_some());
+        let versions: Vec<_> = notified.map(|(_, message)| version(&message)).collect();
+        assert_eq!(versions.len(), 1_600);
+        assert!(versions.is_sorted_by(|first, second| first < second));
+    }
 }
 
 #[test]
 fn a_second_delivery_of_a_write_gets_the_first_response_and_is_not_applied() {
-    let test = TestService::in_memory();
-    let first = message(&set_with("k", "v", Some(Condition::Absent), 0));
-    test.send(first.clone());
-    let [answer] = test.sent_messages.take().try_into().unwrap();
-    test.send(first.clone());
-    assert_eq!(test.sent_messages.take(), [answer]);
-    test.reply(&del("k"));
-    test.send(first);
-    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
-    assert_eq!(test.reply(&get("k")), Reply::Absent);
+    for test in TestService::answering_at_once() {
+        let first = message(&set_with("k", "v", Some(Condition::Absent), 0));
+        test.send(first.clone());
+        let [answer] = test.sent_messages.take().try_into().unwrap();
+        test.send(first.clone());
+        assert_eq!(test.sent_messages.take(), [answer]);
+        test.reply(&del("k"));
+        test.send(first);
+        assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+        assert_eq!(test.reply(&get("k")), Reply::Absent);
+    }
 }
 
 #[tokio::test]
 async fn an_expiry_is_notified_also_if_its_deadline_is_set_after_a_later_one() {
-    let test = TestService::in_memory();
-    let running = test.run();
-    test.request(&watch("late"));
-    test.request(&watch("early"));
-    test.request(&set_with("late", "v", None, 3_600_000));
-    // The task sleeps until that deadline and must be woken.
-    tokio::task::yield_now().await;
-    test.request(&set_with("early", "v", None, 20));
-    let mut notified = None;
-    for _ in 0..10_000 {
-        notified = test
-            .sent_messages
-            .take()
-            .into_iter()
-            .map(|(_, message)| message)
-            .find(|message| Notification::decode(&message.payload) == Ok(Notification::Delete));
-        if notified.is_some() {
-            break;
+    for test in TestService::answering_at_once() {
+        let running = test.run();
+        test.request(&watch("late"));
+        test.request(&watch("early"));
+        test.request(&set_with("late", "v", None, 3_600_000));
+        // The task sleeps until that deadline and must be woken.
+        tokio::task::yield_now().await;
+        test.request(&set_with("early", "v", None, 20));
+        let mut notified = None;
+        for _ in 0..10_000 {
+            notified = test
+                .sent_messages
+                .take()
+                .into_iter()
+                .map(|(_, message)| message)
+                .find(|message| Notification::decode(&message.payload) == Ok(Notification::Delete));
+            if notified.is_some() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let notified = notified.expect("a notification within ten seconds");
+        assert_eq!(notified.topic, topic::notify("client", &key("early")).unwrap());
+        drop(running);
     }
-    let notified = notified.expect("a notification within ten seconds");
-    assert_eq!(notified.topic, topic::notify("client", &key("early")).unwrap());
-    drop(running);
 }
 
 #[tokio::test]
 async fn acknowledged_changes_survive_a_restart() {
-    let home = TempDir::new().unwrap();
-    let test = TestService::on_disk(&home);
-    let running = test.run();
-    let last = ["a", "b", "gone"].map(|name| test.request(&set(name, "v"))).len();
-    test.request(&set_with("short", "v", None, 1));
-    test.request(&set_with("long", "v", None, 60_000));
-    test.request(&del("gone"));
-    test.sent_messages.wait_for(last + 3);
-    let versions: Vec<_> = test.sent_messages.take().iter().map(|(_, message)| version(message)).collect();
-    drop((running, test));
-    thread::sleep(Duration::from_millis(5));
-    let test = TestService::on_disk(&home);
-    let replies = ["a", "b", "gone", "short", "long"].map(|name| test.reply_of_get(name));
-    assert_eq!(replies, [value("v"), value("v"), Reply::Absent, Reply::Absent, value("v")]);
-    let left_ms = test.service.shared.lock().store.read(&key("long")).unwrap().1.deadline_ms.unwrap();
-    assert!((1..=60_001).contains(&left_ms), "{left_ms}");
-    let _running = test.run();
-    test.sent_messages.take();
-    test.request(&set("gone", "again"));
-    test.sent_messages.wait_for(1);
-    assert!(
-        test.sent_messages
-            .take()
-            .iter()
-            .all(|(_, message)| version(message) > *versions.iter().max().unwrap())
-    );
+    for home in TestHome::kinds() {
+        let test = home.open();
+        let running = test.run();
+        let last = ["a", "b", "gone"].map(|name| test.request(&set(name, "v"))).len();
+        test.request(&set_with("short", "v", None, 1));
+        test.request(&set_with("long", "v", None, 60_000));
+        test.request(&del("gone"));
+        test.sent_messages.wait_for(last + 3);
+        let versions: Vec<_> =
+            test.sent_messages.take().iter().map(|(_, message)| version(message)).collect();
+        drop((running, test));
+        thread::sleep(Duration::from_millis(5));
+        let test = home.open();
+        let replies = ["a", "b", "gone", "short", "long"].map(|name| test.reply_of_get(name));
+        assert_eq!(replies, [value("v"), value("v"), Reply::Absent, Reply::Absent, value("v")]);
+        let left_ms = test.service.shared.lock().store.read(&key("long")).unwrap().1.deadline_ms.unwrap();
+        assert!((1..=60_001).contains(&left_ms), "{left_ms}");
+        let _running = test.run();
+        test.sent_messages.take();
+        test.request(&set("gone", "again"));
+        test.sent_messages.wait_for(1);
+        assert!(
+            test.sent_messages
+                .take()
+                .iter()
+                .all(|(_, message)| version(message) > *versions.iter().max().unwrap())
+        );
+    }
 }
 
 impl TestService {
@@ -423,44 +556,46 @@ impl TestService {
 
 #[tokio::test]
 async fn a_kill_loses_no_acknowledged_change() {
-    let (home, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let test = TestService::on_disk(&home);
-    let _running = test.run();
-    for round in 1..40 {
-        test.request(&set("k", &round.to_string()));
-        test.sent_messages.wait_for(round);
-        // A copy of the files is the state that a kill at this moment would leave.
-        for file in std::fs::read_dir(home.path()).unwrap() {
-            let file = file.unwrap();
-            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    for home in TestHome::kinds() {
+        let test = home.open();
+        let _running = test.run();
+        for round in 1..40 {
+            test.request(&set("k", &round.to_string()));
+            test.sent_messages.wait_for(round);
+            let copy = home.copy();
+            let after = copy.open();
+            assert_eq!(after.reply_of_get("k"), Reply::Value(round.to_string().into()));
         }
-        let after = TestService::on_disk(&copy);
-        assert_eq!(after.reply_of_get("k"), Reply::Value(round.to_string().into()));
     }
 }
 
 #[tokio::test]
 async fn no_client_sees_a_change_before_it_is_committed() {
-    let home = TempDir::new().unwrap();
-    let test = TestService::on_disk(&home);
-    assert_eq!(test.reply(&watch("k")), Reply::Done);
-    let scan = Request::Scan { pattern: "*".into(), token: None };
-    let repeated = message(&set("k", "v"));
-    test.send(repeated.clone());
-    test.send(repeated);
-    [get("k"), del("k"), get("k"), scan].iter().for_each(|request| test.request(request));
-    assert!(test.sent_messages.take().is_empty());
-    assert_eq!(test.reply(&get("other")), Reply::Absent);
-    let running = test.run();
-    test.sent_messages.wait_for(8);
-    let sent = test.sent_messages.take();
-    let notified: Vec<_> = sent.iter().map(|(to, _)| to.is_some()).collect();
-    assert_eq!(notified, [false, true, false, false, false, true, false, false]);
-    let replies = sent.iter().filter(|(to, _)| to.is_none());
-    let replies: Vec<_> = replies.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect();
-    let page = Reply::Keys { keys: vec![], token: None };
-    assert_eq!(replies, [Reply::Done, Reply::Done, value("v"), Reply::Count(1), Reply::Absent, page]);
-    drop(running);
+    for home in TestHome::kinds() {
+        let test = home.open();
+        test.request(&watch("k"));
+        test.confirm();
+        assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+        let scan = Request::Scan { pattern: "*".into(), token: None };
+        let repeated = message(&set("k", "v"));
+        test.send(repeated.clone());
+        test.send(repeated);
+        [get("k"), del("k"), get("k"), scan].iter().for_each(|request| test.request(request));
+        assert!(test.sent_messages.take().is_empty());
+        if test.ledger.is_none() {
+            assert_eq!(test.reply(&get("other")), Reply::Absent);
+        }
+        let running = test.run();
+        test.sent_messages.wait_for(8);
+        let sent = test.sent_messages.take();
+        let notified: Vec<_> = sent.iter().map(|(to, _)| to.is_some()).collect();
+        assert_eq!(notified, [false, true, false, false, false, true, false, false]);
+        let replies = sent.iter().filter(|(to, _)| to.is_none());
+        let replies: Vec<_> = replies.map(|(_, message)| Reply::decode(&message.payload).unwrap()).collect();
+        let page = Reply::Keys { keys: vec![], token: None };
+        assert_eq!(replies, [Reply::Done, Reply::Done, value("v"), Reply::Count(1), Reply::Absent, page]);
+        drop(running);
+    }
 }
 
 #[test]
@@ -593,16 +728,17 @@ impl TestService {
 #[test]
 fn a_request_that_comes_upon_an_expired_key_notifies_its_watchers_first() {
     for request in [get("k"), set("k", "w"), del("k"), Request::VDel { key: key("k"), value: "v".into() }] {
-        let test = TestService::in_memory();
-        test.request(&watch("k"));
-        test.request(&set_with("k", "v", None, 1));
-        test.wait_for_expiry();
-        test.sent_messages.take();
-        test.request(&request);
-        let sent = test.sent_messages.take();
-        assert_eq!(sent[0].0, Some(ConnectionId(1)), "{request:?}");
-        assert_eq!(Notification::decode(&sent[0].1.payload), Ok(Notification::Delete), "{request:?}");
-        assert_eq!(sent[1].0, None, "{request:?}");
+        for test in TestService::answering_at_once() {
+            test.request(&watch("k"));
+            test.request(&set_with("k", "v", None, 1));
+            test.wait_for_expiry();
+            test.sent_messages.take();
+            test.request(&request);
+            let sent = test.sent_messages.take();
+            assert_eq!(sent[0].0, Some(ConnectionId(1)), "{request:?}");
+            assert_eq!(Notification::decode(&sent[0].1.payload), Ok(Notification::Delete), "{request:?}");
+            assert_eq!(sent[1].0, None, "{request:?}");
+        }
     }
 }
 
@@ -657,33 +793,36 @@ async fn a_disconnect_ends_the_watches_and_releases_the_permissions() {
     let authorizer = Authorizer::load(&path).unwrap();
     let permissions = ClientPermissions::new(authorizer, "client".into(), broker::Principal::default());
     let peer = Peer { permissions: Some(Arc::new(permissions)), ..peer(1) };
-    let test = TestService::in_memory();
-    let hooks = broker::Hooks::new(Arc::<Service>::clone(&test.service));
-    let server = broker::Server::start(broker::Settings::default(), hooks).await.unwrap();
-    test.service.handle_message(&test.sent_messages, &peer, message(&watch("k")));
-    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
-    let held = || (test.service.statistics().store.watches, test.service.watched_connections());
-    assert_eq!(held(), (1, 1));
-    test.service.handle_disconnect(server.broker(), &peer);
-    assert_eq!(held(), (0, 0));
+    for test in TestService::answering_at_once() {
+        let hooks = broker::Hooks::new(Arc::<Service>::clone(&test.service));
+        let server = broker::Server::start(broker::Settings::default(), hooks).await.unwrap();
+        test.send_from(&peer, message(&watch("k")));
+        assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+        let held = || (test.service.statistics().store.watches, test.service.watched_connections());
+        assert_eq!(held(), (1, 1));
+        test.service.handle_disconnect(server.broker(), &peer);
+        assert_eq!(held(), (0, 0));
+    }
 }
 
 #[test]
 fn a_client_with_too_many_unacknowledged_writes_is_refused_with_quota_exceeded() {
-    let test = TestService::in_memory();
-    // The client connects again and again, and is not known to have received an acknowledgement.
-    let write = |connection| {
-        test.service.handle_message(&test.sent_messages, &peer(connection), message(&set("k", "v")))
-    };
-    let accepted =
-        (1..10_000).take_while(|connection| matches!(write(*connection), Verdict::Consumed)).count();
-    assert_eq!(accepted, 4_096);
-    test.sent_messages.take();
-    assert!(matches!(write(10_000), Verdict::Refused(ReasonCode::QuotaExceeded)));
-    assert!(test.sent_messages.take().is_empty(), "the write is neither applied nor answered");
-    assert!(matches!(test.events.lock().unwrap().pop(), Some(Event::Broker(broker::Event::Dropped { .. }))));
-    assert_eq!(test.reply(&get("k")), value("v"), "reads are not refused");
-    let other = Peer { client_id: "other".into(), ..peer(1) };
-    let verdict = test.service.handle_message(&test.sent_messages, &other, message(&set("k", "w")));
-    assert!(matches!(verdict, Verdict::Consumed), "other clients are not affected");
+    for test in TestService::answering_at_once() {
+        // The client connects again and again, and is not known to have received an acknowledgement.
+        let write = |connection| test.send_from(&peer(connection), message(&set("k", "v")));
+        let accepted =
+            (1..10_000).take_while(|connection| matches!(write(*connection), Verdict::Consumed)).count();
+        assert_eq!(accepted, 4_096);
+        test.sent_messages.take();
+        assert!(matches!(write(10_000), Verdict::Refused(ReasonCode::QuotaExceeded)));
+        assert!(test.sent_messages.take().is_empty(), "the write is neither applied nor answered");
+        assert!(matches!(
+            test.events.lock().unwrap().pop(),
+            Some(Event::Broker(broker::Event::Dropped { .. }))
+        ));
+        assert_eq!(test.reply(&get("k")), value("v"), "reads are not refused");
+        let other = Peer { client_id: "other".into(), ..peer(1) };
+        let verdict = test.send_from(&other, message(&set("k", "w")));
+        assert!(matches!(verdict, Verdict::Consumed), "other clients are not affected");
+    }
 }

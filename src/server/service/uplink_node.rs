@@ -32,7 +32,7 @@ impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let outcome = state.handle_root_frame(&self.publisher, payload, now);
-        self.shared.wake_commit_thread(&state);
+        self.shared.wake_commit_thread(&mut state);
         self.shared.wake_expiry_task(&mut state);
         drop(state);
         // There may be events to report.

@@ -317,6 +317,12 @@ impl Storage {
         self.sync_failure.has_occurred()
     }
 
+    /// Gives the files up, because a commit has panicked: only [`Storage::rewrite`] helps.
+    pub fn abandon(&mut self) {
+        self.open = None;
+        self.sync_failure.note();
+    }
+
     /// Opens the files again after a failed commit. They may or may not hold its changes.
     ///
     /// # Errors
@@ -411,6 +417,13 @@ impl Storage {
         closed.map_err(|kind| self.error(kind))?;
         self.files.remove_wal();
         Ok(())
+    }
+
+    /// Returns a function that returns whether a sync has failed, also after [`Storage::close`].
+    #[cfg(test)]
+    pub fn sync_watch(&self) -> impl Fn() -> bool + use<> {
+        let sync_failure = self.sync_failure.clone();
+        move || sync_failure.has_occurred()
     }
 
     /// Returns the number of groups in the write-ahead log, or `None` if there is no log.

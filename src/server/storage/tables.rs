@@ -32,6 +32,8 @@ pub struct Tables {
     database: Database,
     backend: StagedBackend,
     has_rows: bool,
+    /// The length of the file after the last commit.
+    len: u64,
 }
 
 /// How far the tables go.
@@ -66,7 +68,8 @@ impl Tables {
         let database = check(&backend)?;
         let (checkpoint, format) = read_checkpoint(&database)?;
         let has_rows = format == ROWS_FORMAT_VERSION;
-        Ok((Self { database, backend, has_rows }, checkpoint, format))
+        let len = len_of(&backend);
+        Ok((Self { database, backend, has_rows, len }, checkpoint, format))
     }
 
     /// Writes the repairs that the storage crate made while it opened the file.
@@ -97,7 +100,8 @@ impl Tables {
         let has_rows = rows::create(&write, rows)?;
         write_checkpoint(&write, checkpoint, has_rows)?;
         write.commit()?;
-        Ok(Self { database, backend, has_rows })
+        let len = len_of(&backend);
+        Ok(Self { database, backend, has_rows, len })
     }
 
     /// Whether rows have been committed, even if none is left: the format.
@@ -118,7 +122,7 @@ impl Tables {
         let has_rows = self.has_rows || !group.rows.is_empty();
         write_checkpoint(&write, checkpoint, has_rows)?;
         write.commit()?;
-        self.has_rows = has_rows;
+        (self.has_rows, self.len) = (has_rows, len_of(&self.backend));
         Ok(deleted_bytes)
     }
 
@@ -146,6 +150,7 @@ impl Tables {
     /// As for [`Tables::commit`].
     pub fn compact(&mut self) -> Result<(), StorageErrorKind> {
         self.database.compact()?;
+        self.len = len_of(&self.backend);
         Ok(())
     }
 
@@ -168,10 +173,14 @@ impl Tables {
         Ok(record.and_then(|record| Record::decode(record.value())))
     }
 
-    /// Returns the length of the file; `u64::MAX`, which cuts nothing off, if it cannot be read.
+    /// Returns the length of the file after the last commit; `u64::MAX`, which cuts nothing off, if it cannot be read.
     pub fn len(&self) -> u64 {
-        self.backend.len().unwrap_or(u64::MAX)
+        self.len
     }
+}
+
+fn len_of(backend: &StagedBackend) -> u64 {
+    backend.len().unwrap_or(u64::MAX)
 }
 
 /// Opens the tables and verifies all pages. The storage crate trusts its pages, so that a corrupt one would be a panic

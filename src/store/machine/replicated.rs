@@ -1,8 +1,10 @@
-//! Changes that another node of an exchange has decided, and what an exchange reads of the store.
+//! Changes that another node of an exchange or another instance of a cluster has decided, and what these read of the store.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Change, Key, Now, Set, Store, StoreResponse, StoredValue, Timestamp};
+use super::{Change, ConnectionId, Key, Now, Set, Store, StoreResponse, StoredValue, Timestamp, Watcher};
 use crate::protocol::Reply;
 
 impl Store {
@@ -73,6 +75,29 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Returns the client of a connection, if it watches a key.
+    #[must_use]
+    pub fn watching_client(&self, key: &Key, connection: ConnectionId) -> Option<&Arc<str>> {
+        self.watchers.client_of(key, connection)
+    }
+
+    /// Sets whether a connection watches a key, as another instance of a cluster has decided, or because a change of it
+    /// could not be committed: no limit counts.
+    pub fn restore_watch(&mut self, key: &Key, watcher: Watcher, is_watching: bool) {
+        if is_watching {
+            self.watchers.insert(key, watcher);
+        } else {
+            self.watchers.remove(key, watcher.connection);
+        }
+    }
+
+    /// Advances the wall clock to that of an earlier owner of the keys, if it is behind.
+    pub fn raise_clock(&mut self, wall_ms: u64) {
+        self.versions.advance_clock(wall_ms);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::Limits;
@@ -109,6 +134,30 @@ mod tests {
         assert!(store.has_room_for(&key("k"), b"v") && !store.has_room_for(&key("k"), &[0; 300]));
         assert!(applied(&mut store, "k", Some(&"x".repeat(1_000)), None).is_some());
         assert!(store.has_room_for(&key("k"), &[0; 1_000]) && !store.has_room_for(&key("l"), b"v"));
+    }
+
+    #[test]
+    fn a_watch_of_another_instance_counts_like_any_other_but_no_limit_rejects_it() {
+        let limits = Limits { watches_max: 1, watches_per_connection_max: 1, ..Limits::default() };
+        let mut store = Store::new(limits);
+        let watcher = |connection| Watcher { connection: ConnectionId(connection), client_id: "c".into() };
+        for _ in 0..2 {
+            (1..=2).for_each(|connection| store.restore_watch(&key("k"), watcher(connection), true));
+        }
+        assert_eq!(store.watching_client(&key("k"), ConnectionId(2)).map(|id| &**id), Some("c"));
+        assert_eq!(applied(&mut store, "k", Some("1"), None).unwrap().watchers, [watcher(1), watcher(2)]);
+        [1, 1, 2].iter().for_each(|of| store.restore_watch(&key("k"), watcher(*of), false));
+        assert_eq!(applied(&mut store, "k", Some("1"), None).unwrap().watchers, []);
+        assert_eq!(store.watching_client(&key("k"), ConnectionId(2)), None);
+        assert!(!store.is_watching(ConnectionId(1)));
+    }
+
+    #[test]
+    fn versions_follow_the_clock_of_an_earlier_owner() {
+        let mut store = Store::new(Limits::default());
+        store.raise_clock(NOW.wall_ms + 5);
+        store.raise_clock(NOW.wall_ms);
+        assert!(applied(&mut store, "k", Some("1"), None).unwrap().version.ms >= NOW.wall_ms + 5);
     }
 
     #[test]

@@ -13,6 +13,9 @@ mod server;
 #[path = "../../it/common/wire.rs"]
 mod wire;
 
+#[path = "../../it/common/port.rs"]
+mod port;
+
 use std::process::ExitCode;
 use std::time::Instant;
 

@@ -208,7 +208,8 @@ impl Pump {
             if let Some(bytes) = changed.later {
                 let mut to = self.to.try_clone().unwrap();
                 thread::spawn(move || {
-                    thread::sleep(Duration::from_millis(5));
+                    // A whole history takes some milliseconds.
+                    thread::sleep(Duration::from_millis(1));
                     let _ = to.write_all(&bytes);
                 });
             }

@@ -11,6 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::port::reserved_port;
+
 /// Lines of a file of users for these names, whose password is `right`. Its hash has the default cost.
 pub fn users(names: impl IntoIterator<Item = String>) -> String {
     const HASH: &str =
@@ -49,7 +51,7 @@ impl Server {
     pub fn start(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let (child, port) = spawn(folder.path(), 0, &options);
+        let (child, port) = spawn(folder.path(), reserved_port(), &options);
         Self { child, port, options, folder }
     }
 
@@ -58,7 +60,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(name), content).unwrap();
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let (child, port) = spawn(folder.path(), 0, &options);
+        let (child, port) = spawn(folder.path(), reserved_port(), &options);
         Self { child, port, options, folder }
     }
 

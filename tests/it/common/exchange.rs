@@ -1,6 +1,6 @@
 //! Files of an exchange, and its running nodes.
 
-use super::{Place, StreamedProcess, wait_until};
+use super::{Place, StreamedProcess, reserved_port, wait_until};
 
 /// The file of a root. Only `press-*` may join unasked.
 pub const ROOT: &str = "\
@@ -49,7 +49,7 @@ impl<'a> Node<'a> {
     /// Starts the node whose file is `NAME.toml`, with the data folder `NAME`.
     pub fn start(place: &'a Place, name: &str, options: &[&str]) -> Self {
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut node = Self { place, name: name.to_owned(), options, port: 0, process: None };
+        let mut node = Self { place, name: name.to_owned(), options, port: reserved_port(), process: None };
         node.start_again();
         node
     }

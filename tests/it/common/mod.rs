@@ -2,6 +2,10 @@
 
 pub mod bounded;
 pub mod chromium;
+#[cfg(feature = "cluster")]
+pub mod cluster;
+#[cfg(feature = "cluster")]
+pub mod etcd;
 pub mod exchange;
 pub mod fake_broker;
 pub mod fake_store;
@@ -9,6 +13,8 @@ pub mod http;
 mod logged_server;
 mod non_mqtt_server;
 pub mod pki;
+pub mod plain_broker;
+mod port;
 mod process;
 pub mod proxy;
 mod raw_client;
@@ -33,6 +39,7 @@ use tempfile::TempDir;
 
 pub use logged_server::LoggedServer;
 pub use non_mqtt_server::non_mqtt_server;
+pub use port::reserved_port;
 pub use process::{Exit, Process, is_running, line_in, peak_bytes, wait_until};
 pub use raw_client::RawClient;
 pub use relay::Relay;

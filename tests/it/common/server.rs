@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Place, peak_bytes, wait_until};
+use super::{Place, peak_bytes, reserved_port, wait_until};
 
 /// A running server; killed when dropped.
 pub struct Server {
@@ -19,7 +19,7 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port and waits until it listens.
     pub fn start(place: &Place, options: &[&str]) -> Self {
-        Self::start_at(place, 0, options)
+        Self::start_at(place, reserved_port(), options)
     }
 
     /// Kills the server with SIGKILL, as a crash would.

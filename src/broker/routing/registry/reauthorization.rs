@@ -154,7 +154,7 @@ mod tests {
         let queued = |connection| {
             let (entry, _) = &registry.connections[&ConnectionId(connection)];
             let topics = std::iter::from_fn(|| entry.poll_outgoing(ConnectionId(connection), now, false));
-            let topic = |outgoing| match outgoing {
+            let topic = |(outgoing, _)| match outgoing {
                 Outgoing::Publish { delivery, .. } => delivery.publication.message.topic.clone(),
                 Outgoing::Release(_) => panic!("a PUBREL"),
             };
@@ -210,7 +210,7 @@ mod tests {
             if attached.needs_reauthorization {
                 registry.reauthorize(&attached.entry, now, |_, _| false);
             }
-            attached.session_present
+            attached.is_resumed
         };
         let options = SubscriptionOptions {
             qos: Qos::AtLeastOnce,

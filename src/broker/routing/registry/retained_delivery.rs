@@ -153,7 +153,7 @@ mod tests {
     /// Returns topic, payload and retain flag of the queued messages.
     fn queued(entry: &SessionEntry, connection: u64, now: Instant) -> Vec<(String, u32, bool)> {
         let poll = || entry.poll_outgoing(ConnectionId(connection), now, false);
-        let messages = std::iter::from_fn(poll).map(|outgoing| match outgoing {
+        let messages = std::iter::from_fn(poll).map(|(outgoing, _)| match outgoing {
             Outgoing::Publish { delivery, .. } => {
                 let message = &delivery.publication.message;
                 let number = std::str::from_utf8(&message.payload).unwrap().parse().unwrap();

@@ -29,7 +29,7 @@ impl PacketHandler {
                     Err(_) => return Ok(false),
                 },
             };
-            self.handle_packet(packet, has_expired)?;
+            self.handle_packet(packet, has_expired, now)?;
             self.unfinished = None;
         }
         Ok(false)

@@ -1,5 +1,7 @@
 //! Handling of a packet in several steps.
 
+use std::time::Instant;
+
 use super::PacketHandler;
 use super::unfinished::Unfinished;
 use crate::broker::handle::{BRIDGE_STATUS, SYS, SYS_IS_RESERVED, Verdict};
@@ -39,6 +41,18 @@ impl PacketHandler {
         }
     }
 
+    /// Whether there is output to be written now: acknowledgements that are held back are written with other output, or
+    /// once the first of them is released. Half of the Receive Maximum is not held back: a client that goes a little
+    /// beyond it would be disconnected for acknowledgements that it cannot have received.
+    #[must_use]
+    pub fn wants_output(&self) -> bool {
+        let receive_maximum = usize::from(self.broker.settings().receive_maximum);
+        self.output.len() > self.held_bytes
+            || (!self.output.is_empty()
+                && (self.unwritten_acknowledgements.saturating_mul(2) >= receive_maximum
+                    || !self.handle.awaits_release(self.written)))
+    }
+
     /// Acknowledges a message, unless its handling has more steps.
     pub(super) fn finish_publish(
         &mut self,
@@ -64,11 +78,24 @@ impl PacketHandler {
         };
         match qos {
             Qos::AtMostOnce => {}
-            Qos::AtLeastOnce => encode::puback(self.version, packet_id, reason, &mut self.output),
+            Qos::AtLeastOnce => {
+                let before = self.output.len();
+                encode::puback(self.version, packet_id, reason, &mut self.output);
+                let held = self.handle.held();
+                if held != self.held {
+                    self.held = held;
+                    let bytes = self.output.len().saturating_sub(before);
+                    self.held_bytes = self.held_bytes.saturating_add(bytes);
+                }
+            }
             Qos::ExactlyOnce => {
                 if reason.is_error() {
                     // No PUBREL follows an error (MQTT 5, 4.3.3).
-                    self.entry.with_session(self.peer.connection, |session| session.handle_pubrel(packet_id));
+                    let released = self.entry.with_session(self.peer.connection, |session| {
+                        session.handle_pubrel(packet_id);
+                        session.incoming()
+                    });
+                    self.incoming = released.unwrap_or(self.incoming);
                 }
                 encode::pubrec(self.version, packet_id, reason, &mut self.output);
             }
@@ -76,7 +103,7 @@ impl PacketHandler {
         Ok(())
     }
 
-    pub(super) fn publish(&self, message: Message, has_expired: bool) -> Verdict {
+    pub(super) fn publish(&self, message: Message, has_expired: bool, now: Instant) -> Verdict {
         if message.topic.starts_with(BRIDGE_STATUS) {
             return Verdict::Refused(ReasonCode::NoMatchingSubscribers);
         }
@@ -94,9 +121,9 @@ impl PacketHandler {
         }
         if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
             // Its subscribers would be disconnected because their queues have no room for it.
-            self.report_drop(message.topic, "no queue has room for so many user properties");
+            self.report_drop(message.topic, "no queue has room for it");
             return Verdict::Refused(ReasonCode::QuotaExceeded);
         }
-        self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message)
+        self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message, now)
     }
 }

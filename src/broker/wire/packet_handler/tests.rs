@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use bytes::BytesMut;
 
 use super::*;
-use crate::broker::handle::{Application, Hooks};
+use crate::broker::handle::{Application, Hooks, Verdict};
 use crate::broker::settings::Settings;
 use crate::mqtt::Decoded;
+use crate::mqtt::packet::Publish;
 use crate::protocol::message::Message;
 
 fn accept(broker: &Broker) -> PacketHandler {
@@ -34,9 +36,9 @@ fn a_connection_whose_session_was_taken_over_acknowledges_no_qos_2_packet() {
         Incoming::Publish(Publish { packet_id: 1, topic_alias: None, message })
     };
     for packet in [publish, || Incoming::PubRel(1)] {
-        taken_over.answer(packet(), false).unwrap();
+        taken_over.answer(packet(), false, clock::monotonic()).unwrap();
         assert!(taken_over.output.is_empty());
-        successor.answer(packet(), false).unwrap();
+        successor.answer(packet(), false, clock::monotonic()).unwrap();
         assert!(!successor.output.is_empty());
     }
 }
@@ -46,7 +48,7 @@ fn a_connection_whose_session_was_taken_over_acknowledges_no_qos_2_packet() {
 struct Counting(AtomicUsize);
 
 impl Application for Counting {
-    fn handle_publish(&self, _: &Broker, _: &Peer, _: Message) -> Verdict {
+    fn handle_publish(&self, _: &Broker, _: &Peer, _: Message, _: Instant) -> Verdict {
         self.0.fetch_add(1, Ordering::Relaxed);
         Verdict::Consumed
     }
@@ -62,7 +64,7 @@ fn a_message_that_has_expired_while_it_was_deferred_is_acknowledged_and_not_hand
     for (has_expired, count) in [(true, 0), (false, 1)] {
         let message = Message { topic: "t".to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
         let publish = Publish { packet_id: 1, topic_alias: None, message };
-        handler.answer(Incoming::Publish(publish), has_expired).unwrap();
+        handler.answer(Incoming::Publish(publish), has_expired, clock::monotonic()).unwrap();
         assert_eq!(&handler.output.split()[..], b"\x40\x02\0\x01");
         assert_eq!(counting.0.load(Ordering::Relaxed), count);
     }

@@ -1,8 +1,8 @@
 //! What the tracker promises, with simulated time.
 
 use super::*;
-use crate::protocol::Value;
 use crate::protocol::message::STATUS;
+use crate::protocol::{UserProperties, Value};
 
 const TOPIC: &str = "clients/me/services/statestore/_any_/command/invoke/response";
 
@@ -63,7 +63,7 @@ fn get(name: &str, correlation: &'static str) -> Message {
         response_topic: Some(TOPIC.to_owned()),
         correlation: Some(correlation.into()),
         expiry_s: Some(10),
-        user_properties: vec![(SOURCE.into(), "me".into())],
+        user_properties: UserProperties::from_iter([(SOURCE, "me")]),
         ..Message::default()
     }
 }
@@ -73,7 +73,7 @@ fn answer(correlation: &'static str) -> Message {
         topic: TOPIC.to_owned(),
         payload: Reply::Value(Value::from("21.5")).encode(),
         correlation: Some(correlation.into()),
-        user_properties: vec![(STATUS.into(), "200".into()), (TIMESTAMP.into(), "1:2:StateStore".into())],
+        user_properties: UserProperties::from_iter([(STATUS, "200"), (TIMESTAMP, "1:2:StateStore")]),
         ..Message::default()
     }
 }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::{AsyncReadExt, DuplexStream};
+use tokio::time::timeout;
 
 use super::*;
 use crate::broker::{
@@ -198,7 +200,7 @@ fn start(client: client::Settings, node: &Arc<Node>) -> Uplink {
 }
 
 impl Application for Root {
-    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message) -> Verdict {
+    fn handle_publish(&self, broker: &Broker, from: &Peer, message: Message, _: Instant) -> Verdict {
         if message.topic != UP || self.is_plain {
             return Verdict::Route(message);
         }

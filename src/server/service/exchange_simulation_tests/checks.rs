@@ -35,6 +35,8 @@ pub struct Ledger {
     successors: HashMap<(Key, Mutex), Mutex>,
     /// Leaves of which changes may be lost: another folder took their place.
     pub untracked: HashSet<usize>,
+    /// Keys that no rule of the root named for a while: it has dropped their records, also those of deletions.
+    pub without_rule: HashSet<Key>,
     /// Leaves that have left their root, to join a new one.
     pub rejoined: HashSet<usize>,
     /// Whether the root was restored from a backup: then changes are judged again.

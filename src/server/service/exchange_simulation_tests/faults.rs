@@ -107,6 +107,9 @@ impl World {
         self.figures.changed_rules += 1;
         let number = self.index(3);
         self.trace(|| format!("rules {number}"));
+        let rules_after = rules(number);
+        let left = self.keys.iter().filter(|key| rules_after.find(key).is_none());
+        self.ledger.without_rule.extend(left.cloned());
         if let Some(exchange) = &mut self.nodes[0].settings.exchange {
             exchange.role = role(0, number);
         }
@@ -115,7 +118,7 @@ impl World {
         };
         process.with(self.ms, |state, publisher, now| {
             state.with_exchange(publisher, now, |exchange, _, _| match exchange {
-                Exchange::Root(root) => ((), root.set_rules(rules(number))),
+                Exchange::Root(root) => ((), root.set_rules(rules_after)),
                 Exchange::Leaf(_) => ((), Effects::default()),
             });
         });

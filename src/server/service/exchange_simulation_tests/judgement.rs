@@ -86,7 +86,10 @@ impl World {
                     let is_refused = refused.contains(&made.base) || self.ledger.is_settled(made.base);
                     let is_free = now.is_some() || !(flags.is_again || is_refused);
                     refused.insert(item.mutex);
-                    if self.ledger.must_be_accepted(at, made, now) && is_free && may_change && !flags.is_lost
+                    if self.ledger.must_be_accepted(at, key, made, now)
+                        && is_free
+                        && may_change
+                        && !flags.is_lost
                     {
                         return error("I4", &format!("refused ({reason:?}), but the root holds {now:?}"));
                     }
@@ -146,10 +149,11 @@ impl Ledger {
     }
 
     /// Whether the root must accept a change while it holds this, but for rules and changes that are offered again.
-    fn must_be_accepted(&self, at: usize, made: &Made, held: Option<Mutex>) -> bool {
+    fn must_be_accepted(&self, at: usize, key: &Key, made: &Made, held: Option<Mutex>) -> bool {
         // The root had a deletion that it has purged since. One that the root has refused is no base.
         let is_purged = |mutex| {
-            let base = self.made(mutex).filter(|base| base.value.is_none());
+            let base =
+                self.made(mutex).filter(|base| base.value.is_none() && !self.without_rule.contains(key));
             mutex == Mutex::NIL || base.is_some_and(|base| base.at == 0 || self.is_accepted(mutex))
         };
         match held {

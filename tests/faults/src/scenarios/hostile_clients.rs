@@ -1,7 +1,7 @@
 //! Hostile clients with the server's default limits: its memory stays bounded, and a well-behaved client is served in time.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 
 use crate::client::{Client, Connection, Reply, Verb, encode, request_packet};
 use crate::effort::Effort;
+use crate::port::reserved_port;
 use crate::server::{Server, give_way, users};
 use crate::wire::{self, ConnectOptions, Publish, packet, text};
 
@@ -139,7 +140,7 @@ fn verdict(measured: &Measured, effort: Effort) -> Vec<&'static str> {
 
 /// Measures the well-behaved client alone, then during an attack of at least `seconds`.
 fn measure(prepare: fn(&Target) -> Run, memory_max: &str, seconds: u64) -> Measured {
-    let web_socket_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let web_socket_port = reserved_port();
     let listen = format!("ws://127.0.0.1:{web_socket_port}?anonymous=yes");
     let options = ["--users", "users", "--memory-max", memory_max, "--listen", &listen];
     let server = Server::start_with_file("users", &users(["ann".to_owned()]), &options);

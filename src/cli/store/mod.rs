@@ -1,0 +1,224 @@
+//! `store`: serves the state store behind another broker until a signal.
+
+pub mod args;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use self::args::StoreArgs;
+use super::connection::{Connection, Endpoint};
+use super::detached::run_detached;
+use super::options::DisplayArgs;
+use super::serve::logging::{EventLog, LogLevel};
+use super::serve::operations::LogFormat;
+use super::serve::{self, limits, rules, systemd};
+use super::{runtime, session};
+use crate::broker;
+use crate::client::{Client, Error, Settings};
+use crate::commands::process::signal::Signals;
+use crate::commands::session::other_client_id;
+use crate::commands::{CommandError, Kind, Verdict, duration};
+use crate::protocol::Key;
+use crate::render::Style;
+use crate::render::log::Field;
+use crate::server::external::ExternalSettings;
+use crate::server::{self, StoreServer, StoreSettings};
+
+/// Time for blocking work that the runtime has not finished at the end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long another store at the broker may take to answer before this one starts.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The attempts to find another store, while there is a subscriber to its requests. Its connection may be lost for a moment.
+const PROBES: u32 = 2;
+/// The key that is read to find another store.
+const PROBE_KEY: &str = "mqkv/store/probe";
+
+/// Runs the store until a signal.
+///
+/// # Errors
+/// The broker or the data directory cannot be used, or another store answers at the broker.
+pub fn run(
+    args: &StoreArgs,
+    connection: &Connection,
+    display: &DisplayArgs,
+    style: Style,
+) -> Result<Verdict, CommandError> {
+    if matches!(connection.endpoint, Endpoint::Embedded { .. }) {
+        return Err(CommandError::usage("store needs a broker, not --embedded").hint("-b mqtt://HOST"));
+    }
+    let runtime = runtime::here()?;
+    let format = args.operations.log.unwrap_or(LogFormat::Text);
+    let level = match (display.quiet, display.verbose || args.operations.log.is_some()) {
+        (true, _) => LogLevel::Off,
+        (false, true) => LogLevel::All,
+        (false, false) => LogLevel::Warnings,
+    };
+    let (log, writer) = EventLog::start(format, level, style)?;
+    let result = runtime.block_on(serve(args, connection, display.verbose, style, &log));
+    // A read that hangs must not delay the exit.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    drop(log);
+    writer.finish();
+    result
+}
+
+async fn serve(
+    args: &StoreArgs,
+    connection: &Connection,
+    is_verbose: bool,
+    style: Style,
+    log: &EventLog,
+) -> Result<Verdict, CommandError> {
+    let mut hangup = match args.authz.is_some() {
+        true => Some(
+            signal(SignalKind::hangup()).map_err(|error| CommandError::system("listen to SIGHUP", &error))?,
+        ),
+        false => None,
+    };
+    let signals = if hangup.is_some() { Signals::except_hangup() } else { Signals::new() };
+    let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
+    let mut server = tokio::select! {
+        biased;
+        started = start(args, connection, is_verbose, style, log) => started?,
+        signal = signals.next() => return Ok(signal.verdict()),
+    };
+    let mut failed = pin!(server.cluster_failed());
+    let ended = loop {
+        tokio::select! {
+            biased;
+            _ = signals.next() => break Ok(()),
+            error = server.external_ended() => break Err(failure(error)),
+            error = &mut failed => break Err(serve::failure(error)),
+            () = hung_up(hangup.as_mut()) => reload(&server, log),
+        }
+    };
+    systemd::stopping();
+    let draining = server.drain(args.operations.drain);
+    log.note("stopping", "stopping: answering pending requests".to_owned());
+    tokio::select! {
+        biased;
+        is_done = draining => {
+            if !is_done && ended.is_ok() {
+                let within = duration::text(args.operations.drain);
+                log.warn(&format!("not all requests were answered within {within}"));
+            }
+            ended.map(|()| Verdict::Yes)
+        }
+        signal = signals.next() => Ok(signal.verdict()),
+    }
+}
+
+/// Opens the store and connects it.
+async fn start(
+    args: &StoreArgs,
+    connection: &Connection,
+    is_verbose: bool,
+    style: Style,
+    log: &EventLog,
+) -> Result<StoreServer, CommandError> {
+    let requests = args.request_filter()?;
+    let client = session::network_settings(connection, style).await?;
+    let cluster = args.cluster.settings().await?;
+    if cluster.is_none() {
+        check_alone(&client, log).await?;
+    }
+    let target = connection.endpoint.url().unwrap_or_default();
+    let limits = args.limits.limits();
+    let (store_limits, persistence) = (limits.store(), args.data.persistence());
+    if is_verbose {
+        log.note("limits", limits::describe_store(&store_limits, &persistence));
+    }
+    let operations = args.operations.resolve(None).await?;
+    serve::warn_of_admin(&operations, log);
+    let events = log.clone();
+    let ready = format!(
+        "serving {target} as {}: requests on {}, {}, {}",
+        client.client_id,
+        requests.filter(),
+        if requests.has_client() { "clients by topic" } else { "clients as claimed" },
+        args.cluster.describe().unwrap_or_else(|| args.data.describe())
+    );
+    let settings = server::Settings {
+        broker: limits.limit(broker::Settings::default()),
+        external: Some(ExternalSettings { client, requests }),
+        cluster,
+        authorizer: rules::load(args.authz.clone()).await?,
+        events: Arc::new(move |event| events.event(&event)),
+        ..server::Settings::default()
+    };
+    let store = StoreSettings { limits: store_limits, persistence, operations, ..StoreSettings::default() };
+    let mut server = StoreServer::prepare(settings, store).await.map_err(serve::failure)?;
+    if let Err(error) = server.connect().await {
+        server.shutdown().await;
+        return Err(failure(error));
+    }
+    server.open();
+    let admin: Vec<String> =
+        server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
+    let ready =
+        if admin.is_empty() { ready } else { format!("{ready}; status page: {}", admin.join(" and ")) };
+    systemd::ready(&ready);
+    log.ready(ready, vec![("brokers", Field::List(vec![target])), ("admin", Field::List(admin))]);
+    Ok(server)
+}
+
+/// Checks that no other store answers at the broker.
+async fn check_alone(settings: &Settings, log: &EventLog) -> Result<(), CommandError> {
+    let key = Key::new(PROBE_KEY).map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
+    // Another client id than the store's: the broker would end the session of a store with the same one.
+    let client_id = other_client_id(&settings.client_id);
+    let request_timeout = settings.request_timeout.min(PROBE_TIMEOUT);
+    let client = Client::connect(Settings { client_id, request_timeout, ..settings.clone() }).await;
+    let client = client.map_err(failure)?;
+    let mut answer = client.get(&key).await;
+    for _ in 1..PROBES {
+        if matches!(answer, Err(Error::Timeout { .. })) {
+            answer = client.get(&key).await;
+        }
+    }
+    client.close().await;
+    match answer {
+        Err(Error::NoStore { .. }) => Ok(()),
+        Err(Error::Timeout { .. }) => {
+            log.warn("a client subscribes to the requests, and does not answer: it may be a store whose connection is lost");
+            Ok(())
+        }
+        Err(error @ (Error::PublishRefused { .. } | Error::SubscribeRefused { .. })) => {
+            log.warn(&format!("whether there is another store was not checked: {error}"));
+            Ok(())
+        }
+        Ok(_) | Err(Error::Refused(_) | Error::MalformedReply { .. } | Error::ClockSkew { .. }) => {
+            let message = format!("another state store answers at {}", settings.target);
+            let error = CommandError::new(Kind::Unavailable, message);
+            Err(error.hint("stop that one first: one store serves a broker"))
+        }
+        Err(error) => Err(failure(error)),
+    }
+}
+
+/// Returns the error of a connection: no request was sent, so there is no outcome.
+fn failure(error: Error) -> CommandError {
+    CommandError { outcome: None, ..error.into() }
+}
+
+async fn hung_up(signals: Option<&mut Signal>) {
+    match signals {
+        Some(signals) => _ = signals.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reloads the rules, in a task: a file can be on a file system that hangs.
+fn reload(server: &StoreServer, log: &EventLog) {
+    let (Some(rules), log) = (server.rules().cloned(), log.clone()) else { return };
+    tokio::spawn(async move {
+        systemd::reloading();
+        if let Err(error) = run_detached(move || rules.reload()).await {
+            log.warn(&format!("nothing was reloaded at a SIGHUP: {}", error.message));
+        }
+        systemd::reloaded();
+    });
+}

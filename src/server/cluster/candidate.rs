@@ -1,0 +1,319 @@
+//! Candidates for a shard: when an instance takes it over.
+//!
+//! Members and hints decide only when a takeover is tried. That at most one succeeds, and that no commit of the previous owner
+//! follows it, is due to the comparison of the head's revision.
+
+use std::collections::BTreeMap;
+
+use super::action::{Action, ActionId, ActionResult, Call, Ids};
+use super::codec::{Head, Owner};
+use super::commit::{ShardKeys, guarded, put};
+use super::operation::EtcdError;
+use crate::server::storage::record::{CHECKSUM_SEED, extend_checksum};
+use crate::store::Now;
+
+/// The time between the first attempts of two candidates.
+const RANK_PAUSE_MS: u64 = 100;
+/// The pause after an attempt that etcd has refused.
+const RETRY_PAUSE_MS: u64 = 1_000;
+/// The time in which the watch must receive the head that an attempt has written, or has found.
+const RECEPTION_MS: u64 = 1_000;
+
+#[derive(Debug)]
+pub struct Candidate {
+    keys: ShardKeys,
+    owner: Owner,
+    attempt: Option<Attempt>,
+    /// Since when the shard may be taken over, in monotonic milliseconds.
+    since_ms: Option<u64>,
+    /// Not before this time, in monotonic milliseconds.
+    pause_ms: u64,
+    /// An owner that is reported to be gone, with the epoch of its ownership.
+    gone: Option<(String, u64)>,
+    /// Why etcd has refused the last attempt.
+    refusal: Option<EtcdError>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    /// `None`: it was answered, and the watch will receive another head.
+    call: Option<Call>,
+    /// When the watch must have received it, in monotonic milliseconds.
+    overdue_ms: u64,
+    /// The revision of the head that it replaces.
+    seen: u64,
+}
+
+/// What a candidate sees of the shard.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    pub head: Option<&'a (Head, u64)>,
+    /// Each with its run.
+    pub members: &'a BTreeMap<String, u64>,
+}
+
+impl Candidate {
+    pub fn new(keys: ShardKeys, owner: Owner) -> Self {
+        Self { keys, owner, attempt: None, since_ms: None, pause_ms: 0, gone: None, refusal: None }
+    }
+
+    /// Notes that an instance is gone, if it is the owner.
+    pub fn note_gone(&mut self, instance: &str, view: View<'_>) {
+        if let Some((head, _)) = view.head
+            && head.owner.as_ref().is_some_and(|owner| owner.instance == instance)
+        {
+            self.gone = Some((instance.to_owned(), head.epoch));
+        }
+    }
+
+    /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
+    pub fn reset(&mut self) {
+        (self.attempt, self.since_ms) = (None, None);
+    }
+
+    /// Looks at a shard that has changed, or that time has passed for.
+    pub fn handle_view(&mut self, view: View<'_>, now: Now) {
+        let revision = view.head.map_or(0, |(_, revision)| *revision);
+        if self.attempt.as_ref().is_some_and(|attempt| attempt.seen != revision) {
+            self.reset();
+        }
+        if self.pause(view).is_none() {
+            self.since_ms = None;
+        } else {
+            self.since_ms.get_or_insert(now.monotonic_ms);
+        }
+    }
+
+    pub fn poll_action(&mut self, view: View<'_>, now: Now, ids: &mut Ids) -> Option<Action> {
+        self.handle_view(view, now);
+        if self.attempt.is_none() && self.due_ms(view).is_some_and(|due_ms| due_ms <= now.monotonic_ms) {
+            self.attempt = Some(self.takeover(view, now));
+        }
+        self.attempt.as_mut()?.call.as_mut()?.poll(now.monotonic_ms, ids)
+    }
+
+    /// Returns when to poll, in monotonic milliseconds; `None` if the shard is not to be taken over.
+    pub fn next_deadline(&self, view: View<'_>) -> Option<u64> {
+        match &self.attempt {
+            Some(Attempt { call: Some(call), .. }) => call.next_deadline(),
+            Some(attempt) => Some(attempt.overdue_ms),
+            None => self.due_ms(view),
+        }
+    }
+
+    fn due_ms(&self, view: View<'_>) -> Option<u64> {
+        let due_ms = self.since_ms?.saturating_add(self.pause(view)?);
+        Some(due_ms.max(self.pause_ms))
+    }
+
+    fn takeover(&self, view: View<'_>, now: Now) -> Attempt {
+        let (head, seen) = view.head.cloned().unwrap_or_default();
+        let next = Head {
+            owner: Some(self.owner.clone()),
+            epoch: head.epoch.saturating_add(1),
+            seq: head.seq.saturating_add(1),
+            wall_ms: head.wall_ms.max(now.wall_ms),
+            puts: 0,
+            deletions: 0,
+            silent_max: 0,
+            ..head
+        };
+        let key = self.keys.layout.head(self.keys.shard);
+        let txn = guarded(&self.keys, seen, vec![put(key, next.encode())]);
+        Attempt { call: Some(Call::txn(txn)), overdue_ms: 0, seen }
+    }
+
+    /// Returns how long this instance leaves the shard to others, in milliseconds; `None` if the owner is left alone.
+    fn pause(&self, view: View<'_>) -> Option<u64> {
+        let Some((Head { owner: Some(owner), epoch, .. }, _)) = view.head else {
+            return Some(self.rank(view.members, None));
+        };
+        if *owner == self.owner {
+            return Some(0);
+        }
+        let is_gone = self.gone.as_ref().is_some_and(|gone| *gone == (owner.instance.clone(), *epoch));
+        // Another run of the same name is another instance.
+        let is_member = view.members.get(&owner.instance) == Some(&owner.run);
+        if !is_gone && is_member {
+            return None;
+        }
+        let rank = self.rank(view.members, Some(&owner.instance));
+        // An instance that was started again holds no requests of its clients; the others do.
+        let is_own = owner.instance == self.owner.instance;
+        let last = if is_own { RANK_PAUSE_MS.saturating_mul(view.members.len() as u64) } else { 0 };
+        Some(rank.max(last))
+    }
+
+    /// Returns the pause of this instance among the candidates.
+    fn rank(&self, members: &BTreeMap<String, u64>, gone: Option<&str>) -> u64 {
+        let own = self.weight(&self.owner.instance);
+        let others = members.keys().filter(|member| **member != self.owner.instance && gone != Some(member));
+        // An instance whose member key is not there comes last.
+        let is_member = members.contains_key(&self.owner.instance);
+        let before = others.filter(|member| !is_member || self.weight(member) > own).count();
+        RANK_PAUSE_MS.saturating_mul(before as u64)
+    }
+
+    /// Returns the weight of an instance for the shard, by rendezvous hashing: the greatest one comes first.
+    fn weight<'a>(&self, instance: &'a str) -> (u64, &'a str) {
+        let sum = extend_checksum(CHECKSUM_SEED, instance.as_bytes());
+        let sum = extend_checksum(sum, &self.keys.shard.to_be_bytes());
+        // The last bytes must change all bits (the finalizer of MurmurHash3).
+        let mixed = (sum ^ (sum >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        (mixed ^ (mixed >> 33), instance)
+    }
+
+    pub fn awaits(&self, id: ActionId) -> bool {
+        self.attempt.as_ref().and_then(|attempt| attempt.call.as_ref()).is_some_and(|call| call.is(id))
+    }
+
+    /// Handles the answer to a takeover. Whether it has succeeded is known when the watch receives it. Returns why etcd has
+    /// refused it, if that is new.
+    pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Option<EtcdError> {
+        let Some(Attempt { call, overdue_ms, .. }) = &mut self.attempt else { return None };
+        match result.and_then(super::action::Answer::into_txn) {
+            Ok(_) => {
+                // Applied or not, another head is there.
+                self.refusal = None;
+                (*call, *overdue_ms) = (None, now.monotonic_ms.saturating_add(RECEPTION_MS));
+                None
+            }
+            Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. }) => {
+                if let Some(call) = call {
+                    call.retry(now.monotonic_ms);
+                }
+                None
+            }
+            Err(error @ (EtcdError::NoSpace | EtcdError::Refused { .. })) => {
+                self.attempt = None;
+                self.pause_ms = now.monotonic_ms.saturating_add(RETRY_PAUSE_MS);
+                // The next attempts fail alike.
+                let is_known = self.refusal.replace(error.clone()) == Some(error.clone());
+                (!is_known).then_some(error)
+            }
+        }
+    }
+
+    /// Whether the watch has not received the head that the attempt has written or found: it has lost changes.
+    pub fn is_overdue(&self, now: Now) -> bool {
+        let attempt = self.attempt.as_ref().filter(|attempt| attempt.call.is_none());
+        attempt.is_some_and(|attempt| attempt.overdue_ms <= now.monotonic_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::cluster::action::{ActionKind, Answer};
+    use crate::server::cluster::layout::Layout;
+    use crate::server::cluster::operation::{TxnAnswer, TxnOutcome};
+
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+
+    fn candidate(instance: &str) -> Candidate {
+        let keys = ShardKeys { layout: Layout::new("c"), shard: 0 };
+        Candidate::new(keys, Owner { instance: instance.to_owned(), run: 1 })
+    }
+
+    /// Members of the runs that [`head`] names.
+    fn members(names: &[&str]) -> BTreeMap<String, u64> {
+        names.iter().map(|name| ((*name).to_owned(), 7)).collect()
+    }
+
+    fn head(owner: Option<&str>) -> (Head, u64) {
+        let owner = owner.map(|owner| Owner { instance: owner.to_owned(), run: 7 });
+        (Head { owner, epoch: 3, seq: 9, ..Head::default() }, 50)
+    }
+
+    fn pauses(members: &BTreeMap<String, u64>, head: Option<&(Head, u64)>) -> [Option<u64>; 3] {
+        NAMES.map(|name| candidate(name).pause(View { head, members }))
+    }
+
+    #[test]
+    fn a_present_owner_is_left_alone_also_by_another_run_of_its_name() {
+        let all = members(&NAMES);
+        assert_eq!(pauses(&all, Some(&head(Some("a")))), [None, None, None]);
+    }
+
+    #[test]
+    fn an_owner_that_was_started_again_comes_after_those_that_hold_requests() {
+        let mut all = members(&NAMES);
+        all.insert("a".to_owned(), 8);
+        let [own, mut one, mut two] = pauses(&all, Some(&head(Some("a"))));
+        if one > two {
+            (one, two) = (two, one);
+        }
+        assert_eq!([one, two, own], [Some(0), Some(100), Some(300)]);
+        let alone = BTreeMap::from([("a".to_owned(), 8)]);
+        assert_eq!(candidate("a").pause(View { head: Some(&head(Some("a"))), members: &alone }), Some(100));
+    }
+
+    #[test]
+    fn a_shard_without_an_owner_is_taken_over_in_an_order_that_all_agree_on() {
+        let all = members(&NAMES);
+        for head in [None, Some(head(None))] {
+            let mut pauses = pauses(&all, head.as_ref());
+            pauses.sort();
+            assert_eq!(pauses, [Some(0), Some(100), Some(200)]);
+        }
+        let rest = members(&["b", "c"]);
+        let [own, mut one, mut two] = pauses(&rest, Some(&head(Some("a"))));
+        if one > two {
+            (one, two) = (two, one);
+        }
+        assert_eq!([one, two, own], [Some(0), Some(100), Some(200)]);
+        let absent = candidate("a").pause(View { head: Some(&head(None)), members: &rest });
+        assert_eq!(absent, Some(200), "an instance that is no member comes last");
+    }
+
+    #[test]
+    fn an_owner_that_is_reported_gone_is_replaced_even_if_it_is_a_member() {
+        let (all, head) = (members(&NAMES), head(Some("a")));
+        let view = View { head: Some(&head), members: &all };
+        let mut candidate = candidate("b");
+        candidate.note_gone("c", view);
+        assert_eq!(candidate.pause(view), None, "it is not the owner");
+        candidate.note_gone("a", view);
+        assert!(candidate.pause(view).is_some());
+        let (mut later, _) = head.clone();
+        later.epoch += 1;
+        let view = View { head: Some(&(later, 60)), members: &all };
+        assert_eq!(candidate.pause(view), None, "it has taken the shard over again");
+    }
+
+    #[test]
+    fn a_takeover_replaces_the_head_that_was_seen_and_is_tried_again_if_its_outcome_is_unknown() {
+        let (none, head) = (members(&[]), head(None));
+        let view = View { head: Some(&head), members: &none };
+        let (mut candidate, mut ids) = (candidate("a"), Ids::default());
+        let now = Now { wall_ms: 77, monotonic_ms: 5 };
+        let first = candidate.poll_action(view, now, &mut ids).unwrap();
+        let ActionKind::Txn(txn) = &first.kind else { panic!() };
+        assert_eq!(txn.conditions[0].mod_revision, 50);
+        assert!(candidate.awaits(first.id));
+        candidate.handle_answer(Err(EtcdError::Unknown { reason: String::new() }), now);
+        let again = candidate.poll_action(view, now, &mut ids).unwrap();
+        assert_eq!(again.kind, first.kind);
+        let outcome = TxnOutcome::NotApplied(vec![None]);
+        candidate.handle_answer(Ok(Answer::Txn(TxnAnswer { revision: 60, outcome })), now);
+        assert_eq!(candidate.poll_action(view, now, &mut ids), None);
+        assert_eq!(candidate.next_deadline(view), Some(1_005));
+        assert!(!candidate.is_overdue(now) && candidate.is_overdue(Now { wall_ms: 77, monotonic_ms: 1_005 }));
+    }
+
+    #[test]
+    fn the_attempt_ends_when_another_head_is_received() {
+        let (none, first) = (members(&[]), head(None));
+        let (mut candidate, mut ids) = (candidate("a"), Ids::default());
+        let now = Now::default();
+        let view = View { head: Some(&first), members: &none };
+        let action = candidate.poll_action(view, now, &mut ids).unwrap();
+        let other = (head(Some("b")).0, 51);
+        let present = members(&["b"]);
+        let view = View { head: Some(&other), members: &present };
+        assert_eq!(candidate.poll_action(view, now, &mut ids), None);
+        assert!(!candidate.awaits(action.id));
+        assert_eq!(candidate.next_deadline(view), None);
+    }
+}

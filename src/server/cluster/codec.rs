@@ -1,0 +1,497 @@
+//! Values of a cluster in etcd, as bytes. Each begins with the version of its format.
+
+use bytes::{Buf, BufMut, Bytes};
+
+use super::group::ResponseRecord;
+use crate::protocol::Key;
+use crate::server::cluster_key::CLUSTER_KEY_BYTES;
+use crate::server::operations::metrics::Outcome;
+use crate::server::storage::record::{Record, put_bytes, take_bytes};
+use crate::store::{Now, StoredValue, Version};
+
+/// The version of the format of all values.
+pub const FORMAT: u8 = 1;
+/// How far apart the clocks of two instances may be: a deadline that was written by another clock passes so much later,
+/// never early.
+pub const CLOCK_SKEW_MS: u64 = 60_000;
+
+/// What all instances of a cluster agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    pub shards: u32,
+    /// The key of the hashes that must be the same in all instances.
+    pub hash_key: [u8; CLUSTER_KEY_BYTES],
+}
+
+/// The value has another format, or is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    OtherFormat(u8),
+    Malformed,
+}
+
+/// The head of a shard: every commit changes it, and compares the revision of its last change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// `None`: the last owner has given the shard up.
+    pub owner: Option<Owner>,
+    /// Number of the ownership.
+    pub epoch: u64,
+    /// Number of the commit. It counts on over all owners.
+    pub seq: u64,
+    /// The greatest version ever given out.
+    pub greatest: Version,
+    /// The owner's wall clock, or that of an earlier head if that is greater.
+    pub wall_ms: u64,
+    /// The number of other keys that this commit writes.
+    pub puts: u32,
+    /// The number of keys that it deletes, without those of old responses.
+    pub deletions: u32,
+    /// How many of these may be absent before, so that no watch receives their deletion.
+    pub silent_max: u32,
+    /// The last commit whose notifications the broker has acknowledged, with all before; not used yet.
+    pub notified: u64,
+}
+
+/// The owner of a shard: one run of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub instance: String,
+    /// Differs in each run of an instance.
+    pub run: u64,
+}
+
+/// Encodes the run of a member, as the value of its key.
+#[must_use]
+pub fn encode_run(run: u64) -> Bytes {
+    format!("{run:016x}").into()
+}
+
+/// Returns the run of a member; 0 if the value is none.
+#[must_use]
+pub fn decode_run(value: &[u8]) -> u64 {
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    u64::from_str_radix(text, 16).unwrap_or_default()
+}
+
+/// When the value of a deadline was received, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reception {
+    /// By a watch: the time left when it was written counts from now on.
+    Watched,
+    /// In a read: it may have been written long before.
+    Read,
+}
+
+impl Meta {
+    #[must_use]
+    pub fn encode(self) -> Bytes {
+        let mut out = vec![FORMAT];
+        out.put_u32(self.shards);
+        out.put_slice(&self.hash_key);
+        out.into()
+    }
+
+    /// # Errors
+    /// [`DecodeError`]
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        whole(body(bytes)?, |body| {
+            let shards = body.try_get_u32().ok()?;
+            let mut hash_key = [0; CLUSTER_KEY_BYTES];
+            body.try_copy_to_slice(&mut hash_key).ok()?;
+            Some(Self { shards, hash_key })
+        })
+    }
+}
+
+impl Head {
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max, notified } = self;
+        let mut out = vec![FORMAT];
+        let instance = owner.as_ref().map_or("", |owner| &owner.instance);
+        // The name of an instance is far shorter than 65,535 bytes; a head without one would name no owner.
+        let _ = put_bytes(&mut out, instance.as_bytes());
+        out.put_u64(owner.as_ref().map_or(0, |owner| owner.run));
+        out.put_u64(*epoch);
+        out.put_u64(*seq);
+        put_version(&mut out, *greatest);
+        out.put_u64(*wall_ms);
+        out.put_u32(*puts);
+        out.put_u32(*deletions);
+        out.put_u32(*silent_max);
+        out.put_u64(*notified);
+        out.into()
+    }
+
+    /// # Errors
+    /// [`DecodeError`]
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        whole(body(bytes)?, |body| {
+            let instance = std::str::from_utf8(take_bytes(body)?).ok()?.to_owned();
+            let run = body.try_get_u64().ok()?;
+            let owner = match (instance.is_empty(), run) {
+                (false, _) => Some(Owner { instance, run }),
+                (true, 0) => None,
+                (true, _) => return None,
+            };
+            Some(Self {
+                owner,
+                epoch: body.try_get_u64().ok()?,
+                seq: body.try_get_u64().ok()?,
+                greatest: take_version(body)?,
+                wall_ms: body.try_get_u64().ok()?,
+                puts: body.try_get_u32().ok()?,
+                deletions: body.try_get_u32().ok()?,
+                silent_max: body.try_get_u32().ok()?,
+                notified: body.try_get_u64().ok()?,
+            })
+        })
+    }
+}
+
+/// Returns a row; `None` if it is too long for any request. `wall_ms` is that of the commit.
+pub fn encode_row(
+    key: &Key,
+    version: Version,
+    stored: &StoredValue,
+    now: Now,
+    wall_ms: u64,
+) -> Option<Bytes> {
+    let record = Record::new(key, version, stored, now, wall_ms).encode().ok()?;
+    Some([&[FORMAT], &record[..]].concat().into())
+}
+
+/// # Errors
+/// [`DecodeError`], also if it is the row of another key.
+pub fn decode_row(
+    key: &Key,
+    bytes: &[u8],
+    reception: Reception,
+    now: Now,
+) -> Result<(Version, StoredValue), DecodeError> {
+    let record = Record::decode(body(bytes)?).filter(|record| record.key == *key);
+    let record = record.ok_or(DecodeError::Malformed)?;
+    Ok((record.version, record.stored_value(now, clock_ms(reception, now))))
+}
+
+/// Returns the clock by which a deadline is late rather than early.
+fn clock_ms(reception: Reception, now: Now) -> u64 {
+    match reception {
+        Reception::Watched => 0,
+        Reception::Read => now.wall_ms.saturating_sub(CLOCK_SKEW_MS),
+    }
+}
+
+/// The value of a registration, and of a member.
+#[must_use]
+pub fn presence() -> Bytes {
+    Bytes::from_static(&[FORMAT])
+}
+
+/// # Errors
+/// [`DecodeError`]
+pub fn decode_presence(bytes: &[u8]) -> Result<(), DecodeError> {
+    whole(body(bytes)?, |_| Some(()))
+}
+
+/// The responses to the writes of a commit, as they are built.
+#[derive(Debug, Default)]
+pub struct EncodedResponses {
+    bytes: Vec<u8>,
+    count: u32,
+    /// The last time until which one of them is kept, in Unix milliseconds.
+    until_ms: u64,
+}
+
+/// The responses of a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DecodedResponses {
+    pub until_ms: u64,
+    pub responses: Vec<ResponseRecord>,
+}
+
+/// The bytes of a response besides client id and payload.
+const RESPONSE_BYTES_MIN: usize = 2 + 8 + 1 + 1 + 8 + 8 + 4;
+
+impl EncodedResponses {
+    /// Adds a response; `wall_ms` is that of the commit.
+    pub fn push(&mut self, response: &ResponseRecord, now: Now, wall_ms: u64) {
+        let ResponseRecord { client_id, fingerprint, payload, version, outcome, until_ms } = response;
+        let kept_ms = until_ms.saturating_sub(now.monotonic_ms);
+        let until_ms = wall_ms.saturating_add(kept_ms);
+        let mut out = Vec::with_capacity(payload.len().saturating_add(client_id.len()).saturating_add(64));
+        // A client id is a string of MQTT: it has at most 65,535 bytes.
+        if put_bytes(&mut out, client_id.as_bytes()).is_err() {
+            return;
+        }
+        out.put_u64(*fingerprint);
+        out.put_u8(match outcome {
+            Outcome::Ok => 0,
+            Outcome::No => 1,
+            Outcome::Refused => 2,
+        });
+        out.put_u8(u8::from(version.is_some()));
+        if let Some(version) = version {
+            put_version(&mut out, *version);
+        }
+        out.put_u64(until_ms);
+        out.put_u64(kept_ms);
+        // A payload is shorter than a packet.
+        out.put_u32(u32::try_from(payload.len()).unwrap_or(u32::MAX));
+        out.put_slice(payload);
+        self.bytes.append(&mut out);
+        self.count = self.count.saturating_add(1);
+        self.until_ms = self.until_ms.max(until_ms);
+    }
+
+    pub fn append(&mut self, later: &mut Self) {
+        self.bytes.append(&mut later.bytes);
+        self.count = self.count.saturating_add(std::mem::take(&mut later.count));
+        self.until_ms = self.until_ms.max(later.until_ms);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub fn until_ms(&self) -> u64 {
+        self.until_ms
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns a record of these responses and of later ones.
+    pub fn encode_with(&self, later: &Self) -> Bytes {
+        let len = self.bytes.len().saturating_add(later.bytes.len());
+        let mut out = Vec::with_capacity(len.saturating_add(16));
+        out.put_u8(FORMAT);
+        out.put_u64(self.until_ms.max(later.until_ms));
+        out.put_u32(self.count.saturating_add(later.count));
+        out.put_slice(&self.bytes);
+        out.put_slice(&later.bytes);
+        out.into()
+    }
+
+    /// # Errors
+    /// [`DecodeError`]
+    pub fn decode(bytes: &[u8], reception: Reception, now: Now) -> Result<DecodedResponses, DecodeError> {
+        whole(body(bytes)?, |body| {
+            let until_ms = body.try_get_u64().ok()?;
+            let count = usize::try_from(body.try_get_u32().ok()?).ok()?;
+            // A count that the bytes cannot hold allocates nothing.
+            if count > body.len() / RESPONSE_BYTES_MIN {
+                return None;
+            }
+            let mut responses = Vec::with_capacity(count);
+            for _ in 0..count {
+                responses.push(take_response(body, reception, now)?);
+            }
+            Some(DecodedResponses { until_ms, responses })
+        })
+    }
+}
+
+fn take_response(body: &mut &[u8], reception: Reception, now: Now) -> Option<ResponseRecord> {
+    let client_id = std::str::from_utf8(take_bytes(body)?).ok()?.into();
+    let fingerprint = body.try_get_u64().ok()?;
+    let outcome = match body.try_get_u8().ok()? {
+        0 => Outcome::Ok,
+        1 => Outcome::No,
+        2 => Outcome::Refused,
+        _ => return None,
+    };
+    let version = match body.try_get_u8().ok()? {
+        0 => None,
+        1 => Some(take_version(body)?),
+        _ => return None,
+    };
+    let (until_ms, kept_ms) = (body.try_get_u64().ok()?, body.try_get_u64().ok()?);
+    let len = usize::try_from(body.try_get_u32().ok()?).ok()?;
+    let (payload, rest) = body.split_at_checked(len)?;
+    *body = rest;
+    let left_ms = until_ms.saturating_sub(clock_ms(reception, now)).min(kept_ms);
+    Some(ResponseRecord {
+        client_id,
+        fingerprint,
+        payload: Bytes::copy_from_slice(payload),
+        version,
+        outcome,
+        until_ms: now.monotonic_ms.saturating_add(left_ms),
+    })
+}
+
+fn put_version(out: &mut Vec<u8>, version: Version) {
+    out.put_u64(version.ms);
+    out.put_u32(version.counter);
+}
+
+fn take_version(body: &mut &[u8]) -> Option<Version> {
+    Some(Version { ms: body.try_get_u64().ok()?, counter: body.try_get_u32().ok()? })
+}
+
+fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    match bytes.split_first() {
+        Some((&FORMAT, body)) => Ok(body),
+        Some((format, _)) => Err(DecodeError::OtherFormat(*format)),
+        None => Err(DecodeError::Malformed),
+    }
+}
+
+/// Decodes all bytes: nothing may be left.
+fn whole<T>(mut body: &[u8], decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T, DecodeError> {
+    decode(&mut body).filter(|_| body.is_empty()).ok_or(DecodeError::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Timestamp;
+    use proptest::prelude::*;
+
+    const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
+
+    fn version() -> impl Strategy<Value = Version> {
+        (any::<u64>(), any::<u32>()).prop_map(|(ms, counter)| Version { ms, counter })
+    }
+
+    fn head() -> impl Strategy<Value = Head> {
+        let owner = prop::option::of(("[a-z0-9.-]{1,40}", any::<u64>()));
+        let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+        let counts = (any::<u32>(), any::<u32>(), any::<u32>());
+        (owner, numbers, version(), counts).prop_map(
+            |(owner, (epoch, seq, wall_ms, notified), greatest, (puts, deletions, silent_max))| Head {
+                owner: owner.map(|(instance, run)| Owner { instance, run }),
+                epoch,
+                seq,
+                greatest,
+                wall_ms,
+                puts,
+                deletions,
+                silent_max,
+                notified,
+            },
+        )
+    }
+
+    fn response() -> impl Strategy<Value = ResponseRecord> {
+        let outcome = prop::sample::select(&Outcome::ALL[..]);
+        let payload = prop::collection::vec(any::<u8>(), 0..40);
+        (".{0,20}", any::<u64>(), payload, prop::option::of(version()), outcome, 0..100_000_u64).prop_map(
+            |(client_id, fingerprint, payload, version, outcome, left_ms)| ResponseRecord {
+                client_id: client_id.into(),
+                fingerprint,
+                payload: payload.into(),
+                version,
+                outcome,
+                until_ms: NOW.monotonic_ms + left_ms,
+            },
+        )
+    }
+
+    /// Checks that a value cannot be decoded after a byte was added or removed, or in another format.
+    fn is_strict<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, DecodeError>) -> bool {
+        let other = [&[FORMAT + 1], &bytes[1..]].concat();
+        decode(bytes).is_ok()
+            && decode(&[bytes, &[0]].concat()).is_err()
+            && (0..bytes.len()).all(|len| decode(&bytes[..len]).is_err())
+            && matches!(decode(&other), Err(DecodeError::OtherFormat(2)))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+
+        #[test]
+        fn heads_decode_unchanged_and_whole_only(head in head()) {
+            let bytes = head.encode();
+            prop_assert_eq!(Head::decode(&bytes), Ok(head));
+            prop_assert!(is_strict(&bytes, Head::decode));
+        }
+
+        #[test]
+        fn the_meta_record_decodes_unchanged_and_whole_only(shards in any::<u32>(), hash_key in any::<[u8; CLUSTER_KEY_BYTES]>()) {
+            let meta = Meta { shards, hash_key };
+            prop_assert_eq!(Meta::decode(&meta.encode()), Ok(meta));
+            prop_assert!(is_strict(&meta.encode(), Meta::decode));
+        }
+
+        #[test]
+        fn responses_decode_unchanged_and_whole_only(responses in prop::collection::vec(response(), 0..5)) {
+            let mut encoded = EncodedResponses::default();
+            responses.iter().for_each(|response| encoded.push(response, NOW, NOW.wall_ms));
+            let bytes = EncodedResponses::default().encode_with(&encoded);
+            let decode = |bytes: &[u8]| EncodedResponses::decode(bytes, Reception::Watched, NOW);
+            let until_ms = responses.iter().map(|it| it.until_ms - NOW.monotonic_ms + NOW.wall_ms).max();
+            let until_ms = until_ms.unwrap_or_default();
+            prop_assert_eq!(decode(&bytes), Ok(DecodedResponses { until_ms, responses }));
+            prop_assert!(is_strict(&bytes, decode));
+        }
+
+        #[test]
+        fn rows_decode_unchanged_and_whole_only(
+            key in prop::collection::vec(any::<u8>(), 1..30),
+            value in prop::collection::vec(any::<u8>(), 0..50),
+            version in version(),
+            fence in prop::option::of((0_u64..1 << 48, 0_u32..9)),
+            left_ms in prop::option::of(1..100_000_u64),
+        ) {
+            let key = Key::new(key).unwrap();
+            let stored = StoredValue {
+                value: value.into(),
+                fence: fence.map(|(ms, counter)| Timestamp::of_store(ms, counter)),
+                deadline_ms: left_ms.map(|left_ms| NOW.monotonic_ms + left_ms),
+                persist: true,
+            };
+            let bytes = encode_row(&key, version, &stored, NOW, NOW.wall_ms).unwrap();
+            let decode = |bytes: &[u8]| decode_row(&key, bytes, Reception::Watched, NOW);
+            // A deadline is rounded up.
+            let deadline_ms = stored.deadline_ms.map(|deadline_ms| deadline_ms + 1);
+            prop_assert_eq!(decode(&bytes), Ok((version, StoredValue { deadline_ms, ..stored })));
+            prop_assert!(is_strict(&bytes, decode));
+            let other = Key::new("another key").unwrap();
+            prop_assert!(decode_row(&other, &bytes, Reception::Watched, NOW).is_err());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let bytes = [&[FORMAT][..], &bytes].concat();
+            let _ = (Head::decode(&bytes), Meta::decode(&bytes), decode_presence(&bytes));
+            let _ = EncodedResponses::decode(&bytes, Reception::Read, NOW);
+            let _ = decode_row(&Key::new("k").unwrap(), &bytes, Reception::Read, NOW);
+        }
+    }
+
+    #[test]
+    fn a_count_of_responses_that_the_bytes_cannot_hold_is_malformed() {
+        let mut bytes = vec![FORMAT];
+        bytes.put_u64(0);
+        bytes.put_u32(u32::MAX);
+        let decoded = EncodedResponses::decode(&bytes, Reception::Read, NOW);
+        assert_eq!(decoded, Err(DecodeError::Malformed));
+    }
+
+    #[test]
+    fn time_left_counts_from_a_watch_on_and_a_bulk_read_allows_for_clocks_that_differ() {
+        let key = Key::new("k").unwrap();
+        let stored =
+            StoredValue { value: "v".into(), fence: None, deadline_ms: Some(105_000), persist: true };
+        let bytes = encode_row(&key, Version::default(), &stored, NOW, NOW.wall_ms).unwrap();
+        let left = |reception, wall_ms| {
+            let now = Now { wall_ms, monotonic_ms: 7 };
+            decode_row(&key, &bytes, reception, now).unwrap().1.deadline_ms.unwrap() - 7
+        };
+        let written = 100_001;
+        assert_eq!(left(Reception::Watched, NOW.wall_ms + 90_000), written);
+        assert_eq!(left(Reception::Read, NOW.wall_ms), written, "at most what was left");
+        assert_eq!(left(Reception::Read, NOW.wall_ms + 60_000), written);
+        assert_eq!(left(Reception::Read, NOW.wall_ms + 90_000), written - 30_000);
+        assert_eq!(left(Reception::Read, NOW.wall_ms + 300_000), 0);
+    }
+}

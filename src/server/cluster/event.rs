@@ -1,0 +1,102 @@
+//! Events of an instance of a cluster, for the log.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+/// What an instance reports to the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterEvent {
+    /// The state of the cluster has another format or another number of shards: the instance does not take part in it.
+    Incompatible { reason: String },
+    /// A record in etcd cannot be decoded: the instance does not serve its shard until it can.
+    Corrupt { key: Bytes },
+    /// The watch has lost changes: the shard is read again.
+    WatchGap,
+    /// etcd has refused an operation for good.
+    Refused { reason: String },
+    /// etcd has reached its quota: keys can only be deleted.
+    NoSpace,
+    /// etcd accepts changes again.
+    SpaceAgain,
+    /// etcd does not answer, or refuses the instance's lease.
+    EtcdUnavailable { reason: String },
+    /// etcd answers again.
+    EtcdAvailable,
+    /// The instance owns the shard.
+    TookOver { epoch: u64 },
+    /// Another instance owns the shard, or may do so: this one follows.
+    LostOwnership { epoch: u64 },
+    /// The instance has given the shard up.
+    Resigned { epoch: u64 },
+}
+
+impl ClusterEvent {
+    /// Whether the event reports a failure.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::SpaceAgain | Self::EtcdAvailable | Self::TookOver { .. } | Self::Resigned { .. } => false,
+            Self::Incompatible { .. }
+            | Self::Corrupt { .. }
+            | Self::WatchGap
+            | Self::Refused { .. }
+            | Self::NoSpace
+            | Self::EtcdUnavailable { .. }
+            | Self::LostOwnership { .. } => true,
+        }
+    }
+
+    /// Returns the name of the kind of event in the JSON log.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Incompatible { .. } => "cluster-incompatible",
+            Self::Corrupt { .. } => "cluster-corrupt",
+            Self::WatchGap => "cluster-watch-gap",
+            Self::Refused { .. } => "cluster-refused",
+            Self::NoSpace => "cluster-no-space",
+            Self::SpaceAgain => "cluster-space-again",
+            Self::EtcdUnavailable { .. } => "cluster-etcd-unavailable",
+            Self::EtcdAvailable => "cluster-etcd-available",
+            Self::TookOver { .. } => "cluster-took-over",
+            Self::LostOwnership { .. } => "cluster-lost",
+            Self::Resigned { .. } => "cluster-resigned",
+        }
+    }
+
+    /// Returns the fields of the JSON log. Values from the network are not escaped.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Incompatible { reason } | Self::Refused { reason } | Self::EtcdUnavailable { reason } => {
+                vec![("reason", reason.clone())]
+            }
+            Self::Corrupt { key } => vec![("key", String::from_utf8_lossy(key).into_owned())],
+            Self::WatchGap | Self::NoSpace | Self::SpaceAgain | Self::EtcdAvailable => Vec::new(),
+            Self::TookOver { epoch } | Self::LostOwnership { epoch } | Self::Resigned { epoch } => {
+                vec![("epoch", epoch.to_string())]
+            }
+        }
+    }
+}
+
+impl fmt::Display for ClusterEvent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incompatible { reason } => write!(out, "incompatible state in etcd: {reason}"),
+            Self::Corrupt { key } => write!(out, "invalid record in etcd: {}", key.escape_ascii()),
+            Self::WatchGap => out.write_str("a watch of etcd has lost changes; reading the state again"),
+            Self::Refused { reason } => write!(out, "etcd has refused an operation: {reason}"),
+            Self::NoSpace => out.write_str("etcd has reached its quota; keys can only be deleted"),
+            Self::SpaceAgain => out.write_str("etcd accepts changes again"),
+            Self::EtcdUnavailable { reason } => write!(out, "etcd is unavailable, requests wait: {reason}"),
+            Self::EtcdAvailable => out.write_str("etcd is available again"),
+            Self::TookOver { epoch } => write!(out, "this instance owns the store now (epoch {epoch})"),
+            Self::LostOwnership { epoch } => {
+                write!(out, "this instance has lost the store to another one (epoch {epoch})")
+            }
+            Self::Resigned { epoch } => write!(out, "this instance has given the store up (epoch {epoch})"),
+        }
+    }
+}

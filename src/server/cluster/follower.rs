@@ -1,0 +1,380 @@
+//! A follower of a shard: reads it at one revision, then receives all changes by a watch, without a gap.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
+use super::codec::{
+    DecodeError, DecodedResponses, EncodedResponses, Head, Reception, decode_presence, decode_row, decode_run,
+};
+use super::commit::ShardKeys;
+use super::group::{Item, RegistrationChange, RowChange};
+use super::layout::Place;
+use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent};
+use super::responses::{IndexedRecord, ResponseIndex};
+use crate::store::Now;
+
+/// The pairs of one read.
+const PAGE_PAIRS: u32 = 1_000;
+/// The pause before a shard with a corrupt record is read again.
+const CORRUPT_PAUSE_MS: u64 = 10_000;
+/// The most members that are looked at.
+const MEMBERS_MAX: u32 = 1_000;
+
+/// The state of a follower. Rows, registrations and responses go to the application; the follower keeps only what a takeover
+/// needs.
+#[derive(Debug)]
+pub struct Follower {
+    keys: ShardKeys,
+    phase: Phase,
+    /// The head with the revision of its last change; `None`: the shard has none yet.
+    head: Option<(Head, u64)>,
+    responses: ResponseIndex,
+    /// The members, each with its run.
+    members: BTreeMap<String, u64>,
+    /// The revision up to which everything was received.
+    revision: u64,
+    /// Watches that are not needed any more.
+    ended: Vec<ActionId>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Suspended,
+    /// Reads the shard from `from` on, all pages at `revision`, then the members.
+    Reading {
+        call: Call,
+        revision: Option<u64>,
+        stage: Stage,
+    },
+    /// Receives changes.
+    Watching(Call),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Shard,
+    Members,
+}
+
+/// What the follower reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowerEvent {
+    /// All that was reported before is obsolete: the shard is read again.
+    Reset,
+    Item(Item),
+    /// The watch has lost changes, and the shard is read again.
+    Gap,
+    Corrupt {
+        key: Bytes,
+    },
+    Error {
+        reason: String,
+    },
+}
+
+/// Why a change cannot be applied.
+enum Failure {
+    Gap,
+    Corrupt(Bytes),
+}
+
+impl Follower {
+    /// Begins to read the shard.
+    pub fn new(keys: ShardKeys) -> Self {
+        let mut follower = Self {
+            keys,
+            phase: Phase::Suspended,
+            head: None,
+            responses: ResponseIndex::default(),
+            members: BTreeMap::new(),
+            revision: 0,
+            ended: Vec::new(),
+        };
+        follower.read_again(0);
+        follower
+    }
+
+    /// Whether the shard was read, and its changes are received.
+    pub fn is_following(&self) -> bool {
+        matches!(self.phase, Phase::Watching(_))
+    }
+
+    /// Returns the head with the revision of its last change.
+    pub fn head(&self) -> Option<&(Head, u64)> {
+        self.head.as_ref()
+    }
+
+    pub fn members(&self) -> &BTreeMap<String, u64> {
+        &self.members
+    }
+
+    /// Ends the watch, because the instance is the owner; returns the responses in etcd.
+    pub fn suspend(&mut self) -> ResponseIndex {
+        self.end_watch();
+        self.phase = Phase::Suspended;
+        std::mem::take(&mut self.responses)
+    }
+
+    /// Reads the shard again, from `due_ms` on.
+    pub fn read_again(&mut self, due_ms: u64) {
+        self.end_watch();
+        let (from, to) = self.keys.layout.shard(self.keys.shard);
+        let call = Call::new(page(from, to, PAGE_PAIRS, None), due_ms);
+        self.phase = Phase::Reading { call, revision: None, stage: Stage::Shard };
+    }
+
+    fn end_watch(&mut self) {
+        if let Phase::Watching(call) = &self.phase {
+            self.ended.extend(call.in_flight());
+        }
+    }
+
+    pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
+        if let Some(ended) = self.ended.pop() {
+            return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
+        }
+        match &mut self.phase {
+            Phase::Suspended => None,
+            Phase::Reading { call, .. } | Phase::Watching(call) => call.poll(now.monotonic_ms, ids),
+        }
+    }
+
+    /// Returns when to poll, in monotonic milliseconds; `None` while an operation is under way.
+    pub fn next_deadline(&self) -> Option<u64> {
+        match &self.phase {
+            _ if !self.ended.is_empty() => Some(0),
+            Phase::Suspended => None,
+            Phase::Reading { call, .. } | Phase::Watching(call) => call.next_deadline(),
+        }
+    }
+
+    pub fn awaits(&self, id: ActionId) -> bool {
+        matches!(&self.phase, Phase::Reading { call, .. } | Phase::Watching(call) if call.is(id))
+    }
+
+    /// Handles the answer to a read.
+    pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Vec<FollowerEvent> {
+        let Phase::Reading { call, .. } = &mut self.phase else { return Vec::new() };
+        match result.and_then(super::action::Answer::into_read) {
+            Ok(answer) => self.handle_page(answer, now),
+            Err(EtcdError::Compacted { .. }) => {
+                self.read_again(0);
+                Vec::new()
+            }
+            Err(EtcdError::Unknown { .. } | EtcdError::NoSpace) => {
+                call.retry(now.monotonic_ms);
+                Vec::new()
+            }
+            Err(EtcdError::Refused { reason }) => {
+                call.retry_late(now.monotonic_ms);
+                vec![FollowerEvent::Error { reason }]
+            }
+        }
+    }
+
+    fn handle_page(&mut self, answer: RangeAnswer, now: Now) -> Vec<FollowerEvent> {
+        let Phase::Reading { revision, stage, .. } = self.phase else { return Vec::new() };
+        let mut events = Vec::new();
+        if revision.is_none() {
+            events.push(FollowerEvent::Reset);
+            (self.head, self.responses) = (None, ResponseIndex::default());
+            self.members.clear();
+        }
+        let at = revision.unwrap_or(answer.revision);
+        let last = answer.pairs.last().map(|pair| pair.key.clone());
+        for pair in answer.pairs {
+            let key = pair.key.clone();
+            match self.handle_pair(pair, now) {
+                Ok(items) => events.extend(items.into_iter().map(FollowerEvent::Item)),
+                Err(DecodeError::Malformed | DecodeError::OtherFormat(_)) => {
+                    events.push(FollowerEvent::Corrupt { key });
+                    self.read_again(now.monotonic_ms.saturating_add(CORRUPT_PAUSE_MS));
+                    return events;
+                }
+            }
+        }
+        let (kind, stage) = match last.filter(|_| answer.has_more && stage == Stage::Shard) {
+            Some(last) => {
+                let (_, to) = self.keys.layout.shard(self.keys.shard);
+                // The next key in the order of bytes.
+                let from = [&last[..], &[0]].concat().into();
+                (page(from, to, PAGE_PAIRS, Some(at)), Stage::Shard)
+            }
+            None if stage == Stage::Shard => {
+                let (from, to) = self.keys.layout.members();
+                (page(from, to, MEMBERS_MAX, Some(at)), Stage::Members)
+            }
+            None => {
+                self.revision = at;
+                self.phase = Phase::Watching(Call::new(self.watch(), 0));
+                return events;
+            }
+        };
+        self.phase = Phase::Reading { call: Call::new(kind, 0), revision: Some(at), stage };
+        events
+    }
+
+    fn handle_pair(&mut self, pair: Pair, now: Now) -> Result<Vec<Item>, DecodeError> {
+        let Pair { key, value, mod_revision } = pair;
+        let place = self.keys.layout.place(self.keys.shard, &key).ok_or(DecodeError::Malformed)?;
+        if place == Place::Head {
+            self.head = Some((Head::decode(&value)?, mod_revision));
+            return Ok(Vec::new());
+        }
+        self.items(place, Some(&value), Reception::Read, now)
+    }
+
+    /// Returns what the change of one key is to the application.
+    fn items(
+        &mut self,
+        place: Place,
+        value: Option<&Bytes>,
+        reception: Reception,
+        now: Now,
+    ) -> Result<Vec<Item>, DecodeError> {
+        match place {
+            Place::Member(instance) => match value {
+                Some(value) => _ = self.members.insert(instance, decode_run(value)),
+                None => _ = self.members.remove(&instance),
+            },
+            Place::Head => {}
+            Place::Row(key) => {
+                let content = value.map(|value| decode_row(&key, value, reception, now)).transpose()?;
+                return Ok(vec![Item::Row(RowChange { key, content })]);
+            }
+            Place::Registration { key, client_id } => {
+                value.map(|value| decode_presence(value)).transpose()?;
+                let (client_id, is_registered) = (client_id.into(), value.is_some());
+                return Ok(vec![Item::Registration(RegistrationChange { key, client_id, is_registered })]);
+            }
+            Place::Responses { seq } => {
+                let Some(value) = value else {
+                    self.responses.handle_deleted(seq);
+                    return Ok(Vec::new());
+                };
+                let decoded = EncodedResponses::decode(value, reception, now)?;
+                let DecodedResponses { until_ms, responses } = decoded;
+                let count = u32::try_from(responses.len()).unwrap_or(u32::MAX);
+                self.responses.push(IndexedRecord { seq, count, until_ms });
+                return Ok(responses.into_iter().map(Item::Response).collect());
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Watches all keys of the cluster: members, and the shard.
+    fn watch(&self) -> ActionKind {
+        let (from, to) = self.keys.layout.all();
+        ActionKind::Watch(WatchRange { from, to, revision: self.revision.saturating_add(1) })
+    }
+
+    /// Handles what the watch has received, or its end.
+    pub fn handle_watch(&mut self, result: Result<WatchBatch, EtcdError>, now: Now) -> Vec<FollowerEvent> {
+        let batch = match result {
+            Ok(batch) => batch,
+            Err(EtcdError::Compacted { .. }) => {
+                self.phase = Phase::Suspended;
+                self.read_again(0);
+                return Vec::new();
+            }
+            Err(error) => return self.handle_watch_error(error, now),
+        };
+        let mut events = Vec::new();
+        let mut changes = VecDeque::from(batch.events);
+        while let Some(first) = changes.pop_front() {
+            let revision = first.mod_revision;
+            let mut together = vec![first];
+            while let Some(next) = changes.pop_front_if(|next| next.mod_revision == revision) {
+                together.push(next);
+            }
+            // A watch that begins again may repeat what was received.
+            if revision <= self.revision {
+                continue;
+            }
+            match self.handle_revision(together, now) {
+                Ok(items) => events.extend(items.into_iter().map(FollowerEvent::Item)),
+                Err(failure) => {
+                    let (event, pause_ms) = match failure {
+                        Failure::Gap => (FollowerEvent::Gap, 0),
+                        Failure::Corrupt(key) => (FollowerEvent::Corrupt { key }, CORRUPT_PAUSE_MS),
+                    };
+                    events.push(event);
+                    self.read_again(now.monotonic_ms.saturating_add(pause_ms));
+                    return events;
+                }
+            }
+            self.revision = revision;
+        }
+        self.revision = self.revision.max(batch.revision);
+        if let Phase::Watching(call) = &mut self.phase {
+            call.succeed();
+        }
+        events
+    }
+
+    fn handle_watch_error(&mut self, error: EtcdError, now: Now) -> Vec<FollowerEvent> {
+        let again = self.watch();
+        let Phase::Watching(call) = &mut self.phase else { return Vec::new() };
+        call.replace(again);
+        let mut events = Vec::new();
+        if let EtcdError::Refused { reason } = error {
+            call.retry_late(now.monotonic_ms);
+            events.push(FollowerEvent::Error { reason });
+        } else {
+            call.retry(now.monotonic_ms);
+        }
+        events
+    }
+
+    /// Handles all changes of one transaction.
+    fn handle_revision(&mut self, changes: Vec<WatchEvent>, now: Now) -> Result<Vec<Item>, Failure> {
+        let ShardKeys { layout, shard } = self.keys.clone();
+        let mut items = Vec::new();
+        let (mut head, mut puts, mut deletions) = (None, 0_u32, 0_u32);
+        for WatchEvent { key, value, mod_revision } in changes {
+            let Some(place) = layout.place(shard, &key) else {
+                if layout.is_of_shard(shard, &key) {
+                    return Err(Failure::Corrupt(key));
+                }
+                continue;
+            };
+            let is_old_response = matches!(place, Place::Responses { .. }) && value.is_none();
+            match &place {
+                Place::Head => {
+                    // Without a head, the shard was deleted by hand.
+                    let value = value.as_ref().ok_or(Failure::Gap)?;
+                    let decoded = Head::decode(value).map_err(|_| Failure::Corrupt(key.clone()))?;
+                    head = Some((decoded, mod_revision));
+                }
+                Place::Member(_) => {}
+                _ if is_old_response => {}
+                _ if value.is_some() => puts = puts.saturating_add(1),
+                _ => deletions = deletions.saturating_add(1),
+            }
+            let result = self.items(place, value.as_ref(), Reception::Watched, now);
+            items.extend(result.map_err(|_| Failure::Corrupt(key))?);
+        }
+        let Some((next, revision)) = head else {
+            // Without space, etcd takes deletions only.
+            return if puts == 0 { Ok(items) } else { Err(Failure::Gap) };
+        };
+        let last_seq = self.head.as_ref().map_or(0, |(head, _)| head.seq);
+        let is_complete = puts == next.puts
+            && deletions <= next.deletions
+            && deletions.saturating_add(next.silent_max) >= next.deletions;
+        if next.seq != last_seq.saturating_add(1) || !is_complete {
+            return Err(Failure::Gap);
+        }
+        self.head = Some((next, revision));
+        Ok(items)
+    }
+}
+
+fn page(from: Bytes, to: Bytes, limit: u32, revision: Option<u64>) -> ActionKind {
+    ActionKind::Read(RangeRead { from, to, limit, revision })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Tests of followers: pages, gaps, corrupt records.
+
+use super::*;
+use crate::protocol::Key;
+use crate::server::cluster::action::Answer;
+use crate::server::cluster::codec::{encode_row, presence};
+use crate::server::cluster::layout::Layout;
+use crate::store::{StoredValue, Version};
+
+const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
+
+struct Testbed {
+    follower: Follower,
+    ids: Ids,
+}
+
+fn layout() -> Layout {
+    Layout::new("c")
+}
+
+fn key(name: &str) -> Key {
+    Key::new(name.to_owned()).unwrap()
+}
+
+fn row(name: &str) -> Bytes {
+    let stored = StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: true };
+    encode_row(&key(name), Version::default(), &stored, NOW, 0).unwrap()
+}
+
+fn pair(key: Bytes, value: Bytes) -> Pair {
+    Pair { key, value, mod_revision: 7 }
+}
+
+fn head(seq: u64, puts: u32, deletions: u32, silent_max: u32) -> Bytes {
+    Head { seq, puts, deletions, silent_max, ..Head::default() }.encode()
+}
+
+impl Testbed {
+    fn new() -> Self {
+        Self { follower: Follower::new(ShardKeys { layout: layout(), shard: 0 }), ids: Ids::default() }
+    }
+
+    /// A follower of a shard with the head `seq` 5.
+    fn following() -> Self {
+        let mut testbed = Self::new();
+        testbed.read();
+        testbed.page(20, vec![pair(layout().head(0), head(5, 0, 0, 0))], false);
+        testbed.read();
+        testbed.page(20, Vec::new(), false);
+        assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 21));
+        testbed
+    }
+
+    fn poll(&mut self) -> Option<ActionKind> {
+        self.follower.poll_action(NOW, &mut self.ids).map(|action| action.kind)
+    }
+
+    fn read(&mut self) -> RangeRead {
+        let Some(ActionKind::Read(read)) = self.poll() else { panic!("no read is due") };
+        read
+    }
+
+    fn page(&mut self, revision: u64, pairs: Vec<Pair>, has_more: bool) -> Vec<FollowerEvent> {
+        self.follower.handle_answer(Ok(Answer::Read(RangeAnswer { revision, pairs, has_more })), NOW)
+    }
+
+    fn receive(&mut self, revision: u64, changes: &[(Bytes, Option<Bytes>)]) -> Vec<FollowerEvent> {
+        let event = |(key, value): &(Bytes, Option<Bytes>)| WatchEvent {
+            key: key.clone(),
+            value: value.clone(),
+            mod_revision: revision,
+        };
+        let batch = WatchBatch { revision, events: changes.iter().map(event).collect() };
+        self.follower.handle_watch(Ok(batch), NOW)
+    }
+}
+
+#[test]
+fn a_shard_is_read_in_pages_at_one_revision() {
+    let mut testbed = Testbed::new();
+    assert_eq!(testbed.read().revision, None);
+    let events = testbed.page(20, vec![pair(layout().row(0, &key("a")), row("a"))], true);
+    assert!(matches!(&events[..], [FollowerEvent::Reset, FollowerEvent::Item(_)]));
+    let second = testbed.read();
+    assert_eq!(
+        (second.revision, &second.from[..]),
+        (Some(20), &[&layout().row(0, &key("a"))[..], &[0]].concat()[..])
+    );
+    testbed.page(25, vec![pair(layout().row(0, &key("b")), row("b"))], false);
+    let members = testbed.read();
+    assert_eq!((members.revision, members.from), (Some(20), layout().members().0));
+    testbed.page(26, vec![pair(layout().member("x"), presence())], false);
+    assert!(testbed.follower.is_following() && testbed.follower.members().contains_key("x"));
+    assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 21));
+}
+
+#[test]
+fn a_complete_commit_is_applied() {
+    let mut testbed = Testbed::following();
+    let (a, b) = (layout().row(0, &key("a")), layout().row(0, &key("b")));
+    let events = testbed
+        .receive(30, &[(layout().head(0), Some(head(6, 1, 1, 0))), (a, Some(row("a"))), (b.clone(), None)]);
+    assert!(matches!(&events[..], [FollowerEvent::Item(_), FollowerEvent::Item(_)]));
+    let silent = testbed.receive(31, &[(layout().head(0), Some(head(7, 0, 1, 1)))]);
+    assert_eq!(silent, [], "the key was absent before");
+    let deletion = testbed.receive(32, &[(b, None)]);
+    assert!(matches!(&deletion[..], [FollowerEvent::Item(_)]), "etcd has no space for a head");
+    assert_eq!(
+        testbed.receive(32, &[(layout().head(0), Some(head(9, 0, 0, 0)))]),
+        [],
+        "it was received before"
+    );
+}
+
+#[test]
+fn lost_changes_are_noticed_and_the_shard_is_read_again() {
+    let a = layout().row(0, &key("a"));
+    let h = layout().head(0);
+    let lost: [&[(Bytes, Option<Bytes>)]; 6] = [
+        &[(h.clone(), Some(head(7, 0, 0, 0)))],
+        &[(h.clone(), Some(head(5, 0, 0, 0)))],
+        &[(h.clone(), Some(head(6, 1, 0, 0)))],
+        &[(h.clone(), Some(head(6, 0, 1, 0)))],
+        &[(a.clone(), Some(row("a")))],
+        &[(h.clone(), None)],
+    ];
+    for changes in lost {
+        let mut testbed = Testbed::following();
+        assert_eq!(testbed.receive(30, changes), [FollowerEvent::Gap], "{changes:?}");
+        assert!(matches!(testbed.poll(), Some(ActionKind::CancelWatch(_))));
+        assert_eq!(testbed.read().revision, None);
+    }
+    let more = &[(h, Some(head(6, 0, 0, 0))), (a, Some(row("a")))];
+    assert_eq!(Testbed::following().receive(30, more), [FollowerEvent::Gap]);
+}
+
+#[test]
+fn a_corrupt_record_is_named_and_the_shard_is_not_followed() {
+    let wrong = layout().row(0, &key("a"));
+    let mut testbed = Testbed::new();
+    testbed.read();
+    let events = testbed.page(20, vec![pair(wrong.clone(), row("b"))], false);
+    assert_eq!(events, [FollowerEvent::Reset, FollowerEvent::Corrupt { key: wrong.clone() }]);
+    assert!(!testbed.follower.is_following());
+    assert_eq!(testbed.follower.next_deadline(), Some(NOW.monotonic_ms + CORRUPT_PAUSE_MS));
+
+    let mut testbed = Testbed::following();
+    let changes = [(layout().head(0), Some(head(6, 1, 0, 0))), (wrong.clone(), Some("?".into()))];
+    assert_eq!(testbed.receive(30, &changes), [FollowerEvent::Corrupt { key: wrong }]);
+    assert!(!testbed.follower.is_following());
+}
+
+#[test]
+fn a_compaction_that_overtakes_a_read_or_a_watch_begins_it_again() {
+    let mut testbed = Testbed::new();
+    testbed.read();
+    testbed.page(20, vec![pair(layout().row(0, &key("a")), row("a"))], true);
+    testbed.read();
+    testbed.follower.handle_answer(Err(EtcdError::Compacted { revision: 22 }), NOW);
+    assert_eq!(testbed.read().revision, None);
+
+    let mut testbed = Testbed::following();
+    testbed.follower.handle_watch(Err(EtcdError::Compacted { revision: 22 }), NOW);
+    assert_eq!(testbed.read().revision, None);
+}
+
+#[test]
+fn a_watch_that_ends_goes_on_after_what_was_received() {
+    let mut testbed = Testbed::following();
+    testbed.receive(40, &[]);
+    testbed.follower.handle_watch(Err(EtcdError::Unknown { reason: String::new() }), NOW);
+    assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 41));
+}

@@ -1,0 +1,429 @@
+//! One instance of a shard: joins the cluster, follows, takes over, commits, resigns.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
+use super::candidate::{Candidate, View};
+use super::chain::{Chain, ChainEvent};
+use super::codec::{DecodeError, Meta, Owner};
+use super::commit::{ShardKeys, put};
+use super::event::ClusterEvent;
+use super::follower::{Follower, FollowerEvent};
+use super::group::{Group, Item};
+use super::layout::Layout;
+use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
+use super::upkeep::Upkeep;
+use crate::server::cluster_key::CLUSTER_KEY_BYTES;
+use crate::store::{Now, Version};
+
+/// The number of shards.
+const SHARDS: u32 = 1;
+
+/// One instance of a shard, as a state machine without I/O.
+///
+/// The caller does what [`Instance::poll_action`] returns, and passes the answers to [`Instance::handle_answer`] and
+/// [`Instance::handle_watch`]. After each call, and at [`Instance::next_deadline`], it polls until there are no more actions and
+/// effects. It keeps the key [`Layout::member`] with a lease while the instance runs.
+///
+/// The application is given the whole state by effects, as a follower. After [`Effect::Serve`] it is the owner: it decides
+/// requests in memory, and while [`Instance::wants_group`] is true it commits what it has decided and read. Nothing may be
+/// answered before [`Effect::Committed`]: a commit proves that no other instance was the owner when it was sent, which is after
+/// the requests had come. After [`Effect::Stop`], nothing may be answered at all, and another state follows.
+#[derive(Debug)]
+pub struct Instance {
+    settings: InstanceSettings,
+    keys: ShardKeys,
+    stage: Stage,
+    follower: Follower,
+    candidate: Candidate,
+    chain: Option<Chain>,
+    upkeep: Option<Upkeep>,
+    /// The epoch of the last ownership that has ended: the same one never serves again.
+    ended_epoch: u64,
+    ids: Ids,
+    effects: VecDeque<Effect>,
+}
+
+/// Settings of an instance.
+#[derive(Clone, Debug)]
+pub struct InstanceSettings {
+    pub layout: Layout,
+    /// Number of the shard, from 0 on.
+    pub shard: u32,
+    /// The name of the instance, which no other one has.
+    pub instance: Arc<str>,
+    /// A random number that no other run of the instance has.
+    pub run: u64,
+    /// Random bytes: the hash key of the cluster if this instance creates it.
+    pub hash_key: [u8; CLUSTER_KEY_BYTES],
+    /// Whether etcd may answer a read with a stale state, so that reads are confirmed by a commit.
+    pub confirms_by_commit: bool,
+    /// Whether the history of etcd is compacted.
+    pub compacts: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Reads or creates the record that all instances agree on.
+    Joining(Call),
+    Active,
+    /// Gives the shard up, or has done so.
+    Closing,
+    /// The cluster has another format.
+    Incompatible,
+}
+
+/// What an instance is at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It has not read the shard.
+    Loading,
+    Follower,
+    Owner,
+    /// It has given the shard up.
+    Closed,
+    /// The state in etcd has another format or number of shards.
+    Incompatible,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub role: Role,
+    /// The instance that the head names.
+    pub owner: Option<String>,
+    pub epoch: u64,
+    pub seq: u64,
+    /// The number of members.
+    pub members: usize,
+}
+
+/// What an instance asks of its application, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The instance takes part in the cluster. The key is for hashes that must be the same in all instances.
+    Joined {
+        hash_key: [u8; CLUSTER_KEY_BYTES],
+    },
+    /// Forget all rows, registrations and responses.
+    Reset,
+    /// Take over a row, a registration or a response. A follower does not expire rows.
+    Apply(Item),
+    /// Answer requests from now on. Absent keys must get versions above `floor`, and the clock of versions must not be behind
+    /// `wall_ms`.
+    Serve {
+        epoch: u64,
+        floor: Version,
+        wall_ms: u64,
+    },
+    /// All requests up to this sequence number can be answered.
+    Committed {
+        sequence: u64,
+    },
+    /// The requests after the last committed one, up to this sequence number, were not committed and never will be: roll them
+    /// back, with all later ones.
+    Refused {
+        sequence: u64,
+    },
+    /// Whether only deletions can be committed.
+    ShortOfSpace(bool),
+    /// Answer nothing any more, and drop all that waits: another instance may be the owner.
+    Stop,
+    Report(ClusterEvent),
+}
+
+impl Instance {
+    #[must_use]
+    pub fn new(settings: InstanceSettings) -> Self {
+        let keys = ShardKeys { layout: settings.layout.clone(), shard: settings.shard };
+        let owner = Owner { instance: (*settings.instance).to_owned(), run: settings.run };
+        let meta = Meta { shards: SHARDS, hash_key: settings.hash_key };
+        let key = settings.layout.meta();
+        let join = Txn {
+            conditions: vec![Condition { key: key.clone(), mod_revision: 0 }],
+            operations: vec![put(key.clone(), meta.encode())],
+            otherwise: vec![key],
+        };
+        Self {
+            stage: Stage::Joining(Call::txn(join)),
+            follower: Follower::new(keys.clone()),
+            candidate: Candidate::new(keys.clone(), owner),
+            chain: None,
+            upkeep: None,
+            ended_epoch: 0,
+            ids: Ids::default(),
+            effects: VecDeque::new(),
+            settings,
+            keys,
+        }
+    }
+
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let followed = self.follower.head().map(|(head, _)| head);
+        let head = self.chain.as_ref().map(Chain::head).or(followed);
+        let role = match self.stage {
+            Stage::Closing => Role::Closed,
+            Stage::Incompatible => Role::Incompatible,
+            Stage::Active if self.chain.is_some() => Role::Owner,
+            Stage::Active if self.follower.is_following() => Role::Follower,
+            Stage::Active | Stage::Joining(_) => Role::Loading,
+        };
+        Status {
+            role,
+            owner: head.and_then(|head| head.owner.as_ref()).map(|owner| owner.instance.clone()),
+            epoch: head.map_or(0, |head| head.epoch),
+            seq: head.map_or(0, |head| head.seq),
+            members: self.follower.members().len(),
+        }
+    }
+
+    /// Returns the next operation on etcd.
+    pub fn poll_action(&mut self, now: Now) -> Option<Action> {
+        match &mut self.stage {
+            Stage::Joining(call) => return call.poll(now.monotonic_ms, &mut self.ids),
+            Stage::Incompatible => return None,
+            Stage::Active | Stage::Closing => {}
+        }
+        if self.may_take_over() && self.candidate.is_overdue(now) {
+            self.candidate.reset();
+            self.follower.read_again(now.monotonic_ms);
+            self.effects.push_back(Effect::Report(ClusterEvent::WatchGap));
+        }
+        if self.chain.as_ref().is_some_and(Chain::is_drained) {
+            self.stop();
+        }
+        if let Some(action) = self.chain.as_mut().and_then(|chain| chain.poll_action(now, &mut self.ids)) {
+            return Some(action);
+        }
+        if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
+            return Some(action);
+        }
+        if self.may_take_over() {
+            let (view, candidate, ids) = (view(&self.follower), &mut self.candidate, &mut self.ids);
+            if let Some(action) = candidate.poll_action(view, now, ids) {
+                return Some(action);
+            }
+        }
+        self.upkeep.as_mut()?.poll_action(now, &mut self.ids)
+    }
+
+    fn may_take_over(&self) -> bool {
+        matches!(self.stage, Stage::Active) && self.chain.is_none() && self.follower.is_following()
+    }
+
+    /// Returns when to poll for an action, in monotonic milliseconds; the time may have passed.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        match &self.stage {
+            Stage::Joining(call) => return call.next_deadline(),
+            Stage::Incompatible => return None,
+            Stage::Active | Stage::Closing => {}
+        }
+        let takeover = self.may_take_over().then(|| self.candidate.next_deadline(view(&self.follower)));
+        [
+            self.chain.as_ref().and_then(Chain::next_deadline),
+            self.follower.next_deadline(),
+            takeover.flatten(),
+            self.upkeep.as_ref().and_then(Upkeep::next_deadline),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Returns what the application must do next.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Whether the application may commit a group: it is the owner, and the last group is committed.
+    #[must_use]
+    pub fn wants_group(&self) -> bool {
+        self.chain.as_ref().is_some_and(Chain::wants_group)
+    }
+
+    /// Commits a group, and confirms what was read up to now. Must only be called while [`Instance::wants_group`] is true.
+    pub fn commit(&mut self, group: Group, now: Now) {
+        let Some(chain) = &mut self.chain else { return };
+        if let Err(event) = chain.commit(group, now) {
+            self.handle_chain_events(vec![event], now);
+        }
+    }
+
+    /// Gives the shard up, after what is under way, and takes it over no more: see [`Instance::is_closed`].
+    pub fn resign(&mut self) {
+        if !matches!(self.stage, Stage::Closing) {
+            self.stage = Stage::Closing;
+            self.follower.suspend();
+            self.upkeep = None;
+            if let Some(chain) = &mut self.chain {
+                chain.resign();
+            }
+        }
+    }
+
+    /// Whether the instance has given the shard up, so that nothing is under way any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.stage, Stage::Closing) && self.chain.is_none()
+    }
+
+    /// Notes that another instance is gone, by whatever sign. If it is the owner, the shard is taken over although its member key
+    /// is still there.
+    pub fn note_owner_gone(&mut self, instance: &str) {
+        self.candidate.note_gone(instance, view(&self.follower));
+    }
+
+    /// Handles the answer to an action. Answers that are not awaited any more change nothing.
+    pub fn handle_answer(&mut self, id: ActionId, result: ActionResult, now: Now) {
+        if let Stage::Joining(call) = &mut self.stage {
+            if call.is(id) {
+                self.handle_meta(result, now);
+            }
+        } else if self.chain.as_ref().is_some_and(|chain| chain.awaits(id)) {
+            let events = self.chain.as_mut().map(|chain| chain.handle_answer(result, now));
+            self.handle_chain_events(events.unwrap_or_default(), now);
+        } else if self.follower.awaits(id) {
+            let events = self.follower.handle_answer(result, now);
+            self.handle_follower_events(events, now);
+        } else if self.candidate.awaits(id) {
+            if let Some(error) = self.candidate.handle_answer(result, now) {
+                self.effects.push_back(Effect::Report(refusal(error)));
+            }
+        } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
+            upkeep.handle_answer(result, now);
+        }
+    }
+
+    /// Handles what a watch has received, or why it has ended.
+    pub fn handle_watch(&mut self, id: ActionId, result: Result<WatchBatch, EtcdError>, now: Now) {
+        if self.follower.awaits(id) {
+            let events = self.follower.handle_watch(result, now);
+            self.handle_follower_events(events, now);
+        }
+    }
+
+    fn handle_meta(&mut self, result: ActionResult, now: Now) {
+        let Stage::Joining(call) = &mut self.stage else { return };
+        let answer = match result.and_then(Answer::into_txn) {
+            Ok(answer) => answer,
+            Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. }) => {
+                return call.retry(now.monotonic_ms);
+            }
+            Err(error) => {
+                call.retry_late(now.monotonic_ms);
+                return self.effects.push_back(Effect::Report(refusal(error)));
+            }
+        };
+        let meta = match answer.outcome {
+            TxnOutcome::Applied => Ok(Meta { shards: SHARDS, hash_key: self.settings.hash_key }),
+            TxnOutcome::NotApplied(pairs) => {
+                let pair = pairs.into_iter().next().flatten();
+                pair.ok_or(DecodeError::Malformed).and_then(|pair| Meta::decode(&pair.value))
+            }
+        };
+        let reason = match meta {
+            Ok(Meta { shards: SHARDS, hash_key }) => {
+                self.stage = Stage::Active;
+                self.upkeep =
+                    self.settings.compacts.then(|| Upkeep::new(self.settings.layout.compaction(), now));
+                return self.effects.push_back(Effect::Joined { hash_key });
+            }
+            Ok(Meta { shards, .. }) => format!("{shards} shards instead of {SHARDS}"),
+            Err(DecodeError::OtherFormat(format)) => format!("format {format}"),
+            Err(DecodeError::Malformed) => "the meta record is invalid".to_owned(),
+        };
+        self.stage = Stage::Incompatible;
+        self.effects.push_back(Effect::Report(ClusterEvent::Incompatible { reason }));
+    }
+
+    fn handle_follower_events(&mut self, events: Vec<FollowerEvent>, now: Now) {
+        self.effects.extend(events.into_iter().map(|event| match event {
+            FollowerEvent::Reset => Effect::Reset,
+            FollowerEvent::Item(item) => Effect::Apply(item),
+            FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
+            FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
+            FollowerEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
+        }));
+        if self.may_take_over() {
+            self.candidate.handle_view(view(&self.follower), now);
+            self.serve_if_owner(now);
+        }
+    }
+
+    /// Begins to serve if the head names this run of the instance: then everything before its takeover was received.
+    fn serve_if_owner(&mut self, now: Now) {
+        let Some((head, revision)) = self.follower.head().cloned() else { return };
+        let is_owner = head
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.instance == *self.settings.instance && owner.run == self.settings.run);
+        // An ownership that has ended may have left changes behind that are still under way: the next one ends these.
+        if !is_owner || head.epoch <= self.ended_epoch {
+            return;
+        }
+        let (epoch, floor, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
+        self.candidate.reset();
+        // The watch would receive the own commits only. Whether another instance has taken over is known at the next one.
+        let responses = self.follower.suspend();
+        let by_commit = self.settings.confirms_by_commit;
+        self.chain = Some(Chain::new(self.keys.clone(), (head, revision), responses, by_commit, now));
+        self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
+        self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
+    }
+
+    fn handle_chain_events(&mut self, events: Vec<ChainEvent>, now: Now) {
+        for event in events {
+            let effect = match event {
+                ChainEvent::Committed(sequence) => Effect::Committed { sequence },
+                ChainEvent::Refused(sequence) => Effect::Refused { sequence },
+                ChainEvent::Space { is_short } => {
+                    let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
+                    self.effects.push_back(Effect::Report(event));
+                    Effect::ShortOfSpace(is_short)
+                }
+                ChainEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
+                ChainEvent::Lost => {
+                    self.stop();
+                    Effect::Report(ClusterEvent::LostOwnership { epoch: self.end_chain(now) })
+                }
+                ChainEvent::Resigned => Effect::Report(ClusterEvent::Resigned { epoch: self.end_chain(now) }),
+            };
+            self.effects.push_back(effect);
+        }
+    }
+
+    /// Stops the application, once for each ownership.
+    fn stop(&mut self) {
+        let Some(chain) = &self.chain else { return };
+        let epoch = chain.head().epoch;
+        if self.ended_epoch < epoch {
+            self.ended_epoch = epoch;
+            self.effects.push_back(Effect::Stop);
+        }
+    }
+
+    /// Ends the ownership, and follows again; returns its epoch.
+    fn end_chain(&mut self, now: Now) -> u64 {
+        self.chain = None;
+        if matches!(self.stage, Stage::Active) {
+            self.follower.read_again(now.monotonic_ms);
+        }
+        self.ended_epoch
+    }
+}
+
+fn view(follower: &Follower) -> View<'_> {
+    View { head: follower.head(), members: follower.members() }
+}
+
+fn refusal(error: EtcdError) -> ClusterEvent {
+    match error {
+        EtcdError::NoSpace => ClusterEvent::NoSpace,
+        other => ClusterEvent::Refused { reason: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Tests of one instance: joining, serving, giving the shard up.
+
+use super::*;
+use crate::server::cluster::action::ActionKind;
+use crate::server::cluster::codec::Head;
+use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
+
+const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
+
+fn instance() -> Instance {
+    Instance::new(InstanceSettings {
+        layout: Layout::new("c"),
+        shard: 0,
+        instance: "a".into(),
+        run: 7,
+        hash_key: [1; CLUSTER_KEY_BYTES],
+        confirms_by_commit: false,
+        compacts: false,
+    })
+}
+
+fn answer(instance: &mut Instance, id: ActionId, revision: u64, outcome: TxnOutcome) {
+    instance.handle_answer(id, Ok(Answer::Txn(TxnAnswer { revision, outcome })), NOW);
+}
+
+fn effects(instance: &mut Instance) -> Vec<Effect> {
+    std::iter::from_fn(|| instance.poll_effect()).collect()
+}
+
+/// Joins, reads an empty shard, and asks for the watch and a takeover.
+fn candidate() -> (Instance, ActionId, Action) {
+    let mut instance = instance();
+    let join = instance.poll_action(NOW).unwrap();
+    answer(&mut instance, join.id, 1, TxnOutcome::Applied);
+    for _ in 0..2 {
+        let read = instance.poll_action(NOW).unwrap();
+        let empty = RangeAnswer { revision: 1, pairs: Vec::new(), has_more: false };
+        instance.handle_answer(read.id, Ok(Answer::Read(empty)), NOW);
+    }
+    let watch = instance.poll_action(NOW).unwrap();
+    assert!(matches!(watch.kind, ActionKind::Watch(_)));
+    let takeover = instance.poll_action(NOW).unwrap();
+    assert_eq!(instance.poll_action(NOW), None);
+    effects(&mut instance);
+    (instance, watch.id, takeover)
+}
+
+fn owner() -> Instance {
+    let (mut instance, watch, takeover) = candidate();
+    answer(&mut instance, takeover.id, 2, TxnOutcome::Applied);
+    assert_eq!(effects(&mut instance), [], "what was committed before may not be received yet");
+    assert_eq!(instance.status().role, Role::Follower);
+    let ActionKind::Txn(txn) = takeover.kind else { panic!() };
+    let Operation::Put { key, value, .. } = txn.operations[0].clone() else { panic!() };
+    let event = WatchEvent { key, value: Some(value), mod_revision: 2 };
+    instance.handle_watch(watch, Ok(WatchBatch { revision: 2, events: vec![event] }), NOW);
+    let serve = Effect::Serve { epoch: 1, floor: Version::default(), wall_ms: 1_000 };
+    assert_eq!(effects(&mut instance)[0], serve);
+    assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
+    instance
+}
+
+#[test]
+fn an_instance_serves_when_its_takeover_has_come_through_its_own_watch() {
+    let instance = owner();
+    assert!(instance.wants_group());
+    let status = instance.status();
+    assert_eq!((status.role, status.owner.as_deref(), status.epoch), (Role::Owner, Some("a"), 1));
+}
+
+#[test]
+fn another_format_or_number_of_shards_is_reported_and_never_served() {
+    let other_shards = Meta { shards: 2, hash_key: [0; CLUSTER_KEY_BYTES] }.encode();
+    for (value, expected) in [
+        (other_shards, "2 shards instead of 1"),
+        (vec![9, 0].into(), "format 9"),
+        (vec![1].into(), "the meta record is invalid"),
+    ] {
+        let mut instance = instance();
+        let join = instance.poll_action(NOW).unwrap();
+        let pair = Pair { key: Layout::new("c").meta(), value, mod_revision: 1 };
+        answer(&mut instance, join.id, 1, TxnOutcome::NotApplied(vec![Some(pair)]));
+        let reason = expected.to_owned();
+        assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Incompatible { reason })]);
+        assert_eq!((instance.poll_action(NOW), instance.next_deadline()), (None, None));
+        assert_eq!(instance.status().role, Role::Incompatible);
+    }
+}
+
+#[test]
+fn an_owner_that_resigns_stops_first_and_leaves_a_head_without_owner() {
+    let mut instance = owner();
+    instance.resign();
+    let action = instance.poll_action(NOW).unwrap();
+    assert_eq!(effects(&mut instance), [Effect::Stop]);
+    let ActionKind::Txn(txn) = &action.kind else { panic!() };
+    let Operation::Put { value, .. } = &txn.operations[0] else { panic!() };
+    assert_eq!(Head::decode(value).unwrap().owner, None);
+    assert!(!instance.is_closed());
+    answer(&mut instance, action.id, 3, TxnOutcome::Applied);
+    assert!(instance.is_closed());
+    assert_eq!((instance.poll_action(NOW), instance.next_deadline()), (None, None));
+}
+
+#[test]
+fn an_owner_that_has_lost_the_shard_stops_and_reads_it_again() {
+    let mut instance = owner();
+    instance.commit(Group { items: Vec::new(), sequence: 4 }, NOW);
+    let action = instance.poll_action(NOW).unwrap();
+    let none = RangeAnswer { revision: 9, pairs: Vec::new(), has_more: false };
+    instance.handle_answer(action.id, Ok(Answer::Read(none)), NOW);
+    let lost = Effect::Report(ClusterEvent::LostOwnership { epoch: 1 });
+    assert_eq!(effects(&mut instance), [Effect::Stop, lost]);
+    assert!(!instance.wants_group());
+    assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::Read(_)));
+}
+
+#[test]
+fn a_takeover_whose_head_the_watch_does_not_receive_is_looked_for_in_etcd() {
+    let (mut instance, watch, takeover) = candidate();
+    answer(&mut instance, takeover.id, 2, TxnOutcome::Applied);
+    let later = Now { monotonic_ms: instance.next_deadline().unwrap(), ..NOW };
+    assert_eq!(instance.poll_action(NOW), None);
+    assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
+    assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::Read(_)));
+    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::WatchGap)]);
+}

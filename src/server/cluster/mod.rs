@@ -1,0 +1,23 @@
+//! The store's state in etcd: one owner at a time commits by compare-and-swap on a head record, all other instances follow.
+
+pub mod action;
+mod candidate;
+mod chain;
+mod codec;
+mod commit;
+pub mod event;
+mod follower;
+pub mod group;
+pub mod instance;
+pub mod layout;
+pub mod operation;
+mod responses;
+#[cfg(test)]
+mod simulation_tests;
+mod upkeep;
+
+pub use codec::encode_run;
+pub use event::ClusterEvent;
+pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
+pub use instance::{Effect, Instance, InstanceSettings, Role, Status};
+pub use layout::Layout;

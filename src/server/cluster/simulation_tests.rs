@@ -1,0 +1,107 @@
+//! Simulation of a cluster: three instances over a model of etcd, with faults of processes, clocks, network and etcd. No
+//! acknowledged write is lost, none is applied twice, no read is stale.
+
+mod application;
+mod archive;
+mod etcd;
+mod requests;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use world::{Figures, World};
+
+/// A mistake that the checks must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Transactions are applied whatever the head is.
+    NoComparison,
+    /// Reads are answered without a confirmation.
+    NoConfirmation,
+    /// A new owner does not start above the versions of the last one.
+    NoFloor,
+    /// A new owner does not know the responses of the last one.
+    ForgetsResponses,
+}
+
+/// Runs seeds until one fails; returns what has occurred.
+fn run(seeds: u64, threads: usize) -> Figures {
+    let (next, sum, failed) = (AtomicU64::new(0), Mutex::new(Figures::default()), Mutex::new(None));
+    let work = || {
+        while failed.lock().unwrap().is_none() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            let mut world = World::new(seed, None);
+            if let Err(error) = world.run() {
+                *failed.lock().unwrap() = Some(format!("seed {seed}, {} ms: {error}", world.ms));
+            }
+            sum.lock().unwrap().add(&world.figures);
+        }
+    };
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    if let Some(failed) = failed.into_inner().unwrap() {
+        panic!("{failed}");
+    }
+    let figures = sum.into_inner().unwrap();
+    println!("{figures:?}");
+    for (name, count, per_hundred_seeds) in figures.expected() {
+        assert!(count >= seeds * per_hundred_seeds / 100, "{name}: {count} in {seeds} seeds: {figures:?}");
+    }
+    figures
+}
+
+#[test]
+fn a_cluster_loses_no_write_and_shows_no_stale_state_whatever_fails() {
+    run(1_000, 2);
+}
+
+/// `MQKV_CLUSTER_SEEDS` is another number of seeds.
+#[test]
+#[ignore = "takes a minute: see CONTRIBUTING.md"]
+#[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
+fn a_cluster_loses_no_write_in_ten_thousand_seeds() {
+    let seeds = std::env::var("MQKV_CLUSTER_SEEDS").map_or(10_000, |seeds| seeds.parse().unwrap());
+    run(seeds, thread::available_parallelism().map_or(1, usize::from));
+}
+
+/// `MQKV_CLUSTER_SEED` is one seed, to look at.
+#[test]
+#[ignore = "for one seed that fails: see CONTRIBUTING.md"]
+#[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
+fn one_seed_of_a_cluster_loses_no_write() {
+    let seed = std::env::var("MQKV_CLUSTER_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let mut world = World::new(seed, None);
+    world.is_traced = true;
+    world.run().unwrap_or_else(|error| panic!("seed {seed}, {} ms: {error}", world.ms));
+}
+
+/// Checks that a mistake is found within some seeds, by an error that contains a text.
+fn detects(mistake: Mistake, error: &str) {
+    const SEEDS: u64 = 100;
+    let finds = |seed| World::new(seed, Some(mistake)).run().is_err_and(|found| found.contains(error));
+    assert!((0..SEEDS).any(finds), "{mistake:?}");
+}
+
+#[test]
+fn a_commit_without_a_comparison_of_the_head_is_detected() {
+    detects(Mistake::NoComparison, "the chain of commits is broken");
+}
+
+#[test]
+fn a_read_without_a_confirmation_is_detected() {
+    detects(Mistake::NoConfirmation, "is a stale read");
+}
+
+#[test]
+fn a_takeover_without_a_floor_of_versions_is_detected() {
+    detects(Mistake::NoFloor, "do not rise");
+}
+
+#[test]
+fn a_takeover_without_the_responses_to_earlier_writes_is_detected() {
+    detects(Mistake::ForgetsResponses, "was applied twice");
+}

@@ -1,0 +1,160 @@
+//! Membership: a key that exists as long as its process renews the lease.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use etcd_client::Error;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::client::Etcd;
+use crate::server::cluster::operation::EtcdError;
+
+/// The lease is renewed this often within its time.
+const RENEWALS: u32 = 3;
+/// So many renewals in a row fail before that is reported: after the first one, another endpoint may answer.
+const FAILURES_REPORTED: u32 = 2;
+/// The wait after a renewal without an answer.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// A member of the cluster: its key has a lease that is renewed until this is closed or dropped.
+///
+/// If the lease is lost, as after a pause of the process, the key is put again with another one. Safety must not depend on it:
+/// a paused process does not notice that its key is gone.
+pub struct Member {
+    is_present: watch::Receiver<bool>,
+    failure: watch::Receiver<Option<String>>,
+    /// Dropped to end the task.
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Member {
+    /// Begins to put the key with a lease of this many whole seconds, until it succeeds. etcd may grant a longer one: at least
+    /// one and a half times its election timeout.
+    #[must_use]
+    pub fn start(etcd: &Etcd, key: Bytes, value: Bytes, lease_s: u32) -> Self {
+        let mut presence = Presence { etcd: etcd.clone(), key, value, lease_s, lease: None };
+        let (sender, is_present) = watch::channel(false);
+        let (failures, failure) = watch::channel(None);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = presence.stay(&sender, &failures) => {}
+                _ = stopped => {}
+            }
+            presence.leave().await;
+        });
+        Self { is_present, failure, stop, task }
+    }
+
+    /// Returns whether the key existed when the lease was renewed last.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        *self.is_present.borrow()
+    }
+
+    /// Waits until the key is there or its lease is lost, and returns whether it is there.
+    pub async fn changed(&mut self) -> bool {
+        if self.is_present.changed().await.is_err() {
+            return false;
+        }
+        *self.is_present.borrow_and_update()
+    }
+
+    /// Waits until renewals begin to fail, and returns why; or until they succeed again. Cancel safe.
+    pub async fn failure_changed(&mut self) -> Option<String> {
+        if self.failure.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.failure.borrow_and_update().clone()
+    }
+
+    /// Deletes the key, unless etcd does not answer: then it disappears with its lease.
+    pub async fn close(self) {
+        drop(self.stop);
+        // A task that has failed has left the key to its lease.
+        let _ = self.task.await;
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Member").field("is_present", &self.is_present()).finish_non_exhaustive()
+    }
+}
+
+/// What the task of a [`Member`] has.
+struct Presence {
+    etcd: Etcd,
+    key: Bytes,
+    value: Bytes,
+    lease_s: u32,
+    /// The lease of the key, if there may be one.
+    lease: Option<i64>,
+}
+
+impl Presence {
+    async fn stay(&mut self, is_present: &watch::Sender<bool>, failure: &watch::Sender<Option<String>>) {
+        let mut failures = 0_u32;
+        loop {
+            let pause =
+                Duration::from_secs(u64::from(self.lease_s)).checked_div(RENEWALS).unwrap_or_default();
+            match self.step(is_present).await {
+                Ok(()) => {
+                    failures = 0;
+                    failure.send_if_modified(|shown| shown.take().is_some());
+                    sleep(pause).await;
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    if failures == FAILURES_REPORTED {
+                        failure.send_replace(Some(error.to_string()));
+                    }
+                    sleep(pause.min(RETRY_PAUSE)).await;
+                }
+            }
+        }
+    }
+
+    /// Renews the lease or, if there is none any more, puts the key with another one.
+    async fn step(&mut self, is_present: &watch::Sender<bool>) -> Result<(), EtcdError> {
+        if let Some(lease) = self.lease {
+            // Without an answer the lease may still be there: it is renewed at the next endpoint.
+            if self.renew(lease).await? {
+                return Ok(());
+            }
+            self.lease = None;
+            is_present.send_replace(false);
+        }
+        let seconds = i64::from(self.lease_s);
+        let grant =
+            |client: etcd_client::Client| async move { client.lease_client().grant(seconds, None).await };
+        let lease = self.etcd.request(0, grant).await?.id();
+        self.etcd.put(self.key.clone(), self.value.clone(), lease).await?;
+        self.lease = Some(lease);
+        is_present.send_replace(true);
+        Ok(())
+    }
+
+    /// Returns whether the lease still exists.
+    async fn renew(&self, lease: i64) -> Result<bool, EtcdError> {
+        let renew = |client: etcd_client::Client| async move {
+            match client.lease_client().keep_alive(lease).await {
+                Ok(_) => Ok(true),
+                Err(Error::LeaseKeepAliveError(_)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        self.etcd.request(0, renew).await
+    }
+
+    async fn leave(&self) {
+        let Some(lease) = self.lease else { return };
+        let revoke = |client: etcd_client::Client| async move { client.lease_client().revoke(lease).await };
+        // If it fails, the key disappears when the lease ends.
+        let _ = self.etcd.request(0, revoke).await;
+    }
+}

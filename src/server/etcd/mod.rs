@@ -1,0 +1,19 @@
+//! Client of etcd: transactions, reads, watches and leases, with failover between the endpoints.
+
+mod assembly;
+mod channel;
+mod client;
+mod error;
+mod member;
+mod node;
+mod runner;
+mod version;
+mod watch;
+
+pub use client::{EndpointStatus, Etcd, EtcdSettings};
+pub use error::ConnectError;
+pub use member::Member;
+pub use node::{ClusterNode, ClusterSettings};
+pub use runner::{Application, Command, RunnerSettings, run};
+pub use version::{has_stale_read_fix, is_supported};
+pub use watch::Watch;

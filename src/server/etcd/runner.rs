@@ -1,0 +1,195 @@
+//! Runs an instance of a cluster: executes its operations on etcd and hands back the answers, in one task.
+
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+
+use super::client::Etcd;
+use super::member::Member;
+use super::watch::Watch;
+use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, Answer};
+use crate::server::cluster::encode_run;
+use crate::server::cluster::operation::{EtcdError, WatchBatch};
+use crate::server::cluster::{ClusterEvent, Effect, Group, Instance, InstanceSettings, Status};
+use crate::store::Now;
+
+/// What an instance is run for.
+pub trait Application {
+    /// Returns the time, on whose monotonic clock the application has its deadlines.
+    fn now(&self) -> Now;
+
+    /// Handles an effect. They come in order.
+    fn handle_effect(&self, effect: Effect);
+
+    /// Returns what is to be committed, if anything is. Called only while the instance can commit.
+    fn take_group(&self) -> Option<Group>;
+
+    /// Waits until there may be a group to take. Cancel safe.
+    fn group_ready(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Settings of a run.
+#[derive(Clone, Debug)]
+pub struct RunnerSettings {
+    pub instance: InstanceSettings,
+    /// The lease of the member key, in whole seconds: without other signs, an owner that was killed is replaced this late.
+    pub lease_s: u32,
+}
+
+/// What the operator or another part of the process asks of a running instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Gives the shard up, then ends the run.
+    Resign,
+    /// Another instance is gone: see [`Instance::note_owner_gone`].
+    NoteGone(String),
+}
+
+/// Runs an instance until it has resigned.
+///
+/// If the future is dropped, the instance ends as one that was killed, but for its member key, which is deleted.
+pub async fn run(
+    settings: RunnerSettings,
+    etcd: Etcd,
+    application: &impl Application,
+    mut commands: mpsc::Receiver<Command>,
+    status: &watch::Sender<Option<Status>>,
+) {
+    let key = settings.instance.layout.member(&settings.instance.instance);
+    let run = encode_run(settings.instance.run);
+    let mut member = Member::start(&etcd, key, run, settings.lease_s);
+    let mut instance = Instance::new(settings.instance);
+    let mut operations = Operations { etcd, requests: Vec::new(), watches: Vec::new() };
+    let mut has_commands = true;
+    loop {
+        settle(&mut instance, application, &mut operations);
+        status.send_if_modified(|shown| {
+            let current = Some(instance.status());
+            let is_changed = *shown != current;
+            *shown = current;
+            is_changed
+        });
+        if instance.is_closed() {
+            break;
+        }
+        let wait = instance
+            .next_deadline()
+            .map(|due_ms| due_ms.saturating_sub(application.now().monotonic_ms).max(1));
+        let due = async {
+            match wait {
+                Some(wait_ms) => sleep(Duration::from_millis(wait_ms)).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            event = operations.next() => match event {
+                Event::Answer(id, result) => instance.handle_answer(id, result, application.now()),
+                Event::Watch(id, result) => instance.handle_watch(id, result, application.now()),
+            },
+            command = commands.recv(), if has_commands => match command {
+                Some(Command::Resign) => instance.resign(),
+                Some(Command::NoteGone(name)) => instance.note_owner_gone(&name),
+                None => has_commands = false,
+            },
+            failure = member.failure_changed() => {
+                let event = match failure {
+                    Some(reason) => ClusterEvent::EtcdUnavailable { reason },
+                    None => ClusterEvent::EtcdAvailable,
+                };
+                application.handle_effect(Effect::Report(event));
+            }
+            () = application.group_ready() => {}
+            () = due => {}
+        }
+    }
+    member.close().await;
+}
+
+/// Polls the instance until it asks for nothing more.
+fn settle(instance: &mut Instance, application: &impl Application, operations: &mut Operations) {
+    loop {
+        let mut is_settled = true;
+        while let Some(effect) = instance.poll_effect() {
+            application.handle_effect(effect);
+            is_settled = false;
+        }
+        if instance.wants_group()
+            && let Some(group) = application.take_group()
+        {
+            instance.commit(group, application.now());
+            is_settled = false;
+        }
+        while let Some(action) = instance.poll_action(application.now()) {
+            operations.start(action);
+            is_settled = false;
+        }
+        if is_settled {
+            return;
+        }
+    }
+}
+
+type Request = Pin<Box<dyn Future<Output = ActionResult> + Send>>;
+
+/// Operations that are under way: a handful, as each part of an instance has one at a time.
+struct Operations {
+    etcd: Etcd,
+    requests: Vec<(ActionId, Request)>,
+    watches: Vec<(ActionId, Watch)>,
+}
+
+enum Event {
+    Answer(ActionId, ActionResult),
+    Watch(ActionId, Result<WatchBatch, EtcdError>),
+}
+
+impl Operations {
+    fn start(&mut self, Action { id, kind }: Action) {
+        let etcd = self.etcd.clone();
+        let request: Request = match kind {
+            ActionKind::Read(read) => Box::pin(async move { etcd.read(&read).await.map(Answer::Read) }),
+            ActionKind::Txn(txn) => Box::pin(async move { etcd.txn(&txn).await.map(Answer::Txn) }),
+            ActionKind::Compact { revision } => {
+                Box::pin(async move { etcd.compact(revision).await.map(|()| Answer::Compacted) })
+            }
+            ActionKind::Watch(range) => {
+                self.watches.push((id, etcd.watch(&range)));
+                return;
+            }
+            ActionKind::CancelWatch(watch) => {
+                self.watches.retain(|(id, _)| *id != watch);
+                return;
+            }
+        };
+        self.requests.push((id, request));
+    }
+
+    /// Waits for the next event. Dropping the future loses nothing.
+    async fn next(&mut self) -> Event {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        for (index, (id, request)) in self.requests.iter_mut().enumerate() {
+            if let Poll::Ready(result) = request.as_mut().poll(cx) {
+                let id = *id;
+                drop(self.requests.swap_remove(index));
+                return Poll::Ready(Event::Answer(id, result));
+            }
+        }
+        for (index, (id, watch)) in self.watches.iter_mut().enumerate() {
+            if let Poll::Ready(result) = watch.poll_next(cx) {
+                let id = *id;
+                if result.is_err() {
+                    drop(self.watches.swap_remove(index));
+                }
+                return Poll::Ready(Event::Watch(id, result));
+            }
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,257 @@
+//! The service at the end of the connection with an external broker.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, Semaphore};
+
+use super::clients::Clients;
+use super::event::ExternalEvent;
+use super::held_requests::HeldRequests;
+use super::outbox::{ExternalPublisher, Outbox, Recipient};
+use super::requests::RequestFilter;
+use crate::broker::{AccessControl, Peer, Principal, next_connection_id};
+use crate::client::{self, ReasonCode, ServiceConnected, ServiceNode};
+use crate::clock;
+use crate::protocol::{Message, topic};
+use crate::server::authorization::Authorizer;
+use crate::server::event::EventSink;
+use crate::server::service::{RunningScan, Service};
+
+/// The most scans that run beside other requests; meanwhile no request is read.
+const SCANS_MAX: usize = 64;
+
+pub(super) struct Node {
+    service: Arc<Service>,
+    publisher: ExternalPublisher,
+    outbox: Arc<Outbox>,
+    requests: RequestFilter,
+    /// The rules, if the topic of a request names its client.
+    authorizer: Option<Arc<Authorizer>>,
+    events: EventSink,
+    /// The broker, as it is shown.
+    target: String,
+    clients: Mutex<Clients>,
+    /// In a cluster: the requests of the last seconds, while another instance answers. Locked while requests are handled, so
+    /// that they stay in order.
+    held: Option<Mutex<HeldRequests>>,
+    /// A permit for each scan that runs beside other requests.
+    scans: Arc<Semaphore>,
+    /// The last failure that was reported, until the connection is there again.
+    failure: Mutex<Option<String>>,
+    started: Instant,
+}
+
+impl Node {
+    pub(super) fn new(
+        service: Arc<Service>,
+        requests: RequestFilter,
+        authorizer: Option<Arc<Authorizer>>,
+        held_for: Option<Duration>,
+        events: EventSink,
+        target: String,
+    ) -> Self {
+        let outbox = Arc::new(Outbox::new(Arc::clone(&events)));
+        let publisher = ExternalPublisher::new(Arc::clone(&outbox), Arc::clone(service.metrics()));
+        let scans = Arc::new(Semaphore::new(SCANS_MAX));
+        let (clients, failure, started) = (Mutex::default(), Mutex::default(), clock::monotonic());
+        Self {
+            service,
+            publisher,
+            outbox,
+            requests,
+            authorizer,
+            events,
+            target,
+            clients,
+            held: held_for.map(|held_for| Mutex::new(HeldRequests::new(held_for))),
+            scans,
+            failure,
+            started,
+        }
+    }
+
+    pub(super) fn publisher(&self) -> ExternalPublisher {
+        self.publisher.clone()
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Clients> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, event: ExternalEvent) {
+        (self.events)(event.into());
+    }
+
+    /// Returns a client that was not known.
+    fn connect(&self, client_id: Arc<str>) -> Peer {
+        let principal = Principal::default();
+        let access_control = self.authorizer.clone();
+        let permissions = access_control.map(|authorizer| authorizer.permissions(&client_id, &principal));
+        // Without a level for the client id, any id can be claimed: all clients are one owner.
+        let owner =
+            if self.requests.has_client() { Arc::clone(&client_id) } else { Arc::from(&*self.target) };
+        let connection = next_connection_id();
+        Peer {
+            connection,
+            client_id,
+            principal,
+            owner,
+            permissions,
+            message_number: 0,
+            confirmed: 0,
+            handle: None,
+        }
+    }
+
+    fn peer_of(&self, client_id: &str, now: Instant) -> Peer {
+        // The conversion cannot fail within 584 million years.
+        let now_ms = now.saturating_duration_since(self.started).as_millis();
+        let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+        let mut clients = self.clients();
+        let connect = |client_id| self.connect(client_id);
+        let is_watching = |peer: &Peer| self.service.is_watching(peer);
+        let (peer, forgotten) = clients.handle_request(client_id, now_ms, connect, is_watching);
+        self.outbox.note_request(clients.last());
+        drop(clients);
+        for forgotten in forgotten {
+            if self.service.is_watching(&forgotten) {
+                self.report(ExternalEvent::TooManyWatchers { client_id: Arc::clone(&forgotten.client_id) });
+            }
+            self.service.disconnect(&forgotten);
+        }
+        peer
+    }
+
+    /// Handles the requests that were held whenever this instance of a cluster becomes the owner; ends at once without a
+    /// cluster.
+    pub(super) async fn run_releases(&self) {
+        while let Some(held) = &self.held {
+            self.service.has_begun().await;
+            self.release(&mut held.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn release(&self, held: &mut HeldRequests) {
+        while !self.service.is_following()
+            && let Some(message) = held.pop(clock::monotonic())
+        {
+            self.handle_request(message, clock::monotonic());
+        }
+    }
+
+    fn handle_request(&self, mut message: Message, now: Instant) {
+        let peer = match self.requests.client_of(&message) {
+            Ok(client_id) => self.peer_of(client_id, now),
+            Err(reason) => {
+                let (topic, reason) = (message.topic, reason.to_string());
+                return self.report(ExternalEvent::NoClient { topic, reason });
+            }
+        };
+        if message.topic != topic::REQUEST {
+            topic::REQUEST.clone_into(&mut message.topic);
+        }
+        if let Some(scan) = self.service.handle_external_request(&self.publisher, &peer, message, now) {
+            self.run_scan(scan);
+        }
+    }
+
+    /// Answers a scan in steps, between which other requests are handled. No further one is read without a permit.
+    fn run_scan(&self, mut scan: Box<RunningScan>) {
+        let (publisher, outbox) = (self.publisher.clone(), Arc::clone(&self.outbox));
+        let permit = Arc::clone(&self.scans).try_acquire_owned();
+        tokio::spawn(async move {
+            while !scan.advance(&publisher) {
+                tokio::task::yield_now().await;
+            }
+            drop(permit);
+            outbox.changed().notify_one();
+        });
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Node").field("target", &self.target).finish_non_exhaustive()
+    }
+}
+
+impl ServiceNode for Node {
+    fn handle_connected(&self, connected: &ServiceConnected) {
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if failure.is_some() {
+            let (target, is_resumed) = (self.target.clone(), connected.is_resumed);
+            self.report(ExternalEvent::Connected { target, is_resumed });
+        }
+    }
+
+    fn handle_lost(&self, cause: &client::Error) {
+        let reason = cause.to_string();
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = failure.as_ref() != Some(&reason);
+        *failure = Some(reason.clone());
+        drop(failure);
+        if is_new {
+            self.report(ExternalEvent::Lost { target: self.target.clone(), reason });
+        }
+    }
+
+    fn handle_message(&self, message: Message) {
+        // A retained message is of an earlier time: its response is not awaited any more.
+        if message.retain {
+            return;
+        }
+        let now = clock::monotonic();
+        let Some(held) = &self.held else {
+            return self.handle_request(message, now);
+        };
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_empty() && !self.service.is_following() {
+            return self.handle_request(message, now);
+        }
+        held.push(message, now);
+        self.release(&mut held);
+    }
+
+    fn handle_malformed(&self, topic: Option<String>, text: String) {
+        let topic = topic.unwrap_or_else(|| self.requests.filter().to_owned());
+        self.report(ExternalEvent::NoClient { topic, reason: format!("malformed message: {text}") });
+    }
+
+    fn poll_message(&self) -> Option<(Message, u64)> {
+        self.outbox.poll()
+    }
+
+    fn handle_published(&self, tag: u64, result: Result<ReasonCode, client::Error>) {
+        let recipient = self.outbox.take_recipient(tag);
+        let is_gone = matches!(&result, Ok(reason) if reason.code == ReasonCode::NO_MATCHING_SUBSCRIBERS);
+        if let Err(error) = result {
+            self.report(ExternalEvent::NotPublished { reason: error.to_string() });
+        }
+        let Some(Recipient { client_id, key: Some(key), last_request }) = recipient.filter(|_| is_gone)
+        else {
+            return;
+        };
+        // The product ends the watches of a client with its connection, of which nothing is known here. A client that has
+        // sent a request since may have subscribed.
+        let clients = self.clients();
+        if clients.has_request_since(&client_id, last_request) {
+            return;
+        }
+        let connection = clients.connection_of(&client_id);
+        drop(clients);
+        if self.service.end_watch(&client_id, connection, &key) {
+            let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
+            self.report(ExternalEvent::WatchEnded { client_id: client_id.into(), key });
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outbox.has_room() && self.scans.available_permits() > 0
+    }
+
+    fn changed(&self) -> &Notify {
+        self.outbox.changed()
+    }
+}

@@ -1,0 +1,118 @@
+//! What is known of a service as an instance of a cluster.
+
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::answered_writes::AnsweredWrites;
+use super::settings::recorded_bytes_max;
+use crate::protocol::Key;
+use crate::server::cluster::{Item, RegistrationChange};
+use crate::server::cluster_key::ClusterKey;
+use crate::server::duplicate_detection::DuplicateDetection;
+use crate::store::{Limits, Watcher};
+
+/// The longest value in a cluster, in bytes: etcd takes 1.5 MiB with the key and the response.
+pub const CLUSTER_VALUE_BYTES_MAX: usize = 1024 * 1024;
+
+/// An instance of a cluster: it serves or follows.
+#[derive(Debug)]
+pub(super) struct ClusterState {
+    /// `None` until the instance has joined.
+    pub(super) key: Option<ClusterKey>,
+    /// Whether clients are known by their ids only, as behind a broker: their watches are registrations in etcd. Other
+    /// watches end with the connection, and so with the instance.
+    pub(super) has_registrations: bool,
+    pub(super) is_serving: bool,
+    /// How often the instance has lost the ownership: what was begun before is not answered.
+    pub(super) losses: u64,
+    /// What the next group has, in its order.
+    pub(super) items: Vec<(u64, Item)>,
+    /// The last sequence number of the group under way, if it changes anything, and when it was taken.
+    pub(super) under_way: Option<(u64, Instant)>,
+    /// The changed registrations that are not committed, in their order.
+    pub(super) uncommitted: VecDeque<UncommittedWatch>,
+    pub(super) answered: AnsweredWrites,
+}
+
+/// A changed registration that is not committed.
+#[derive(Debug)]
+pub(super) struct UncommittedWatch {
+    pub(super) sequence: u64,
+    pub(super) change: RegistrationChange,
+    /// Whether a request asked for it, which is handled again if etcd refuses the commit.
+    pub(super) is_requested: bool,
+}
+
+/// A KEYNOTIFY that is about to be handled.
+pub(super) struct PendingWatch {
+    pub(super) key: Key,
+    pub(super) watcher: Watcher,
+    pub(super) was_registered: bool,
+}
+
+impl ClusterState {
+    /// Returns the state of an instance that follows.
+    pub(super) fn new(has_registrations: bool) -> Self {
+        Self {
+            key: None,
+            has_registrations,
+            is_serving: false,
+            losses: 0,
+            items: Vec::new(),
+            under_way: None,
+            uncommitted: VecDeque::new(),
+            answered: AnsweredWrites::default(),
+        }
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        self.is_serving
+    }
+}
+
+/// What is known of the cluster without the lock of the state.
+#[derive(Debug)]
+pub(super) struct ClusterSignals {
+    /// Signalled when there is a group to take.
+    pub(super) has_group: Notify,
+    /// Signalled when the instance begins to serve.
+    pub(super) has_begun: Notify,
+    pub(super) is_serving: AtomicBool,
+    /// Whether the watches of clients are registrations in etcd.
+    pub(super) has_registrations: bool,
+    pub(super) key: OnceLock<ClusterKey>,
+}
+
+impl ClusterSignals {
+    pub(super) fn new(has_registrations: bool) -> Self {
+        let is_serving = AtomicBool::new(false);
+        Self {
+            has_group: Notify::new(),
+            has_begun: Notify::new(),
+            is_serving,
+            has_registrations,
+            key: OnceLock::new(),
+        }
+    }
+}
+
+/// Statistics of an instance of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterStatistics {
+    /// Whether the instance answers requests.
+    pub is_serving: bool,
+    /// Whether etcd has no room, so that keys can only be deleted.
+    pub is_short_of_room: bool,
+}
+
+/// Returns an empty memory of responses, as large as a store with these limits may have.
+pub(super) fn new_duplicates(limits: &Limits, key: Option<ClusterKey>) -> DuplicateDetection {
+    let bytes_max = usize::try_from(recorded_bytes_max(limits)).unwrap_or(usize::MAX);
+    let mut duplicates = DuplicateDetection::new(bytes_max);
+    key.into_iter().for_each(|key| duplicates.set_cluster_key(key));
+    duplicates
+}

@@ -1,0 +1,135 @@
+//! Simulated state of a cluster: applies groups at once, as etcd and the chain of commits do with time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::application::Service;
+use super::tests::RecordingPublisher;
+use crate::clock;
+use crate::protocol::Key;
+use crate::server::cluster::{Effect, Group, Item, RegistrationChange, ResponseRecord, RowChange};
+use crate::server::delivery::Publisher;
+use crate::store::{StoredValue, Version};
+
+/// The committed state of a cluster, which all its instances share.
+#[derive(Clone, Default)]
+pub(super) struct SimulatedLedger(Arc<Mutex<Ledger>>);
+
+#[derive(Clone, Default)]
+pub(super) struct Ledger {
+    /// Deadlines are in Unix milliseconds.
+    pub(super) rows: BTreeMap<Key, (Version, StoredValue)>,
+    pub(super) registrations: BTreeSet<RegistrationChange>,
+    pub(super) responses: Vec<ResponseRecord>,
+    pub(super) greatest: Version,
+    /// Whether only deletions are accepted.
+    pub(super) is_full: bool,
+    /// Number of groups that were committed or confirmed.
+    pub(super) groups: usize,
+}
+
+impl SimulatedLedger {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn copy(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.lock().clone())))
+    }
+
+    /// Commits a group. Returns false if there is no room for it.
+    pub(super) fn commit(&self, service: &Service, group: &Group) -> bool {
+        let mut ledger = self.lock();
+        let puts = |item: &Item| match item {
+            Item::Row(row) => row.content.is_some(),
+            Item::Registration(change) => change.is_registered,
+            Item::Response(_) => false,
+        };
+        if ledger.is_full && group.items.iter().any(|(_, item)| puts(item)) {
+            return false;
+        }
+        assert!(group.items.is_sorted_by_key(|(sequence, _)| *sequence), "{group:?}");
+        assert!(group.items.iter().all(|(sequence, _)| *sequence <= group.sequence), "{group:?}");
+        ledger.groups += 1;
+        group.items.iter().for_each(|(_, item)| ledger.apply(moved(item.clone(), service, true)));
+        true
+    }
+
+    /// Takes all groups of an owner and decides them.
+    pub(super) fn decide_all(&self, service: &Service, publisher: &dyn Publisher) {
+        while let Some(group) = service.take_cluster_group() {
+            self.decide(service, &group, publisher);
+        }
+    }
+
+    /// Decides a group. Returns whether it is committed.
+    pub(super) fn decide(&self, service: &Service, group: &Group, publisher: &dyn Publisher) -> bool {
+        let (sequence, is_committed) = (group.sequence, self.commit(service, group));
+        let effects = if is_committed {
+            vec![Effect::Committed { sequence }]
+        } else {
+            vec![Effect::ShortOfSpace(true), Effect::Refused { sequence }]
+        };
+        for effect in effects {
+            service.handle_cluster_effect(effect, publisher);
+        }
+        is_committed
+    }
+
+    /// Passes the whole state to a follower.
+    pub(super) fn load(&self, service: &Service) {
+        let ledger = self.lock().clone();
+        let rows = ledger.rows.into_iter();
+        let rows = rows.map(|(key, stored)| Item::Row(RowChange { key, content: Some(stored) }));
+        let registrations = ledger.registrations.into_iter().map(Item::Registration);
+        let responses = ledger.responses.into_iter().map(Item::Response);
+        let items = rows.chain(registrations).chain(responses);
+        for item in items {
+            let effect = Effect::Apply(moved(item, service, false));
+            service.handle_cluster_effect(effect, &RecordingPublisher::default());
+        }
+    }
+
+    /// Makes a follower that has the whole state the owner.
+    pub(super) fn serve(&self, service: &Service) {
+        let greatest = self.lock().greatest;
+        service.serve_cluster(greatest, clock::wall_ms());
+    }
+}
+
+impl Ledger {
+    fn apply(&mut self, item: Item) {
+        match item {
+            Item::Row(RowChange { key, content: Some((version, stored)) }) => {
+                self.greatest = self.greatest.max(version);
+                self.rows.insert(key, (version, stored));
+            }
+            Item::Row(RowChange { key, content: None }) => _ = self.rows.remove(&key),
+            Item::Registration(change) => {
+                let registration = RegistrationChange { is_registered: true, ..change.clone() };
+                if change.is_registered {
+                    self.registrations.insert(registration);
+                } else {
+                    assert!(self.registrations.remove(&registration), "{change:?}");
+                }
+            }
+            Item::Response(record) => self.responses.push(record),
+        }
+    }
+}
+
+/// Moves the deadline of an item from the clock of an instance to the wall clock, or back.
+pub(super) fn moved(mut item: Item, service: &Service, to_wall: bool) -> Item {
+    let now = service.cluster_now();
+    let (from_ms, to_ms) =
+        if to_wall { (now.monotonic_ms, now.wall_ms) } else { (now.wall_ms, now.monotonic_ms) };
+    let moved = |deadline_ms: &mut u64| *deadline_ms = (*deadline_ms + to_ms).saturating_sub(from_ms);
+    match &mut item {
+        Item::Row(RowChange { content: Some((_, stored)), .. }) => {
+            stored.deadline_ms.iter_mut().for_each(moved);
+        }
+        Item::Response(record) => moved(&mut record.until_ms),
+        Item::Row(_) | Item::Registration(_) => {}
+    }
+    item
+}
