@@ -1,6 +1,6 @@
 //! Candidates for a shard: when an instance takes it over.
 //!
-//! Members and hints decide only when a takeover is tried. That at most one succeeds, and that no commit of the previous owner
+//! Members decide only when a takeover is tried. That at most one succeeds, and that no commit of the previous owner
 //! follows it, is due to the comparison of the head's revision.
 
 use std::collections::BTreeMap;
@@ -28,8 +28,6 @@ pub struct Candidate {
     since_ms: Option<u64>,
     /// Not before this time, in monotonic milliseconds.
     pause_ms: u64,
-    /// An owner that is reported to be gone, with the epoch of its ownership.
-    gone: Option<(String, u64)>,
     /// Why etcd has refused the last attempt.
     refusal: Option<EtcdError>,
 }
@@ -54,16 +52,7 @@ pub struct View<'a> {
 
 impl Candidate {
     pub fn new(keys: ShardKeys, owner: Owner) -> Self {
-        Self { keys, owner, attempt: None, since_ms: None, pause_ms: 0, gone: None, refusal: None }
-    }
-
-    /// Notes that an instance is gone, if it is the owner.
-    pub fn note_gone(&mut self, instance: &str, view: View<'_>) {
-        if let Some((head, _)) = view.head
-            && head.owner.as_ref().is_some_and(|owner| owner.instance == instance)
-        {
-            self.gone = Some((instance.to_owned(), head.epoch));
-        }
+        Self { keys, owner, attempt: None, since_ms: None, pause_ms: 0, refusal: None }
     }
 
     /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
@@ -125,16 +114,14 @@ impl Candidate {
 
     /// Returns how long this instance leaves the shard to others, in milliseconds; `None` if the owner is left alone.
     fn pause(&self, view: View<'_>) -> Option<u64> {
-        let Some((Head { owner: Some(owner), epoch, .. }, _)) = view.head else {
+        let Some((Head { owner: Some(owner), .. }, _)) = view.head else {
             return Some(self.rank(view.members, None));
         };
         if *owner == self.owner {
             return Some(0);
         }
-        let is_gone = self.gone.as_ref().is_some_and(|gone| *gone == (owner.instance.clone(), *epoch));
         // Another run of the same name is another instance.
-        let is_member = view.members.get(&owner.instance) == Some(&owner.run);
-        if !is_gone && is_member {
+        if view.members.get(&owner.instance) == Some(&owner.run) {
             return None;
         }
         let rank = self.rank(view.members, Some(&owner.instance));
@@ -265,21 +252,6 @@ mod tests {
         assert_eq!([one, two, own], [Some(0), Some(100), Some(200)]);
         let absent = candidate("a").pause(View { head: Some(&head(None)), members: &rest });
         assert_eq!(absent, Some(200), "an instance that is no member comes last");
-    }
-
-    #[test]
-    fn an_owner_that_is_reported_gone_is_replaced_even_if_it_is_a_member() {
-        let (all, head) = (members(&NAMES), head(Some("a")));
-        let view = View { head: Some(&head), members: &all };
-        let mut candidate = candidate("b");
-        candidate.note_gone("c", view);
-        assert_eq!(candidate.pause(view), None, "it is not the owner");
-        candidate.note_gone("a", view);
-        assert!(candidate.pause(view).is_some());
-        let (mut later, _) = head.clone();
-        later.epoch += 1;
-        let view = View { head: Some(&(later, 60)), members: &all };
-        assert_eq!(candidate.pause(view), None, "it has taken the shard over again");
     }
 
     #[test]

@@ -49,8 +49,6 @@ pub struct Head {
     pub deletions: u32,
     /// How many of these may be absent before, so that no watch receives their deletion.
     pub silent_max: u32,
-    /// The last commit whose notifications the broker has acknowledged, with all before; not used yet.
-    pub notified: u64,
 }
 
 /// The owner of a shard: one run of an instance.
@@ -107,7 +105,7 @@ impl Meta {
 impl Head {
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max, notified } = self;
+        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max } = self;
         let mut out = vec![FORMAT];
         let instance = owner.as_ref().map_or("", |owner| &owner.instance);
         // The name of an instance is far shorter than 65,535 bytes; a head without one would name no owner.
@@ -120,7 +118,6 @@ impl Head {
         out.put_u32(*puts);
         out.put_u32(*deletions);
         out.put_u32(*silent_max);
-        out.put_u64(*notified);
         out.into()
     }
 
@@ -144,7 +141,6 @@ impl Head {
                 puts: body.try_get_u32().ok()?,
                 deletions: body.try_get_u32().ok()?,
                 silent_max: body.try_get_u32().ok()?,
-                notified: body.try_get_u64().ok()?,
             })
         })
     }
@@ -364,10 +360,10 @@ mod tests {
 
     fn head() -> impl Strategy<Value = Head> {
         let owner = prop::option::of(("[a-z0-9.-]{1,40}", any::<u64>()));
-        let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+        let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
         let counts = (any::<u32>(), any::<u32>(), any::<u32>());
         (owner, numbers, version(), counts).prop_map(
-            |(owner, (epoch, seq, wall_ms, notified), greatest, (puts, deletions, silent_max))| Head {
+            |(owner, (epoch, seq, wall_ms), greatest, (puts, deletions, silent_max))| Head {
                 owner: owner.map(|(instance, run)| Owner { instance, run }),
                 epoch,
                 seq,
@@ -376,7 +372,6 @@ mod tests {
                 puts,
                 deletions,
                 silent_max,
-                notified,
             },
         )
     }

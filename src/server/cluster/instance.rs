@@ -269,12 +269,6 @@ impl Instance {
         matches!(self.stage, Stage::Closing) && self.chain.is_none()
     }
 
-    /// Notes that another instance is gone, by whatever sign. If it is the owner, the shard is taken over although its member key
-    /// is still there.
-    pub fn note_owner_gone(&mut self, instance: &str) {
-        self.candidate.note_gone(instance, view(&self.follower));
-    }
-
     /// Handles the answer to an action. Answers that are not awaited any more change nothing.
     pub fn handle_answer(&mut self, id: ActionId, result: ActionResult, now: Now) {
         if let Stage::Joining(call) = &mut self.stage {

@@ -45,8 +45,6 @@ pub struct RunnerSettings {
 pub enum Command {
     /// Gives the shard up, then ends the run.
     Resign,
-    /// Another instance is gone: see [`Instance::note_owner_gone`].
-    NoteGone(String),
 }
 
 /// Runs an instance until it has resigned.
@@ -92,7 +90,6 @@ pub async fn run(
             },
             command = commands.recv(), if has_commands => match command {
                 Some(Command::Resign) => instance.resign(),
-                Some(Command::NoteGone(name)) => instance.note_owner_gone(&name),
                 None => has_commands = false,
             },
             failure = member.failure_changed() => {
