@@ -221,7 +221,7 @@ impl Client {
     }
 
     fn response_topic(&self) -> String {
-        format!("clients/{}/response", self.id)
+        format!("clients/{}/services/{REQUEST_TOPIC}/response", self.id)
     }
 
     /// Connects until it succeeds; returns whether the session was present, so that the request may be sent again.

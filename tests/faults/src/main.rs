@@ -33,20 +33,24 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("star", scenarios::star::run),
 ];
 
+/// Scenarios that run only if they are named: these need more than a binary.
+const NAMED_SCENARIOS: &[(&str, Scenario)] = &[("cluster", scenarios::cluster::run)];
+
 fn main() -> ExitCode {
     let (options, names): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let effort = if options.iter().any(|option| option == "--long") { Effort::Long } else { Effort::Short };
-    let is_known = |name: &String| SCENARIOS.iter().any(|(known, _)| known == name);
+    let all = || SCENARIOS.iter().chain(NAMED_SCENARIOS);
+    let is_known = |name: &String| all().any(|(known, _)| known == name);
     if options.iter().any(|option| option != "--long") || !names.iter().all(is_known) {
-        let known: Vec<_> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+        let known: Vec<_> = all().map(|(name, _)| *name).collect();
         eprintln!("usage: mqkv-faults [--long] [SCENARIO...]\nscenarios: {}", known.join(", "));
         return ExitCode::from(2);
     }
     let mut failures = 0;
-    for (name, scenario) in
-        SCENARIOS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|n| n == name))
-    {
+    let chosen = all().filter(|(name, _)| names.iter().any(|chosen| chosen == name));
+    let chosen: Vec<_> = if names.is_empty() { SCENARIOS.iter().collect() } else { chosen.collect() };
+    for (name, scenario) in chosen {
         let begun = Instant::now();
         let (word, text) = match scenario(effort) {
             Ok(text) => ("passed", text),

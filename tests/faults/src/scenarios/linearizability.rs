@@ -195,7 +195,8 @@ fn run_client(port: u16, number: usize, seed: u64, order: &AtomicU64) -> Recorde
     (operations, client.redelivered)
 }
 
-fn draw(random: &mut Random, seen: &str, new: String) -> Verb {
+/// Chooses a request: `seen` is a value that was read, `new` one that no other request has.
+pub fn draw(random: &mut Random, seen: &str, new: String) -> Verb {
     match random.below(12) {
         0..3 => Verb::Set(new),
         3 => Verb::SetAbsent(new),
