@@ -132,13 +132,18 @@ fn takes_connection(verb: &str) -> bool {
     !WITHOUT_CONNECTION.contains(&verb)
 }
 
+/// The verb that connects, while the verbs below it do not.
+const STORE: &str = "store";
+
 const WITHOUT_CONNECTION: [&str; 5] = ["serve", "data", "completions", "man", "help"];
 
 impl CommandFactory for Cli {
     fn command() -> Definition {
         report_requests(Root::command()).mut_subcommands(|verb| {
             // Deferred: most runs need the options of one verb only.
-            if takes_connection(verb.get_name()) {
+            if verb.get_name() == STORE {
+                verb.defer(options::add_to_both::<Options, DisplayArgs>)
+            } else if takes_connection(verb.get_name()) {
                 verb.defer(options::add_to::<Options>)
             } else {
                 verb.defer(options::add_to::<DisplayArgs>)
@@ -156,6 +161,11 @@ impl FromArgMatches for Cli {
         let Root { verb, before_verb } = Root::from_arg_matches(matches)?;
         let options = match matches.subcommand() {
             None => before_verb,
+            Some((STORE, below)) if let Some((_, action)) = below.subcommand() => {
+                refuse_connection_options(matches)?;
+                let display = options::collect::<DisplayArgs>(action)?.or(before_verb.display);
+                Options { display, ..Options::default() }
+            }
             Some((verb, below)) if takes_connection(verb) => {
                 options::collect::<Options>(below)?.or(before_verb)
             }

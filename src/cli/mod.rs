@@ -11,6 +11,7 @@ mod definition;
 mod descriptors;
 mod detached;
 mod embedded;
+mod etcd;
 mod exchange;
 mod exit;
 pub mod generate;

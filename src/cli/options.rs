@@ -254,10 +254,15 @@ impl Shared for DisplayArgs {
 
 /// Adds the options to a command and to all commands below it.
 pub fn add_to<O: Shared>(command: Command) -> Command {
+    add_to_both::<O, O>(command)
+}
+
+/// Adds the options `O` to a command, and `Below` to all commands below it.
+pub fn add_to_both<O: Shared, Below: Shared>(command: Command) -> Command {
     // Argument by argument: augmenting the command itself would replace its description by that of `O`.
     let options = O::augment_args(Command::new("options"));
     let command = report_requests(command).args(options.get_arguments().cloned());
-    command.mut_subcommands(|below| below.defer(add_to::<O>))
+    command.mut_subcommands(|below| below.defer(add_to::<Below>))
 }
 
 /// Collects the options of a level and of all levels below it. Where two levels set one option, the lower one wins.

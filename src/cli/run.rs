@@ -99,6 +99,7 @@ fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, Comm
         Some(Verb::Serve(_) | Verb::Data(_) | Verb::Context(_)) => {
             Configuration::of_display(display, variables)
         }
+        Some(Verb::Store(args)) if args.action.is_some() => Configuration::of_display(display, variables),
         Some(Verb::Config(args)) if matches!(args.verb, ConfigVerb::Path) => {
             Configuration::of_display(display, variables)
         }
@@ -147,8 +148,18 @@ fn run_verb(
         Verb::Command(command) => {
             return run_command(command, configuration, options.force_write, trace, reporter);
         }
-        Verb::Serve(args) => return run_serve(&args, configuration, &options.display, reporter),
-        Verb::Store(args) => return run_store(&args, configuration, &options.display, reporter),
+        Verb::Serve(mut args) => {
+            let excludes_etcd = args.excludes_etcd();
+            args.cluster.complete(variables, excludes_etcd)?;
+            return run_serve(&args, configuration, &options.display, reporter);
+        }
+        Verb::Store(mut args) => {
+            if let Some(action) = &args.action {
+                return store::action::run(action, variables, reporter);
+            }
+            args.cluster.complete(variables, args.data.data.is_some())?;
+            return run_store(&args, configuration, &options.display, reporter);
+        }
         Verb::Data(args) => {
             return data::run(&args, configuration.settings.is_on(Setting::Quiet), reporter);
         }

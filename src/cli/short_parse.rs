@@ -22,7 +22,8 @@ pub fn parse(words: &[OsString]) -> Option<Cli> {
         "del" => client_verb(rest, |verb| Verb::Command(Command::Del(verb))),
         "vdel" => client_verb(rest, |verb| Verb::Command(Command::Vdel(verb))),
         // A server would hold the memory of the whole definition for as long as it runs.
-        "store" => client_verb(rest, Verb::Store),
+        "store" => client_verb(rest, Verb::Store)
+            .filter(|cli| !matches!(&cli.verb, Some(Verb::Store(args)) if args.action.is_some())),
         "serve" => {
             let (verb, display) = parse_as::<_, DisplayArgs>(rest)?;
             Some(Cli { verb: Some(Verb::Serve(verb)), options: Options { display, ..Options::default() } })

@@ -2,7 +2,7 @@
 //!
 //! A verb returns data and prints nothing. The command line, a batch and the prompt run the same verbs.
 
-mod args;
+pub mod args;
 mod batch;
 pub mod bench;
 mod command;

@@ -3,6 +3,7 @@
 use super::cut::{cut, cut_front, width_of};
 use super::escape::{escape, escape_lines};
 use super::message::negative;
+use super::table::table;
 use super::{Rendered, Style, time};
 use crate::commands::encoding::to_hex;
 use crate::commands::output::ExchangeRecord;
@@ -135,15 +136,16 @@ fn root(report: &RootReport, is_one_leaf: bool) -> String {
         out.push_str(&format!("{dropped} made room for newer ones since the start\n"));
     }
     if !leaves.is_empty() {
-        out.push_str(&table(leaves));
+        out.push_str(&table_of(leaves));
     }
     out
 }
 
 /// Returns the table of the leaves: two columns of words, the others of numbers, which are aligned to the right.
-fn table(leaves: &[LeafReport]) -> String {
+fn table_of(leaves: &[LeafReport]) -> String {
     const WORDS: usize = 2;
-    let mut rows = vec![["LEAF", "STATE", "BEHIND", "UNJUDGED", "CONFLICTS", "HEARD"].map(str::to_owned)];
+    let mut rows =
+        vec![["LEAF", "STATE", "BEHIND", "UNJUDGED", "CONFLICTS", "HEARD"].map(str::to_owned).to_vec()];
     rows.extend(leaves.iter().map(|leaf| {
         [
             cut(&[(shown(&leaf.name), None)], NAME_COLUMNS_MAX, false),
@@ -153,25 +155,9 @@ fn table(leaves: &[LeafReport]) -> String {
             leaf.conflicts.to_string(),
             heard(leaf),
         ]
+        .to_vec()
     }));
-    let wide =
-        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| width_of(cell)).max().unwrap_or(0);
-    let mut out = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
-            let blanks = " ".repeat(wide(at).saturating_sub(width_of(cell)));
-            let is_last = at.saturating_add(1) == row.len();
-            line.push_str(&match at {
-                at if at < WORDS => format!("{cell}{blanks}  "),
-                _ if is_last => cell.clone(),
-                _ => format!("{blanks}{cell}  "),
-            });
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
+    table(&rows, WORDS)
 }
 
 /// Returns when a leaf was last heard.

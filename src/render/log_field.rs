@@ -10,4 +10,6 @@ pub enum Field {
     Switch(bool),
     /// Bytes: a string if they are UTF-8, else base64.
     Bytes(Vec<u8>),
+    /// A list of objects.
+    Records(Vec<Vec<(&'static str, Field)>>),
 }

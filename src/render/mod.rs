@@ -20,6 +20,7 @@ mod monitor;
 mod raw;
 mod record;
 pub mod style;
+pub mod table;
 mod text;
 mod time;
 pub mod trace;

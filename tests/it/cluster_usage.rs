@@ -14,16 +14,33 @@ fn etcd_and_a_data_directory_exclude_each_other() {
     assert!(alone.contains("--etcd") && alone.ends_with("--- exit 2\n"), "{alone}");
 }
 
+#[test]
+fn options_of_a_cluster_require_the_urls_of_etcd() {
+    let place = Place::new();
+    for words in
+        [&["serve", "--instance", "a"][..], &["store", "--failover", "1s"], &["serve", "--etcd-user", "u"]]
+    {
+        let shown = place.run(words);
+        assert!(shown.contains(" requires --etcd\n") && shown.ends_with("--- exit 2\n"), "{shown}");
+    }
+    for words in [&["store", "status"][..], &["store", "status", "--cluster", "prod"]] {
+        let shown = place.run(words);
+        assert!(shown.contains("etcd") && shown.ends_with("--- exit 2\n"), "{shown}");
+    }
+    let shown = place.run(&["store", "status", "-b", "mqtt://localhost"]);
+    assert!(shown.contains("unexpected argument '-b'") && shown.ends_with("--- exit 2\n"), "{shown}");
+}
+
 #[cfg(not(feature = "cluster"))]
 #[test]
 fn a_build_without_the_feature_names_the_way_to_it() {
     let place = Place::new();
-    for verb in ["serve", "store"] {
+    for verb in [&["serve"][..], &["store"], &["store", "status"]] {
         assert_eq!(
-            place.run(&[verb, "--etcd", "http://127.0.0.1:1"]),
+            place.run(&[verb, &["--etcd", "http://127.0.0.1:1"]].concat()),
             "--- stderr\nerror: --etcd: this mqkv was built without support for etcd\n\
              hint: cargo install mqkv --features cluster\n--- exit 2\n",
-            "{verb}"
+            "{verb:?}"
         );
     }
 }

@@ -16,6 +16,8 @@ mod cluster_claims;
 #[cfg(feature = "cluster")]
 mod cluster_example;
 #[cfg(feature = "cluster")]
+mod cluster_operator;
+#[cfg(feature = "cluster")]
 mod cluster_serve;
 #[cfg(feature = "cluster")]
 mod cluster_store;

@@ -66,6 +66,16 @@ const OTHERS: &[&str] = &[
     "MQKV_LOCK_HOLDER",
     "MQKV_FENCING_TOKEN",
     "MQKV_FENCING_TOKEN_FILE",
+    // Options of a cluster on etcd.
+    "MQKV_ETCD",
+    "MQKV_CLUSTER",
+    "MQKV_INSTANCE",
+    "MQKV_FAILOVER",
+    "MQKV_ETCD_CA",
+    "MQKV_ETCD_CERT",
+    "MQKV_ETCD_KEY",
+    "MQKV_ETCD_USER",
+    "MQKV_ETCD_PASSWORD_FILE",
 ];
 
 impl Variables {

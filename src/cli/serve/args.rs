@@ -168,6 +168,18 @@ pub struct ServeArgs {
     pub limits: LimitArgs,
 }
 
+impl ServeArgs {
+    /// Whether an option is given that contradicts `--etcd`, so that the variable `MQKV_ETCD` means nothing.
+    #[must_use]
+    pub fn excludes_etcd(&self) -> bool {
+        self.action.is_some()
+            || self.data.data.is_some()
+            || self.exchange.exchange.is_some()
+            || self.run.seed.is_some()
+            || self.run.exec
+    }
+}
+
 /// Initial content of the store, and a command to run with it.
 #[derive(Debug, Args)]
 pub struct ExecArgs {

@@ -1,72 +1,57 @@
 //! `--etcd`: the state of a store in etcd, as an instance of a cluster.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, Args};
 
-#[cfg(feature = "cluster")]
-use crate::cli::{detached::run_detached, resolve::read_password_file};
-use crate::commands::{CommandError, duration};
-#[cfg(feature = "cluster")]
-use crate::net::{IdentityFiles, TlsOptions};
+use crate::cli::config::variables::Variables;
+use crate::cli::etcd;
+use crate::commands::args::etcd::{EtcdArgs, name};
+use crate::commands::{CommandError, Kind, duration};
 use crate::render::escape::escape;
 use crate::server::ClusterSettings;
-#[cfg(feature = "cluster")]
-use crate::server::etcd::EtcdSettings;
 
-/// The longest name of a cluster or an instance.
-const NAME_BYTES_MAX: usize = 255;
 /// The longest `--failover`: requests are held a little longer, and etcd takes longer for a lease by half an election.
 const FAILOVER_MAX: Duration = Duration::from_secs(30);
+/// The default of `--failover`.
+#[cfg(feature = "cluster")]
+const FAILOVER: Duration = Duration::from_secs(2);
 
 /// The state in etcd.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
+#[command(mut_args(of_instance))]
 pub struct ClusterArgs {
-    /// Keep the state in etcd, at these URLs
-    ///
-    /// One instance of the cluster answers, all others follow and take over; see docs/scale-out.md. URLs are separated by commas.
-    #[arg(long, hide_short_help = true, value_name = "URLS", value_delimiter = ',', conflicts_with = "data")]
-    pub etcd: Vec<String>,
-    /// Name of the cluster in etcd
-    #[arg(long, hide_short_help = true, value_name = "NAME", default_value = "default", value_parser = name, requires = "etcd")]
-    pub cluster: String,
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
     /// Name of this instance [default: the host name]
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = name, requires = "etcd")]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = name)]
     pub instance: Option<String>,
-    /// CA certificates for etcd, PEM
-    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "etcd")]
-    pub etcd_ca: Option<PathBuf>,
-    /// Client certificate for etcd, PEM
-    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "etcd_key")]
-    pub etcd_cert: Option<PathBuf>,
-    /// Private key of the client certificate, PEM
-    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "etcd_cert")]
-    pub etcd_key: Option<PathBuf>,
-    /// User of etcd
-    #[arg(long, hide_short_help = true, value_name = "NAME", requires = "etcd_password_file")]
-    pub etcd_user: Option<String>,
-    /// File with the password of the user
-    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "etcd_user")]
-    pub etcd_password_file: Option<PathBuf>,
-    /// Time after which another instance takes over
+    /// Time after which another takes over [default: 2s]
     ///
     /// It counts from the owner's last sign of life. etcd takes at least one and a half times its election timeout: 2 s with its defaults.
-    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "2s", value_parser = failover, requires = "etcd")]
-    pub failover: Duration,
+    #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = failover)]
+    pub failover: Option<Duration>,
     /// Leave the history of etcd to others
     ///
     /// Otherwise it is discarded every five minutes. Use it where others share the etcd, or where it compacts by itself.
-    #[arg(long, hide_short_help = true, requires = "etcd")]
+    #[arg(long, hide_short_help = true)]
     pub no_compaction: bool,
 }
 
-/// Parses a name that is a part of etcd's keys.
-fn name(text: &str) -> Result<String, String> {
-    let is_plain = |c: char| c != '/' && !c.is_control();
-    match text.len() {
-        1..=NAME_BYTES_MAX if text.chars().all(is_plain) => Ok(text.to_owned()),
-        _ => Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, without / and control characters")),
+/// Returns an option of etcd as that of an instance, whose state may be elsewhere.
+fn of_instance(arg: Arg) -> Arg {
+    const LONG: &str = "Keep the state in etcd, at these URLs\n\nOne instance of the cluster answers, all others follow and take over; see \
+        docs/scale-out.md. URLs are separated by commas.";
+    match arg.get_id().as_str() {
+        "etcd" => arg
+            .help("Keep the state in etcd, at these URLs")
+            .long_help(LONG)
+            .conflicts_with("data")
+            .hide_short_help(true),
+        "cluster" | "etcd_ca" | "etcd_cert" | "etcd_key" | "etcd_user" | "etcd_password_file" => {
+            arg.hide_short_help(true)
+        }
+        _ => arg,
     }
 }
 
@@ -76,6 +61,43 @@ fn failover(text: &str) -> Result<Duration, String> {
 }
 
 impl ClusterArgs {
+    /// Completes the options by the variables `MQKV_*`, unless `excludes_etcd`: an option that contradicts `--etcd` is given.
+    ///
+    /// # Errors
+    /// A variable is invalid, or an option requires another one that is not given.
+    pub fn complete(&mut self, variables: &Variables, excludes_etcd: bool) -> Result<(), CommandError> {
+        let none = Variables::default();
+        let variables = if excludes_etcd { &none } else { variables };
+        etcd::complete(&mut self.etcd, variables)?;
+        if self.etcd.etcd.is_empty() {
+            let others = [
+                ("--instance", self.instance.is_some()),
+                ("--failover", self.failover.is_some()),
+                ("--no-compaction", self.no_compaction),
+            ];
+            return match others.into_iter().find(|(_, is_given)| *is_given) {
+                Some((option, _)) => Err(CommandError::usage(format!("{option} requires --etcd"))),
+                None => Ok(()),
+            };
+        }
+        if self.instance.is_none() {
+            self.instance = etcd::name_in(variables, "MQKV_INSTANCE")?;
+        }
+        if self.failover.is_none()
+            && let Some(text) = etcd::text(variables, "MQKV_FAILOVER")?
+        {
+            let invalid = |what| CommandError::new(Kind::Configuration, format!("MQKV_FAILOVER: {what}"));
+            self.failover = Some(failover(&text).map_err(invalid)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the state is in etcd.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        !self.etcd.etcd.is_empty()
+    }
+
     /// Returns the name of this instance.
     #[must_use]
     pub fn instance(&self) -> String {
@@ -86,8 +108,9 @@ impl ClusterArgs {
     #[must_use]
     pub fn describe(&self) -> Option<String> {
         let name = |name: &str| escape(name.as_bytes());
-        (!self.etcd.is_empty())
-            .then(|| format!("instance {} of the cluster {}", name(&self.instance()), name(&self.cluster)))
+        self.is_given().then(|| {
+            format!("instance {} of the cluster {}", name(&self.instance()), name(self.etcd.cluster()))
+        })
     }
 
     /// Returns the settings of the instance, if the state is in etcd. Reads files.
@@ -96,27 +119,15 @@ impl ClusterArgs {
     /// The options are invalid, a file cannot be read, or this build does not support etcd.
     #[cfg(feature = "cluster")]
     pub async fn settings(&self) -> Result<Option<ClusterSettings>, CommandError> {
-        if self.etcd.is_empty() {
+        if !self.is_given() {
             return Ok(None);
         }
-        let password = match self.etcd_password_file.clone() {
-            Some(path) => Some(run_detached(move || read_password_file(&path)).await??),
-            None => None,
-        };
-        let files = self.etcd_cert.clone().zip(self.etcd_key.clone());
-        let identity =
-            files.map(|(certfile, keyfile)| IdentityFiles { certfile, keyfile, keypasswordfile: None });
-        let etcd = EtcdSettings {
-            endpoints: self.etcd.clone(),
-            tls: TlsOptions { cafile: self.etcd_ca.clone(), identity, ..TlsOptions::default() },
-            user: self.etcd_user.clone().zip(password),
-            ..EtcdSettings::default()
-        };
         // Whole seconds, as etcd counts them; at least one.
-        let lease_s = u32::try_from(self.failover.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
+        let failover = self.failover.unwrap_or(FAILOVER);
+        let lease_s = u32::try_from(failover.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX);
         Ok(Some(ClusterSettings {
-            etcd,
-            name: self.cluster.clone(),
+            etcd: etcd::settings(&self.etcd).await?,
+            name: self.etcd.cluster().to_owned(),
             instance: self.instance().into(),
             lease_s,
             compacts: !self.no_compaction,
@@ -126,10 +137,6 @@ impl ClusterArgs {
     #[cfg(not(feature = "cluster"))]
     #[expect(clippy::unused_async, reason = "the signature of the other build")]
     pub async fn settings(&self) -> Result<Option<ClusterSettings>, CommandError> {
-        if self.etcd.is_empty() {
-            return Ok(None);
-        }
-        let error = CommandError::usage("--etcd: this mqkv was built without support for etcd");
-        Err(error.hint("cargo install mqkv --features cluster"))
+        if self.is_given() { Err(etcd::unsupported()) } else { Ok(None) }
     }
 }

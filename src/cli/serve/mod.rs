@@ -34,6 +34,7 @@ use self::operations::LogFormat;
 use self::reload::ReloadSignals;
 use super::descriptors;
 use super::detached::run_detached;
+use super::etcd::cluster_error;
 use super::options::DisplayArgs;
 use super::{runtime, storage_error};
 use crate::broker;
@@ -42,8 +43,8 @@ use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
 use crate::render::Style;
 use crate::render::log::Field;
 use crate::server::{
-    self, AdminSettings, ClusterErrorKind, CredentialFiles, Identities, ListenerSettings, OperationsSettings,
-    ServerTls, ServerTlsFiles, Settings, StoreServer, StoreSettings, WebSocketSettings,
+    self, AdminSettings, CredentialFiles, Identities, ListenerSettings, OperationsSettings, ServerTls,
+    ServerTlsFiles, Settings, StoreServer, StoreSettings, WebSocketSettings,
 };
 
 /// Time for blocking work that the runtime has not finished at the end.
@@ -316,19 +317,7 @@ pub fn failure(error: server::Error) -> CommandError {
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
         server::Error::Storage(storage) => storage_error::of_start(storage),
-        server::Error::Cluster { kind, reason, hint } => {
-            let kind = match kind {
-                ClusterErrorKind::Settings => Kind::Usage,
-                ClusterErrorKind::Files => Kind::File,
-                ClusterErrorKind::Unavailable => Kind::Unavailable,
-                ClusterErrorKind::Incompatible => Kind::Data,
-            };
-            let error = CommandError::new(kind, reason.clone());
-            match hint {
-                Some(hint) => error.hint(*hint),
-                None => error,
-            }
-        }
+        server::Error::Cluster { kind, reason, hint } => cluster_error(*kind, reason.clone(), *hint),
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::action::StoreAction;
 use crate::cli::serve::cluster::ClusterArgs;
 use crate::cli::serve::limits::LimitArgs;
 use crate::cli::serve::operations::OperationsArgs;
@@ -46,8 +47,11 @@ rules of --authz; without --authz it stops the store.";
 ///
 /// The store is a client of that broker. Without --data the data is in memory and lost at exit.
 #[derive(Debug, Args)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = HELP, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub struct StoreArgs {
+    #[command(subcommand)]
+    pub action: Option<StoreAction>,
     #[command(flatten)]
     pub data: PersistenceArgs,
     #[command(flatten)]

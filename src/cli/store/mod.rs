@@ -1,6 +1,11 @@
-//! `store`: serves the state store behind another broker until a signal.
+//! `store`: serves the state store behind another broker until a signal; verbs for the operator of a cluster.
 
+pub mod action;
 pub mod args;
+#[cfg(feature = "cluster")]
+mod cluster;
+#[cfg(feature = "cluster")]
+mod status;
 
 use std::pin::pin;
 use std::sync::Arc;

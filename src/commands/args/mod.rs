@@ -1,5 +1,6 @@
-//! Arguments that several verbs share: keys, values, fencing tokens.
+//! Arguments that several verbs share: keys, values, fencing tokens, etcd.
 
+pub mod etcd;
 pub mod fence;
 pub mod key;
 pub mod value;

@@ -35,6 +35,14 @@ fn put_fields(object: &mut Object, fields: impl IntoIterator<Item = (&'static st
             Field::List(texts) => put(object, name, texts),
             Field::Switch(switch) => put(object, name, switch),
             Field::Bytes(bytes) => put_bytes(object, name, &format!("{name}_encoding"), &bytes),
+            Field::Records(records) => {
+                let objects = records.into_iter().map(|fields| {
+                    let mut object = Object::new();
+                    put_fields(&mut object, fields);
+                    object
+                });
+                put(object, name, objects.collect::<Vec<_>>());
+            }
         }
     }
 }

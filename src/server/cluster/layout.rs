@@ -77,6 +77,12 @@ impl Layout {
         range(self.in_shard(shard, &[]))
     }
 
+    /// Returns the rows of a shard.
+    #[must_use]
+    pub fn rows(&self, shard: u32) -> KeyRange {
+        range(self.in_shard(shard, &[b"k/"]))
+    }
+
     #[must_use]
     pub fn head(&self, shard: u32) -> Bytes {
         self.in_shard(shard, &[b"h"])

@@ -11,13 +11,15 @@ pub mod group;
 pub mod instance;
 pub mod layout;
 pub mod operation;
+pub mod overview;
 mod responses;
 #[cfg(test)]
 mod simulation_tests;
 mod upkeep;
 
-pub use codec::encode_run;
+pub use codec::{DecodeError, Head, Meta, Owner, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings, Role, Status};
 pub use layout::Layout;
+pub use overview::{Member, Overview, ShardOverview};

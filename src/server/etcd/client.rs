@@ -18,6 +18,7 @@ use super::error::{ConnectError, Failure};
 use super::version;
 use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsOptions};
+use crate::server::cluster::layout::KeyRange;
 use crate::server::cluster::operation::{
     EtcdError, Operation, Pair, RangeAnswer, RangeRead, Txn, TxnAnswer, TxnOutcome,
 };
@@ -232,6 +233,17 @@ impl Etcd {
                 Err(failure) => return Err(endpoint.error(failure, at)),
             }
         }
+    }
+
+    /// Returns the number of keys of a range, in the state at this revision.
+    ///
+    /// # Errors
+    /// As [`EtcdError`] says.
+    pub async fn count(&self, (from, to): &KeyRange, revision: u64) -> Result<u64, EtcdError> {
+        let options = GetOptions::new().with_range(bound(to)).with_count_only();
+        let (from, options) = (bound(from), options.with_revision(signed(revision)?));
+        let counted = |client: Client| async move { client.kv_client().get(from, Some(options)).await };
+        unsigned(self.request(revision, counted).await?.count())
     }
 
     /// Discards the history before this revision.

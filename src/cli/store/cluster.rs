@@ -1,0 +1,77 @@
+//! A cluster on etcd, as the verbs below `store` reach it.
+
+use crate::cli::etcd;
+use crate::commands::args::etcd::EtcdArgs;
+use crate::commands::{CommandError, Kind};
+use crate::render::escape::escape;
+use crate::server::cluster::operation::EtcdError;
+use crate::server::cluster::{Layout, Overview};
+use crate::server::etcd::{Etcd, OverviewError, cluster_names, overview};
+
+/// A cluster and the client of its etcd.
+pub struct Cluster {
+    pub etcd: Etcd,
+    pub layout: Layout,
+    /// The name, escaped.
+    pub name: String,
+}
+
+impl Cluster {
+    /// # Errors
+    /// etcd cannot be used.
+    pub async fn connect(args: &EtcdArgs) -> Result<Self, CommandError> {
+        let etcd = etcd::connect(args).await?;
+        Ok(Self { etcd, layout: Layout::new(args.cluster()), name: escape(args.cluster().as_bytes()) })
+    }
+
+    /// Returns the cluster's members and shards; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// etcd does not answer, or its content is not valid.
+    pub async fn overview(&self) -> Result<Option<Overview>, CommandError> {
+        match overview(&self.etcd, &self.layout).await {
+            Ok(overview) => Ok(Some(overview)),
+            Err(OverviewError::NotFound) => Ok(None),
+            Err(OverviewError::Etcd(error)) => Err(etcd_error(&error)),
+            Err(error @ OverviewError::Incompatible(_)) => {
+                let hint = "use the version of mqkv that has written it, or another name: --cluster NAME";
+                Err(CommandError::new(Kind::Data, error.to_string()).hint(hint))
+            }
+            Err(error @ OverviewError::Corrupt(_)) => {
+                Err(CommandError::new(Kind::Data, error.to_string()).hint("mqkv store check"))
+            }
+        }
+    }
+
+    /// Returns that the cluster does not exist, and what exists instead.
+    pub async fn not_found(&self) -> String {
+        let names = cluster_names(&self.etcd).await.unwrap_or_default();
+        let names: Vec<_> = names.iter().map(|name| escape(name.as_bytes())).collect();
+        let instead = match &names[..] {
+            [] => "this etcd has none".to_owned(),
+            names => format!("this etcd has {}", names.join(", ")),
+        };
+        format!("cluster not found: {}; {instead}", self.name)
+    }
+}
+
+/// Returns an error of etcd with its exit code and hint.
+pub fn etcd_error(error: &EtcdError) -> CommandError {
+    let message = error.to_string();
+    match error {
+        EtcdError::Unknown { .. } => {
+            let hint = "check that a majority of the members of etcd runs: mqkv doctor --etcd URLS";
+            CommandError::new(Kind::Unavailable, message).hint(hint)
+        }
+        EtcdError::Compacted { .. } => CommandError::new(Kind::Unavailable, message).hint("try again"),
+        EtcdError::NoSpace => {
+            let hint = "compact and defragment etcd, then etcdctl alarm disarm";
+            CommandError::new(Kind::Refused, message).hint(hint)
+        }
+        EtcdError::Refused { reason } if reason.contains("permission denied") => {
+            let hint = "grant the user the prefix of the cluster: etcdctl role grant-permission";
+            CommandError::new(Kind::Authorization, message).hint(hint)
+        }
+        EtcdError::Refused { .. } => CommandError::new(Kind::Refused, message),
+    }
+}
