@@ -153,6 +153,12 @@ impl CommitQueue {
         if self.confirms_all { ErrorReply::QuotaExceeded } else { ErrorReply::NotPersisted }
     }
 
+    /// Whether requests may come that wait at their source without room. The last quarter is left to expiry, and to requests
+    /// that have begun.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < ITEMS_MAX / 4 * 3 && self.bytes < BYTES_MAX / 4 * 3
+    }
+
     /// Whether expiry must pause, so that the second half of the queue is left to requests.
     pub fn is_half_full(&self) -> bool {
         self.waiting.len() >= ITEMS_MAX / 2 || self.bytes >= BYTES_MAX / 2

@@ -442,6 +442,7 @@ impl StoreServer {
                 server.drain().await;
                 if let Some(external) = &mut external {
                     external.unsubscribe(at_most).await;
+                    external.idle().await;
                 }
                 if let Some(cluster) = cluster {
                     while service.is_serving() && service.statistics().waiting_for_commit > 0 {

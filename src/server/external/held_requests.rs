@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::Message;
 
+/// How long requests may wait in addition when this instance answers: for room behind others. With the longest time for which
+/// they are held before, less than the writes of other instances are known, so that none is applied twice.
+const RELEASED_FOR: Duration = Duration::from_secs(25);
 /// The most bytes of requests that are held; above it, the first ones are dropped.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The memory of a request besides its payload and its texts, in bytes.
@@ -16,18 +19,29 @@ pub struct HeldRequests {
     held_for: Duration,
     requests: VecDeque<(Message, Instant)>,
     bytes: usize,
+    /// Whether this instance answers them.
+    is_released: bool,
 }
 
 impl HeldRequests {
     /// Returns no requests. They are held for this time: longer than another instance takes to become the owner.
     #[must_use]
     pub fn new(held_for: Duration) -> Self {
-        Self { held_for, requests: VecDeque::new(), bytes: 0 }
+        Self { held_for, requests: VecDeque::new(), bytes: 0, is_released: false }
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    /// Notes whether this instance answers the requests from now on. Those that are too old at first are dropped; the others may
+    /// wait longer than before.
+    pub fn set_released(&mut self, is_released: bool, now: Instant) {
+        if !self.is_released {
+            self.drop_old(now);
+        }
+        self.is_released = is_released;
     }
 
     /// Adds a request that was received now, and drops those that are too old, or for which there is no room.
@@ -45,7 +59,8 @@ impl HeldRequests {
     }
 
     fn drop_old(&mut self, now: Instant) {
-        let held_for = self.held_for;
+        let released_for = if self.is_released { RELEASED_FOR } else { Duration::ZERO };
+        let held_for = self.held_for.saturating_add(released_for);
         let is_old = |received: Instant, message: &Message| {
             let age = now.saturating_duration_since(received);
             let expiry = message.expiry_s.map(|expiry_s| Duration::from_secs(u64::from(expiry_s)));
@@ -98,6 +113,23 @@ mod tests {
         held.push(request(vec![4], None), start);
         assert_eq!(payload(held.pop(start + HELD_FOR)), None);
         assert!(held.is_empty() && held.bytes == 0);
+    }
+
+    #[test]
+    fn requests_wait_for_room_longer_than_they_are_held_unless_they_expire() {
+        let (mut held, start) = (HeldRequests::new(HELD_FOR), clock::monotonic());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        held.push(request(vec![1], None), start);
+        held.push(request(vec![2], None), at(2));
+        held.push(request(vec![3], Some(5)), at(2));
+        held.push(request(vec![4], None), at(3));
+        held.set_released(true, at(6));
+        let payload = |popped: Option<Message>| popped.map(|message| message.payload[0]);
+        assert_eq!(payload(held.pop(at(9))), Some(2));
+        assert_eq!(payload(held.pop(at(9))), Some(4));
+        held.push(request(vec![5], None), at(9));
+        held.set_released(false, at(20));
+        assert_eq!(payload(held.pop(at(20))), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use self::node::Node;
 pub(super) use self::outbox::ExternalPublisher;
@@ -26,6 +27,9 @@ const SESSION_EXPIRY: Duration = Duration::from_secs(30);
 
 /// The most requests that the broker sends before it waits for an acknowledgement.
 const RECEIVE_MAX: u16 = 1_024;
+
+/// Between two looks at whether all requests are handled.
+const BUSY_POLL: Duration = Duration::from_millis(5);
 
 /// Settings of the connection with an external broker.
 #[derive(Clone, Debug)]
@@ -101,6 +105,14 @@ impl External {
     pub(super) async fn unsubscribe(&mut self, within: Duration) {
         if let Some(connection) = &mut self.connection {
             connection.unsubscribe(within).await;
+        }
+    }
+
+    /// Waits until the requests that the broker has been told are received are handled, but not until they are answered. Cancel
+    /// safe.
+    pub(super) async fn idle(&self) {
+        while self.node.is_busy() {
+            sleep(BUSY_POLL).await;
         }
     }
 

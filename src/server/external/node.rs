@@ -1,6 +1,7 @@
 //! The service at the end of the connection with an external broker.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use crate::server::service::{RunningScan, Service};
 
 /// The most scans that run beside other requests; meanwhile no request is read.
 const SCANS_MAX: usize = 64;
+/// The most held requests that are handled in one step, between which others are received.
+const RELEASED_PER_STEP_MAX: usize = 256;
 
 pub(super) struct Node {
     service: Arc<Service>,
@@ -36,6 +39,9 @@ pub(super) struct Node {
     /// In a cluster: the requests of the last seconds, while another instance answers. Locked while requests are handled, so
     /// that they stay in order.
     held: Option<Mutex<HeldRequests>>,
+    /// Whether held requests may wait for room, and the signal that there may be some.
+    waits_for_room: AtomicBool,
+    has_room: Arc<Notify>,
     /// A permit for each scan that runs beside other requests.
     scans: Arc<Semaphore>,
     /// The last failure that was reported, until the connection is there again.
@@ -66,6 +72,8 @@ impl Node {
             target,
             clients,
             held: held_for.map(|held_for| Mutex::new(HeldRequests::new(held_for))),
+            waits_for_room: AtomicBool::new(false),
+            has_room: Arc::default(),
             scans,
             failure,
             started,
@@ -128,16 +136,60 @@ impl Node {
     /// cluster.
     pub(super) async fn run_releases(&self) {
         while let Some(held) = &self.held {
-            self.service.has_begun().await;
-            self.release(&mut held.lock().unwrap_or_else(PoisonError::into_inner));
+            // Before the look at the room: what makes room later signals it.
+            self.waits_for_room.store(true, Ordering::SeqCst);
+            let goes_on = {
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                self.release(&mut held);
+                let is_done = held.is_empty() || self.service.is_following();
+                if is_done {
+                    self.waits_for_room.store(false, Ordering::SeqCst);
+                }
+                !is_done && self.has_room_for_request()
+            };
+            if goes_on {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            // The connection may have waited for the held requests, or for those of an ownership that was lost.
+            self.outbox.changed().notify_one();
+            tokio::select! {
+                () = self.service.role_changed() => {}
+                () = self.has_room.notified() => {}
+            }
         }
     }
 
+    /// Handles some of the held requests, if this instance answers them, as far as there is room.
     fn release(&self, held: &mut HeldRequests) {
-        while !self.service.is_following()
-            && let Some(message) = held.pop(clock::monotonic())
-        {
+        let is_following = self.service.is_following();
+        held.set_released(!is_following, clock::monotonic());
+        for _ in 0..RELEASED_PER_STEP_MAX {
+            if self.service.is_following() || !self.has_room_for_request() {
+                return;
+            }
+            let Some(message) = held.pop(clock::monotonic()) else { return };
             self.handle_request(message, clock::monotonic());
+        }
+    }
+
+    /// Whether a request can be handled: whether there is room for its response, here and in the service.
+    fn has_room_for_request(&self) -> bool {
+        self.outbox.has_room() && self.scans.available_permits() > 0 && self.service.has_room()
+    }
+
+    /// Whether requests are handled that the broker has been told are received: those that were held, and scans.
+    pub(super) fn is_busy(&self) -> bool {
+        let has_held = |held: &Mutex<HeldRequests>| {
+            !self.service.is_following() && !held.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        };
+        self.scans.available_permits() < SCANS_MAX || self.held.as_ref().is_some_and(has_held)
+    }
+
+    /// Signals to the held requests that there may be room.
+    fn note_room(&self) {
+        if self.waits_for_room.load(Ordering::SeqCst) {
+            self.has_room.notify_one();
         }
     }
 
@@ -161,11 +213,13 @@ impl Node {
     fn run_scan(&self, mut scan: Box<RunningScan>) {
         let (publisher, outbox) = (self.publisher.clone(), Arc::clone(&self.outbox));
         let permit = Arc::clone(&self.scans).try_acquire_owned();
+        let has_room = Arc::clone(&self.has_room);
         tokio::spawn(async move {
             while !scan.advance(&publisher) {
                 tokio::task::yield_now().await;
             }
             drop(permit);
+            has_room.notify_one();
             outbox.changed().notify_one();
         });
     }
@@ -210,6 +264,7 @@ impl ServiceNode for Node {
         if held.is_empty() && !self.service.is_following() {
             return self.handle_request(message, now);
         }
+        held.set_released(!self.service.is_following(), now);
         held.push(message, now);
         self.release(&mut held);
     }
@@ -220,7 +275,10 @@ impl ServiceNode for Node {
     }
 
     fn poll_message(&self) -> Option<(Message, u64)> {
-        self.outbox.poll()
+        let message = self.outbox.poll()?;
+        // Each response comes past here, also those that wait for etcd.
+        self.note_room();
+        Some(message)
     }
 
     fn handle_published(&self, tag: u64, result: Result<ReasonCode, client::Error>) {
@@ -248,10 +306,14 @@ impl ServiceNode for Node {
     }
 
     fn has_room(&self) -> bool {
-        self.outbox.has_room() && self.scans.available_permits() > 0
+        // Without an answer, a request only takes the place of an earlier one.
+        self.service.is_following() || self.has_room_for_request()
     }
 
     fn changed(&self) -> &Notify {
         self.outbox.changed()
     }
 }
+
+#[cfg(test)]
+mod tests;

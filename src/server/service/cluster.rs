@@ -39,6 +39,11 @@ impl State {
         is_full.then_some(Some("too many requests wait for etcd"))
     }
 
+    /// Whether there is room for another request, and for the changes that others make meanwhile.
+    pub(super) fn has_room(&self) -> bool {
+        self.commit_queue.as_ref().is_none_or(CommitQueue::has_room)
+    }
+
     /// Returns how often the instance has lost the ownership.
     pub(super) fn losses(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.losses)

@@ -66,12 +66,18 @@ impl Service {
         }
     }
 
-    /// Waits until the instance begins to serve; for ever without a cluster. Cancel safe.
-    pub(in crate::server) async fn has_begun(&self) {
+    /// Waits until the instance begins or ceases to serve; for ever without a cluster. Cancel safe.
+    pub(in crate::server) async fn role_changed(&self) {
         match &self.shared.cluster {
-            Some(cluster) => cluster.has_begun.notified().await,
+            Some(cluster) => cluster.role_changed.notified().await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Whether there is room for another request. Without a cluster, one too many is answered with an error; in a cluster it
+    /// would get no answer.
+    pub(in crate::server) fn has_room(&self) -> bool {
+        self.shared.cluster.is_none() || self.shared.lock().has_room()
     }
 
     /// Takes what the next commit must have. A group without items is to be confirmed only. The group before it must have
@@ -110,6 +116,7 @@ impl Service {
         cluster.is_serving.store(false, Ordering::Release);
         let discarded = state.reset();
         drop(state);
+        cluster.role_changed.notify_one();
         // Neither requests nor the instance wait while millions of keys are freed. Without a thread they do.
         let _ = std::thread::Builder::new().name("discard".to_owned()).spawn(move || drop(discarded));
     }
@@ -148,7 +155,7 @@ impl Service {
         let mut state = self.shared.lock();
         state.serve(floor, wall_ms);
         cluster.is_serving.store(true, Ordering::Release);
-        cluster.has_begun.notify_one();
+        cluster.role_changed.notify_one();
         self.shared.wake_expiry_task(&mut state);
     }
 

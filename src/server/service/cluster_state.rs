@@ -79,8 +79,8 @@ impl ClusterState {
 pub(super) struct ClusterSignals {
     /// Signalled when there is a group to take.
     pub(super) has_group: Notify,
-    /// Signalled when the instance begins to serve.
-    pub(super) has_begun: Notify,
+    /// Signalled when the instance begins or ceases to serve.
+    pub(super) role_changed: Notify,
     pub(super) is_serving: AtomicBool,
     /// Whether the watches of clients are registrations in etcd.
     pub(super) has_registrations: bool,
@@ -92,7 +92,7 @@ impl ClusterSignals {
         let is_serving = AtomicBool::new(false);
         Self {
             has_group: Notify::new(),
-            has_begun: Notify::new(),
+            role_changed: Notify::new(),
             is_serving,
             has_registrations,
             key: OnceLock::new(),
