@@ -361,8 +361,9 @@ impl CommitQueue {
     ///
     /// Expired keys stay removed, and their watchers are notified: an expiry needs no commit to be true.
     ///
-    /// In a cluster, etcd has refused the commit and was not changed: nothing is stale, and all requests are handled again.
-    pub fn handle_commit_failure(&mut self, store: &mut Store) -> (u64, Vec<Unfinished>) {
+    /// In a cluster, etcd has refused the commit and was not changed: nothing is stale, and all requests are handled again, but
+    /// for those up to `uncertain` that need room. These are dropped: an error could turn out to be wrong.
+    pub fn handle_commit_failure(&mut self, store: &mut Store, uncertain: u64) -> (u64, Vec<Unfinished>) {
         let Self { committed, sequence, ceiling, failures, .. } = *self;
         let Self { is_short_of_room, confirms_all, waiting, uncommitted, .. } = std::mem::take(self);
         (self.committed, self.sequence, self.ceiling) = (committed, sequence, ceiling);
@@ -390,7 +391,8 @@ impl CommitQueue {
                 }
             }
         };
-        (committed, waiting.into_iter().map(unfinished).collect())
+        let is_answered = |waiting: &Waiting| waiting.sequence > uncertain || !waiting.needs_room();
+        (committed, waiting.into_iter().filter(is_answered).map(unfinished).collect())
     }
 
     /// Drops everything that waits, without an answer: the instance does not own the keys any more.
@@ -439,6 +441,16 @@ impl CommitQueue {
 }
 
 impl Waiting {
+    /// Whether it is the response to a request that adds something to the state.
+    fn needs_room(&self) -> bool {
+        let request = match &self.if_failed {
+            IfFailed::Repeat(request) => &request.request,
+            IfFailed::RepeatWrite(write) => &write.request.request,
+            IfFailed::Refuse | IfFailed::Send => return false,
+        };
+        matches!(request, Request::Set { .. } | Request::KeyNotify { stop: false, .. })
+    }
+
     fn bytes(&self) -> usize {
         let Self { outbound, if_failed, .. } = self;
         let request = match if_failed {

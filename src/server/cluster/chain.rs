@@ -22,8 +22,9 @@ const CARRIED_BYTES_MAX: usize = 256 * 1024;
 /// The commits of one ownership. At most one transaction is under way.
 ///
 /// A transaction whose outcome is unknown is sent again, unchanged, until it is known: while the head has not changed since the
-/// last commit, no attempt was applied, and at most one ever is. No other content may have its number, because the number is
-/// how an applied attempt is recognized.
+/// last commit, no attempt was applied, and at most one ever is. If etcd refuses the repetition for lack of space, the head shows
+/// whether the first attempt was applied. If it was not, it is given up, although it could still arrive once there is space: then
+/// the next comparison of the head fails, and the state is read anew.
 #[derive(Debug)]
 pub struct Chain {
     keys: ShardKeys,
@@ -41,6 +42,8 @@ pub struct Chain {
     is_resigning: bool,
     /// When to confirm the ownership without a group.
     look_ms: u64,
+    /// The number of commits that were begun.
+    attempts: u64,
     /// When to try whether etcd has space again.
     probe_ms: u64,
     /// No operation begins before, because etcd has refused one for good.
@@ -53,6 +56,8 @@ struct Work {
     kind: WorkKind,
     /// Whether an attempt has no known outcome.
     is_uncertain: bool,
+    /// Whether the call looks at the head, because etcd has refused the repetition of a transaction for lack of space.
+    is_look: bool,
 }
 
 #[derive(Debug)]
@@ -72,8 +77,9 @@ enum WorkKind {
 pub enum ChainEvent {
     /// All up to this sequence number is committed and confirmed.
     Committed(u64),
-    /// What is uncommitted up to this sequence number was not committed, and never will be.
-    Refused(u64),
+    /// What is uncommitted up to `sequence` was not committed, and never will be; but up to `uncertain`, an attempt that has no
+    /// outcome may still be applied.
+    Refused { sequence: u64, uncertain: u64 },
     /// Whether etcd has no space.
     Space { is_short: bool },
     /// etcd has refused an operation for good.
@@ -105,6 +111,7 @@ impl Chain {
             confirms_by_commit,
             is_resigning: false,
             look_ms: now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS),
+            attempts: 0,
             probe_ms: 0,
             resume_ms: 0,
         }
@@ -127,7 +134,7 @@ impl Chain {
     pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
         let sequence = group.sequence;
         let parts = divide(group, &self.keys, now, self.wall_ms(now));
-        self.parts.extend(parts.ok_or(ChainEvent::Refused(sequence))?);
+        self.parts.extend(parts.ok_or(ChainEvent::Refused { sequence, uncertain: 0 })?);
         Ok(())
     }
 
@@ -148,8 +155,7 @@ impl Chain {
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
         if self.work.is_none() {
-            self.work =
-                self.next_work(now).map(|kind| Work { call: self.call(&kind), kind, is_uncertain: false });
+            self.work = self.next_work(now).map(|kind| self.work(kind));
         }
         self.work.as_mut()?.call.poll(now.monotonic_ms, ids)
     }
@@ -183,7 +189,7 @@ impl Chain {
             });
         }
         if self.is_resigning {
-            let next = Part::empty(0).next_head(&self.head, now.wall_ms);
+            let next = self.next_head(&Part::empty(0), now);
             return Some(WorkKind::Resignation { next: Head { owner: None, ..next } });
         }
         if now.monotonic_ms < self.look_ms {
@@ -205,9 +211,18 @@ impl Chain {
 
     fn commit_of(&mut self, mut part: Part, answers: Option<u64>, now: Now) -> WorkKind {
         part.carry(std::mem::take(&mut self.carried));
-        let next = part.next_head(&self.head, now.wall_ms);
+        let next = self.next_head(&part, now);
         let old = self.responses.old(next.wall_ms);
         WorkKind::Commit { part, next, old, answers }
+    }
+
+    fn next_head(&mut self, part: &Part, now: Now) -> Head {
+        self.attempts = self.attempts.saturating_add(1);
+        Head { attempt: self.attempts, ..part.next_head(&self.head, now.wall_ms) }
+    }
+
+    fn work(&self, kind: WorkKind) -> Work {
+        Work { call: self.call(&kind), kind, is_uncertain: false, is_look: false }
     }
 
     fn call(&self, kind: &WorkKind) -> Call {
@@ -239,9 +254,13 @@ impl Chain {
             (WorkKind::Confirmation { .. }, Ok(answer)) => {
                 answer.into_read().map(|read| self.confirms(read.pairs.first()).then_some(self.revision))
             }
-            (_, Ok(answer)) => answer.into_txn().map(|txn| self.revision_of(&work.kind, txn)),
+            (_, Ok(answer)) => answer.into_txn().map(|txn| self.revision_of(&work, txn)),
         };
         match answer {
+            // The look was applied, so that the head is still the earlier one.
+            Ok(Some(revision)) if work.is_look && revision == self.revision => {
+                self.handle_refusal(work.kind, Refusal { is_short: true, is_uncertain: true }, now)
+            }
             Ok(Some(revision)) => self.finish(work.kind, revision, now),
             Ok(None) => vec![ChainEvent::Lost],
             Err(error) => self.handle_error(work, error, now),
@@ -255,14 +274,14 @@ impl Chain {
     }
 
     /// Returns the revision of the head after a transaction; `None` if the transaction was not applied.
-    fn revision_of(&self, kind: &WorkKind, answer: TxnAnswer) -> Option<u64> {
-        let next = match kind {
+    fn revision_of(&self, work: &Work, answer: TxnAnswer) -> Option<u64> {
+        let next = match &work.kind {
             WorkKind::Commit { next, .. } | WorkKind::Resignation { next } => Some(next),
             WorkKind::Deletions { .. } | WorkKind::Confirmation { .. } => None,
         };
         match (answer.outcome, next) {
-            (TxnOutcome::Applied, Some(_)) => Some(answer.revision),
-            (TxnOutcome::Applied, None) => Some(self.revision),
+            (TxnOutcome::Applied, Some(_)) if !work.is_look => Some(answer.revision),
+            (TxnOutcome::Applied, _) => Some(self.revision),
             (TxnOutcome::NotApplied(pairs), Some(next)) => {
                 // An earlier attempt may have been applied.
                 let pair = pairs.into_iter().next()??;
@@ -312,8 +331,8 @@ impl Chain {
         let is_definite = matches!(error, EtcdError::NoSpace | EtcdError::Refused { .. });
         let is_read = matches!(work.kind, WorkKind::Confirmation { .. });
         if is_definite && !is_read && !work.is_uncertain {
-            let is_short = error == EtcdError::NoSpace;
-            let mut events = self.handle_refusal(work.kind, is_short, now);
+            let refusal = Refusal { is_short: error == EtcdError::NoSpace, is_uncertain: false };
+            let mut events = self.handle_refusal(work.kind, refusal, now);
             if let EtcdError::Refused { reason } = error {
                 events.push(ChainEvent::Error { reason });
             }
@@ -329,7 +348,12 @@ impl Chain {
                 self.work = Some(work);
                 return vec![ChainEvent::Error { reason }];
             }
-            // With no space, too, an earlier attempt may still be applied: nothing is answered until that is known.
+            // An earlier attempt may have been applied. A deletion shows it that etcd takes without space, and that no etcd answers
+            // with an earlier state.
+            EtcdError::NoSpace if work.kind.writes_head() && !work.is_look => {
+                work.call = Call::txn(Part::empty(0).deletions(&self.keys, self.revision));
+                work.is_look = true;
+            }
             EtcdError::Unknown { .. } | EtcdError::NoSpace | EtcdError::Compacted { .. } => {
                 work.is_uncertain = true;
                 work.call.retry(now_ms);
@@ -339,8 +363,9 @@ impl Chain {
         Vec::new()
     }
 
-    /// Handles a transaction that was not applied, and never will be.
-    fn handle_refusal(&mut self, mut kind: WorkKind, is_short: bool, now: Now) -> Vec<ChainEvent> {
+    /// Handles a transaction that was not applied.
+    fn handle_refusal(&mut self, mut kind: WorkKind, refusal: Refusal, now: Now) -> Vec<ChainEvent> {
+        let Refusal { is_short, is_uncertain } = refusal;
         let mut events = Vec::new();
         if is_short {
             self.probe_ms = now.monotonic_ms.saturating_add(SPACE_PROBE_MS);
@@ -356,14 +381,14 @@ impl Chain {
         }
         match kind {
             WorkKind::Commit { part, answers: Some(answers), .. } if is_short && !part.has_puts() => {
-                let kind = WorkKind::Deletions { part, answers: Some(answers) };
-                self.work = Some(Work { call: self.call(&kind), kind, is_uncertain: false });
+                self.work = Some(self.work(WorkKind::Deletions { part, answers: Some(answers) }));
             }
             WorkKind::Commit { answers: Some(answers), .. }
             | WorkKind::Deletions { answers: Some(answers), .. } => {
                 let last = self.parts.back().map(|part| part.sequence);
                 self.parts.clear();
-                events.push(ChainEvent::Refused(last.unwrap_or(answers)));
+                let uncertain = if is_uncertain { answers } else { 0 };
+                events.push(ChainEvent::Refused { sequence: last.unwrap_or(answers), uncertain });
             }
             WorkKind::Resignation { .. } => events.push(ChainEvent::Resigned),
             // It is tried again later.
@@ -373,7 +398,20 @@ impl Chain {
     }
 }
 
+/// How etcd has refused a transaction.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// Whether for lack of space.
+    is_short: bool,
+    /// Whether an earlier attempt has no outcome.
+    is_uncertain: bool,
+}
+
 impl WorkKind {
+    fn writes_head(&self) -> bool {
+        matches!(self, Self::Commit { .. } | Self::Resignation { .. })
+    }
+
     /// Returns the sequence number that is answered when the work is done.
     fn answers(&self) -> Option<u64> {
         match self {

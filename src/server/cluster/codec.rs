@@ -49,6 +49,9 @@ pub struct Head {
     pub deletions: u32,
     /// How many of these may be absent before, so that no watch receives their deletion.
     pub silent_max: u32,
+    /// Number among the commits that this owner has begun: one that was given up without a known outcome differs from the next
+    /// one, which has the same `seq`.
+    pub attempt: u64,
 }
 
 /// The owner of a shard: one run of an instance.
@@ -105,7 +108,7 @@ impl Meta {
 impl Head {
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max } = self;
+        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max, attempt } = self;
         let mut out = vec![FORMAT];
         let instance = owner.as_ref().map_or("", |owner| &owner.instance);
         // The name of an instance is far shorter than 65,535 bytes; a head without one would name no owner.
@@ -118,6 +121,7 @@ impl Head {
         out.put_u32(*puts);
         out.put_u32(*deletions);
         out.put_u32(*silent_max);
+        out.put_u64(*attempt);
         out.into()
     }
 
@@ -141,6 +145,7 @@ impl Head {
                 puts: body.try_get_u32().ok()?,
                 deletions: body.try_get_u32().ok()?,
                 silent_max: body.try_get_u32().ok()?,
+                attempt: body.try_get_u64().ok()?,
             })
         })
     }
@@ -360,10 +365,10 @@ mod tests {
 
     fn head() -> impl Strategy<Value = Head> {
         let owner = prop::option::of(("[a-z0-9.-]{1,40}", any::<u64>()));
-        let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
+        let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
         let counts = (any::<u32>(), any::<u32>(), any::<u32>());
         (owner, numbers, version(), counts).prop_map(
-            |(owner, (epoch, seq, wall_ms), greatest, (puts, deletions, silent_max))| Head {
+            |(owner, (epoch, seq, wall_ms, attempt), greatest, (puts, deletions, silent_max))| Head {
                 owner: owner.map(|(instance, run)| Owner { instance, run }),
                 epoch,
                 seq,
@@ -372,6 +377,7 @@ mod tests {
                 puts,
                 deletions,
                 silent_max,
+                attempt,
             },
         )
     }

@@ -120,10 +120,11 @@ pub enum Effect {
     Committed {
         sequence: u64,
     },
-    /// The requests after the last committed one, up to this sequence number, were not committed and never will be: roll them
-    /// back, with all later ones.
+    /// The requests after the last committed one, up to `sequence`, were not committed: roll them back, with all later ones. The
+    /// writes of those up to `uncertain` must get no answer: they may still be committed, which the instance notices then.
     Refused {
         sequence: u64,
+        uncertain: u64,
     },
     /// Whether only deletions can be committed.
     ShortOfSpace(bool),
@@ -371,7 +372,7 @@ impl Instance {
         for event in events {
             let effect = match event {
                 ChainEvent::Committed(sequence) => Effect::Committed { sequence },
-                ChainEvent::Refused(sequence) => Effect::Refused { sequence },
+                ChainEvent::Refused { sequence, uncertain } => Effect::Refused { sequence, uncertain },
                 ChainEvent::Space { is_short } => {
                     let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
                     self.effects.push_back(Effect::Report(event));

@@ -180,8 +180,9 @@ impl State {
     }
 
     /// Handles that etcd has refused a group, and was not changed by it: rolls back all that is not committed, and handles its
-    /// requests again, which are answered after the next confirmation. Of these, SET and KEYNOTIFY are refused.
-    pub(super) fn handle_cluster_refusal(&mut self, publisher: &dyn Publisher, now: Now) {
+    /// requests again, which are answered after the next confirmation. Of these, SET and KEYNOTIFY are refused; those up to
+    /// `uncertain` get no answer, because they may still be committed.
+    pub(super) fn handle_cluster_refusal(&mut self, uncertain: u64, publisher: &dyn Publisher, now: Now) {
         let Some((queue, cluster)) = self.commit_queue.as_mut().zip(self.cluster.as_mut()) else { return };
         let (last, is_serving) = (queue.sequence(), cluster.is_serving);
         if !is_serving {
@@ -193,7 +194,7 @@ impl State {
         cluster.items.clear();
         let watches = std::mem::take(&mut cluster.uncommitted);
         let key = cluster.key;
-        let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
+        let (committed, unfinished) = queue.handle_commit_failure(&mut self.store, uncertain);
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
         for UncommittedWatch { change, is_requested, .. } in watches.iter().rev() {
             if *is_requested && let Some(watcher) = watcher_of(key, change) {

@@ -42,7 +42,7 @@ impl Service {
             Effect::Apply(item) => self.apply_committed(item),
             Effect::Serve { floor, wall_ms, .. } => self.serve_cluster(floor, wall_ms),
             Effect::Committed { sequence } => self.handle_cluster_commit(sequence, publisher),
-            Effect::Refused { .. } => self.handle_cluster_refusal(publisher),
+            Effect::Refused { uncertain, .. } => self.handle_cluster_refusal(uncertain, publisher),
             Effect::ShortOfSpace(is_short) => self.shared.lock().set_short_of_room(is_short),
             Effect::Report(event) => return Some(event),
         }
@@ -98,9 +98,9 @@ impl Service {
     }
 
     /// Handles that etcd has refused the last group, and was not changed by it.
-    fn handle_cluster_refusal(&self, publisher: &dyn Publisher) {
+    fn handle_cluster_refusal(&self, uncertain: u64, publisher: &dyn Publisher) {
         let mut state = self.shared.lock();
-        state.handle_cluster_refusal(publisher, self.shared.now());
+        state.handle_cluster_refusal(uncertain, publisher, self.shared.now());
         self.shared.wake_expiry_task(&mut state);
         self.shared.wake_commit_thread(&mut state);
     }

@@ -233,7 +233,7 @@ fn what_etcd_refuses_for_good_is_answered_with_an_error_and_later_requests_are_h
     requests.iter().for_each(|request| test.request(request));
     for _ in 0..2 {
         let sequence = test.take_group().sequence;
-        test.effect(Effect::Refused { sequence });
+        test.effect(Effect::Refused { sequence, uncertain: 0 });
         assert!(test.sent_messages.take().is_empty());
     }
     test.confirm();
@@ -241,6 +241,21 @@ fn what_etcd_refuses_for_good_is_answered_with_an_error_and_later_requests_are_h
     assert_eq!(test.sent_messages.replies(), replies);
     assert!(!test.service.statistics().cluster.unwrap().is_short_of_room);
     assert_eq!(test.confirmed_replies(&[set("k", "x"), del("k")]), [Reply::Done, Reply::Count(1)]);
+}
+
+#[test]
+fn a_write_that_may_still_be_committed_gets_no_answer_when_it_is_refused() {
+    let test = owner(&SimulatedLedger::default());
+    test.confirmed_replies(&[set("k", "v"), set("gone", "v")]);
+    [set("k", "w"), watch("k"), del("gone"), get("k")].iter().for_each(|request| test.request(request));
+    let group = test.take_group();
+    test.request(&set("later", "v"));
+    test.effect(Effect::ShortOfSpace(true));
+    let sequence = group.sequence + 1;
+    test.effect(Effect::Refused { sequence, uncertain: group.sequence });
+    test.confirm();
+    // Deletions are handled again, and so is the one that was under way: it deletes the same.
+    assert_eq!(test.sent_messages.replies(), [Reply::Count(1), value("v"), QUOTA_EXCEEDED]);
 }
 
 #[test]
@@ -711,7 +726,7 @@ proptest! {
                         prop_assert_eq!(pair.owner.sent_messages.replies(), model.commit(&sent));
                     } else {
                         pair.owner.effect(Effect::ShortOfSpace(true));
-                        pair.owner.effect(Effect::Refused { sequence });
+                        pair.owner.effect(Effect::Refused { sequence, uncertain: 0 });
                         is_short = true;
                         model.refuse(&sent);
                     }

@@ -471,7 +471,7 @@ impl State {
         // The turn has nothing left to commit.
         self.is_turn_running = false;
         let last = queue.sequence();
-        let (committed, unfinished) = queue.handle_commit_failure(&mut self.store);
+        let (committed, unfinished) = queue.handle_commit_failure(&mut self.store, 0);
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
         if let Some(exchange) = &mut self.exchange {
             exchange.handle_commit_failure();

@@ -169,7 +169,7 @@ fn a_confirmation_under_way_does_not_confirm_what_came_later() {
 fn without_space_a_group_is_refused_and_deletions_are_committed_without_a_head() {
     let mut testbed = testbed(false);
     testbed.commit(vec![(1, row("a", true)), (2, row("b", false))], 3);
-    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused(3)];
+    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { sequence: 3, uncertain: 0 }];
     assert_eq!(testbed.fails(EtcdError::NoSpace), refused);
     let txn = testbed.commit(vec![(4, row("b", false))], 4);
     assert!(matches!(&txn.operations[..], [Operation::Delete { .. }]));
@@ -181,16 +181,67 @@ fn without_space_a_group_is_refused_and_deletions_are_committed_without_a_head()
     assert_eq!(testbed.applied(71), [ChainEvent::Space { is_short: false }]);
 }
 
-#[test]
-fn a_transaction_that_may_have_been_applied_is_not_refused_for_lack_of_space() {
+/// A testbed with a commit without an outcome, whose repetition etcd refuses for lack of space; and what it asks next.
+fn short_of_space_in_doubt() -> (Testbed, Txn, Txn) {
     let mut testbed = testbed(false);
-    let txn = testbed.commit(vec![(1, row("a", true))], 1);
+    let txn = testbed.commit(vec![(1, row("a", true)), (2, row("b", false))], 3);
     assert_eq!(testbed.fails(unknown()), []);
-    testbed.txn();
-    assert_eq!(testbed.fails(EtcdError::NoSpace), []);
-    testbed.now.monotonic_ms += 1_000;
     assert_eq!(testbed.txn(), txn);
-    assert_eq!(testbed.not_applied(&head_of(&txn), 60), [ChainEvent::Committed(1)]);
+    assert_eq!(testbed.fails(EtcdError::NoSpace), []);
+    let look = testbed.txn();
+    assert!(matches!(&look.operations[..], [Operation::Delete { .. }]), "etcd takes it without space");
+    assert_eq!(look.conditions, txn.conditions);
+    (testbed, txn, look)
+}
+
+#[test]
+fn without_space_the_head_shows_that_an_earlier_attempt_was_applied() {
+    let (mut testbed, txn, look) = short_of_space_in_doubt();
+    assert_eq!(testbed.fails(unknown()), []);
+    testbed.now.monotonic_ms += 1_000;
+    assert_eq!(testbed.txn(), look);
+    assert_eq!(testbed.not_applied(&head_of(&txn), 60), [ChainEvent::Committed(3)]);
+    let next = testbed.commit(vec![(4, row("b", false))], 4);
+    assert_eq!(next.conditions[0].mod_revision, 60);
+}
+
+#[test]
+fn without_space_an_attempt_that_was_not_applied_is_given_up_and_deletions_go_on() {
+    let (mut testbed, txn, _) = short_of_space_in_doubt();
+    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { sequence: 3, uncertain: 3 }];
+    assert_eq!(testbed.applied(60), refused);
+    let deletion = testbed.commit(vec![(4, row("b", false))], 4);
+    assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
+    assert_eq!(deletion.conditions[0].mod_revision, 50);
+    assert_eq!(testbed.applied(61), [ChainEvent::Committed(4)]);
+    testbed.now.monotonic_ms += SPACE_PROBE_MS;
+    let probe = testbed.txn();
+    assert_ne!(head_of(&probe), head_of(&txn), "neither can be taken for the other");
+    assert_eq!(testbed.not_applied(&head_of(&txn), 70), [ChainEvent::Lost], "the attempt has arrived late");
+}
+
+#[test]
+fn a_probe_and_a_resignation_of_unknown_outcome_end_too_without_space() {
+    let mut testbed = testbed(false);
+    testbed.commit(vec![(1, row("a", true))], 1);
+    testbed.fails(EtcdError::NoSpace);
+    testbed.now.monotonic_ms += SPACE_PROBE_MS;
+    testbed.txn();
+    testbed.fails(unknown());
+    testbed.txn();
+    testbed.fails(EtcdError::NoSpace);
+    testbed.txn();
+    assert_eq!(testbed.applied(60), []);
+    let deletion = testbed.commit(vec![(2, row("b", false))], 2);
+    assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
+    assert_eq!(testbed.applied(61), [ChainEvent::Committed(2)]);
+    testbed.chain.resign();
+    testbed.txn();
+    testbed.fails(unknown());
+    testbed.txn();
+    testbed.fails(EtcdError::NoSpace);
+    testbed.txn();
+    assert_eq!(testbed.applied(62), [ChainEvent::Resigned]);
 }
 
 #[test]
@@ -198,7 +249,7 @@ fn a_refusal_ends_the_ownership_only_if_an_earlier_attempt_may_be_applied() {
     let error = ChainEvent::Error { reason: "permission denied".to_owned() };
     let mut testbed = testbed(false);
     testbed.commit(vec![(1, row("a", true))], 1);
-    assert_eq!(testbed.fails(refused()), [ChainEvent::Refused(1), error.clone()]);
+    assert_eq!(testbed.fails(refused()), [ChainEvent::Refused { sequence: 1, uncertain: 0 }, error.clone()]);
     testbed.chain.commit(group(vec![(2, row("a", true))], 2), NOW).unwrap();
     assert_eq!(testbed.poll(), None, "the same refusal would come at once");
     testbed.now.monotonic_ms = testbed.chain.next_deadline().unwrap();

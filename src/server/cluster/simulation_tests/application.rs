@@ -100,7 +100,7 @@ impl Application {
                 let rest = self.waiting.partition_point(|waiting| waiting.sequence <= sequence);
                 return self.waiting.drain(..rest).map(|waiting| (waiting.id, waiting.reply)).collect();
             }
-            Effect::Refused { .. } => return self.roll_back(ledger, now),
+            Effect::Refused { uncertain, .. } => return self.roll_back(uncertain, ledger, now),
             Effect::ShortOfSpace(is_short) => self.is_short = is_short,
             Effect::Stop => {
                 self.is_serving = false;
@@ -114,8 +114,8 @@ impl Application {
         Vec::new()
     }
 
-    /// Undoes all that is not committed: writes are refused, reads are handled again.
-    fn roll_back(&mut self, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
+    /// Undoes all that is not committed: writes are refused, reads are handled again. Writes up to `uncertain` get no answer.
+    fn roll_back(&mut self, uncertain: u64, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
         for (_, undo) in self.undo.drain(..).rev() {
             match undo {
                 Undo::Row(key, before) => self.store.restore(&key, before),
@@ -139,10 +139,10 @@ impl Application {
             }
         }
         let mut answers = Vec::new();
-        for Waiting { id, .. } in std::mem::take(&mut self.waiting) {
+        for Waiting { id, sequence, .. } in std::mem::take(&mut self.waiting) {
             if matches!(ledger.requests[&id].operation, Operation::Get) {
                 answers.extend(self.handle_request(id, ledger, now));
-            } else {
+            } else if sequence > uncertain {
                 answers.push((id, Reply::NoSpace));
             }
         }

@@ -51,7 +51,7 @@ macro_rules! figures {
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
-    gaps: 10, reloads: 400, no_space: 20, refused: 4, resignations: 50, expired: 150, stale_reads: 15,
+    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, expired: 150, stale_reads: 15,
 }
 
 enum Event {
@@ -432,7 +432,10 @@ impl World {
             Effect::Serve { .. } => self.figures.takeovers += 1,
             Effect::Stop => self.figures.stops += 1,
             Effect::Reset => self.figures.reloads += 1,
-            Effect::Refused { .. } => self.figures.refused += 1,
+            Effect::Refused { uncertain, .. } => {
+                self.figures.refused += 1;
+                self.figures.given_up += u64::from(*uncertain > 0);
+            }
             Effect::Committed { .. } => self.figures.commits += 1,
             Effect::Report(ClusterEvent::WatchGap) => self.figures.gaps += 1,
             _ => {}

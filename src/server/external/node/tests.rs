@@ -1,3 +1,5 @@
+//! Tests of the room for requests at the service of an external broker.
+
 use std::task::Poll;
 
 use tokio::task::yield_now;
