@@ -82,3 +82,20 @@ async fn a_dropped_member_leaves_at_once_and_another_one_survives_the_loss_of_it
     // The client of this test may still be at the endpoint that is gone.
     wait_until_there(&etcd, true).await;
 }
+
+#[tokio::test]
+#[ignore = "needs Debian's etcd-server"]
+async fn a_member_does_not_take_its_key_from_another_process_and_has_it_again_after_that() {
+    let place = Place::new();
+    let cluster = EtcdCluster::start(&place, 1);
+    let etcd = cluster.client().await;
+    let mut first = Member::start(&etcd, key("m/one"), key("first"), 600);
+    assert!(first.changed().await);
+    let mut second = Member::start(&etcd, key("m/one"), key("second"), 600);
+    let failure = second.failure_changed().await.unwrap();
+    assert!(failure.contains("another process"), "{failure}");
+    let pairs = etcd.read(&all("m/", 0, None)).await.unwrap().pairs;
+    assert!(pairs[0].value == key("first") && !second.is_present());
+    first.close().await;
+    assert!(second.changed().await);
+}

@@ -5,7 +5,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use etcd_client::proto::{PbKeyValue, PbTxnOpResponse};
 use etcd_client::{
     Channel, Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, PutOptions,
@@ -287,13 +286,6 @@ impl Etcd {
             quota_bytes: Some(bytes(status.db_size_quota())).filter(|quota| *quota != 0),
             alarms: status.errors().to_vec(),
         })
-    }
-
-    /// Puts one key with a lease.
-    pub(super) async fn put(&self, key: Bytes, value: Bytes, lease: i64) -> Result<(), EtcdError> {
-        let options = PutOptions::new().with_lease(lease);
-        let put = |client: Client| async move { client.kv_client().put(key, value, Some(options)).await };
-        self.request(0, put).await.map(drop)
     }
 
     /// Asks the current endpoint. `revision` is that of an error of compaction.

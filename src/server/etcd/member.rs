@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::client::Etcd;
-use crate::server::cluster::operation::EtcdError;
+use crate::server::cluster::operation::{Condition, EtcdError, Operation, RangeRead, Txn, TxnOutcome};
 
 /// The lease is renewed this often within its time.
 const RENEWALS: u32 = 3;
@@ -21,8 +21,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A member of the cluster: its key has a lease that is renewed until this is closed or dropped.
 ///
-/// If the lease is lost, as after a pause of the process, the key is put again with another one. Safety must not depend on it:
-/// a paused process does not notice that its key is gone.
+/// If the lease is lost, as after a pause of the process, the key is put again with another one, unless another process has it
+/// meanwhile. Safety must not depend on it: a paused process does not notice that its key is gone.
 pub struct Member {
     is_present: watch::Receiver<bool>,
     failure: watch::Receiver<Option<String>>,
@@ -86,6 +86,10 @@ impl fmt::Debug for Member {
     }
 }
 
+fn taken() -> EtcdError {
+    EtcdError::Refused { reason: "the name of this instance is that of another process now".to_owned() }
+}
+
 /// What the task of a [`Member`] has.
 struct Presence {
     etcd: Etcd,
@@ -129,14 +133,39 @@ impl Presence {
             self.lease = None;
             is_present.send_replace(false);
         }
+        let revision = self.free_revision().await?;
         let seconds = i64::from(self.lease_s);
         let grant =
             |client: etcd_client::Client| async move { client.lease_client().grant(seconds, None).await };
         let lease = self.etcd.request(0, grant).await?.id();
-        self.etcd.put(self.key.clone(), self.value.clone(), lease).await?;
+        let (key, value) = (self.key.clone(), self.value.clone());
+        let txn = Txn {
+            conditions: vec![Condition { key: key.clone(), mod_revision: revision }],
+            operations: vec![Operation::Put { key, value, lease: Some(lease.unsigned_abs()) }],
+            otherwise: Vec::new(),
+        };
+        match self.etcd.txn(&txn).await?.outcome {
+            TxnOutcome::Applied => {}
+            // Another process has just put it, or the answer to an earlier attempt is missing: the next step shows it.
+            TxnOutcome::NotApplied(_) => return Err(taken()),
+        }
         self.lease = Some(lease);
         is_present.send_replace(true);
         Ok(())
+    }
+
+    /// Returns the revision of the key; 0 if it is not there.
+    ///
+    /// # Errors
+    /// [`EtcdError::Refused`]: the key is that of another process, which has come while this one was paused.
+    async fn free_revision(&self) -> Result<u64, EtcdError> {
+        let to = [&self.key[..], &[0]].concat().into();
+        let read = RangeRead { from: self.key.clone(), to, limit: 1, revision: None };
+        match self.etcd.read(&read).await?.pairs.first() {
+            None => Ok(0),
+            Some(pair) if pair.value == self.value => Ok(pair.mod_revision),
+            Some(_) => Err(taken()),
+        }
     }
 
     /// Returns whether the lease still exists.
