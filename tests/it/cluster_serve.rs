@@ -1,6 +1,6 @@
 //! `mqkv serve --etcd`: one instance of the cluster answers, all others stand by.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::thread::spawn;
 
@@ -74,6 +74,26 @@ fn a_standby_refuses_connections_and_is_not_healthy() {
     assert_eq!(standby.health().unwrap(), "200 ok");
     assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
     assert_eq!(standby.stop(), Some(0));
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn an_instance_that_has_taken_over_waits_for_its_address_and_ends_if_it_stays_taken() {
+    let cluster = ServedCluster::new(1, &[]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let words = ["serve", "--listen", &listen];
+    let ends = Instance::start(&cluster.place, &cluster.etcd, "a", &words);
+    ends.log_line_with("cannot listen on 127.0.0.1:");
+    ends.log_line_with("owns the store now");
+    let (_, errors, code) = ends.process.end();
+    assert!(errors.join("\n").contains("error: cannot listen on 127.0.0.1:"), "{errors:#?}");
+    assert_eq!(code, Some(69));
+    let waits = Instance::start(&cluster.place, &cluster.etcd, "b", &words);
+    waits.log_line_with("owns the store now");
+    drop(taken);
+    waits.log_line_with("listening on ");
+    assert_eq!(waits.stop(), Some(0));
 }
 
 #[test]

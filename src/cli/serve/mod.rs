@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use self::args::ServeArgs;
 use self::exchange::NodeFile;
 use self::listen_address::{ClientCertificate, ListenAddress};
@@ -38,6 +40,7 @@ use super::etcd::cluster_error;
 use super::options::DisplayArgs;
 use super::{runtime, storage_error};
 use crate::broker;
+use crate::clock;
 use crate::commands::process::signal::Signals;
 use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
 use crate::render::Style;
@@ -49,6 +52,9 @@ use crate::server::{
 
 /// Time for blocking work that the runtime has not finished at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long an instance that has taken over tries to listen, and the pause between two attempts.
+const BIND_WITHIN: Duration = Duration::from_secs(5);
+const BIND_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum number of threads that serve connections: they share one store, more threads do not make it faster.
 const THREADS_MAX: usize = 16;
@@ -106,13 +112,17 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
                 server.shutdown().await;
                 return Err(failure(error));
             }
-            () = server.serving() => {
-                if let Err(error) = server.bind().await {
-                    // Another instance takes over at once.
-                    server.drain(args.operations.drain).await;
-                    return Err(failure(error));
-                }
-            }
+            () = server.serving() => {}
+        }
+        let bound = tokio::select! {
+            biased;
+            _ = signals.next() => return end_standby(server, args).await,
+            bound = bind(&mut server) => bound,
+        };
+        if let Err(error) = bound {
+            // Another instance takes over at once.
+            server.drain(args.operations.drain).await;
+            return Err(failure(error));
         }
     }
     server.open();
@@ -152,6 +162,39 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         }
         signal = signals.next() => Ok(signal.verdict()),
     }
+}
+
+/// Binds the addresses of an instance that has taken over. The former owner may not have closed them yet.
+async fn bind(server: &mut StoreServer) -> Result<(), server::Error> {
+    let begun = clock::monotonic();
+    loop {
+        match server.bind().await {
+            Err(server::Error::Bind { cause, .. })
+                if is_passing(&cause)
+                    && clock::monotonic().saturating_duration_since(begun) < BIND_WITHIN => {}
+            result => return result,
+        }
+        sleep(BIND_PAUSE).await;
+    }
+}
+
+/// Whether an address may become free, or arrive at this machine, until an instance takes over.
+fn is_passing(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
+}
+
+/// Checks that the addresses of an instance that may take over later can be bound. Another instance may have them now.
+fn check_addresses(listeners: &[ListenerSettings], log: &EventLog) -> Result<(), CommandError> {
+    for ListenerSettings { address, .. } in listeners {
+        match TcpListener::bind(address) {
+            Ok(_) => {}
+            Err(cause) if is_passing(&cause) => log.warn(&format!(
+                "cannot listen on {address} at present: {cause}; tried again when this instance owns the store"
+            )),
+            Err(cause) => return Err(failure(server::Error::Bind { address: *address, cause })),
+        }
+    }
+    Ok(())
 }
 
 /// Ends an instance that listens to nothing yet.
@@ -218,6 +261,9 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let secrets = [&args.users, &args.sat_tokens, &args.tls_key].into_iter().flatten();
     secrets.for_each(|file| log.warn_of_secret(file));
     let (bound, listeners) = bindings(args, listeners).await?;
+    if args.cluster.describe().is_some() {
+        check_addresses(&bound, log)?;
+    }
     let events = log.clone();
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
     let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
