@@ -9,7 +9,9 @@ use crate::server::cluster::{Group, Item, RegistrationChange, ResponseRecord, Ro
 use crate::server::cluster_key::ClusterKey;
 use crate::server::commit_queue::{CommitQueue, IfFailed, RepeatableWrite, WriteIdentity};
 use crate::server::delivery::{Publisher, Response};
-use crate::server::duplicate_detection::{DuplicateDetection, Fingerprint, RestoredResponse, lifetime_ms};
+use crate::server::duplicate_detection::{
+    Delivery, DuplicateDetection, Fingerprint, RestoredResponse, lifetime_ms,
+};
 use crate::server::service::cluster_state::{
     ClusterState, ClusterStatistics, PendingWatch, UncommittedWatch, new_duplicates,
 };
@@ -100,6 +102,38 @@ impl State {
                 until_ms,
             };
             cluster.items.push((sequence, Item::Response(record)));
+        }
+    }
+
+    /// Whether all instances receive each request, as behind a broker. One that takes over must not apply a write that another
+    /// one has refused.
+    fn is_received_by_all(&self) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| cluster.has_registrations)
+    }
+
+    /// Records the refusal of a write, whose response was enqueued last, as an answer is recorded.
+    pub(super) fn record_refusal(
+        &mut self,
+        delivery: Delivery<'_>,
+        identity: WriteIdentity,
+        error: ErrorReply,
+        now: Now,
+    ) {
+        if self.is_received_by_all() {
+            let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence);
+            let (response, client_id) = (Response::error(error), delivery.client_id);
+            self.note_response(client_id, identity, &response, sequence, now);
+            let WriteIdentity { fingerprint, expiry_s, .. } = identity;
+            self.duplicates.record(delivery, fingerprint, response, expiry_s, now.monotonic_ms, sequence);
+        }
+    }
+
+    /// Adds the refusal of a write that cannot be recorded here to the next group, with the number of what is enqueued next.
+    pub(super) fn note_refusal(&mut self, client_id: &Arc<str>, identity: WriteIdentity, now: Now) {
+        if self.is_received_by_all() {
+            let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence).saturating_add(1);
+            let refusal = Response::error(ErrorReply::QuotaExceeded);
+            self.note_response(client_id, identity, &refusal, sequence, now);
         }
     }
 

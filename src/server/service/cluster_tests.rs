@@ -259,6 +259,48 @@ fn a_write_that_may_still_be_committed_gets_no_answer_when_it_is_refused() {
 }
 
 #[test]
+fn a_successor_does_not_apply_a_write_that_was_refused_for_lack_of_room() {
+    let ledger = SimulatedLedger::default();
+    let first = owner(&ledger);
+    first.effect(Effect::ShortOfSpace(true));
+    let refused = message(&set("k", "v"));
+    first.send(refused.clone());
+    first.confirm();
+    assert_eq!(first.sent_messages.replies(), [QUOTA_EXCEEDED]);
+    // It has received the same request, and has held it.
+    let second = owner(&ledger);
+    second.send(refused);
+    second.request(&get("k"));
+    second.confirm();
+    assert_eq!(second.sent_messages.replies(), [QUOTA_EXCEEDED, Reply::Absent]);
+}
+
+#[test]
+fn a_successor_does_not_apply_a_write_that_was_refused_because_answers_have_no_room() {
+    let ledger = SimulatedLedger::default();
+    let first = owner(&ledger);
+    let send = |test: &TestService, number: u64, message: &Message| {
+        let from = Peer { message_number: number, ..client("client") };
+        let now = clock::monotonic();
+        test.service.handle_external_request(&test.sent_messages, &from, message.clone(), now);
+    };
+    // So many of one client without an acknowledgement that no further response can be recorded.
+    let refused = (1..10_000).find_map(|number| {
+        let sent = message(&set("k", &number.to_string()));
+        send(&first, number, &sent);
+        first.confirm();
+        (first.sent_messages.replies() == [QUOTA_EXCEEDED]).then_some((number, sent))
+    });
+    let (number, refused) = refused.unwrap();
+    let second = owner(&ledger);
+    send(&second, number, &refused);
+    second.confirm();
+    second.sent_messages.take();
+    let last = Reply::Value((number - 1).to_string().into());
+    assert_eq!(second.confirmed_replies(&[get("k")]), [last]);
+}
+
+#[test]
 fn a_client_that_is_gone_is_also_gone_from_a_group_that_is_refused() {
     let ledger = SimulatedLedger::default();
     let test = owner(&ledger);
@@ -611,6 +653,9 @@ impl Model {
 
     fn answer(&mut self, Sent { client, request, .. }: &Sent, number: usize, is_refused: bool) -> Reply {
         if is_refused {
+            if matches!(request, Request::Set { .. }) {
+                self.answers.insert(number, QUOTA_EXCEEDED);
+            }
             return QUOTA_EXCEEDED;
         }
         if let Some(first) = self.answers.get(&number) {

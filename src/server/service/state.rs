@@ -189,7 +189,10 @@ impl State {
             // Its response was discarded: it is older than those that are recorded.
             Recognition::New if self.was_answered(fingerprint) => return Handled::Answered,
             Recognition::New => {}
-            Recognition::Refused => return Handled::Refused,
+            Recognition::Refused => {
+                self.note_refusal(client_id, identity, now);
+                return Handled::Refused;
+            }
             Recognition::Duplicate(response) => {
                 // The first delivery may not be committed yet, and its response may still fail.
                 self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
@@ -205,7 +208,9 @@ impl State {
         // A deletion needs no room: one that is refused again would be refused for ever.
         let error = error.or((identity.refusals > 1).then_some(ErrorReply::QuotaExceeded));
         if let Some(error) = error {
-            self.reject(publisher, reply_to, error);
+            self.reject(publisher, reply_to, error.clone());
+            self.repeat_last_if_refused(again);
+            self.record_refusal(delivery, identity, error, now);
             return Handled::Answered;
         }
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
