@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::delivery::Publisher;
 use super::error::Error;
 use super::event::EventSink;
@@ -38,7 +40,12 @@ impl ClusterNode {
         match settings {}
     }
 
-    pub fn start(&mut self, _: impl Publisher + 'static) {
+    pub fn start(&mut self, _: impl Publisher + 'static, _: watch::Receiver<bool>) {
+        match *self {}
+    }
+
+    #[expect(clippy::unused_async, reason = "the signature of the other build")]
+    pub async fn has_others(&self, _: Duration) -> bool {
         match *self {}
     }
 

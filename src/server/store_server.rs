@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -278,8 +279,9 @@ impl StoreServer {
             events,
         });
         let background = match &external {
-            Some(external) => start(&service, cluster.as_mut(), external.publisher()),
-            None => start(&service, cluster.as_mut(), publisher),
+            Some(external) => start(&service, cluster.as_mut(), external.publisher(), external.reached()),
+            // Its own listeners open once it owns the store.
+            None => start(&service, cluster.as_mut(), publisher, watch::Sender::new(true).subscribe()),
         };
         let background = background.map_err(Error::Thread)?;
         let monitor =
@@ -318,6 +320,14 @@ impl StoreServer {
     pub async fn serving(&mut self) {
         if let Some(cluster) = &mut self.cluster {
             cluster.serving().await;
+        }
+    }
+
+    /// Whether its cluster has another member, waiting for one at most `within`; false without a cluster.
+    pub async fn has_other_instances(&self, within: Duration) -> bool {
+        match &self.cluster {
+            Some(cluster) => cluster.has_others(within).await,
+            None => false,
         }
     }
 
@@ -478,10 +488,11 @@ fn start(
     service: &Service,
     cluster: Option<&mut ClusterNode>,
     publisher: impl Publisher + Clone + 'static,
+    reached: watch::Receiver<bool>,
 ) -> std::io::Result<BackgroundTasks> {
     let background = service.start_background_tasks(publisher.clone())?;
     if let Some(cluster) = cluster {
-        cluster.start(publisher);
+        cluster.start(publisher, reached);
     }
     Ok(background)
 }

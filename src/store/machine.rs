@@ -2,6 +2,8 @@
 
 mod replicated;
 
+use std::sync::Arc;
+
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
@@ -145,6 +147,12 @@ impl Store {
     pub fn scan(&mut self, scan: &mut Scan, now: Now) {
         self.advance_clocks(now);
         scan.advance(&self.entries, |slot| self.is_expired(slot));
+    }
+
+    /// Returns the client ids of all connections that watch keys, in no order.
+    #[must_use]
+    pub fn watching_clients(&self) -> Vec<Arc<str>> {
+        self.watchers.clients()
     }
 
     /// Returns the next keys that a connection watches, in their order and a few at a time; none after the last one.

@@ -100,6 +100,14 @@ impl Watchers {
         self.by_key.get(key)?.get(&connection)
     }
 
+    /// Returns the client ids of all connections, in no order.
+    pub(super) fn clients(&self) -> Vec<Arc<str>> {
+        let client = |(connection, watched): (&ConnectionId, &Watched)| {
+            watched.keys.first().and_then(|key| self.client_of(key, *connection)).cloned()
+        };
+        self.by_connection.iter().filter_map(client).collect()
+    }
+
     /// Removes a watch; returns whether there was one.
     pub(super) fn remove(&mut self, key: &Key, connection: ConnectionId) -> bool {
         let Some(watched) = self.by_connection.get_mut(&connection) else {

@@ -2,7 +2,7 @@
 
 use super::common::cluster::Instance;
 use super::common::etcd::EtcdCluster;
-use super::common::{Place, Process, StreamedProcess, wait_until};
+use super::common::{Place, Process, Relay, StreamedProcess, wait_until};
 use super::mosquitto::{KilledOnDrop, mosquitto};
 
 /// Two instances behind Mosquitto.
@@ -119,4 +119,40 @@ fn without_etcd_no_instance_answers_until_it_is_back() {
     stores.etcd.resume(0);
     wait_until("it answers", || run(&["set", "k", "2"]).ends_with("--- exit 0\n").then_some(()));
     assert_eq!(stores.place.bytes_at(&stores.url, &["get", "k"]), b"2");
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server and mosquitto"]
+fn an_owner_that_has_lost_the_broker_gives_the_store_up_to_one_that_has_it() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let etcd = EtcdCluster::start(&place, 1);
+    let relay = Relay::start(url.rsplit(':').next().unwrap().parse().unwrap());
+    let owner = Instance::start_store(&place, &etcd, "a", &relay.url());
+    owner.log_line_with("owns the store now");
+    let standby = Instance::start_store(&place, &etcd, "b", &url);
+    standby.log_line_with("serving ");
+    assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
+    relay.cut();
+    // Its connections end; new ones get no answer.
+    drop(relay);
+    owner.log_line_with("has given the store up");
+    standby.log_line_with("owns the store now");
+    assert_eq!(place.bytes_at(&url, &["get", "k", "--timeout", "30s"]), b"v");
+    assert_eq!(owner.health().unwrap(), "503 standby: this instance does not own the store");
+    standby.stop();
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server and mosquitto"]
+fn a_store_that_is_not_of_the_cluster_keeps_its_first_instance_from_starting() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let etcd = EtcdCluster::start(&place, 1);
+    let other = StreamedProcess::start(&mut place.command(&["store", "-v", "-b", &url]));
+    while !other.log_line().starts_with("serving ") {}
+    let urls = etcd.urls().join(",");
+    let shown = place.run(&["store", "-b", &url, "-i", "one", "--instance", "one", "--etcd", &urls]);
+    assert!(shown.contains("error: another state store answers at 127.0.0.1:"), "{shown}");
+    assert!(shown.contains("hint: ") && shown.ends_with("--- exit 69\n"), "{shown}");
 }

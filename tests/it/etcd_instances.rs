@@ -106,6 +106,7 @@ impl Running {
         let (commands, received) = mpsc::channel(1);
         let (kill, killed) = oneshot::channel();
         let (sender, status) = watch::channel(None);
+        let (_, reached) = watch::channel(true);
         let instance = InstanceSettings {
             layout: Layout::new("test"),
             shard: 0,
@@ -127,7 +128,7 @@ impl Running {
                 let etcd = connect(&settings).await;
                 let settings = RunnerSettings { instance, lease_s: 2 };
                 tokio::select! {
-                    () = run(settings, etcd, &counter, received, &sender) => {}
+                    () = run(settings, etcd, &counter, received, reached, &sender) => {}
                     _ = killed => {}
                 }
             });

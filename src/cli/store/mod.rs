@@ -127,7 +127,8 @@ async fn start(
     let requests = args.request_filter()?;
     let client = session::network_settings(connection, style).await?;
     let cluster = args.cluster.settings().await?;
-    if cluster.is_none() {
+    let is_in_cluster = cluster.is_some();
+    if !is_in_cluster {
         check_alone(&client, log).await?;
     }
     let target = connection.endpoint.url().unwrap_or_default();
@@ -148,7 +149,7 @@ async fn start(
     );
     let settings = server::Settings {
         broker: limits.limit(broker::Settings::default()),
-        external: Some(ExternalSettings { client, requests }),
+        external: Some(ExternalSettings { client: client.clone(), requests }),
         cluster,
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
@@ -156,9 +157,15 @@ async fn start(
     };
     let store = StoreSettings { limits: store_limits, persistence, operations, ..StoreSettings::default() };
     let mut server = StoreServer::prepare(settings, store).await.map_err(serve::failure)?;
-    if let Err(error) = server.connect().await {
+    // It takes nothing over before it is connected.
+    let checked = if is_in_cluster { check_cluster_alone(&server, &client, log).await } else { Ok(()) };
+    let connected = match checked {
+        Ok(()) => server.connect().await.map_err(failure),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = connected {
         server.shutdown().await;
-        return Err(failure(error));
+        return Err(error);
     }
     server.open();
     let admin: Vec<String> =
@@ -168,6 +175,26 @@ async fn start(
     systemd::ready(&ready);
     log.ready(ready, vec![("brokers", Field::List(vec![target])), ("admin", Field::List(admin))]);
     Ok(server)
+}
+
+/// Checks that no store answers at the broker that is not of this store's cluster.
+async fn check_cluster_alone(
+    server: &StoreServer,
+    settings: &Settings,
+    log: &EventLog,
+) -> Result<(), CommandError> {
+    // The first instance has checked it.
+    if server.has_other_instances(Duration::ZERO).await {
+        return Ok(());
+    }
+    match check_alone(settings, log).await {
+        // It may be that of an instance that was started at the same time.
+        Err(error) if error.kind == Kind::Unavailable && !server.has_other_instances(PROBE_TIMEOUT).await => {
+            Err(error)
+        }
+        Err(error) if error.kind != Kind::Unavailable => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Checks that no other store answers at the broker.

@@ -24,6 +24,8 @@ pub struct Candidate {
     keys: ShardKeys,
     owner: Owner,
     attempt: Option<Attempt>,
+    /// Whether no attempt begins, because clients do not reach the instance.
+    is_waiting: bool,
     /// Since when the shard may be taken over, in monotonic milliseconds.
     since_ms: Option<u64>,
     /// Not before this time, in monotonic milliseconds.
@@ -52,7 +54,12 @@ pub struct View<'a> {
 
 impl Candidate {
     pub fn new(keys: ShardKeys, owner: Owner) -> Self {
-        Self { keys, owner, attempt: None, since_ms: None, pause_ms: 0, refusal: None }
+        Self { keys, owner, attempt: None, is_waiting: false, since_ms: None, pause_ms: 0, refusal: None }
+    }
+
+    /// Sets whether no attempt begins.
+    pub fn set_waiting(&mut self, is_waiting: bool) {
+        self.is_waiting = is_waiting;
     }
 
     /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
@@ -91,7 +98,8 @@ impl Candidate {
     }
 
     fn due_ms(&self, view: View<'_>) -> Option<u64> {
-        let due_ms = self.since_ms?.saturating_add(self.pause(view)?);
+        let since_ms = self.since_ms.filter(|_| !self.is_waiting)?;
+        let due_ms = since_ms.saturating_add(self.pause(view)?);
         Some(due_ms.max(self.pause_ms))
     }
 
@@ -272,6 +280,22 @@ mod tests {
         assert_eq!(candidate.poll_action(view, now, &mut ids), None);
         assert_eq!(candidate.next_deadline(view), Some(1_005));
         assert!(!candidate.is_overdue(now) && candidate.is_overdue(Now { wall_ms: 77, monotonic_ms: 1_005 }));
+    }
+
+    #[test]
+    fn an_instance_that_clients_do_not_reach_begins_no_takeover_until_they_do() {
+        let (none, head) = (members(&[]), head(None));
+        let view = View { head: Some(&head), members: &none };
+        let (mut candidate, mut ids) = (candidate("a"), Ids::default());
+        candidate.set_waiting(true);
+        assert_eq!(candidate.poll_action(view, Now::default(), &mut ids), None);
+        assert_eq!(candidate.next_deadline(view), None);
+        candidate.set_waiting(false);
+        let first = candidate.poll_action(view, Now::default(), &mut ids).unwrap();
+        candidate.set_waiting(true);
+        candidate.handle_answer(Err(EtcdError::Unknown { reason: String::new() }), Now::default());
+        let again = candidate.poll_action(view, Now::default(), &mut ids).unwrap();
+        assert_eq!(again.kind, first.kind, "what has begun is ended");
     }
 
     #[test]

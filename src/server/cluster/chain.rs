@@ -143,6 +143,14 @@ impl Chain {
         self.is_resigning = true;
     }
 
+    pub fn is_short_of_space(&self) -> bool {
+        self.is_short_of_space
+    }
+
+    pub fn is_resigning(&self) -> bool {
+        self.is_resigning
+    }
+
     /// Whether all groups are committed, and the ownership is given up next.
     pub fn is_drained(&self) -> bool {
         let is_resignation = |work: &Work| matches!(work.kind, WorkKind::Resignation { .. });

@@ -23,6 +23,8 @@ pub enum ClusterEvent {
     EtcdUnavailable { reason: String },
     /// etcd answers again.
     EtcdAvailable,
+    /// The owner's clock, or that of an earlier owner, is ahead of this instance's: versions are, too.
+    ClockAhead { ahead_ms: u64 },
     /// The instance owns the shard.
     TookOver { epoch: u64 },
     /// Another instance owns the shard, or may do so: this one follows.
@@ -43,6 +45,7 @@ impl ClusterEvent {
             | Self::Refused { .. }
             | Self::NoSpace
             | Self::EtcdUnavailable { .. }
+            | Self::ClockAhead { .. }
             | Self::LostOwnership { .. } => true,
         }
     }
@@ -59,6 +62,7 @@ impl ClusterEvent {
             Self::SpaceAgain => "cluster-space-again",
             Self::EtcdUnavailable { .. } => "cluster-etcd-unavailable",
             Self::EtcdAvailable => "cluster-etcd-available",
+            Self::ClockAhead { .. } => "cluster-clock-ahead",
             Self::TookOver { .. } => "cluster-took-over",
             Self::LostOwnership { .. } => "cluster-lost",
             Self::Resigned { .. } => "cluster-resigned",
@@ -74,6 +78,7 @@ impl ClusterEvent {
             }
             Self::Corrupt { key } => vec![("key", String::from_utf8_lossy(key).into_owned())],
             Self::WatchGap | Self::NoSpace | Self::SpaceAgain | Self::EtcdAvailable => Vec::new(),
+            Self::ClockAhead { ahead_ms } => vec![("ahead_ms", ahead_ms.to_string())],
             Self::TookOver { epoch } | Self::LostOwnership { epoch } | Self::Resigned { epoch } => {
                 vec![("epoch", epoch.to_string())]
             }
@@ -92,6 +97,10 @@ impl fmt::Display for ClusterEvent {
             Self::SpaceAgain => out.write_str("etcd accepts changes again"),
             Self::EtcdUnavailable { reason } => write!(out, "etcd is unavailable, requests wait: {reason}"),
             Self::EtcdAvailable => out.write_str("etcd is available again"),
+            Self::ClockAhead { ahead_ms } => write!(
+                out,
+                "the clock of the cluster is {ahead_ms} ms ahead of this instance's: check the clocks of all instances"
+            ),
             Self::TookOver { epoch } => write!(out, "this instance owns the store now (epoch {epoch})"),
             Self::LostOwnership { epoch } => {
                 write!(out, "this instance has lost the store to another one (epoch {epoch})")

@@ -13,12 +13,15 @@ use super::follower::{Follower, FollowerEvent};
 use super::group::{Group, Item};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
+use super::reach::Reach;
 use super::upkeep::Upkeep;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, Version};
 
 /// The number of shards.
 const SHARDS: u32 = 1;
+/// How far the clock of an owner may be ahead of that of another instance before this is reported.
+const CLOCK_AHEAD_MS: u64 = 5_000;
 
 /// One instance of a shard, as a state machine without I/O.
 ///
@@ -37,10 +40,13 @@ pub struct Instance {
     stage: Stage,
     follower: Follower,
     candidate: Candidate,
+    reach: Reach,
     chain: Option<Chain>,
     upkeep: Option<Upkeep>,
     /// The epoch of the last ownership that has ended: the same one never serves again.
     ended_epoch: u64,
+    /// Whether it was reported that the clock of the cluster is ahead.
+    is_ahead: bool,
     ids: Ids,
     effects: VecDeque<Effect>,
 }
@@ -149,9 +155,11 @@ impl Instance {
             stage: Stage::Joining(Call::txn(join)),
             follower: Follower::new(keys.clone()),
             candidate: Candidate::new(keys.clone(), owner),
+            reach: Reach::new(settings.layout.clone(), &settings.instance),
             chain: None,
             upkeep: None,
             ended_epoch: 0,
+            is_ahead: false,
             ids: Ids::default(),
             effects: VecDeque::new(),
             settings,
@@ -200,6 +208,11 @@ impl Instance {
         if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
             return Some(action);
         }
+        if self.may_yield()
+            && let Some(action) = self.reach.poll_action(now, &mut self.ids)
+        {
+            return Some(action);
+        }
         if self.may_take_over() {
             let (view, candidate, ids) = (view(&self.follower), &mut self.candidate, &mut self.ids);
             if let Some(action) = candidate.poll_action(view, now, ids) {
@@ -207,6 +220,12 @@ impl Instance {
             }
         }
         self.upkeep.as_mut()?.poll_action(now, &mut self.ids)
+    }
+
+    /// Whether the instance may give the shard up to another one, which could take it over.
+    fn may_yield(&self) -> bool {
+        let is_steady = |chain: &Chain| !chain.is_short_of_space() && !chain.is_resigning();
+        matches!(self.stage, Stage::Active) && self.chain.as_ref().is_some_and(is_steady)
     }
 
     fn may_take_over(&self) -> bool {
@@ -226,6 +245,7 @@ impl Instance {
             self.chain.as_ref().and_then(Chain::next_deadline),
             self.follower.next_deadline(),
             takeover.flatten(),
+            self.reach.next_deadline().filter(|_| self.may_yield()),
             self.upkeep.as_ref().and_then(Upkeep::next_deadline),
         ]
         .into_iter()
@@ -264,6 +284,13 @@ impl Instance {
         }
     }
 
+    /// Notes whether clients reach the instance: behind a broker, whether it is connected. An instance that they do not reach
+    /// takes nothing over; as the owner, it gives the shard up if there is another member, and follows.
+    pub fn set_reached(&mut self, is_reached: bool, now: Now) {
+        self.reach.set(is_reached, now);
+        self.candidate.set_waiting(!is_reached);
+    }
+
     /// Whether the instance has given the shard up, so that nothing is under way any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -285,6 +312,15 @@ impl Instance {
         } else if self.candidate.awaits(id) {
             if let Some(error) = self.candidate.handle_answer(result, now) {
                 self.effects.push_back(Effect::Report(refusal(error)));
+            }
+        } else if self.reach.awaits(id) {
+            let has_other = self.reach.handle_answer(result, now);
+            if has_other
+                && self.reach.is_lost()
+                && self.may_yield()
+                && let Some(chain) = &mut self.chain
+            {
+                chain.resign();
             }
         } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
             upkeep.handle_answer(result, now);
@@ -341,10 +377,22 @@ impl Instance {
             FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
             FollowerEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
         }));
+        self.check_clock(now);
         if self.may_take_over() {
             self.candidate.handle_view(view(&self.follower), now);
             self.serve_if_owner(now);
         }
+    }
+
+    /// Reports once that the clock of the cluster is ahead of this instance's. One that is behind looks as a late change does.
+    fn check_clock(&mut self, now: Now) {
+        let Some((head, _)) = self.follower.head() else { return };
+        let ahead_ms = head.wall_ms.saturating_sub(now.wall_ms);
+        let is_ahead = ahead_ms > CLOCK_AHEAD_MS;
+        if is_ahead && !self.is_ahead {
+            self.effects.push_back(Effect::Report(ClusterEvent::ClockAhead { ahead_ms }));
+        }
+        self.is_ahead = is_ahead;
     }
 
     /// Begins to serve if the head names this run of the instance: then everything before its takeover was received.

@@ -12,6 +12,7 @@ pub mod instance;
 pub mod layout;
 pub mod operation;
 pub mod overview;
+mod reach;
 mod responses;
 #[cfg(test)]
 mod simulation_tests;

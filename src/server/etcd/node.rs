@@ -101,8 +101,9 @@ impl ClusterNode {
         Ok((Arc::clone(&service), Self { settings, hash_key, etcd, service, events, running: None }))
     }
 
-    /// Starts as a follower. Must be called once, within a tokio runtime.
-    pub fn start(&mut self, publisher: impl Publisher + 'static) {
+    /// Starts as a follower. Must be called once, within a tokio runtime. `reached`: whether clients reach the instance, which
+    /// takes nothing over without.
+    pub fn start(&mut self, publisher: impl Publisher + 'static, reached: watch::Receiver<bool>) {
         let (commands, receiver) = mpsc::channel(1);
         let hash_key = self.hash_key;
         let (sender, status) = watch::channel(None);
@@ -122,9 +123,29 @@ impl ClusterNode {
             };
             let settings = RunnerSettings { instance, lease_s };
             let store = Store { service, publisher, events, failed };
-            runner::run(settings, etcd, &store, receiver, &sender).await;
+            runner::run(settings, etcd, &store, receiver, reached, &sender).await;
         });
         self.running = Some(Running { commands, status, failure, task });
+    }
+
+    /// Returns whether the cluster has another member, waiting for one at most `within`; true if etcd does not answer.
+    pub async fn has_others(&self, within: Duration) -> bool {
+        let layout = Layout::new(&self.settings.name);
+        let (from, to) = layout.members();
+        let (read, own) =
+            (RangeRead { from, to, limit: 2, revision: None }, layout.member(&self.settings.instance));
+        let begun = clock::monotonic();
+        loop {
+            let members = self.etcd.read(&read).await;
+            if members.is_ok_and(|members| members.pairs.iter().all(|pair| pair.key == own)) {
+                if clock::monotonic().saturating_duration_since(begun) >= within {
+                    return false;
+                }
+            } else {
+                return true;
+            }
+            sleep(NAME_POLL).await;
+        }
     }
 
     /// Waits until the instance owns the store. Cancel safe.

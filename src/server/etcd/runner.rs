@@ -49,12 +49,15 @@ pub enum Command {
 
 /// Runs an instance until it has resigned.
 ///
+/// `reached` is whether clients reach the instance: see [`Instance::set_reached`]. Without its sender, the last value stays.
+///
 /// If the future is dropped, the instance ends as one that was killed, but for its member key, which is deleted.
 pub async fn run(
     settings: RunnerSettings,
     etcd: Etcd,
     application: &impl Application,
     mut commands: mpsc::Receiver<Command>,
+    mut reached: watch::Receiver<bool>,
     status: &watch::Sender<Option<Status>>,
 ) {
     let key = settings.instance.layout.member(&settings.instance.instance);
@@ -62,8 +65,9 @@ pub async fn run(
     let mut member = Member::start(&etcd, key, run, settings.lease_s);
     let mut instance = Instance::new(settings.instance);
     let mut operations = Operations { etcd, requests: Vec::new(), watches: Vec::new() };
-    let mut has_commands = true;
+    let (mut has_commands, mut has_reach) = (true, true);
     loop {
+        instance.set_reached(*reached.borrow_and_update(), application.now());
         settle(&mut instance, application, &mut operations);
         status.send_if_modified(|shown| {
             let current = Some(instance.status());
@@ -92,6 +96,7 @@ pub async fn run(
                 Some(Command::Resign) => instance.resign(),
                 None => has_commands = false,
             },
+            changed = reached.changed(), if has_reach => has_reach = changed.is_ok(),
             failure = member.failure_changed() => {
                 let event = match failure {
                     Some(reason) => ClusterEvent::EtcdUnavailable { reason },

@@ -10,6 +10,7 @@ pub mod requests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -71,6 +72,11 @@ impl External {
         let (requests, target) = (settings.requests.clone(), settings.client.target.to_string());
         let node = Arc::new(Node::new(service, requests, authorizer, held_for, events, target));
         Self { settings, node, connection: None, releasing: None }
+    }
+
+    /// Returns whether the store is connected with the broker, now and from now on.
+    pub(super) fn reached(&self) -> watch::Receiver<bool> {
+        self.node.reached()
     }
 
     /// Returns the publisher of the service.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::clients::Clients;
 use super::event::ExternalEvent;
@@ -41,7 +41,11 @@ pub(super) struct Node {
     held: Option<Mutex<HeldRequests>>,
     /// Whether held requests may wait for room, and the signal that there may be some.
     waits_for_room: AtomicBool,
+    /// Whether the clients with registrations are known, of the current ownership.
+    knows_watchers: AtomicBool,
     has_room: Arc<Notify>,
+    /// Whether there is a connection with subscriptions.
+    is_connected: watch::Sender<bool>,
     /// A permit for each scan that runs beside other requests.
     scans: Arc<Semaphore>,
     /// The last failure that was reported, until the connection is there again.
@@ -73,7 +77,9 @@ impl Node {
             clients,
             held: held_for.map(|held_for| Mutex::new(HeldRequests::new(held_for))),
             waits_for_room: AtomicBool::new(false),
+            knows_watchers: AtomicBool::new(false),
             has_room: Arc::default(),
+            is_connected: watch::Sender::new(false),
             scans,
             failure,
             started,
@@ -82,6 +88,10 @@ impl Node {
 
     pub(super) fn publisher(&self) -> ExternalPublisher {
         self.publisher.clone()
+    }
+
+    pub(super) fn reached(&self) -> watch::Receiver<bool> {
+        self.is_connected.subscribe()
     }
 
     fn clients(&self) -> MutexGuard<'_, Clients> {
@@ -139,6 +149,7 @@ impl Node {
             // Before the look at the room: what makes room later signals it.
             self.waits_for_room.store(true, Ordering::SeqCst);
             let goes_on = {
+                self.adopt_watchers();
                 let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
                 self.release(&mut held);
                 let is_done = held.is_empty() || self.service.is_following();
@@ -158,6 +169,18 @@ impl Node {
                 () = self.has_room.notified() => {}
             }
         }
+    }
+
+    /// Makes the clients known whose registrations are those of an earlier owner, once for each ownership: so their number is
+    /// bounded as that of others.
+    fn adopt_watchers(&self) {
+        let is_serving = !self.service.is_following();
+        if is_serving && !self.knows_watchers.swap(is_serving, Ordering::SeqCst) {
+            for client_id in self.service.watching_clients() {
+                self.peer_of(&client_id, clock::monotonic());
+            }
+        }
+        self.knows_watchers.store(is_serving, Ordering::SeqCst);
     }
 
     /// Handles some of the held requests, if this instance answers them, as far as there is room.
@@ -233,6 +256,7 @@ impl fmt::Debug for Node {
 
 impl ServiceNode for Node {
     fn handle_connected(&self, connected: &ServiceConnected) {
+        self.is_connected.send_replace(true);
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         if failure.is_some() {
             let (target, is_resumed) = (self.target.clone(), connected.is_resumed);
@@ -241,6 +265,7 @@ impl ServiceNode for Node {
     }
 
     fn handle_lost(&self, cause: &client::Error) {
+        self.is_connected.send_replace(false);
         let reason = cause.to_string();
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = failure.as_ref() != Some(&reason);

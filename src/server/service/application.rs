@@ -447,6 +447,11 @@ impl Service {
         self.shared.lock().store.is_watching(self.watching_connection(peer))
     }
 
+    /// Returns the ids of all clients that watch keys.
+    pub(in crate::server) fn watching_clients(&self) -> Vec<Arc<str>> {
+        self.shared.lock().store.watching_clients()
+    }
+
     /// Ends the watch of a key by a client, which has a connection if it has sent requests here. Returns false if the
     /// client is not known.
     pub(in crate::server) fn end_watch(

@@ -1,5 +1,7 @@
 //! Tests of one instance: joining, serving, giving the shard up.
 
+use bytes::Bytes;
+
 use super::*;
 use crate::server::cluster::action::ActionKind;
 use crate::server::cluster::codec::Head;
@@ -124,4 +126,61 @@ fn a_takeover_whose_head_the_watch_does_not_receive_is_looked_for_in_etcd() {
     assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
     assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::Read(_)));
     assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::WatchGap)]);
+}
+
+fn pair(key: Bytes, value: Bytes) -> Pair {
+    Pair { key, value, mod_revision: 3 }
+}
+
+fn read(instance: &mut Instance, now: Now, pairs: Vec<Pair>) {
+    let action = instance.poll_action(now).unwrap();
+    assert!(matches!(action.kind, ActionKind::Read(_)), "{action:?}");
+    let answer = RangeAnswer { revision: 3, pairs, has_more: false };
+    instance.handle_answer(action.id, Ok(Answer::Read(answer)), now);
+}
+
+#[test]
+fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_when_they_do() {
+    let (mut instance, layout) = (owner(), Layout::new("c"));
+    instance.set_reached(false, NOW);
+    assert_eq!(instance.poll_action(NOW), None);
+    let later = Now { monotonic_ms: instance.next_deadline().unwrap(), ..NOW };
+    let members: Vec<_> =
+        ["a", "b"].map(|name| pair(layout.member(name), crate::server::cluster::encode_run(7))).into();
+    read(&mut instance, later, members.clone());
+    let resignation = instance.poll_action(later).unwrap();
+    assert_eq!(effects(&mut instance), [Effect::Stop]);
+    answer(&mut instance, resignation.id, 3, TxnOutcome::Applied);
+    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Resigned { epoch: 1 })]);
+    assert!(!instance.is_closed());
+    let ActionKind::Txn(txn) = resignation.kind else { panic!() };
+    let Operation::Put { key, value, .. } = txn.operations[0].clone() else { panic!() };
+    read(&mut instance, later, vec![pair(key, value)]);
+    read(&mut instance, later, members);
+    assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::Watch(_)));
+    let much_later = Now { monotonic_ms: later.monotonic_ms + 60_000, ..later };
+    assert_eq!((instance.poll_action(much_later), instance.next_deadline()), (None, None));
+    instance.set_reached(true, much_later);
+    assert!(matches!(instance.poll_action(much_later).unwrap().kind, ActionKind::Txn(_)));
+}
+
+#[test]
+fn a_clock_of_the_cluster_that_is_ahead_is_reported_once() {
+    let (mut instance, watch, _) = candidate();
+    let reports: Vec<usize> = [7_000, 9_000, 5_000, 6_001]
+        .into_iter()
+        .zip(2..)
+        .map(|(wall_ms, seq)| {
+            let owner = Some(Owner { instance: "b".to_owned(), run: 1 });
+            let head = Head { owner, epoch: 1, seq: seq - 1, wall_ms, ..Head::default() };
+            let value = Some(head.encode());
+            let event = WatchEvent { key: Layout::new("c").head(0), value, mod_revision: seq };
+            let batch = WatchBatch { revision: seq, events: vec![event] };
+            instance.handle_watch(watch, Ok(batch), NOW);
+            let is_report =
+                |effect: &Effect| matches!(effect, Effect::Report(ClusterEvent::ClockAhead { .. }));
+            effects(&mut instance).iter().filter(|effect| is_report(effect)).count()
+        })
+        .collect();
+    assert_eq!(reports, [1, 0, 0, 1]);
 }

@@ -50,7 +50,7 @@ macro_rules! figures {
 
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
-    crashes: 150, pauses: 200, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
+    crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
     gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, expired: 150, stale_reads: 15,
 }
 
@@ -119,6 +119,8 @@ struct Node {
     running: Option<Running>,
     paused_until: u64,
     cut_until: u64,
+    /// Clients do not reach it until then: it has no connection with the broker.
+    unreached_until: u64,
     /// What its wall clock is ahead, or behind.
     wall_offset_ms: i64,
     seen_ms: u64,
@@ -280,7 +282,12 @@ impl World {
         self.is_calm = true;
         self.etcd.is_full = false;
         for node in 0..self.nodes.len() {
-            (self.nodes[node].paused_until, self.nodes[node].cut_until) = (0, 0);
+            let Node { paused_until, cut_until, unreached_until, running, .. } = &mut self.nodes[node];
+            (*paused_until, *cut_until, *unreached_until) = (0, 0, 0);
+            let run = running.as_ref().map(|running| running.run);
+            if let Some(run) = run {
+                self.after(1, Event::Wake { node, run });
+            }
             if self.nodes[node].running.is_none() {
                 self.after(1, Event::Start { node });
             }
@@ -384,6 +391,7 @@ impl World {
         let mut answers = Vec::new();
         let mut actions = Vec::new();
         running.application.expire_all(now);
+        running.instance.set_reached(self.nodes[node].unreached_until <= self.ms, now);
         loop {
             if let Some(effect) = running.instance.poll_effect() {
                 self.count(node, &effect);
@@ -564,7 +572,7 @@ impl World {
     }
 
     fn request(&mut self, node: usize, id: RequestId) -> Result<(), String> {
-        if self.nodes[node].running.is_none() {
+        if self.nodes[node].running.is_none() || self.nodes[node].unreached_until > self.ms {
             return Ok(());
         }
         let now = self.now_of(node);
@@ -710,7 +718,7 @@ impl World {
     fn fault(&mut self) {
         let node = usize::try_from(self.below(3)).unwrap();
         let until = self.ms + 100 + self.below(4_000);
-        match self.below(16) {
+        match self.below(18) {
             0..3 => {
                 self.trace(|| format!("{} crashes", NAMES[node]));
                 if let Some(running) = self.nodes[node].running.take() {
@@ -753,12 +761,25 @@ impl World {
                     self.after(0, Event::Wake { node, run });
                 }
             }
+            16 => self.unreach(node, until),
+            17 => (0..self.nodes.len()).for_each(|node| self.unreach(node, until)),
             _ => {
                 let watchers: Vec<_> = self.watchers.keys().copied().collect();
                 for (node, run, id) in watchers {
                     self.after(1, Event::EndWatch { node, run, id });
                 }
             }
+        }
+    }
+
+    /// Cuts an instance off from the broker.
+    fn unreach(&mut self, node: usize, until: u64) {
+        self.trace(|| format!("{} is not reached until {until}", NAMES[node]));
+        self.figures.unreached += 1;
+        self.nodes[node].unreached_until = until;
+        if let Some(run) = self.nodes[node].running.as_ref().map(|running| running.run) {
+            self.after(0, Event::Wake { node, run });
+            self.at(until, Event::Wake { node, run });
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::task::yield_now;
 
 use super::*;
 use crate::protocol::{Key, Request};
-use crate::server::cluster::Effect;
+use crate::server::cluster::{Effect, Item, RegistrationChange};
 use crate::server::event::Event;
 use crate::server::service::StoreSettings;
 use crate::store::Version;
@@ -107,5 +107,24 @@ async fn an_instance_that_has_lost_the_store_without_room_reads_requests_again()
     test.effect(Effect::Stop);
     changed.await;
     assert!(test.node.has_room());
+    releases.abort();
+}
+
+#[tokio::test]
+async fn the_clients_with_registrations_of_an_earlier_owner_are_known_to_the_next_one() {
+    let test = follower();
+    for number in 0..3 {
+        let client_id = format!("client{number}").into();
+        let change = RegistrationChange { key: Key::new("k").unwrap(), client_id, is_registered: true };
+        test.effect(Effect::Apply(Item::Registration(change)));
+    }
+    let node = Arc::clone(&test.node);
+    let releases = tokio::spawn(async move { node.run_releases().await });
+    yield_now().await;
+    assert_eq!(test.node.clients().connection_of("client1"), None);
+    test.serve();
+    while test.node.clients().connection_of("client1").is_none() {
+        yield_now().await;
+    }
     releases.abort();
 }
