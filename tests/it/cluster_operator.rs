@@ -1,7 +1,11 @@
-//! What the operator of a cluster on etcd sees and does: `mqkv store status`.
+//! What the operator of a cluster on etcd sees and does: `mqkv store status`, `check`, `resign`.
 
-use super::common::Place;
-use super::common::cluster::ServedCluster;
+use mqkv::server::cluster::operation::Txn;
+
+use super::common::cluster::{Instance, ServedCluster};
+use super::common::etcd::EtcdCluster;
+use super::common::{Place, Process, wait_until};
+use super::mosquitto::mosquitto;
 
 fn at(place: &Place, urls: &[String], words: &[&str]) -> String {
     let urls = urls.join(",");
@@ -75,5 +79,100 @@ fn variables_name_the_cluster_where_no_option_does() {
     assert_eq!(run(&["store", "status"], "prod"), "");
     assert!(
         run(&["store", "status", "--cluster", "default"], "prod").starts_with("cluster default: 1 member")
+    );
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server and mosquitto"]
+fn an_owner_that_is_asked_to_resign_hands_over_and_no_request_is_lost() {
+    let place = Place::new();
+    let (_broker, url) = mosquitto(&place);
+    let etcd = EtcdCluster::start(&place, 1);
+    let owner = Instance::start_store(&place, &etcd, "a", &url);
+    owner.log_line_with("owns the store now");
+    let alone = at(&place, &etcd.urls(), &["resign"]);
+    assert!(alone.contains("error: no other instance could take over from a"), "{alone}");
+    assert!(alone.contains("--force") && alone.ends_with("--- exit 69\n"), "{alone}");
+    let standby = Instance::start_store(&place, &etcd, "b", &url);
+    standby.log_line_with("serving ");
+    wait_until("it is a member", || at(&place, &etcd.urls(), &["status"]).contains("\nb ").then_some(()));
+    let lines: String = (0..3_000).map(|number| format!("set k/{number} v --nx\n")).collect();
+    place.write("lines", lines);
+    let batch = Process::start(place.command(&["batch", "lines", "-b", &url, "--timeout", "60s"]));
+    wait_until("some are written", || {
+        place.run_at(&url, &["get", "k/9"]).ends_with("--- exit 0\n").then_some(())
+    });
+    let resigned = at(&place, &etcd.urls(), &["resign"]);
+    assert_eq!(resigned, "--- stderr\nb owns the store now, after a\n--- exit 0\n");
+    let ended = batch.end();
+    assert_eq!(ended.code, Some(0), "each is applied once: {ended:?}");
+    assert_eq!(place.run_at(&url, &["keys", "k/*", "--count"]), "--- stdout\n3000\n--- exit 0\n");
+    owner.log_line_with("has given the store up");
+    let back = at(&place, &etcd.urls(), &["resign", "--instance", "b", "-j"]);
+    assert!(back.contains(r#""shards":[{"shard":0,"from":"b","to":"a"}]"#), "{back}");
+    assert_eq!(place.bytes_at(&url, &["get", "k/2999"]), b"v");
+    let nothing = at(&place, &etcd.urls(), &["resign", "--instance", "b"]);
+    assert!(nothing.ends_with("error: instance b owns nothing\n--- exit 1\n"), "{nothing}");
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn an_owner_that_is_forced_to_resign_takes_over_again_when_there_is_no_other() {
+    let cluster = ServedCluster::new(1, &[]);
+    let owner = cluster.start_owner("a");
+    cluster.set("k", "v");
+    let forced = on(&cluster, &["resign", "--force"]);
+    assert!(forced.contains("a has given the store up; no other instance has taken over yet"), "{forced}");
+    assert!(forced.ends_with("--- exit 0\n"), "{forced}");
+    // A server ends with its ownership; its supervisor starts it again.
+    let (_, errors, code) = owner.process.end();
+    assert_eq!(code, Some(69), "{errors:#?}");
+    let _owner = cluster.start_owner("a");
+    assert_eq!(cluster.get("k"), "v");
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn a_check_reads_all_records_and_names_those_that_are_not_valid() {
+    let cluster = ServedCluster::new(1, &[]);
+    assert!(on(&cluster, &["check"]).ends_with("--- exit 1\n"), "there is no cluster");
+    let _owner = cluster.start_owner("a");
+    let lines: String = (0..2_500).map(|number| format!("set k/{number} v\n")).collect();
+    let batch = cluster.place.run_at_with_input(&cluster.url(), &["batch", "-", "-q"], lines.as_bytes());
+    assert!(batch.ends_with("--- exit 0\n"), "{batch}");
+    let intact = on(&cluster, &["check"]);
+    assert!(
+        intact.contains("\ncondition: intact\nmembers:   1\nshards:    1\nkeys:      2500\n"),
+        "{intact}"
+    );
+    assert!(intact.ends_with("--- exit 0\n"), "{intact}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let etcd = cluster.etcd.client().await;
+        let operations = vec![
+            super::etcd_requests::put("/mqkv/default/s/0/k/k/7", "junk"),
+            super::etcd_requests::put("/mqkv/default/s/0/d/zz", "junk"),
+        ];
+        let txn = Txn { conditions: Vec::new(), operations, otherwise: Vec::new() };
+        etcd.txn(&txn).await.unwrap();
+    });
+    let corrupt = on(&cluster, &["check"]);
+    let end = "error: the cluster default has 2 invalid records\n";
+    for line in [
+        "/mqkv/default/s/0/d/zz\tunknown key\n",
+        "/mqkv/default/s/0/k/k/7\tit was changed without a commit",
+        end,
+    ] {
+        assert!(corrupt.contains(line), "{line}{corrupt}");
+    }
+    assert!(corrupt.ends_with("--- exit 65\n"), "{corrupt}");
+    let records = on(&cluster, &["check", "-j"]);
+    assert!(
+        records.contains(r#"{"v":1,"op":"finding","key":"/mqkv/default/s/0/d/zz","problem":"unknown key"}"#),
+        "{records}"
+    );
+    assert!(
+        records.contains(r#""keys":2500,"registrations":0,"#) && records.ends_with("--- exit 65\n"),
+        "{records}"
     );
 }

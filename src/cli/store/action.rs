@@ -1,13 +1,15 @@
 //! The verbs below `store`, for the operator of a cluster on etcd.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use crate::cli::config::variables::Variables;
 use crate::cli::etcd::complete_required;
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
-use crate::commands::CommandError;
-use crate::commands::args::etcd::EtcdArgs;
+use crate::commands::args::etcd::{EtcdArgs, name};
+use crate::commands::{CommandError, duration};
 
 const STATUS_HELP: &str = "\
 Examples:
@@ -23,12 +25,48 @@ instance takes over.
 
 Exit status: 0 if every shard has an owner that is there, 1 if one has none or the cluster does not exist.";
 
+const CHECK_HELP: &str = "\
+Examples:
+  mqkv store check --etcd http://a:2379
+  mqkv store check --cluster prod -j
+
+Reads all records of a cluster at one revision of etcd, in pages, and verifies what instances rely on: that each record is valid and \
+belongs to its shard, that no version is above the greatest one of its head, and that nothing was changed without a commit of an owner. \
+It changes nothing; instances may run.
+
+Prints one line for each invalid record: its key in etcd and the problem, separated by a tab. Then what there is.
+
+Exit status: 0 if all records are valid, 1 if the cluster does not exist, 65 if a record is not valid.";
+
+const RESIGN_HELP: &str = "\
+Examples:
+  mqkv store resign --etcd http://a:2379        before maintenance
+  mqkv store resign --instance node1
+  mqkv store resign --shard 3
+
+Makes the owner answer what it has received, give its shards up, and waits until another instance owns them. Behind a broker, no request is \
+lost. Clients of mqkv serve must connect to the next owner; the instance ends with 69.
+
+Without --shard and --instance: all shards, if they have one owner. An owner looks for the request each second. It leaves its \
+shards to the others for 10 s; if none takes them in that time, it takes them again.
+
+It is refused if there is no other instance, unless --force is given.
+
+Exit status: 0 if another instance owns the shards, 1 if there was no owner, 69 without another instance, 124 if none has taken over \
+in time.";
+
 /// The verbs below `store`.
 #[derive(Debug, Subcommand)]
 pub enum StoreAction {
     /// Print owners, members and the state of etcd
     #[command(after_long_help = STATUS_HELP)]
     Status(StatusArgs),
+    /// Verify all records in etcd
+    #[command(after_long_help = CHECK_HELP)]
+    Check(CheckArgs),
+    /// Make the owner hand over to another instance
+    #[command(after_long_help = RESIGN_HELP)]
+    Resign(ResignArgs),
 }
 
 #[derive(Debug, Args)]
@@ -37,10 +75,36 @@ pub struct StatusArgs {
     pub etcd: EtcdArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ResignArgs {
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
+    /// Shard that is given up
+    #[arg(long, value_name = "N", conflicts_with = "instance")]
+    pub shard: Option<u32>,
+    /// Instance that gives all its shards up
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub instance: Option<String>,
+    /// Do so even if no other instance could take over
+    #[arg(long)]
+    pub force: bool,
+    /// Time to wait for another owner
+    #[arg(short, long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub wait: Duration,
+}
+
 impl StoreAction {
     fn etcd(&self) -> &EtcdArgs {
         match self {
             Self::Status(args) => &args.etcd,
+            Self::Check(args) => &args.etcd,
+            Self::Resign(args) => &args.etcd,
         }
     }
 }
@@ -63,5 +127,7 @@ pub fn run(
     #[cfg(feature = "cluster")]
     match action {
         StoreAction::Status(_) => super::status::run(&etcd, reporter),
+        StoreAction::Check(_) => super::check::run(&etcd, reporter),
+        StoreAction::Resign(args) => super::resign::run(&etcd, args, reporter),
     }
 }

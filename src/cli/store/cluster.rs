@@ -4,8 +4,8 @@ use crate::cli::etcd;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
-use crate::server::cluster::operation::EtcdError;
-use crate::server::cluster::{Layout, Overview};
+use crate::server::cluster::operation::{EtcdError, RangeRead};
+use crate::server::cluster::{Head, Layout, Overview};
 use crate::server::etcd::{Etcd, OverviewError, cluster_names, overview};
 
 /// A cluster and the client of its etcd.
@@ -32,15 +32,19 @@ impl Cluster {
         match overview(&self.etcd, &self.layout).await {
             Ok(overview) => Ok(Some(overview)),
             Err(OverviewError::NotFound) => Ok(None),
-            Err(OverviewError::Etcd(error)) => Err(etcd_error(&error)),
-            Err(error @ OverviewError::Incompatible(_)) => {
-                let hint = "use the version of mqkv that has written it, or another name: --cluster NAME";
-                Err(CommandError::new(Kind::Data, error.to_string()).hint(hint))
-            }
-            Err(error @ OverviewError::Corrupt(_)) => {
-                Err(CommandError::new(Kind::Data, error.to_string()).hint("mqkv store check"))
-            }
+            Err(error) => Err(overview_error(&error)),
         }
+    }
+
+    /// Returns the head of a shard; `None` if there is no valid one.
+    ///
+    /// # Errors
+    /// etcd does not answer.
+    pub async fn head(&self, shard: u32) -> Result<Option<Head>, EtcdError> {
+        let key = self.layout.head(shard);
+        let to = [&key[..], &[0]].concat().into();
+        let answer = self.etcd.read(&RangeRead { from: key, to, limit: 1, revision: None }).await?;
+        Ok(answer.pairs.first().and_then(|pair| Head::decode(&pair.value).ok()))
     }
 
     /// Returns that the cluster does not exist, and what exists instead.
@@ -52,6 +56,19 @@ impl Cluster {
             names => format!("this etcd has {}", names.join(", ")),
         };
         format!("cluster not found: {}; {instead}", self.name)
+    }
+}
+
+/// Returns why a cluster cannot be shown, with its exit code and hint.
+pub fn overview_error(error: &OverviewError) -> CommandError {
+    let invalid = || CommandError::new(Kind::Data, error.to_string());
+    match error {
+        OverviewError::Etcd(error) => etcd_error(error),
+        OverviewError::NotFound => CommandError::new(Kind::Data, error.to_string()),
+        OverviewError::Incompatible(_) => {
+            invalid().hint("use the version of mqkv that has written it, or another name: --cluster NAME")
+        }
+        OverviewError::Corrupt(_) => invalid().hint("mqkv store check"),
     }
 }
 

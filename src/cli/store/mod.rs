@@ -3,7 +3,11 @@
 pub mod action;
 pub mod args;
 #[cfg(feature = "cluster")]
+mod check;
+#[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(feature = "cluster")]
+mod resign;
 #[cfg(feature = "cluster")]
 mod status;
 

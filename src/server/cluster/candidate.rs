@@ -62,6 +62,11 @@ impl Candidate {
         self.is_waiting = is_waiting;
     }
 
+    /// Leaves the shard to others until this time, in monotonic milliseconds.
+    pub fn leave_until(&mut self, ms: u64) {
+        self.pause_ms = self.pause_ms.max(ms);
+    }
+
     /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
     pub fn reset(&mut self) {
         (self.attempt, self.since_ms) = (None, None);

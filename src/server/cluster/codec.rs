@@ -75,6 +75,20 @@ pub fn decode_run(value: &[u8]) -> u64 {
     u64::from_str_radix(text, 16).unwrap_or_default()
 }
 
+/// Encodes a request that the owner with this epoch gives its shard up.
+#[must_use]
+pub fn encode_request(epoch: u64) -> Bytes {
+    let mut out = vec![FORMAT];
+    out.put_u64(epoch);
+    out.into()
+}
+
+/// Returns the epoch of a request; `None` if the value is none.
+#[must_use]
+pub fn decode_request(value: &[u8]) -> Option<u64> {
+    whole(body(value).ok()?, |body| body.try_get_u64().ok()).ok()
+}
+
 /// When the value of a deadline was received, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {

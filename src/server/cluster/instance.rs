@@ -11,6 +11,7 @@ use super::commit::{ShardKeys, put};
 use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
 use super::group::{Group, Item};
+use super::handover::{Handover, LEFT_MS};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
 use super::reach::Reach;
@@ -41,6 +42,7 @@ pub struct Instance {
     follower: Follower,
     candidate: Candidate,
     reach: Reach,
+    handover: Handover,
     chain: Option<Chain>,
     upkeep: Option<Upkeep>,
     /// The epoch of the last ownership that has ended: the same one never serves again.
@@ -156,6 +158,7 @@ impl Instance {
             follower: Follower::new(keys.clone()),
             candidate: Candidate::new(keys.clone(), owner),
             reach: Reach::new(settings.layout.clone(), &settings.instance),
+            handover: Handover::new(settings.layout.request(settings.shard)),
             chain: None,
             upkeep: None,
             ended_epoch: 0,
@@ -213,6 +216,11 @@ impl Instance {
         {
             return Some(action);
         }
+        if self.may_yield()
+            && let Some(action) = self.handover.poll_action(now, &mut self.ids)
+        {
+            return Some(action);
+        }
         if self.may_take_over() {
             let (view, candidate, ids) = (view(&self.follower), &mut self.candidate, &mut self.ids);
             if let Some(action) = candidate.poll_action(view, now, ids) {
@@ -246,6 +254,7 @@ impl Instance {
             self.follower.next_deadline(),
             takeover.flatten(),
             self.reach.next_deadline().filter(|_| self.may_yield()),
+            self.handover.next_deadline().filter(|_| self.may_yield()),
             self.upkeep.as_ref().and_then(Upkeep::next_deadline),
         ]
         .into_iter()
@@ -317,6 +326,14 @@ impl Instance {
             let has_other = self.reach.handle_answer(result, now);
             if has_other
                 && self.reach.is_lost()
+                && self.may_yield()
+                && let Some(chain) = &mut self.chain
+            {
+                chain.resign();
+            }
+        } else if self.handover.awaits(id) {
+            let epoch = self.chain.as_ref().map_or(0, |chain| chain.head().epoch);
+            if self.handover.handle_answer(result, epoch, now)
                 && self.may_yield()
                 && let Some(chain) = &mut self.chain
             {
@@ -412,6 +429,7 @@ impl Instance {
         let responses = self.follower.suspend();
         let by_commit = self.settings.confirms_by_commit;
         self.chain = Some(Chain::new(self.keys.clone(), (head, revision), responses, by_commit, now));
+        self.handover.begin(now);
         self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
     }
@@ -431,7 +449,14 @@ impl Instance {
                     self.stop();
                     Effect::Report(ClusterEvent::LostOwnership { epoch: self.end_chain(now) })
                 }
-                ChainEvent::Resigned => Effect::Report(ClusterEvent::Resigned { epoch: self.end_chain(now) }),
+                ChainEvent::Resigned => {
+                    let is_asked = self.handover.end();
+                    if is_asked && self.chain.as_ref().is_some_and(|chain| chain.head().owner.is_none()) {
+                        // Another instance is to have it. If none takes it, this one does again.
+                        self.candidate.leave_until(now.monotonic_ms.saturating_add(LEFT_MS));
+                    }
+                    Effect::Report(ClusterEvent::Resigned { epoch: self.end_chain(now) })
+                }
             };
             self.effects.push_back(effect);
         }
@@ -450,6 +475,7 @@ impl Instance {
     /// Ends the ownership, and follows again; returns its epoch.
     fn end_chain(&mut self, now: Now) -> u64 {
         self.chain = None;
+        self.handover.end();
         if matches!(self.stage, Stage::Active) {
             self.follower.read_again(now.monotonic_ms);
         }

@@ -5,6 +5,7 @@
 //! | `meta` | format, number of shards, hash key; created once |
 //! | `compaction` | the revision before which the history was discarded |
 //! | `m/<instance>` | a member, with a lease |
+//! | `r/<shard>` | a request that the owner gives the shard up, with a lease |
 //! | `s/<shard>/h` | the head of the shard |
 //! | `s/<shard>/k/<key>` | a row |
 //! | `s/<shard>/w/<length><key><client id>` | a registration; the length has 16 bits |
@@ -18,6 +19,7 @@ use crate::protocol::Key;
 const META: &[u8] = b"meta";
 const COMPACTION: &[u8] = b"compaction";
 const MEMBERS: &[u8] = b"m/";
+const REQUESTS: &[u8] = b"r/";
 const SEQ_DIGITS: usize = 16;
 
 /// A range of keys in etcd: from the first on, below the second.
@@ -70,6 +72,12 @@ impl Layout {
     #[must_use]
     pub fn members(&self) -> KeyRange {
         range(self.key(&[MEMBERS]))
+    }
+
+    /// Returns the key of a request that the owner gives a shard up. It needs a lease.
+    #[must_use]
+    pub fn request(&self, shard: u32) -> Bytes {
+        self.key(&[REQUESTS, shard.to_string().as_bytes()])
     }
 
     #[must_use]
@@ -133,6 +141,22 @@ impl Layout {
             }
             _ => None,
         }
+    }
+
+    /// Returns the number of the shard that a key belongs to; `None` if it belongs to none.
+    #[must_use]
+    pub fn shard_of_key(&self, key: &[u8]) -> Option<u32> {
+        let rest = key.strip_prefix(&self.prefix[..])?.strip_prefix(b"s/")?;
+        let digits = std::str::from_utf8(rest.split(|byte| *byte == b'/').next()?).ok()?;
+        // The number in another notation would be another key.
+        let shard: u32 = digits.parse().ok().filter(|shard: &u32| shard.to_string() == digits)?;
+        self.is_of_shard(shard, key).then_some(shard)
+    }
+
+    /// Whether a key is that of a request that an owner gives its shard up.
+    #[must_use]
+    pub fn is_request(&self, key: &[u8]) -> bool {
+        key.strip_prefix(&self.prefix[..]).is_some_and(|key| key.starts_with(REQUESTS))
     }
 
     /// Whether a key belongs to a shard.
@@ -211,6 +235,7 @@ mod tests {
         for other in others {
             assert_eq!(layout().place(0, &other), None, "{other:?}");
             assert!(!layout().is_of_shard(0, &other));
+            assert_ne!(layout().shard_of_key(&other), Some(0));
         }
         let (from, to) = layout().shard(1);
         assert!(from <= layout().row(1, &key) && layout().row(1, &key) < to);
@@ -246,6 +271,8 @@ mod tests {
                 ),
                 (layout.responses(shard, seq), Place::Responses { seq }),
             ] {
+                let is_in_shard = !matches!(place, Place::Member(_));
+                prop_assert_eq!(layout.shard_of_key(&encoded), is_in_shard.then_some(shard));
                 prop_assert_eq!(layout.place(shard, &encoded), Some(place));
             }
             prop_assert!(layout.responses(shard, seq) >= layout.responses(shard, seq / 2));

@@ -1,6 +1,7 @@
 //! The store's state in etcd: one owner at a time commits by compare-and-swap on a head record, all other instances follow.
 
 pub mod action;
+pub mod audit;
 mod candidate;
 mod chain;
 mod codec;
@@ -8,6 +9,7 @@ mod commit;
 pub mod event;
 mod follower;
 pub mod group;
+mod handover;
 pub mod instance;
 pub mod layout;
 pub mod operation;
@@ -18,7 +20,7 @@ mod responses;
 mod simulation_tests;
 mod upkeep;
 
-pub use codec::{DecodeError, Head, Meta, Owner, encode_run};
+pub use codec::{DecodeError, Head, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings, Role, Status};

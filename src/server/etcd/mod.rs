@@ -1,6 +1,7 @@
 //! Client of etcd: transactions, reads, watches and leases, with failover between the endpoints.
 
 mod assembly;
+mod audit;
 mod channel;
 mod client;
 mod error;
@@ -11,6 +12,7 @@ mod runner;
 mod version;
 mod watch;
 
+pub use audit::{AuditReport, audit};
 pub use client::{EndpointStatus, Etcd, EtcdSettings};
 pub use error::ConnectError;
 pub use member::Member;

@@ -168,10 +168,7 @@ impl Archive {
     /// Whether this commit sets a key that may have expired before the commit.
     fn has_set_with_ttl(&self, key: &Key, ledger: &Ledger) -> bool {
         let writes = self.writes.get(key).into_iter().flatten();
-        writes
-            .rev()
-            .take_while(|(at, _)| *at == self.revision)
-            .any(|(_, id)| matches!(ledger.requests[id].operation, Operation::Set { ttl_ms: Some(_), .. }))
+        writes.rev().take_while(|(at, _)| *at == self.revision).any(|(_, id)| has_ttl(id, ledger))
     }
 
     /// Checks an answer when it is given.
@@ -205,7 +202,7 @@ impl Archive {
                 Ok(())
             }
             Reply::Read { version, value } => {
-                if self.has_shown(&request.key, *version, value.as_deref(), request.revision) {
+                if self.has_shown(&request.key, *version, value.as_deref(), request.revision, ledger) {
                     return Ok(());
                 }
                 Err(format!("{id:?} is a stale read of {:?}: {version:?}", request.key))
@@ -215,7 +212,14 @@ impl Archive {
     }
 
     /// Whether a key has held this at any time since a revision.
-    fn has_shown(&self, key: &Key, version: Option<Version>, value: Option<&str>, since: u64) -> bool {
+    fn has_shown(
+        &self,
+        key: &Key,
+        version: Option<Version>,
+        value: Option<&str>,
+        since: u64,
+        ledger: &Ledger,
+    ) -> bool {
         let states = self.rows.get(key).map(Vec::as_slice).unwrap_or_default();
         let first = states.partition_point(|state| state.revision <= since);
         let window = &states[first.saturating_sub(1)..];
@@ -231,13 +235,22 @@ impl Archive {
                 || window.iter().any(|state| state.content.is_none())
                 || recorded.any(|(_, it)| it.payload == Protocol::Count(1).encode())
                 // It has expired and was set again in one commit.
-                || (window.iter().any(may_expire) && window.len() > 1);
+                || (window.iter().any(may_expire) && window.len() > 1)
+                // It was set with a time to live, has expired and was set again in one commit.
+                || writes.windows(2).any(|pair| {
+                    let [(at, first), (next, _)] = pair else { return false };
+                    *at > since && at == next && has_ttl(first, ledger)
+                });
         };
         window.iter().any(|state| {
             let content = state.content.as_ref();
             content.is_some_and(|(it, stored)| *it == version && stored.value == value.unwrap().as_bytes())
         }) || recorded.any(|(id, it)| it.version == Some(version) && parse_value(value.unwrap()) == *id)
     }
+}
+
+fn has_ttl(id: &RequestId, ledger: &Ledger) -> bool {
+    matches!(ledger.requests[id].operation, Operation::Set { ttl_ms: Some(_), .. })
 }
 
 /// Returns the request that has written a value.

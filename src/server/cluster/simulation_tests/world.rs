@@ -9,9 +9,10 @@ use super::etcd::Etcd;
 use super::requests::{Ledger, Operation, Reply, Request, RequestId};
 use crate::protocol::Key;
 use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, WatchRange};
-use crate::server::cluster::encode_run;
 use crate::server::cluster::operation::{EtcdError, Operation as Change, Txn, WatchBatch};
-use crate::server::cluster::{ClusterEvent, Effect, Instance, InstanceSettings, Layout, Role};
+use crate::server::cluster::{
+    ClusterEvent, Effect, Head, Instance, InstanceSettings, Layout, Role, encode_request, encode_run,
+};
 use crate::server::storage::simulated::SeededRandom;
 use crate::store::Now;
 
@@ -51,7 +52,8 @@ macro_rules! figures {
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
-    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, expired: 150, stale_reads: 15,
+    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, expired: 150,
+    stale_reads: 15,
 }
 
 enum Event {
@@ -395,6 +397,9 @@ impl World {
         loop {
             if let Some(effect) = running.instance.poll_effect() {
                 self.count(node, &effect);
+                let is_handover = matches!(effect, Effect::Report(ClusterEvent::Resigned { .. }))
+                    && running.instance.status().role != Role::Closed;
+                self.figures.handovers += u64::from(is_handover);
                 answers.extend(running.application.handle_effect(effect, &self.ledger, now));
             } else if running.instance.wants_group()
                 && let Some(group) = running.application.take_group()
@@ -718,7 +723,7 @@ impl World {
     fn fault(&mut self) {
         let node = usize::try_from(self.below(3)).unwrap();
         let until = self.ms + 100 + self.below(4_000);
-        match self.below(18) {
+        match self.below(20) {
             0..3 => {
                 self.trace(|| format!("{} crashes", NAMES[node]));
                 if let Some(running) = self.nodes[node].running.take() {
@@ -763,6 +768,20 @@ impl World {
             }
             16 => self.unreach(node, until),
             17 => (0..self.nodes.len()).for_each(|node| self.unreach(node, until)),
+            18..20 => {
+                // A request of the operator; without space, etcd refuses it.
+                let head = self
+                    .etcd
+                    .pairs_of(self.layout.shard(0))
+                    .into_iter()
+                    .find(|pair| pair.key == self.layout.head(0));
+                let Some(head) = head.map(|pair| Head::decode(&pair.value).unwrap()) else { return };
+                let (key, value) = (self.layout.request(0), encode_request(head.epoch));
+                self.trace(|| format!("the owner of epoch {} is asked to resign", head.epoch));
+                let operations = vec![Change::Put { key, value, lease: None }];
+                let _ = self.etcd.perform(&ActionKind::Txn(Txn { operations, ..Txn::default() }));
+                self.advance().unwrap();
+            }
             _ => {
                 let watchers: Vec<_> = self.watchers.keys().copied().collect();
                 for (node, run, id) in watchers {

@@ -1,0 +1,73 @@
+//! Reads all records of a cluster at one revision, in pages. Nothing is changed.
+
+use super::client::Etcd;
+use super::overview::{OverviewError, one, read_one};
+use crate::server::cluster::Layout;
+use crate::server::cluster::audit::{Audit, Counts, Finding};
+use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead};
+use crate::server::cluster::overview::shards_in;
+use crate::store::Now;
+
+/// The pairs of one page: etcd's client reads fewer if they are long.
+const PAGE_PAIRS: u32 = 1_000;
+/// A page without an answer is asked for so often, at one endpoint after another.
+const ATTEMPTS: u32 = 3;
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuditReport {
+    /// The revision of etcd.
+    pub revision: u64,
+    pub shards: u32,
+    pub counts: Counts,
+    /// The number of findings.
+    pub findings: u64,
+}
+
+/// Verifies all records of a cluster, and passes on what is wrong with them.
+///
+/// # Errors
+/// The cluster does not exist or has another format, etcd does not answer, or a finding cannot be passed on.
+pub async fn audit<E: From<OverviewError>>(
+    etcd: &Etcd,
+    layout: &Layout,
+    now: Now,
+    mut found: impl FnMut(Finding) -> Result<(), E>,
+) -> Result<AuditReport, E> {
+    let meta = etcd.read(&one(layout.meta(), None)).await.map_err(OverviewError::from)?;
+    let revision = meta.revision;
+    let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
+    let shards = shards_in(&meta.value).map_err(OverviewError::Incompatible)?;
+    let mut heads = Vec::new();
+    for shard in 0..shards {
+        heads.push(read_one(etcd, layout.head(shard), revision).await.map_err(OverviewError::from)?);
+    }
+    let mut audit = Audit::new(layout.clone(), &heads);
+    let mut findings = 0_u64;
+    let (from, to) = layout.all();
+    let mut read = RangeRead { from, to, limit: PAGE_PAIRS, revision: Some(revision) };
+    loop {
+        let answer = page(etcd, &read).await.map_err(OverviewError::from)?;
+        for pair in &answer.pairs {
+            if let Some(finding) = audit.verify(pair, now) {
+                findings = findings.saturating_add(1);
+                found(finding)?;
+            }
+        }
+        let last = answer.pairs.last().filter(|_| answer.has_more);
+        let Some(last) = last else { break };
+        // The next key in the order of bytes.
+        read.from = [&last.key[..], &[0]].concat().into();
+    }
+    Ok(AuditReport { revision, shards, counts: audit.counts(), findings })
+}
+
+async fn page(etcd: &Etcd, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {
+    let mut attempt = 1_u32;
+    loop {
+        match etcd.read(read).await {
+            Err(EtcdError::Unknown { .. }) if attempt < ATTEMPTS => attempt = attempt.saturating_add(1),
+            other => return other,
+        }
+    }
+}
