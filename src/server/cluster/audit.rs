@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn row(name: &str, ms: u64) -> Pair {
-        let key = Key::new(name).unwrap();
+        let key = Key::new(name.to_owned()).unwrap();
         let stored = StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: true };
         let value = encode_row(&key, Version { ms, counter: 0 }, &stored, NOW, 0).unwrap();
         pair(layout().row(0, &key), value)
