@@ -155,7 +155,7 @@ fn run_verb(
         }
         Verb::Store(mut args) => {
             if let Some(action) = &args.action {
-                return store::action::run(action, variables, reporter);
+                return store::run_action(action, variables, reporter);
             }
             args.cluster.complete(variables, args.data.data.is_some())?;
             return run_store(&args, configuration, &options.display, reporter);

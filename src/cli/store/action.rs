@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::config::variables::Variables;
-use crate::cli::etcd::complete_required;
-use crate::cli::exit::Exit;
-use crate::cli::report::Reporter;
 use crate::commands::args::etcd::{EtcdArgs, name};
-use crate::commands::{CommandError, duration};
+use crate::commands::duration;
 
 const STATUS_HELP: &str = "\
 Examples:
@@ -100,34 +96,13 @@ pub struct ResignArgs {
 }
 
 impl StoreAction {
-    fn etcd(&self) -> &EtcdArgs {
+    /// Returns the options of etcd.
+    #[must_use]
+    pub fn etcd(&self) -> &EtcdArgs {
         match self {
             Self::Status(args) => &args.etcd,
             Self::Check(args) => &args.etcd,
             Self::Resign(args) => &args.etcd,
         }
-    }
-}
-
-/// Runs the verb.
-///
-/// # Errors
-/// etcd cannot be used, its content is not valid, or this build does not support etcd.
-pub fn run(
-    action: &StoreAction,
-    variables: &Variables,
-    reporter: &mut Reporter,
-) -> Result<Exit, CommandError> {
-    let etcd = complete_required(action.etcd(), variables)?;
-    #[cfg(not(feature = "cluster"))]
-    {
-        let _ = (etcd, reporter);
-        Err(crate::cli::etcd::unsupported())
-    }
-    #[cfg(feature = "cluster")]
-    match action {
-        StoreAction::Status(_) => super::status::run(&etcd, reporter),
-        StoreAction::Check(_) => super::check::run(&etcd, reporter),
-        StoreAction::Resign(args) => super::resign::run(&etcd, args, reporter),
     }
 }

@@ -17,10 +17,15 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::action::StoreAction;
 use self::args::StoreArgs;
+use super::config::variables::Variables;
 use super::connection::{Connection, Endpoint};
 use super::detached::run_detached;
+use super::etcd::complete_required;
+use super::exit::Exit;
 use super::options::DisplayArgs;
+use super::report::Reporter;
 use super::serve::logging::{EventLog, LogLevel};
 use super::serve::operations::LogFormat;
 use super::serve::{self, limits, rules, systemd};
@@ -44,6 +49,29 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 const PROBES: u32 = 2;
 /// The key that is read to find another store.
 const PROBE_KEY: &str = "mqkv/store/probe";
+
+/// Runs a verb for the operator of a cluster.
+///
+/// # Errors
+/// etcd cannot be used, its content is not valid, or this build does not support etcd.
+pub fn run_action(
+    action: &StoreAction,
+    variables: &Variables,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let etcd = complete_required(action.etcd(), variables)?;
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = (etcd, reporter);
+        Err(super::etcd::unsupported())
+    }
+    #[cfg(feature = "cluster")]
+    match action {
+        StoreAction::Status(_) => status::run(&etcd, reporter),
+        StoreAction::Check(_) => check::run(&etcd, reporter),
+        StoreAction::Resign(args) => resign::run(&etcd, args, reporter),
+    }
+}
 
 /// Runs the store until a signal.
 ///
