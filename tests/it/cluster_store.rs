@@ -3,7 +3,7 @@
 use super::common::cluster::Instance;
 use super::common::etcd::EtcdCluster;
 use super::common::{Place, Process, Relay, StreamedProcess, wait_until};
-use super::mosquitto::{KilledOnDrop, mosquitto};
+use super::mosquitto::{KilledOnDrop, mosquitto, mosquitto_again};
 
 /// Two instances behind Mosquitto.
 struct Stores {
@@ -141,6 +141,21 @@ fn an_owner_that_has_lost_the_broker_gives_the_store_up_to_one_that_has_it() {
     assert_eq!(place.bytes_at(&url, &["get", "k", "--timeout", "30s"]), b"v");
     assert_eq!(owner.health().unwrap(), "503 standby: this instance does not own the store");
     standby.stop();
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server and mosquitto"]
+fn after_a_restart_of_the_broker_an_instance_answers_again() {
+    let Stores { owner, standby, url, etcd: _etcd, _broker, place } = Stores::start();
+    assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
+    drop(_broker);
+    owner.log_line_with("has given the store up");
+    let port = url.rsplit(':').next().unwrap().parse().unwrap();
+    let _broker = mosquitto_again(&place, &[port]);
+    let get = || place.run_at(&url, &["get", "k", "--timeout", "1s"]);
+    wait_until("an instance answers", || get().starts_with("--- stdout\nv").then_some(()));
+    let healthy = [&owner, &standby].map(|instance| instance.health().unwrap() == "200 ok");
+    assert_eq!(healthy.iter().filter(|is_healthy| **is_healthy).count(), 1);
 }
 
 #[test]

@@ -60,6 +60,11 @@ pub(super) fn mosquitto_at<const N: usize>(
     let ports = [(); N].map(|()| reserved_port());
     // Started by root, Mosquitto would switch to a user that cannot read these files.
     place.write("mosquitto.conf", format!("user root\n{}", config(ports)));
+    (mosquitto_again(place, &ports), ports)
+}
+
+/// Starts Mosquitto once more, with the configuration of the last start.
+pub(super) fn mosquitto_again(place: &Place, ports: &[u16]) -> KilledOnDrop {
     let mut command = Command::new("/usr/sbin/mosquitto");
     command.arg("-c").arg(place.path("mosquitto.conf")).stdout(Stdio::null()).stderr(Stdio::null());
     let mut broker = KilledOnDrop(command.spawn().unwrap_or_else(missing));
@@ -67,7 +72,7 @@ pub(super) fn mosquitto_at<const N: usize>(
         assert_eq!(broker.0.try_wait().unwrap(), None, "mosquitto has ended");
         ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()).then_some(())
     });
-    (broker, ports)
+    broker
 }
 
 /// Sends a request with `mosquitto_rr` and returns its output.

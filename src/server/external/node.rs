@@ -22,8 +22,8 @@ use crate::server::service::{RunningScan, Service};
 
 /// The most scans that run beside other requests; meanwhile no request is read.
 const SCANS_MAX: usize = 64;
-/// The most held requests that are handled in one step, between which others are received.
-const RELEASED_PER_STEP_MAX: usize = 256;
+/// The most held requests, or clients of an earlier owner, that are handled in one step, between which others are received.
+const HANDLED_PER_STEP_MAX: usize = 256;
 
 pub(super) struct Node {
     service: Arc<Service>,
@@ -41,8 +41,6 @@ pub(super) struct Node {
     held: Option<Mutex<HeldRequests>>,
     /// Whether held requests may wait for room, and the signal that there may be some.
     waits_for_room: AtomicBool,
-    /// Whether the clients with registrations are known, of the current ownership.
-    knows_watchers: AtomicBool,
     has_room: Arc<Notify>,
     /// Whether there is a connection with subscriptions.
     is_connected: watch::Sender<bool>,
@@ -77,7 +75,6 @@ impl Node {
             clients,
             held: held_for.map(|held_for| Mutex::new(HeldRequests::new(held_for))),
             waits_for_room: AtomicBool::new(false),
-            knows_watchers: AtomicBool::new(false),
             has_room: Arc::default(),
             is_connected: watch::Sender::new(false),
             scans,
@@ -145,11 +142,18 @@ impl Node {
     /// Handles the requests that were held whenever this instance of a cluster becomes the owner; ends at once without a
     /// cluster.
     pub(super) async fn run_releases(&self) {
+        let (mut was_following, mut watchers) = (true, Vec::new());
         while let Some(held) = &self.held {
+            let is_following = self.service.is_following();
+            if is_following {
+                watchers.clear();
+            } else if was_following {
+                watchers = self.service.watching_clients();
+            }
+            was_following = is_following;
             // Before the look at the room: what makes room later signals it.
             self.waits_for_room.store(true, Ordering::SeqCst);
-            let goes_on = {
-                self.adopt_watchers();
+            let has_more = {
                 let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
                 self.release(&mut held);
                 let is_done = held.is_empty() || self.service.is_following();
@@ -158,7 +162,8 @@ impl Node {
                 }
                 !is_done && self.has_room_for_request()
             };
-            if goes_on {
+            self.adopt(&mut watchers);
+            if has_more || !watchers.is_empty() {
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -171,23 +176,20 @@ impl Node {
         }
     }
 
-    /// Makes the clients known whose registrations are those of an earlier owner, once for each ownership: so their number is
-    /// bounded as that of others.
-    fn adopt_watchers(&self) {
-        let is_serving = !self.service.is_following();
-        if is_serving && !self.knows_watchers.swap(is_serving, Ordering::SeqCst) {
-            for client_id in self.service.watching_clients() {
-                self.peer_of(&client_id, clock::monotonic());
-            }
+    /// Makes some of the clients known whose registrations are those of an earlier owner, so that their number is bounded as that
+    /// of others.
+    fn adopt(&self, watchers: &mut Vec<Arc<str>>) {
+        let rest = watchers.len().saturating_sub(HANDLED_PER_STEP_MAX);
+        for client_id in watchers.drain(rest..) {
+            self.peer_of(&client_id, clock::monotonic());
         }
-        self.knows_watchers.store(is_serving, Ordering::SeqCst);
     }
 
     /// Handles some of the held requests, if this instance answers them, as far as there is room.
     fn release(&self, held: &mut HeldRequests) {
         let is_following = self.service.is_following();
         held.set_released(!is_following, clock::monotonic());
-        for _ in 0..RELEASED_PER_STEP_MAX {
+        for _ in 0..HANDLED_PER_STEP_MAX {
             if self.service.is_following() || !self.has_room_for_request() {
                 return;
             }
