@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::common::pki::Ca;
 use super::common::{Place, Server, reserved_port, wait_until};
 
@@ -31,6 +34,14 @@ fn succeed(mut command: Command) -> Output {
 
 /// A process that is killed when this is dropped.
 pub(super) struct KilledOnDrop(Child);
+
+impl KilledOnDrop {
+    /// Ends Mosquitto with SIGTERM, so that it writes its sessions to its disk.
+    pub(super) fn terminate(mut self) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+        self.0.wait().unwrap();
+    }
+}
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use super::common::plain_broker::PlainBroker;
 use super::common::wire::{self, Publish};
 use super::common::{Place, RawClient, Relay, Server, StreamedProcess};
-use super::mosquitto::mosquitto;
+use super::mosquitto::{mosquitto, mosquitto_again, mosquitto_at};
 
 const REQUEST: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
@@ -124,6 +124,22 @@ fn a_store_connects_again_after_its_broker_was_restarted() {
     store.log_line_with("no connection to 127.0.0.1:");
     store.log_line_with("it has kept no session");
     assert_eq!(place.bytes_at(&broker.url(), &["get", "k"]), b"v");
+}
+
+#[test]
+#[ignore = "needs Debian's mosquitto"]
+fn the_first_session_continues_after_a_restart_of_mosquitto() {
+    let place = Place::new();
+    let folder = place.path("").display().to_string();
+    let (broker, [port]) = mosquitto_at(&place, |[port]| {
+        format!(
+            "listener {port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location {folder}\n"
+        )
+    });
+    let store = Store::start(&place, &format!("mqtt://127.0.0.1:{port}"), &[]);
+    broker.terminate();
+    let _broker = mosquitto_again(&place, &[port]);
+    store.log_line_with("its session has continued");
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub(super) struct Driver<N> {
     unsubscribing: Option<oneshot::Sender<()>>,
     closing: Option<Closing>,
     ended: observe::Sender<Option<Error>>,
+    /// Whether the broker's session was begun by a connection that was not used.
+    is_new_session: bool,
     /// Whether a packet of this connection could not be read.
     is_unreadable: bool,
     /// Connections in a row that were lost for that.
@@ -89,6 +91,7 @@ impl<N: ServiceNode> Driver<N> {
             unsubscribing: None,
             closing: None,
             ended,
+            is_new_session: false,
             is_unreadable: false,
             unreadable_losses: 0,
         }
@@ -266,16 +269,22 @@ impl<N: ServiceNode> Driver<N> {
     fn handle_accepted(&mut self, mut connection: Connection, limits: ConnectionLimits) {
         let now = clock::monotonic();
         self.backoff.handle_connected(now);
+        if std::mem::take(&mut self.settings.session.is_clean) {
+            // Mosquitto 2.0.11 loses a session at its restart if the last CONNECT of it had Clean Start.
+            self.is_new_session = true;
+            self.connection = ConnectionState::connecting(self.settings.clone());
+            return;
+        }
+        let is_resumed = !std::mem::take(&mut self.is_new_session) && connection.is_resumed();
         if let Some(token) = &mut self.token {
             token.handle_connected(connection.take_token());
         }
-        self.settings.session.is_clean = false;
         self.accepted = ServiceConnected {
-            is_resumed: connection.is_resumed(),
+            is_resumed,
             receive_max: limits.receive_max,
             packet_bytes_max: connection.packet_bytes_max(),
         };
-        self.session.handle_connected(limits, connection.is_resumed(), now);
+        self.session.handle_connected(limits, is_resumed, now);
         self.connection = ConnectionState::Connected(connection);
     }
 

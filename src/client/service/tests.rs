@@ -220,6 +220,19 @@ impl Network {
         let stream = timeout(HANG, self.0.recv()).await.unwrap().unwrap();
         Peer { stream, input: BytesMut::new() }
     }
+
+    /// Accepts the connection that begins a session, and the next one, which uses it.
+    async fn begin_session(&mut self) -> Peer {
+        let connect = self.next().await.accept(false).await;
+        assert_eq!((connect.clean_start, connect.session_expiry_s), (true, 30));
+        let mut peer = self.next().await;
+        let connect = peer.accept(true).await;
+        assert_eq!(
+            (connect.clean_start, connect.session_expiry_s, connect.receive_maximum),
+            (false, 30, 100)
+        );
+        peer
+    }
 }
 
 fn network() -> (ServiceSettings, Network) {
@@ -238,9 +251,7 @@ fn network() -> (ServiceSettings, Network) {
 async fn start(node: &Arc<Node>) -> (ServiceConnection, Peer, Network) {
     let (settings, mut network) = network();
     let accept = async {
-        let mut peer = network.next().await;
-        let connect = peer.accept(false).await;
-        assert_eq!((connect.clean_start, connect.session_expiry_s, connect.receive_maximum), (true, 30, 100));
+        let mut peer = network.begin_session().await;
         assert_eq!(peer.grant(Ok(Qos::AtLeastOnce)).await, "requests");
         peer
     };
@@ -394,8 +405,7 @@ async fn closing_does_not_wait_for_pubacks_longer_than_allowed() {
 async fn a_refused_subscription_or_connection_is_an_error_of_the_start() {
     let (settings, mut network) = network();
     let refuse = async {
-        let mut peer = network.next().await;
-        peer.accept(false).await;
+        let mut peer = network.begin_session().await;
         peer.grant(Ok(Qos::AtMostOnce)).await;
         peer
     };
@@ -470,13 +480,15 @@ async fn a_malformed_message_is_acknowledged_and_reported_and_the_connection_sta
 async fn a_packet_that_cannot_be_read_twice_in_a_row_ends_the_session_of_the_broker() {
     let node = Node::new();
     let (_connection, mut peer, mut network) = start(&node).await;
-    for (session_present, is_clean) in [(true, false), (false, true), (true, false)] {
+    for is_new in [false, true, false] {
         // PUBLISH with the packet id 0.
         peer.send(|output| put_raw_publish(0, "x", b"\x01\0", output)).await;
-        peer = network.next().await;
-        assert_eq!(peer.accept(session_present).await.clean_start, is_clean);
-        if is_clean {
+        if is_new {
+            peer = network.begin_session().await;
             assert_eq!(peer.grant(Ok(Qos::AtLeastOnce)).await, "requests");
+        } else {
+            peer = network.next().await;
+            assert!(!peer.accept(true).await.clean_start);
         }
     }
     // Losses for other reasons do not count.
@@ -564,8 +576,7 @@ async fn fewer_messages_are_requested_after_a_loss_with_too_many_in_front_of_pub
         }
     }));
     let accept = async {
-        let mut peer = network.next().await;
-        peer.accept(false).await;
+        let mut peer = network.begin_session().await;
         peer.grant(Ok(Qos::AtLeastOnce)).await;
         peer
     };
