@@ -125,8 +125,13 @@ impl Candidate {
         Attempt { call: Some(Call::txn(txn)), overdue_ms: 0, seen }
     }
 
-    /// Returns how long this instance leaves the shard to others, in milliseconds; `None` if the owner is left alone.
+    /// Returns how long this instance leaves the shard to others, in milliseconds; `None` if it must not take it over.
     fn pause(&self, view: View<'_>) -> Option<u64> {
+        // All others would take the shard over from an owner that is no member: after a pause of etcd that has ended all
+        // leases, instances would do so in turn until all are members again, and each takeover discards requests.
+        if view.members.get(&self.owner.instance) != Some(&self.owner.run) {
+            return None;
+        }
         let Some((Head { owner: Some(owner), .. }, _)) = view.head else {
             return Some(self.rank(view.members, None));
         };
@@ -148,9 +153,7 @@ impl Candidate {
     fn rank(&self, members: &BTreeMap<String, u64>, gone: Option<&str>) -> u64 {
         let own = self.weight(&self.owner.instance);
         let others = members.keys().filter(|member| **member != self.owner.instance && gone != Some(member));
-        // An instance whose member key is not there comes last.
-        let is_member = members.contains_key(&self.owner.instance);
-        let before = others.filter(|member| !is_member || self.weight(member) > own).count();
+        let before = others.filter(|member| self.weight(member) > own).count();
         RANK_PAUSE_MS.saturating_mul(before as u64)
     }
 
@@ -211,9 +214,13 @@ mod tests {
 
     const NAMES: [&str; 3] = ["a", "b", "c"];
 
-    fn candidate(instance: &str) -> Candidate {
+    fn candidate_of(instance: &str, run: u64) -> Candidate {
         let keys = ShardKeys { layout: Layout::new("c"), shard: 0 };
-        Candidate::new(keys, Owner { instance: instance.to_owned(), run: 1 })
+        Candidate::new(keys, Owner { instance: instance.to_owned(), run })
+    }
+
+    fn candidate(instance: &str) -> Candidate {
+        candidate_of(instance, 7)
     }
 
     /// Members of the runs that [`head`] names.
@@ -232,21 +239,26 @@ mod tests {
 
     #[test]
     fn a_present_owner_is_left_alone_also_by_another_run_of_its_name() {
-        let all = members(&NAMES);
-        assert_eq!(pauses(&all, Some(&head(Some("a")))), [None, None, None]);
+        let (all, head) = (members(&NAMES), head(Some("a")));
+        let view = View { head: Some(&head), members: &all };
+        assert_eq!(
+            [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view)),
+            [None; 3]
+        );
     }
 
     #[test]
     fn an_owner_that_was_started_again_comes_after_those_that_hold_requests() {
         let mut all = members(&NAMES);
         all.insert("a".to_owned(), 8);
-        let [own, mut one, mut two] = pauses(&all, Some(&head(Some("a"))));
-        if one > two {
-            (one, two) = (two, one);
-        }
-        assert_eq!([one, two, own], [Some(0), Some(100), Some(300)]);
+        let head = head(Some("a"));
+        let view = View { head: Some(&head), members: &all };
+        let mut pauses = [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view));
+        pauses[..2].sort();
+        assert_eq!(pauses, [Some(0), Some(100), Some(300)]);
         let alone = BTreeMap::from([("a".to_owned(), 8)]);
-        assert_eq!(candidate("a").pause(View { head: Some(&head(Some("a"))), members: &alone }), Some(100));
+        let view = View { head: Some(&head), members: &alone };
+        assert_eq!(candidate_of("a", 8).pause(view), Some(100));
     }
 
     #[test]
@@ -258,19 +270,25 @@ mod tests {
             assert_eq!(pauses, [Some(0), Some(100), Some(200)]);
         }
         let rest = members(&["b", "c"]);
-        let [own, mut one, mut two] = pauses(&rest, Some(&head(Some("a"))));
-        if one > two {
-            (one, two) = (two, one);
+        let mut pauses = pauses(&rest, Some(&head(Some("a"))));
+        pauses.sort();
+        assert_eq!(pauses, [None, Some(0), Some(100)]);
+    }
+
+    #[test]
+    fn an_instance_that_is_no_member_takes_nothing_over_as_all_others_would_take_it_from_it() {
+        let (none, earlier_run) = (members(&[]), BTreeMap::from([("a".to_owned(), 6)]));
+        for members in [&none, &earlier_run] {
+            for head in [None, Some(head(None)), Some(head(Some("a"))), Some(head(Some("b")))] {
+                assert_eq!(candidate("a").pause(View { head: head.as_ref(), members }), None);
+            }
         }
-        assert_eq!([one, two, own], [Some(0), Some(100), Some(200)]);
-        let absent = candidate("a").pause(View { head: Some(&head(None)), members: &rest });
-        assert_eq!(absent, Some(200), "an instance that is no member comes last");
     }
 
     #[test]
     fn a_takeover_replaces_the_head_that_was_seen_and_is_tried_again_if_its_outcome_is_unknown() {
-        let (none, head) = (members(&[]), head(None));
-        let view = View { head: Some(&head), members: &none };
+        let (alone, head) = (members(&["a"]), head(None));
+        let view = View { head: Some(&head), members: &alone };
         let (mut candidate, mut ids) = (candidate("a"), Ids::default());
         let now = Now { wall_ms: 77, monotonic_ms: 5 };
         let first = candidate.poll_action(view, now, &mut ids).unwrap();
@@ -289,8 +307,8 @@ mod tests {
 
     #[test]
     fn an_instance_that_clients_do_not_reach_begins_no_takeover_until_they_do() {
-        let (none, head) = (members(&[]), head(None));
-        let view = View { head: Some(&head), members: &none };
+        let (alone, head) = (members(&["a"]), head(None));
+        let view = View { head: Some(&head), members: &alone };
         let (mut candidate, mut ids) = (candidate("a"), Ids::default());
         candidate.set_waiting(true);
         assert_eq!(candidate.poll_action(view, Now::default(), &mut ids), None);
@@ -305,13 +323,13 @@ mod tests {
 
     #[test]
     fn the_attempt_ends_when_another_head_is_received() {
-        let (none, first) = (members(&[]), head(None));
+        let (alone, first) = (members(&["a"]), head(None));
         let (mut candidate, mut ids) = (candidate("a"), Ids::default());
         let now = Now::default();
-        let view = View { head: Some(&first), members: &none };
+        let view = View { head: Some(&first), members: &alone };
         let action = candidate.poll_action(view, now, &mut ids).unwrap();
         let other = (head(Some("b")).0, 51);
-        let present = members(&["b"]);
+        let present = members(&["a", "b"]);
         let view = View { head: Some(&other), members: &present };
         assert_eq!(candidate.poll_action(view, now, &mut ids), None);
         assert!(!candidate.awaits(action.id));

@@ -96,11 +96,6 @@ struct Node<'a> {
 impl<'a> Node<'a> {
     fn join(etcd: &'a RefCell<Etcd>, name: &'static str, confirms_by_commit: bool) -> Self {
         let layout = Layout::new("c");
-        {
-            let mut etcd = etcd.borrow_mut();
-            etcd.revision += 1;
-            etcd.put(layout.member(name), encode_run(1));
-        }
         let settings = InstanceSettings {
             layout,
             shard: 0,
@@ -111,7 +106,15 @@ impl<'a> Node<'a> {
             compacts: false,
         };
         let (test, instance) = (TestService::joining(true), Instance::new(settings));
-        Self { etcd, name, test, instance, watch: None, ahead_ms: 0 }
+        let node = Self { etcd, name, test, instance, watch: None, ahead_ms: 0 };
+        node.enter();
+        node
+    }
+
+    fn enter(&self) {
+        let mut etcd = self.etcd.borrow_mut();
+        etcd.revision += 1;
+        etcd.put(Layout::new("c").member(self.name), encode_run(1));
     }
 
     fn leave(&self) {
@@ -247,6 +250,7 @@ fn services_hand_their_keys_answers_and_watches_over_by_etcd() {
         second.run();
         assert_eq!(second.replies(&[message(&set("new", "w"))]), [Reply::Done]);
 
+        first.enter();
         first.run();
         assert_eq!(first.rows(), second.rows());
         second.leave();

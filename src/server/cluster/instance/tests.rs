@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::server::cluster::action::ActionKind;
-use crate::server::cluster::codec::Head;
+use crate::server::cluster::codec::{Head, encode_run};
 use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -34,10 +34,11 @@ fn candidate() -> (Instance, ActionId, Action) {
     let mut instance = instance();
     let join = instance.poll_action(NOW).unwrap();
     answer(&mut instance, join.id, 1, TxnOutcome::Applied);
-    for _ in 0..2 {
+    let member = Pair { key: Layout::new("c").member("a"), value: encode_run(7), mod_revision: 1 };
+    for pairs in [Vec::new(), vec![member]] {
         let read = instance.poll_action(NOW).unwrap();
-        let empty = RangeAnswer { revision: 1, pairs: Vec::new(), has_more: false };
-        instance.handle_answer(read.id, Ok(Answer::Read(empty)), NOW);
+        let found = RangeAnswer { revision: 1, pairs, has_more: false };
+        instance.handle_answer(read.id, Ok(Answer::Read(found)), NOW);
     }
     let watch = instance.poll_action(NOW).unwrap();
     assert!(matches!(watch.kind, ActionKind::Watch(_)));
@@ -145,8 +146,7 @@ fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_wh
     instance.set_reached(false, NOW);
     assert_eq!(instance.poll_action(NOW), None);
     let later = Now { monotonic_ms: instance.next_deadline().unwrap(), ..NOW };
-    let members: Vec<_> =
-        ["a", "b"].map(|name| pair(layout.member(name), crate::server::cluster::encode_run(7))).into();
+    let members: Vec<_> = ["a", "b"].map(|name| pair(layout.member(name), encode_run(7))).into();
     read(&mut instance, later, members.clone());
     let resignation = instance.poll_action(later).unwrap();
     assert_eq!(effects(&mut instance), [Effect::Stop]);
