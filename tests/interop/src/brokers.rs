@@ -112,22 +112,28 @@ pub fn add_user(users: &Path, name: &str, password: &str) {
 }
 
 /// Returns the command of the binary, with an empty environment.
-fn mqkv(folder: &Path) -> Command {
+pub fn mqkv(folder: &Path) -> Command {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let binary = env::var_os("MQKV_BIN").map_or_else(|| here.join("../../target/debug/mqkv"), PathBuf::from);
-    assert!(binary.is_file(), "{} is missing: cargo build, or set MQKV_BIN", binary.display());
+    assert!(
+        binary.is_file(),
+        "{} is missing: cargo build --features cluster, or set MQKV_BIN",
+        binary.display()
+    );
     let mut command = Command::new(binary.canonicalize().unwrap());
     command.env_clear().env("HOME", folder).current_dir(folder).stdin(Stdio::null());
     command
 }
 
-fn kill(child: &mut Child) {
+/// Kills a process and waits for its end.
+pub fn kill(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
 
+/// Waits until the condition returns something. Panics after half a minute.
 #[track_caller]
-fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = condition() {

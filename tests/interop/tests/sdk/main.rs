@@ -1,6 +1,7 @@
 //! Tests with the official SDK: its client with `mqkv serve`, and `mqkv` with a store built from the SDK.
 
 mod authentication;
+mod cluster;
 mod leases;
 mod notifications;
 mod operations;
