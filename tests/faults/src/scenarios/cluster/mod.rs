@@ -19,7 +19,8 @@ use crate::random::Random;
 
 const SEGMENT: Duration = Duration::from_secs(10);
 
-/// Tests a cluster. `MQKV_SEED` repeats the faults of an earlier run, if not what the processes make of them.
+/// Tests a cluster. `MQKV_SEED` repeats the faults of an earlier run, if not what the processes make of them, and
+/// `MQKV_FAULT` chooses those whose name contains it.
 pub fn run(effort: Effort) -> Result<String, String> {
     // Whatever is left when the program ends, the kernel ends with its namespaces.
     if std::process::id() != 1 {
@@ -71,7 +72,9 @@ fn inject_until(
     let mut random = Random::new(seed);
     let mut faults = 0;
     loop {
-        let mut order = FAULTS;
+        let chosen = std::env::var("MQKV_FAULT").unwrap_or_default();
+        let mut order = FAULTS.to_vec();
+        order.retain(|fault| fault.to_string().contains(&chosen));
         for last in (1..order.len()).rev() {
             order.swap(last, usize::try_from(random.below(last as u64 + 1)).unwrap());
         }
@@ -99,13 +102,12 @@ fn inject(fault: Fault, cluster: &mut Cluster, traffic: &Traffic, random: &mut R
     let ended = Instant::now();
     let is_answered = || (figures.is_answered_since(ended) || traffic.has_failed()).then_some(());
     wait_for("no request is answered after the fault", is_answered)?;
-    let answered = Instant::now();
     let names: Vec<_> = victims.iter().map(|victim| cluster.processes[*victim].name.as_str()).collect();
     println!(
-        "  {fault} ({}), {:.1} s ago, for {:.1} s: {:.1} s without an answer, {} unknown outcomes",
+        "  {:.1} to {:.1} s: {fault} ({}): {:.1} s without an answer, {} unknown outcomes",
+        figures.seconds(begun),
+        figures.seconds(ended),
         names.join(", "),
-        (answered - begun).as_secs_f64(),
-        duration.as_secs_f64(),
         figures.longest_gap().as_secs_f64(),
         figures.unknown.load(Ordering::SeqCst) - unknown_before,
     );

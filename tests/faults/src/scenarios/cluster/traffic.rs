@@ -20,8 +20,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const PAUSE_MS_MAX: u64 = 60;
 
 /// What has been checked so far, and the time without answers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Figures {
+    begun: Instant,
     pub segments: AtomicU64,
     pub operations: AtomicU64,
     pub unknown: AtomicU64,
@@ -32,6 +33,23 @@ pub struct Figures {
 }
 
 impl Figures {
+    fn new() -> Self {
+        let (segments, operations, unknown) = Default::default();
+        Self {
+            begun: Instant::now(),
+            segments,
+            operations,
+            unknown,
+            gap: Mutex::default(),
+            answered_call: Mutex::default(),
+        }
+    }
+
+    /// Returns the seconds since the beginning of the traffic.
+    pub fn seconds(&self, at: Instant) -> f64 {
+        at.saturating_duration_since(self.begun).as_secs_f64()
+    }
+
     /// Begins to measure the longest time between two answers.
     pub fn begin_gap(&self) {
         *self.gap.lock().unwrap() = Some((Instant::now(), Duration::ZERO));
@@ -51,8 +69,7 @@ impl Figures {
         if operation.response.is_err() {
             self.unknown.fetch_add(1, Ordering::SeqCst);
             let Operation { client, key, verb, .. } = operation;
-            let waited = called.elapsed().as_secs_f64();
-            println!("    no answer within {waited:.1} s: client {client}, {key}, {verb:?}");
+            println!("    {:.1} s: no answer to client {client}, {key}, {verb:?}", self.seconds(called));
             return;
         }
         let now = Instant::now();
@@ -76,9 +93,9 @@ pub struct Traffic {
 impl Traffic {
     /// Starts clients of the broker at this port. `name` makes their keys differ from those of others.
     pub fn start(port: u16, name: &str, seed: u64, segment: Duration) -> Self {
-        let (figures, is_over) = (Arc::new(Figures::default()), Arc::new(AtomicBool::new(false)));
+        let (figures, is_over) = (Arc::new(Figures::new()), Arc::new(AtomicBool::new(false)));
         let (sender, receiver) = channel();
-        let (order, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
+        let (order, begun) = (Arc::new(AtomicU64::new(0)), figures.begun);
         let clients = (0..CLIENTS_AND_KEYS).map(|number| {
             let (figures, is_over, order) = (Arc::clone(&figures), Arc::clone(&is_over), Arc::clone(&order));
             let recorder = Recorder { sender: sender.clone(), figures, order, number, name: name.to_owned() };
