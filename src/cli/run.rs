@@ -145,6 +145,13 @@ fn run_verb(
         Verb::Command(Command::Exchange(ref args)) if let Some(check) = args.check() => {
             return exchange::check::run(check, reporter);
         }
+        Verb::Command(Command::Doctor(ref args)) if let Some(etcd) = args.etcd() => {
+            if options.connection.broker.is_some() || options.connection.hostname.is_some() {
+                let error = CommandError::usage("doctor --etcd checks etcd, not a broker");
+                return Err(error.hint("run mqkv doctor twice: once with --etcd, once with -b"));
+            }
+            return store::doctor(etcd, args.is_read_only(), variables, reporter);
+        }
         Verb::Command(command) => {
             return run_command(command, configuration, options.force_write, trace, reporter);
         }

@@ -97,6 +97,8 @@ fn detail(detail: &Detail) -> Option<String> {
         Detail::Answer { .. } => "the store answers".to_owned(),
         Detail::Clock { ahead_ms, margin_ms } => clock_text(*ahead_ms, *margin_ms),
         Detail::Early { is_answered: true } => "packets before the CONNACK are answered".to_owned(),
+        Detail::Etcd { text } if text.is_empty() => return None,
+        Detail::Etcd { text } => text.clone(),
         // The warning has it.
         Detail::Early { is_answered: false } => return None,
         Detail::Notified { set, delete } => {

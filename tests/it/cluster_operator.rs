@@ -176,3 +176,67 @@ fn a_check_reads_all_records_and_names_those_that_are_not_valid() {
         "{records}"
     );
 }
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn metrics_and_the_status_page_show_the_owner_and_its_commits() {
+    let cluster = ServedCluster::new(1, &[]);
+    let owner = cluster.start_owner("a");
+    let standby = cluster.start_standby("b");
+    for number in 0..3 {
+        cluster.set(&format!("k{number}"), "v");
+    }
+    assert_eq!(cluster.get("k0"), "v");
+    let metrics = owner.get("/metrics").unwrap();
+    for line in [
+        "\nmqkv_cluster_owner{shard=\"0\"} 1\n",
+        "\nmqkv_cluster_epoch{shard=\"0\"} 1\n",
+        "\nmqkv_cluster_rows_total 3\n",
+        "\nmqkv_cluster_takeovers_total 1\n",
+        "\nmqkv_commit_duration_seconds_count 3\n",
+        "\nmqkv_etcd_available 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+    let confirmed = metrics.lines().find_map(|line| line.strip_prefix("mqkv_cluster_confirmations_total "));
+    assert_ne!(confirmed, Some("0"), "the get was confirmed: {metrics}");
+    let following = standby.get("/metrics").unwrap();
+    assert!(following.contains("\nmqkv_cluster_owner{shard=\"0\"} 0\n"), "{following}");
+    assert!(following.contains("\nmqkv_cluster_members 2\n"), "{following}");
+    let page = standby.get("/").unwrap();
+    assert!(page.contains("Cluster") && page.contains("follows"), "{page}");
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn the_doctor_checks_etcd_for_a_cluster() {
+    let cluster = ServedCluster::new(3, &[]);
+    let urls = cluster.etcd.urls().join(",");
+    let doctor = |words: &[&str]| cluster.place.run(&[&["doctor", "--etcd", &urls], words].concat());
+    let absent = doctor(&[]);
+    assert!(absent.contains("cluster not found: default; this etcd has none"), "{absent}");
+    let _owner = cluster.start_owner("a");
+    let shown = doctor(&[]);
+    for line in [
+        "ok\tmembers\t",
+        "3 of 3 answer",
+        "\tversion\t",
+        "ok\talarms\t",
+        "ok\tsize\t",
+        "ok\tread\t",
+        "ok\tcommit\t",
+        "warn\tcluster\t",
+        "no other instance could take over",
+    ] {
+        assert!(shown.contains(line), "{line}\n{shown}");
+    }
+    assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+    assert!(on(&cluster, &["check"]).contains("keys:      0\n"), "it has written nothing");
+    let records = doctor(&["--read-only", "-j"]);
+    assert!(records.contains(r#""check":"commit","status":"skipped""#), "{records}");
+    let nowhere = cluster.place.run(&["doctor", "--etcd", "http://127.0.0.1:1"]);
+    assert!(nowhere.contains("FAIL\tmembers\t") && nowhere.contains("skipped\tcluster\t"), "{nowhere}");
+    assert!(nowhere.ends_with("--- exit 69\n"), "{nowhere}");
+    let both = cluster.place.run(&["doctor", "--etcd", &urls, "-b", "mqtt://h"]);
+    assert!(both.contains("checks etcd, not a broker") && both.ends_with("--- exit 2\n"), "{both}");
+}

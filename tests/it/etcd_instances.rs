@@ -68,6 +68,8 @@ impl Application for Counter {
         }
     }
 
+    fn note_status(&self, _: u32, _: &Status) {}
+
     fn take_group(&self) -> Option<Group> {
         let mut state = self.state.lock().unwrap();
         if !state.is_serving || state.is_committing {

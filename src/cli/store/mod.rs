@@ -7,6 +7,8 @@ mod check;
 #[cfg(feature = "cluster")]
 mod cluster;
 #[cfg(feature = "cluster")]
+mod doctor;
+#[cfg(feature = "cluster")]
 mod resign;
 #[cfg(feature = "cluster")]
 mod status;
@@ -32,6 +34,7 @@ use super::serve::{self, limits, rules, systemd};
 use super::{runtime, session};
 use crate::broker;
 use crate::client::{Client, Error, Settings};
+use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::process::signal::Signals;
 use crate::commands::session::other_client_id;
 use crate::commands::{CommandError, Kind, Verdict, duration};
@@ -70,6 +73,28 @@ pub fn run_action(
         StoreAction::Status(_) => status::run(&etcd, reporter),
         StoreAction::Check(_) => check::run(&etcd, reporter),
         StoreAction::Resign(args) => resign::run(&etcd, args, reporter),
+    }
+}
+
+/// Checks etcd for a cluster: `mqkv doctor --etcd`.
+///
+/// # Errors
+/// The options are invalid, the output cannot be written, or this build does not support etcd.
+pub fn doctor(
+    etcd: &EtcdArgs,
+    is_read_only: bool,
+    variables: &Variables,
+    reporter: &mut Reporter,
+) -> Result<Exit, CommandError> {
+    let etcd = complete_required(etcd, variables)?;
+    #[cfg(feature = "cluster")]
+    {
+        doctor::run(&etcd, is_read_only, reporter)
+    }
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = (etcd, is_read_only, reporter);
+        Err(super::etcd::unsupported())
     }
 }
 

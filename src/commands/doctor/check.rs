@@ -32,6 +32,20 @@ pub enum Check {
     Notifications,
     /// The broker answers packets that are sent together with CONNECT.
     Early,
+    /// The members of etcd answer, and have a leader.
+    EtcdMembers,
+    /// The versions of etcd.
+    EtcdVersion,
+    /// No member of etcd reports an alarm.
+    EtcdAlarms,
+    /// The size of the database of etcd, against its quota.
+    EtcdSize,
+    /// etcd answers a read.
+    EtcdRead,
+    /// etcd accepts the longest commit of a store.
+    EtcdCommit,
+    /// The shards of the cluster have owners.
+    Cluster,
 }
 
 impl Check {
@@ -68,6 +82,13 @@ impl Check {
             Self::Clock => "clock",
             Self::Notifications => "notifications",
             Self::Early => "early",
+            Self::EtcdMembers => "members",
+            Self::EtcdVersion => "version",
+            Self::EtcdAlarms => "alarms",
+            Self::EtcdSize => "size",
+            Self::EtcdRead => "read",
+            Self::EtcdCommit => "commit",
+            Self::Cluster => "cluster",
         }
     }
 }
@@ -147,6 +168,8 @@ pub enum Detail {
     Notified { set: Duration, delete: Duration },
     /// Whether packets before CONNACK are answered, without another attempt.
     Early { is_answered: bool },
+    /// What etcd reports, as text.
+    Etcd { text: String },
 }
 
 impl CheckResult {

@@ -9,11 +9,12 @@ mod store;
 use std::io;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Arg, Args};
 use tokio::time::timeout;
 
 use self::check::Check;
 use self::report::Report;
+use super::args::etcd::EtcdArgs;
 use super::error::{CommandError, Kind};
 use super::output::Emit;
 use super::session::Session;
@@ -25,6 +26,7 @@ const HELP: &str = "\
 Examples:
   mqkv doctor
   mqkv doctor -n aio-broker -T ca.crt --read-only
+  mqkv doctor --etcd http://a:2379,http://b:2379
   mqkv doctor -j | jq -r '.[] | select(.status == \"fail\") | .message'
 
 Checks:
@@ -45,6 +47,17 @@ The checks run in this order; after a failure the rest is skipped:
   early          the broker answers packets that are sent together with
                  CONNECT, which saves a round trip; on a second connection
 
+etcd:
+With --etcd the checks are those of a cluster on etcd, not of a broker:
+  members        the members answer, and have a leader
+  version        whether reads may be stale; whether versions differ
+  alarms         no member reports one
+  size           the size of the database; warns above 80 % of the quota
+  read           the time of a linearizable read
+  commit         etcd accepts a transaction as long as the longest commit
+                 of a store; it changes nothing
+  cluster        every shard has an owner that is there
+
 Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \
 --read-only and in a read-only context. Connections are not retried.
@@ -61,15 +74,46 @@ That of the first failure, as for any other verb; 0 if there are only warnings."
 
 /// Diagnose the connection to the store
 #[derive(Debug, Args)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = HELP, mut_args(as_doctor_has_it))]
 pub struct DoctorArgs {
     /// Skip the checks that write
     #[arg(long)]
     read_only: bool,
+    #[command(flatten)]
+    etcd: EtcdArgs,
 }
 
-/// Runs the verb.
+impl DoctorArgs {
+    /// Returns the options of etcd, if etcd is to be checked instead of a broker.
+    #[must_use]
+    pub fn etcd(&self) -> Option<&EtcdArgs> {
+        (!self.etcd.etcd.is_empty()).then_some(&self.etcd)
+    }
+
+    /// Returns whether the checks that write are skipped.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+/// Returns an option of etcd as the doctor has it.
+fn as_doctor_has_it(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "etcd" => arg.help("Check etcd at these URLs instead of a broker"),
+        _ => arg,
+    }
+}
+
+/// Runs the verb at a broker.
 pub async fn run(args: DoctorArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    if args.etcd().is_some() {
+        let error = CommandError::usage("--etcd is not available here");
+        return Err(error.hint("run it from a shell: mqkv doctor --etcd URLS"));
+    }
+    if let Some((option, missing)) = args.etcd.incomplete() {
+        return Err(CommandError::usage(format!("{option} requires {missing}")));
+    }
     let mut report = Report::new(emit);
     check(&args, session, &mut report).await?;
     Ok(report.finish()?)

@@ -79,6 +79,7 @@ fn details(detail: &Detail) -> Object {
             put(&mut object, "margin_ms", *margin_ms);
         }
         Detail::Early { is_answered } => put(&mut object, "answered", *is_answered),
+        Detail::Etcd { text } => put(&mut object, "etcd", text.as_str()),
         Detail::Notified { set, delete } => {
             put(&mut object, "set_ms", ms(*set));
             put(&mut object, "delete_ms", ms(*delete));

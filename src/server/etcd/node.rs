@@ -263,6 +263,10 @@ impl<P: Publisher> Application for Store<P> {
         }
     }
 
+    fn note_status(&self, shard: u32, status: &Status) {
+        self.service.metrics().cluster.set_status(shard, status.clone());
+    }
+
     fn take_group(&self) -> Option<Group> {
         self.service.take_cluster_group()
     }

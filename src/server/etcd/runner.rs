@@ -25,6 +25,9 @@ pub trait Application {
     /// Handles an effect. They come in order.
     fn handle_effect(&self, effect: Effect);
 
+    /// Notes what the instance of a shard is from now on.
+    fn note_status(&self, shard: u32, status: &Status);
+
     /// Returns what is to be committed, if anything is. Called only while the instance can commit.
     fn take_group(&self) -> Option<Group>;
 
@@ -63,6 +66,7 @@ pub async fn run(
     let key = settings.instance.layout.member(&settings.instance.instance);
     let run = encode_run(settings.instance.run);
     let mut member = Member::start(&etcd, key, run, settings.lease_s);
+    let shard = settings.instance.shard;
     let mut instance = Instance::new(settings.instance);
     let mut operations = Operations { etcd, requests: Vec::new(), watches: Vec::new() };
     let (mut has_commands, mut has_reach) = (true, true);
@@ -70,9 +74,12 @@ pub async fn run(
         instance.set_reached(*reached.borrow_and_update(), application.now());
         settle(&mut instance, application, &mut operations);
         status.send_if_modified(|shown| {
-            let current = Some(instance.status());
-            let is_changed = *shown != current;
-            *shown = current;
+            let current = instance.status();
+            let is_changed = shown.as_ref() != Some(&current);
+            if is_changed {
+                application.note_status(shard, &current);
+                *shown = Some(current);
+            }
             is_changed
         });
         if instance.is_closed() {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::protocol::Message;
+use crate::server::operations::cluster_metrics::Held;
 
 /// How long requests may wait in addition when this instance answers: for room behind others. With the longest time for which
 /// they are held before, less than the writes of other instances are known, so that none is applied twice.
@@ -28,6 +29,13 @@ impl HeldRequests {
     #[must_use]
     pub fn new(held_for: Duration) -> Self {
         Self { held_for, requests: VecDeque::new(), bytes: 0, is_released: false }
+    }
+
+    /// Returns the number of the requests and their bytes.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        Held { requests: count(self.requests.len()), bytes: count(self.bytes) }
     }
 
     #[must_use]

@@ -22,6 +22,8 @@ use crate::server::service::{RunningScan, Service};
 
 /// The most scans that run beside other requests; meanwhile no request is read.
 const SCANS_MAX: usize = 64;
+/// The shard of the held requests: all keys.
+const SHARD: u32 = 0;
 /// The most held requests, or clients of an earlier owner, that are handled in one step, between which others are received.
 const HANDLED_PER_STEP_MAX: usize = 256;
 
@@ -191,11 +193,12 @@ impl Node {
         held.set_released(!is_following, clock::monotonic());
         for _ in 0..HANDLED_PER_STEP_MAX {
             if self.service.is_following() || !self.has_room_for_request() {
-                return;
+                break;
             }
-            let Some(message) = held.pop(clock::monotonic()) else { return };
+            let Some(message) = held.pop(clock::monotonic()) else { break };
             self.handle_request(message, clock::monotonic());
         }
+        self.service.metrics().cluster.set_held(SHARD, held.held());
     }
 
     /// Whether a request can be handled: whether there is room for its response, here and in the service.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::cluster_metrics::ClusterMetrics;
 use crate::broker;
 use crate::broker::counters::{Counter, Counters};
 use crate::exchange::frame::Reason;
@@ -157,7 +158,7 @@ pub fn quantile_us(counts: &[u64; BUCKETS], quantile: f64) -> Option<f64> {
 pub struct Metrics {
     requests: [[Counter; Outcome::ALL.len()]; Verb::ALL.len()],
     latencies: [Histogram; Verb::ALL.len()],
-    /// Durations of the commits to the disk.
+    /// Durations of the commits to the disk, or to etcd.
     pub commits: Histogram,
     pub broker: Arc<Counters>,
     /// Rejected connections.
@@ -175,6 +176,7 @@ pub struct Metrics {
     /// Whether the connection with an external broker is lost.
     is_broker_lost: AtomicBool,
     is_etcd_unavailable: AtomicBool,
+    pub cluster: ClusterMetrics,
 }
 
 impl Metrics {
@@ -237,6 +239,9 @@ impl Metrics {
 
     /// Counts a log event.
     pub fn count_event(&self, event: &Event) {
+        if let Event::Cluster(event) = event {
+            self.cluster.count_event(event);
+        }
         match event {
             Event::Broker(event) => self.count_broker_event(event),
             Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),

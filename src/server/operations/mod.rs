@@ -1,6 +1,7 @@
 //! Monitoring of a running server: metrics, `$SYS` topics, and an HTTP listener with a status page.
 
 pub mod admin;
+pub mod cluster_metrics;
 pub mod metrics;
 mod monitor;
 mod page;

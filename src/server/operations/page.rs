@@ -2,6 +2,7 @@
 
 mod chart;
 mod clients;
+mod cluster;
 mod exchange;
 mod keys;
 mod parts;
@@ -245,6 +246,7 @@ fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceSt
             ],
         ));
     }
+    shown.extend(cluster::rows(monitor.metrics()).map(|rows| ("Cluster", rows)));
     cards(shown)
 }
 

@@ -1,5 +1,6 @@
 //! The metrics in the text format of Prometheus, version 0.0.4.
 
+mod cluster;
 mod exchange;
 mod exposition;
 
@@ -45,7 +46,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
     text.head(
         "mqkv_commit_duration_seconds",
         "histogram",
-        "Duration of a commit to the disk, including the flush.",
+        "Duration of a commit to the disk, including the flush, or to etcd.",
     );
     text.histogram("mqkv_commit_duration_seconds", &[], &metrics.commits);
     text.one("mqkv_keys", "gauge", "Keys in the store.", service.store.keys);
@@ -204,6 +205,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         let samples = directions.iter().zip(counts).map(|(labels, count)| (&labels[..], count.get()));
         text.family(name, "counter", help, samples);
     }
+    cluster::write(&mut text, metrics);
     if let Some(node) = monitor.service.exchange_report().await {
         exchange::write(&mut text, &node, metrics);
     }

@@ -84,7 +84,13 @@ impl Service {
     /// been decided.
     #[must_use]
     pub fn take_cluster_group(&self) -> Option<Group> {
-        self.shared.lock().take_cluster_group()
+        let group = self.shared.lock().take_cluster_group()?;
+        let cluster = &self.metrics().cluster;
+        match group.items.iter().filter(|(_, item)| matches!(item, Item::Row(_))).count() {
+            0 if group.items.is_empty() => cluster.confirmations.add(1),
+            rows => cluster.rows.add(u64::try_from(rows).unwrap_or(u64::MAX)),
+        }
+        Some(group)
     }
 
     /// Handles the commit or confirmation of everything up to a sequence number: what waits for it is sent.

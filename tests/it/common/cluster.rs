@@ -42,8 +42,13 @@ impl Instance {
 
     /// Returns the status line and the body of `/healthz`; `None` while nothing listens.
     pub fn health(&self) -> Option<String> {
+        self.get("/healthz")
+    }
+
+    /// Returns the status and the body of a page of the admin listener; `None` while nothing listens.
+    pub fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.admin)).ok()?;
-        let request = format!("GET /healthz HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", self.admin);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", self.admin);
         stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
