@@ -15,6 +15,7 @@ use super::handover::{Handover, LEFT_MS};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
 use super::reach::Reach;
+use super::status::{Role, Status};
 use super::upkeep::Upkeep;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, Version};
@@ -80,30 +81,6 @@ enum Stage {
     Closing,
     /// The cluster has another format.
     Incompatible,
-}
-
-/// What an instance is at present.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It has not read the shard.
-    Loading,
-    Follower,
-    Owner,
-    /// It has given the shard up.
-    Closed,
-    /// The state in etcd has another format or number of shards.
-    Incompatible,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    pub role: Role,
-    /// The instance that the head names.
-    pub owner: Option<String>,
-    pub epoch: u64,
-    pub seq: u64,
-    /// The number of members.
-    pub members: usize,
 }
 
 /// What an instance asks of its application, in this order.

@@ -18,11 +18,13 @@ mod reach;
 mod responses;
 #[cfg(test)]
 mod simulation_tests;
+mod status;
 mod upkeep;
 
 pub use codec::{DecodeError, Head, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
-pub use instance::{Effect, Instance, InstanceSettings, Role, Status};
+pub use instance::{Effect, Instance, InstanceSettings};
 pub use layout::Layout;
 pub use overview::{Member, Overview, ShardOverview};
+pub use status::{Role, Status};

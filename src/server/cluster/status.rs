@@ -1,0 +1,26 @@
+//! What an instance is at present.
+
+/// What an instance is at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It has not read the shard.
+    Loading,
+    Follower,
+    Owner,
+    /// It has given the shard up.
+    Closed,
+    /// The state in etcd has another format or number of shards.
+    Incompatible,
+}
+
+/// The role of an instance, and what it knows of the shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub role: Role,
+    /// The instance that the head names.
+    pub owner: Option<String>,
+    pub epoch: u64,
+    pub seq: u64,
+    /// The number of members.
+    pub members: usize,
+}
