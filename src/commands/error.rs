@@ -216,6 +216,7 @@ fn kind(error: &Error) -> Kind {
         }
         Error::Rejected { .. } => Kind::Unavailable,
         Error::Refused(ErrorReply::NotAuthorized) => Kind::Authorization,
+        Error::Refused(ErrorReply::ScanInterrupted) => Kind::Unavailable,
         Error::PublishRefused { .. }
         | Error::SubscribeRefused { .. }
         | Error::QosTooLow { .. }
@@ -379,6 +380,7 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
             Some("use a key that takes no part in the exchange; `mqkv exchange key KEY` shows its rule")
         }
         ErrorReply::NotPersisted => Some("see the log of the store: its disk is full or has failed"),
+        ErrorReply::ScanInterrupted => Some("run the command again: keys have other positions now"),
         ErrorReply::NotAuthorized => Some("this client id (-i) needs a permission for this key"),
         ErrorReply::UnknownCommand => {
             Some("commands are GET, SET, DEL, VDEL, KEYNOTIFY, SCAN, in upper case")

@@ -33,6 +33,9 @@ pub enum ErrorReply {
     KeyTooLongToWatch,
     /// The change could not be committed, and was rolled back. Of this program.
     NotPersisted,
+    /// The store was started again, or another instance has taken it over, since the token of the SCAN was given out. Of
+    /// this program.
+    ScanInterrupted,
     /// Only the root of the exchange changes the key. Of this program.
     RootOnly,
     /// The key takes part in an exchange, which replicates neither leases nor fencing tokens. Of this program.
@@ -42,7 +45,7 @@ pub enum ErrorReply {
 }
 
 /// The exact texts, after `-ERR `.
-const TEXTS: [(ErrorReply, &str); 18] = [
+const TEXTS: [(ErrorReply, &str); 19] = [
     (
         ErrorReply::TimestampTooFarAhead,
         "the request timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
@@ -68,6 +71,7 @@ const TEXTS: [(ErrorReply, &str); 18] = [
     (ErrorReply::ValueTooLong, "the value is too long"),
     (ErrorReply::KeyTooLongToWatch, "the key is too long to be notified"),
     (ErrorReply::NotPersisted, "the change could not be persisted"),
+    (ErrorReply::ScanInterrupted, "the scan was interrupted by a restart of the store"),
     (ErrorReply::RootOnly, "only the root of the exchange changes this key"),
     (ErrorReply::NotReplicated, "a key of the exchange takes neither a lease nor a fencing token"),
 ];

@@ -21,7 +21,11 @@ pub enum Event {
     Exchange(ExchangeEvent),
     External(ExternalEvent),
     /// An event of the instance of a cluster.
-    Cluster(ClusterEvent),
+    Cluster {
+        /// The shard that it is about; `None` if there is only one, or if it is about all.
+        shard: Option<u32>,
+        event: ClusterEvent,
+    },
     /// A changed file with users or tokens is invalid; its last valid content stays in force.
     IdentityFile {
         /// The error, with the name of the file.
@@ -107,12 +111,6 @@ impl From<ExchangeEvent> for Event {
     }
 }
 
-impl From<ClusterEvent> for Event {
-    fn from(event: ClusterEvent) -> Self {
-        Self::Cluster(event)
-    }
-}
-
 impl From<ExternalEvent> for Event {
     fn from(event: ExternalEvent) -> Self {
         Self::External(event)
@@ -127,7 +125,7 @@ impl Event {
             Self::Broker(event) => event.is_failure(),
             Self::Exchange(event) => event.is_failure(),
             Self::External(event) => event.is_failure(),
-            Self::Cluster(event) => event.is_failure(),
+            Self::Cluster { event, .. } => event.is_failure(),
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
@@ -151,7 +149,9 @@ impl Event {
             Self::Broker(event) => Some(event.subject()),
             Self::Exchange(event) => event.subject(),
             Self::External(event) => Some(event.subject()),
-            Self::Cluster(_) => Some(Subject::Other("the cluster")),
+            // Each ownership has one of these, and there are at most as many as shards at a time.
+            Self::Cluster { event, .. } if event.is_change_of_owner() => None,
+            Self::Cluster { .. } => Some(Subject::Other("the cluster")),
             Self::KeyNotAuthorized { client_id, .. }
             | Self::TemplateSkipped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
@@ -176,7 +176,7 @@ impl Event {
             Self::Broker(event) => event.name(),
             Self::Exchange(event) => event.name(),
             Self::External(event) => event.name(),
-            Self::Cluster(event) => event.name(),
+            Self::Cluster { event, .. } => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::TemplateSkipped { .. } => "template-skipped",
@@ -202,7 +202,10 @@ impl Event {
             Self::Broker(event) => event.fields(),
             Self::Exchange(event) => event.fields(),
             Self::External(event) => event.fields(),
-            Self::Cluster(event) => event.fields(),
+            Self::Cluster { shard, event } => {
+                let shard = shard.map(|shard| ("shard", shard.to_string()));
+                shard.into_iter().chain(event.fields()).collect()
+            }
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
@@ -241,7 +244,10 @@ impl fmt::Display for Event {
             Self::Broker(event) => event.fmt(f),
             Self::Exchange(event) => event.fmt(f),
             Self::External(event) => event.fmt(f),
-            Self::Cluster(event) => event.fmt(f),
+            Self::Cluster { shard, event } => {
+                shard.map_or(Ok(()), |shard| write!(f, "shard {shard}: "))?;
+                event.fmt(f)
+            }
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }

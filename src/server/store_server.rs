@@ -19,7 +19,7 @@ use super::exchange::settings::RootFile;
 use super::external::{ConnectionError, External};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
+use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, Shards, StoreSettings};
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
@@ -49,8 +49,8 @@ const COMMIT_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
-    service: Arc<Service>,
-    background: BackgroundTasks,
+    shards: Shards,
+    background: Vec<BackgroundTasks>,
     monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
     rules: Option<RulesReloader>,
@@ -77,7 +77,7 @@ impl Drop for Tasks {
 pub struct RulesReloader {
     authorizer: Arc<Authorizer>,
     broker: Broker,
-    service: Arc<Service>,
+    shards: Shards,
     events: EventSink,
 }
 
@@ -89,7 +89,7 @@ impl RulesReloader {
         let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
         if outcome.is_ok() {
             self.broker.reauthorize_all();
-            self.service.revoke_watches();
+            self.shards.iter().for_each(|service| service.revoke_watches());
         }
         (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
     }
@@ -220,19 +220,19 @@ impl StoreServer {
         let metrics = Arc::new(Metrics::default());
         let events = counting(settings.events, Arc::clone(&metrics));
         let held_for = settings.cluster.as_ref().map(|cluster| cluster.held_for());
-        let (service, mut cluster) = match settings.cluster.take() {
+        let (shards, mut cluster) = match settings.cluster.take() {
             Some(cluster) => {
                 let has_registrations = settings.external.is_some();
                 let (events, metrics) = (Arc::clone(&events), Arc::clone(&metrics));
                 let opened = ClusterNode::open(cluster, &store, has_registrations, events, metrics).await?;
                 (opened.0, Some(opened.1))
             }
-            None => (open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?, None),
+            None => (open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?.into(), None),
         };
         if cluster.is_some()
             && let Some(authorizer) = &settings.authorizer
         {
-            service.set_registration_rules(Arc::clone(authorizer));
+            shards.iter().for_each(|service| service.set_registration_rules(Arc::clone(authorizer)));
         }
         let mut admin_listeners = Vec::new();
         for AdminSettings { address, names } in admin {
@@ -244,10 +244,10 @@ impl StoreServer {
         }
         let Settings { broker, identities, authorizer, external, .. } = settings;
         let external = external.map(|settings| {
-            External::new(settings, Arc::clone(&service), authorizer.clone(), held_for, Arc::clone(&events))
+            External::new(settings, shards.clone(), authorizer.clone(), held_for, Arc::clone(&events))
         });
         let tls_configurations = tls_configurations(&broker.listeners);
-        let hooks = hooks(&service, Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
+        let hooks = hooks(shards.first(), Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
         let server = match &cluster {
             // Another instance may listen there.
             Some(_) => Server::without_listeners(broker, hooks)?,
@@ -269,23 +269,23 @@ impl StoreServer {
         let rules = authorizer.map(|authorizer| RulesReloader {
             authorizer,
             broker: server.broker().clone(),
-            service: Arc::clone(&service),
+            shards: shards.clone(),
             events: Arc::clone(&events),
         });
         let publisher = BrokerPublisher { broker: server.broker().clone(), metrics };
-        let exchange = service.takes_part().then(|| ExchangeReloader {
-            service: Arc::clone(&service),
+        // Only a store without shards takes part in an exchange.
+        let exchange = shards.first().takes_part().then(|| ExchangeReloader {
+            service: Arc::clone(shards.first()),
             publisher: publisher.clone(),
             events,
         });
         let background = match &external {
-            Some(external) => start(&service, cluster.as_mut(), external.publisher(), external.reached()),
+            Some(external) => start(&shards, cluster.as_mut(), external.publisher(), external.reached()),
             // Its own listeners open once it owns the store.
-            None => start(&service, cluster.as_mut(), publisher, watch::Sender::new(true).subscribe()),
+            None => start(&shards, cluster.as_mut(), publisher, watch::Sender::new(true).subscribe()),
         };
         let background = background.map_err(Error::Thread)?;
-        let monitor =
-            ServerMonitor::new(server.broker().clone(), Arc::clone(&service)).with_identities(identities);
+        let monitor = ServerMonitor::new(server.broker().clone(), shards.clone()).with_identities(identities);
         let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
         let has_readers = !admin_listeners.is_empty();
@@ -302,7 +302,7 @@ impl StoreServer {
         let tasks = Tasks(tasks);
         Ok(Self {
             server,
-            service,
+            shards,
             background,
             monitor,
             admin_addresses,
@@ -434,14 +434,14 @@ impl StoreServer {
     /// Returns the store if it has no disk, for requests of this process before [`StoreServer::open`].
     #[must_use]
     pub fn memory_store(&self) -> Option<MemoryStore<'_>> {
-        self.service.memory_store()
+        self.shards.first().memory_store()
     }
 
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
     /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
     /// returns whether everything was done.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
-        let Self { server, service, background, monitor, tasks, mut external, cluster, .. } = self;
+        let Self { server, shards, background, monitor, tasks, mut external, cluster, .. } = self;
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
@@ -455,7 +455,8 @@ impl StoreServer {
                     external.idle().await;
                 }
                 if let Some(cluster) = cluster {
-                    while service.is_serving() && service.statistics().waiting_for_commit > 0 {
+                    while shards.iter().any(|service| service.is_serving() && service.is_waiting_for_commit())
+                    {
                         sleep(COMMIT_POLL).await;
                     }
                     cluster.resign(at_most).await;
@@ -483,14 +484,16 @@ impl StoreServer {
     }
 }
 
-/// Starts what the service does by itself, and its part in a cluster.
+/// Starts what the services do by themselves, and its part in a cluster.
 fn start(
-    service: &Service,
+    shards: &Shards,
     cluster: Option<&mut ClusterNode>,
     publisher: impl Publisher + Clone + 'static,
     reached: watch::Receiver<bool>,
-) -> std::io::Result<BackgroundTasks> {
-    let background = service.start_background_tasks(publisher.clone())?;
+) -> std::io::Result<Vec<BackgroundTasks>> {
+    let background: std::io::Result<_> =
+        shards.iter().map(|service| service.start_background_tasks(publisher.clone())).collect();
+    let background = background?;
     if let Some(cluster) = cluster {
         cluster.start(publisher, reached);
     }

@@ -107,7 +107,7 @@ fn kill_owner(instances: &mut [Option<Instance>; 2], owner: &mut usize, start: i
         instance.kill();
     }
     let next = 1 - *owner;
-    instances[next].as_ref().unwrap().log_line_with("owns the store now");
+    instances[next].as_ref().unwrap().log_line_with("is the owner now");
     instances[*owner] = Some(start(["a", "b"][*owner]));
     *owner = next;
 }
@@ -129,7 +129,7 @@ fn behind_mosquitto_nothing_acknowledged_is_lost_or_applied_twice_while_owners_a
     let etcd = EtcdCluster::start(&place, 1);
     let start = |name: &str| Instance::start_store(&place, &etcd, name, &url);
     let mut instances = [Some(start("a")), None];
-    instances[0].as_ref().unwrap().log_line_with("owns the store now");
+    instances[0].as_ref().unwrap().log_line_with("is the owner now");
     instances[1] = Some(start("b"));
     instances[1].as_ref().unwrap().log_line_with("serving ");
     let mut owner = 0;

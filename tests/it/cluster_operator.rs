@@ -89,7 +89,7 @@ fn an_owner_that_is_asked_to_resign_hands_over_and_no_request_is_lost() {
     let (_broker, url) = mosquitto(&place);
     let etcd = EtcdCluster::start(&place, 1);
     let owner = Instance::start_store(&place, &etcd, "a", &url);
-    owner.log_line_with("owns the store now");
+    owner.log_line_with("is the owner now");
     let alone = at(&place, &etcd.urls(), &["resign"]);
     assert!(alone.contains("error: no other instance could take over from a"), "{alone}");
     assert!(alone.contains("--force") && alone.ends_with("--- exit 69\n"), "{alone}");
@@ -107,7 +107,7 @@ fn an_owner_that_is_asked_to_resign_hands_over_and_no_request_is_lost() {
     let ended = batch.end();
     assert_eq!(ended.code, Some(0), "each is applied once: {ended:?}");
     assert_eq!(place.run_at(&url, &["keys", "k/*", "--count"]), "--- stdout\n3000\n--- exit 0\n");
-    owner.log_line_with("has given the store up");
+    owner.log_line_with("has given the ownership up");
     let back = at(&place, &etcd.urls(), &["resign", "--instance", "b", "-j"]);
     assert!(back.contains(r#""shards":[{"shard":0,"from":"b","to":"a"}]"#), "{back}");
     assert_eq!(place.bytes_at(&url, &["get", "k/2999"]), b"v");

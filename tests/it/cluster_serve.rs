@@ -85,12 +85,12 @@ fn an_instance_that_has_taken_over_waits_for_its_address_and_ends_if_it_stays_ta
     let words = ["serve", "--listen", &listen];
     let ends = Instance::start(&cluster.place, &cluster.etcd, "a", &words);
     ends.log_line_with("cannot listen on 127.0.0.1:");
-    ends.log_line_with("owns the store now");
+    ends.log_line_with("is the owner now");
     let (_, errors, code) = ends.process.end();
     assert!(errors.join("\n").contains("error: cannot listen on 127.0.0.1:"), "{errors:#?}");
     assert_eq!(code, Some(69));
     let waits = Instance::start(&cluster.place, &cluster.etcd, "b", &words);
-    waits.log_line_with("owns the store now");
+    waits.log_line_with("is the owner now");
     drop(taken);
     waits.log_line_with("listening on ");
     assert_eq!(waits.stop(), Some(0));

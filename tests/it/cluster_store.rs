@@ -21,7 +21,7 @@ impl Stores {
         let (broker, url) = mosquitto(&place);
         let etcd = EtcdCluster::start(&place, 1);
         let owner = Instance::start_store(&place, &etcd, "a", &url);
-        owner.log_line_with("owns the store now");
+        owner.log_line_with("is the owner now");
         let standby = Instance::start_store(&place, &etcd, "b", &url);
         standby.log_line_with("serving ");
         Self { owner, standby, url, etcd, _broker: broker, place }
@@ -59,7 +59,7 @@ fn a_watch_goes_on_over_a_kill_of_the_owner() {
     assert_eq!(place.run_at(&url, &["set", "k", "1"]), "--- exit 0\n");
     assert!(watch.line().ends_with("SET\tk\t1"));
     owner.kill();
-    standby.log_line_with("owns the store now");
+    standby.log_line_with("is the owner now");
     assert_eq!(place.run_at(&url, &["set", "k", "2"]), "--- exit 0\n");
     assert!(watch.line().ends_with("SET\tk\t2"));
     assert_eq!(place.run_at(&url, &["del", "k", "-q"]), "--- exit 0\n");
@@ -83,7 +83,7 @@ fn requests_that_are_sent_without_an_owner_are_answered_by_the_next_one_once() {
         let ended = process.end();
         assert_eq!(ended.code, Some(0), "{ended:?}");
     }
-    stores.standby.log_line_with("owns the store now");
+    stores.standby.log_line_with("is the owner now");
     assert!(watch.line().ends_with("SET\tn\t1"));
     assert_eq!(stores.place.run_at(&stores.url, &["del", "n", "-q"]), "--- exit 0\n");
     assert!(watch.line().ends_with("DELETE\tn"), "one notification of one SET");
@@ -96,13 +96,13 @@ fn an_instance_that_was_paused_beyond_its_lease_follows_the_next_owner() {
     let run = |words: &[&str]| stores.place.run_at(&stores.url, words);
     assert_eq!(run(&["set", "k", "old"]), "--- exit 0\n");
     stores.owner.process.signal(nix::sys::signal::Signal::SIGSTOP);
-    stores.standby.log_line_with("owns the store now");
+    stores.standby.log_line_with("is the owner now");
     assert_eq!(run(&["set", "k", "new"]), "--- exit 0\n");
     stores.owner.process.signal(nix::sys::signal::Signal::SIGCONT);
-    stores.owner.log_line_with("has lost the store");
+    stores.owner.log_line_with("has lost the ownership");
     assert_eq!(stores.place.bytes_at(&stores.url, &["get", "k"]), b"new");
     stores.standby.process.signal(nix::sys::signal::Signal::SIGKILL);
-    stores.owner.log_line_with("owns the store now");
+    stores.owner.log_line_with("is the owner now");
     assert_eq!(stores.place.bytes_at(&stores.url, &["get", "k"]), b"new");
 }
 
@@ -129,15 +129,15 @@ fn an_owner_that_has_lost_the_broker_gives_the_store_up_to_one_that_has_it() {
     let etcd = EtcdCluster::start(&place, 1);
     let relay = Relay::start(url.rsplit(':').next().unwrap().parse().unwrap());
     let owner = Instance::start_store(&place, &etcd, "a", &relay.url());
-    owner.log_line_with("owns the store now");
+    owner.log_line_with("is the owner now");
     let standby = Instance::start_store(&place, &etcd, "b", &url);
     standby.log_line_with("serving ");
     assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
     relay.cut();
     // Its connections end; new ones get no answer.
     drop(relay);
-    owner.log_line_with("has given the store up");
-    standby.log_line_with("owns the store now");
+    owner.log_line_with("has given the ownership up");
+    standby.log_line_with("is the owner now");
     assert_eq!(place.bytes_at(&url, &["get", "k", "--timeout", "30s"]), b"v");
     assert_eq!(owner.health().unwrap(), "503 standby: this instance does not own the store");
     standby.stop();
@@ -149,7 +149,7 @@ fn after_a_restart_of_the_broker_an_instance_answers_again() {
     let Stores { owner, standby, url, etcd: _etcd, _broker, place } = Stores::start();
     assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
     drop(_broker);
-    owner.log_line_with("has given the store up");
+    owner.log_line_with("has given the ownership up");
     let port = url.rsplit(':').next().unwrap().parse().unwrap();
     let _broker = mosquitto_again(&place, &[port]);
     let get = || place.run_at(&url, &["get", "k", "--timeout", "1s"]);

@@ -7,8 +7,10 @@ use std::time::Instant;
 use mqkv::clock;
 use mqkv::protocol::Key;
 use mqkv::server::cluster::operation::WatchEvent;
-use mqkv::server::cluster::{Effect, Group, InstanceSettings, Item, Layout, Role, RowChange, Status};
-use mqkv::server::etcd::{Application, Command, Etcd, RunnerSettings, run};
+use mqkv::server::cluster::{
+    Effect, Group, InstanceSettings, Item, Layout, Role, RowChange, Status, encode_run,
+};
+use mqkv::server::etcd::{Application, Command, Etcd, Member, run};
 use mqkv::store::{Now, StoredValue, Version};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -111,6 +113,7 @@ impl Running {
         let (_, reached) = watch::channel(true);
         let instance = InstanceSettings {
             layout: Layout::new("test"),
+            shards: 1,
             shard: 0,
             instance: name.into(),
             run: mqkv::random::u64(),
@@ -128,9 +131,10 @@ impl Running {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let etcd = connect(&settings).await;
-                let settings = RunnerSettings { instance, lease_s: 2 };
+                let key = instance.layout.member(&instance.instance);
+                let _member = Member::start(&etcd, key, encode_run(instance.run), 2);
                 tokio::select! {
-                    () = run(settings, etcd, &counter, received, reached, &sender) => {}
+                    () = run(instance, etcd, &counter, received, reached, &sender) => {}
                     _ = killed => {}
                 }
             });

@@ -183,7 +183,7 @@ async fn start(
 ) -> Result<StoreServer, CommandError> {
     let requests = args.request_filter()?;
     let client = session::network_settings(connection, style).await?;
-    let cluster = args.cluster.settings().await?;
+    let cluster = args.cluster.settings(args.shards).await?;
     let is_in_cluster = cluster.is_some();
     if !is_in_cluster {
         check_alone(&client, log).await?;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::codec::{
     DecodeError, EncodedResponses, Head, Reception, decode_presence, decode_request, decode_row, decode_run,
 };
-use super::layout::{Layout, Place};
+use super::layout::{Layout, Place, shard_of};
 use super::operation::Pair;
 use crate::store::{Now, Version};
 
@@ -72,6 +72,12 @@ impl Audit {
             return head_problem(&pair.value);
         }
         self.count(&place);
+        if let Place::Row(key) | Place::Registration { key, .. } = &place {
+            let right = shard_of(key, u32::try_from(self.heads.len()).unwrap_or(u32::MAX));
+            if right != shard {
+                return Some(format!("its key belongs to shard {right}"));
+            }
+        }
         let of_head = match &head {
             None => Some("its shard has no valid head".to_owned()),
             Some((_, revision)) if pair.mod_revision > *revision => {
@@ -232,6 +238,9 @@ mod tests {
         ] {
             assert_eq!(problem(&bad), expected, "{:?}", bad.key);
         }
+        let heads = [0, 1].map(|shard| Some(pair(layout().head(shard), head().encode())));
+        let finding = Audit::new(layout(), &heads).verify(&row("a", 5), NOW).unwrap();
+        assert_eq!(finding.problem, "its key belongs to shard 1");
         let mut headless = Audit::new(layout(), &[None]);
         let finding = headless.verify(&row("k", 5), NOW).unwrap();
         assert_eq!(finding.problem, "its shard has no valid head");

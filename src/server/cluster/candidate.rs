@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
 use super::codec::{Head, Owner};
 use super::commit::{ShardKeys, guarded, put};
-use super::operation::EtcdError;
+use super::layout::mixed;
+use super::operation::{Condition, EtcdError, Pair, TxnOutcome};
+use super::roster::Member;
 use crate::server::storage::record::{CHECKSUM_SEED, extend_checksum};
 use crate::store::Now;
 
@@ -48,8 +50,7 @@ struct Attempt {
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub head: Option<&'a (Head, u64)>,
-    /// Each with its run.
-    pub members: &'a BTreeMap<String, u64>,
+    pub members: &'a BTreeMap<String, Member>,
 }
 
 impl Candidate {
@@ -121,15 +122,30 @@ impl Candidate {
             ..head
         };
         let key = self.keys.layout.head(self.keys.shard);
-        let txn = guarded(&self.keys, seen, vec![put(key, next.encode())]);
+        let mut txn = guarded(&self.keys, seen, vec![put(key, next.encode())]);
+        // The watch of the members may be behind that of the shard: an owner that is a member is left alone.
+        if let Some(owner) = view.head.and_then(|(head, _)| head.owner.as_ref())
+            && *owner != self.owner
+        {
+            let key = self.keys.layout.member(&owner.instance);
+            let mod_revision = view.members.get(&owner.instance).map_or(0, |member| member.mod_revision);
+            txn.conditions.push(Condition { key, mod_revision });
+        }
         Attempt { call: Some(Call::txn(txn)), overdue_ms: 0, seen }
+    }
+
+    /// Returns the member that comes before this instance among the candidates, with its run.
+    pub fn better_placed<'a>(&self, members: &'a BTreeMap<String, Member>) -> Option<(&'a str, u64)> {
+        let best = members.iter().max_by_key(|(name, _)| self.weight(name))?;
+        let (name, member) = best;
+        (self.weight(name) > self.weight(&self.owner.instance)).then_some((name.as_str(), member.run))
     }
 
     /// Returns how long this instance leaves the shard to others, in milliseconds; `None` if it must not take it over.
     fn pause(&self, view: View<'_>) -> Option<u64> {
         // All others would take the shard over from an owner that is no member: after a pause of etcd that has ended all
         // leases, instances would do so in turn until all are members again, and each takeover discards requests.
-        if view.members.get(&self.owner.instance) != Some(&self.owner.run) {
+        if view.members.get(&self.owner.instance).is_none_or(|member| member.run != self.owner.run) {
             return None;
         }
         let Some((Head { owner: Some(owner), .. }, _)) = view.head else {
@@ -139,7 +155,7 @@ impl Candidate {
             return Some(0);
         }
         // Another run of the same name is another instance.
-        if view.members.get(&owner.instance) == Some(&owner.run) {
+        if view.members.get(&owner.instance).is_some_and(|member| member.run == owner.run) {
             return None;
         }
         let rank = self.rank(view.members, Some(&owner.instance));
@@ -150,7 +166,7 @@ impl Candidate {
     }
 
     /// Returns the pause of this instance among the candidates.
-    fn rank(&self, members: &BTreeMap<String, u64>, gone: Option<&str>) -> u64 {
+    fn rank(&self, members: &BTreeMap<String, Member>, gone: Option<&str>) -> u64 {
         let own = self.weight(&self.owner.instance);
         let others = members.keys().filter(|member| **member != self.owner.instance && gone != Some(member));
         let before = others.filter(|member| self.weight(member) > own).count();
@@ -161,10 +177,7 @@ impl Candidate {
     fn weight<'a>(&self, instance: &'a str) -> (u64, &'a str) {
         let sum = extend_checksum(CHECKSUM_SEED, instance.as_bytes());
         let sum = extend_checksum(sum, &self.keys.shard.to_be_bytes());
-        // The last bytes must change all bits (the finalizer of MurmurHash3).
-        let mixed = (sum ^ (sum >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        (mixed ^ (mixed >> 33), instance)
+        (mixed(sum), instance)
     }
 
     pub fn awaits(&self, id: ActionId) -> bool {
@@ -174,8 +187,15 @@ impl Candidate {
     /// Handles the answer to a takeover. Whether it has succeeded is known when the watch receives it. Returns why etcd has
     /// refused it, if that is new.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Option<EtcdError> {
-        let Some(Attempt { call, overdue_ms, .. }) = &mut self.attempt else { return None };
-        match result.and_then(super::action::Answer::into_txn) {
+        let Some(Attempt { call, overdue_ms, seen }) = &mut self.attempt else { return None };
+        match result.and_then(super::action::Answer::into_txn).map(|answer| answer.outcome) {
+            Ok(TxnOutcome::NotApplied(found)) if revision_of(&found) == *seen => {
+                // The owner is a member after all: the watch of the members will show it.
+                self.refusal = None;
+                self.reset();
+                self.pause_ms = now.monotonic_ms.saturating_add(RANK_PAUSE_MS);
+                None
+            }
             Ok(_) => {
                 // Applied or not, another head is there.
                 self.refusal = None;
@@ -205,6 +225,11 @@ impl Candidate {
     }
 }
 
+/// Returns the revision of the head that a transaction has found, 0 without one.
+fn revision_of(found: &[Option<Pair>]) -> u64 {
+    found.first().and_then(Option::as_ref).map_or(0, |pair| pair.mod_revision)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,8 +249,8 @@ mod tests {
     }
 
     /// Members of the runs that [`head`] names.
-    fn members(names: &[&str]) -> BTreeMap<String, u64> {
-        names.iter().map(|name| ((*name).to_owned(), 7)).collect()
+    fn members(names: &[&str]) -> BTreeMap<String, Member> {
+        names.iter().map(|name| ((*name).to_owned(), Member { run: 7, mod_revision: 20 })).collect()
     }
 
     fn head(owner: Option<&str>) -> (Head, u64) {
@@ -233,7 +258,7 @@ mod tests {
         (Head { owner, epoch: 3, seq: 9, ..Head::default() }, 50)
     }
 
-    fn pauses(members: &BTreeMap<String, u64>, head: Option<&(Head, u64)>) -> [Option<u64>; 3] {
+    fn pauses(members: &BTreeMap<String, Member>, head: Option<&(Head, u64)>) -> [Option<u64>; 3] {
         NAMES.map(|name| candidate(name).pause(View { head, members }))
     }
 
@@ -250,13 +275,13 @@ mod tests {
     #[test]
     fn an_owner_that_was_started_again_comes_after_those_that_hold_requests() {
         let mut all = members(&NAMES);
-        all.insert("a".to_owned(), 8);
+        all.insert("a".to_owned(), Member { run: 8, mod_revision: 30 });
         let head = head(Some("a"));
         let view = View { head: Some(&head), members: &all };
         let mut pauses = [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view));
         pauses[..2].sort();
         assert_eq!(pauses, [Some(0), Some(100), Some(300)]);
-        let alone = BTreeMap::from([("a".to_owned(), 8)]);
+        let alone = BTreeMap::from([("a".to_owned(), Member { run: 8, mod_revision: 30 })]);
         let view = View { head: Some(&head), members: &alone };
         assert_eq!(candidate_of("a", 8).pause(view), Some(100));
     }
@@ -277,7 +302,8 @@ mod tests {
 
     #[test]
     fn an_instance_that_is_no_member_takes_nothing_over_as_all_others_would_take_it_from_it() {
-        let (none, earlier_run) = (members(&[]), BTreeMap::from([("a".to_owned(), 6)]));
+        let (none, earlier_run) =
+            (members(&[]), BTreeMap::from([("a".to_owned(), Member { run: 6, mod_revision: 1 })]));
         for members in [&none, &earlier_run] {
             for head in [None, Some(head(None)), Some(head(Some("a"))), Some(head(Some("b")))] {
                 assert_eq!(candidate("a").pause(View { head: head.as_ref(), members }), None);
@@ -319,6 +345,38 @@ mod tests {
         candidate.handle_answer(Err(EtcdError::Unknown { reason: String::new() }), Now::default());
         let again = candidate.poll_action(view, Now::default(), &mut ids).unwrap();
         assert_eq!(again.kind, first.kind, "what has begun is ended");
+    }
+
+    #[test]
+    fn an_owner_whose_member_key_is_not_received_yet_is_left_alone() {
+        let (none, head) = (members(&["b"]), head(Some("a")));
+        let view = View { head: Some(&head), members: &none };
+        let (mut candidate, mut ids) = (candidate("b"), Ids::default());
+        let now = Now { wall_ms: 77, monotonic_ms: 5 };
+        let ActionKind::Txn(txn) = candidate.poll_action(view, now, &mut ids).unwrap().kind else { panic!() };
+        let member = Condition { key: Layout::new("c").member("a"), mod_revision: 0 };
+        assert_eq!(txn.conditions[1], member);
+        let found = Pair { key: txn.conditions[0].key.clone(), value: "".into(), mod_revision: 50 };
+        let outcome = TxnOutcome::NotApplied(vec![Some(found)]);
+        candidate.handle_answer(Ok(Answer::Txn(TxnAnswer { revision: 60, outcome })), now);
+        assert_eq!(candidate.poll_action(view, now, &mut ids), None);
+        let all = members(&["a", "b"]);
+        assert_eq!(candidate.next_deadline(View { head: Some(&head), members: &all }), None);
+    }
+
+    #[test]
+    fn each_shard_has_one_best_placed_member() {
+        let all = members(&NAMES);
+        for shard in 0..16 {
+            let keys = ShardKeys { layout: Layout::new("c"), shard };
+            let candidates =
+                NAMES.map(|name| Candidate::new(keys.clone(), Owner { instance: name.to_owned(), run: 7 }));
+            let better = candidates.each_ref().map(|candidate| candidate.better_placed(&all));
+            let best: Vec<_> = (0..3).filter(|at| better[*at].is_none()).collect();
+            assert_eq!(best.len(), 1, "{better:?}");
+            let others = (0..3).filter(|at| *at != best[0]);
+            assert!(others.into_iter().all(|at| better[at] == Some((NAMES[best[0]], 7))));
+        }
     }
 
     #[test]

@@ -50,6 +50,12 @@ impl ClusterEvent {
         }
     }
 
+    /// Whether the event reports that an ownership has begun or ended.
+    #[must_use]
+    pub fn is_change_of_owner(&self) -> bool {
+        matches!(self, Self::TookOver { .. } | Self::LostOwnership { .. } | Self::Resigned { .. })
+    }
+
     /// Returns the name of the kind of event in the JSON log.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -101,11 +107,13 @@ impl fmt::Display for ClusterEvent {
                 out,
                 "the clock of the cluster is {ahead_ms} ms ahead of this instance's: check the clocks of all instances"
             ),
-            Self::TookOver { epoch } => write!(out, "this instance owns the store now (epoch {epoch})"),
+            Self::TookOver { epoch } => write!(out, "this instance is the owner now (epoch {epoch})"),
             Self::LostOwnership { epoch } => {
-                write!(out, "this instance has lost the store to another one (epoch {epoch})")
+                write!(out, "this instance has lost the ownership (epoch {epoch})")
             }
-            Self::Resigned { epoch } => write!(out, "this instance has given the store up (epoch {epoch})"),
+            Self::Resigned { epoch } => {
+                write!(out, "this instance has given the ownership up (epoch {epoch})")
+            }
         }
     }
 }

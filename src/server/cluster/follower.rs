@@ -1,12 +1,12 @@
 //! A follower of a shard: reads it at one revision, then receives all changes by a watch, without a gap.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
 use super::codec::{
-    DecodeError, DecodedResponses, EncodedResponses, Head, Reception, decode_presence, decode_row, decode_run,
+    DecodeError, DecodedResponses, EncodedResponses, Head, Reception, decode_presence, decode_row,
 };
 use super::commit::ShardKeys;
 use super::group::{Item, RegistrationChange, RowChange};
@@ -19,8 +19,6 @@ use crate::store::Now;
 const PAGE_PAIRS: u32 = 1_000;
 /// The pause before a shard with a corrupt record is read again.
 const CORRUPT_PAUSE_MS: u64 = 10_000;
-/// The most members that are looked at.
-const MEMBERS_MAX: u32 = 1_000;
 
 /// The state of a follower. Rows, registrations and responses go to the application; the follower keeps only what a takeover
 /// needs.
@@ -31,8 +29,6 @@ pub struct Follower {
     /// The head with the revision of its last change; `None`: the shard has none yet.
     head: Option<(Head, u64)>,
     responses: ResponseIndex,
-    /// The members, each with its run.
-    members: BTreeMap<String, u64>,
     /// The revision up to which everything was received.
     revision: u64,
     /// Watches that are not needed any more.
@@ -42,20 +38,13 @@ pub struct Follower {
 #[derive(Debug)]
 enum Phase {
     Suspended,
-    /// Reads the shard from `from` on, all pages at `revision`, then the members.
+    /// Reads the shard, all pages at `revision`.
     Reading {
         call: Call,
         revision: Option<u64>,
-        stage: Stage,
     },
     /// Receives changes.
     Watching(Call),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Shard,
-    Members,
 }
 
 /// What the follower reports.
@@ -88,7 +77,6 @@ impl Follower {
             phase: Phase::Suspended,
             head: None,
             responses: ResponseIndex::default(),
-            members: BTreeMap::new(),
             revision: 0,
             ended: Vec::new(),
         };
@@ -106,10 +94,6 @@ impl Follower {
         self.head.as_ref()
     }
 
-    pub fn members(&self) -> &BTreeMap<String, u64> {
-        &self.members
-    }
-
     /// Ends the watch, because the instance is the owner; returns the responses in etcd.
     pub fn suspend(&mut self) -> ResponseIndex {
         self.end_watch();
@@ -122,7 +106,7 @@ impl Follower {
         self.end_watch();
         let (from, to) = self.keys.layout.shard(self.keys.shard);
         let call = Call::new(page(from, to, PAGE_PAIRS, None), due_ms);
-        self.phase = Phase::Reading { call, revision: None, stage: Stage::Shard };
+        self.phase = Phase::Reading { call, revision: None };
     }
 
     fn end_watch(&mut self) {
@@ -175,12 +159,11 @@ impl Follower {
     }
 
     fn handle_page(&mut self, answer: RangeAnswer, now: Now) -> Vec<FollowerEvent> {
-        let Phase::Reading { revision, stage, .. } = self.phase else { return Vec::new() };
+        let Phase::Reading { revision, .. } = self.phase else { return Vec::new() };
         let mut events = Vec::new();
         if revision.is_none() {
             events.push(FollowerEvent::Reset);
             (self.head, self.responses) = (None, ResponseIndex::default());
-            self.members.clear();
         }
         let at = revision.unwrap_or(answer.revision);
         let last = answer.pairs.last().map(|pair| pair.key.clone());
@@ -195,24 +178,16 @@ impl Follower {
                 }
             }
         }
-        let (kind, stage) = match last.filter(|_| answer.has_more && stage == Stage::Shard) {
-            Some(last) => {
-                let (_, to) = self.keys.layout.shard(self.keys.shard);
-                // The next key in the order of bytes.
-                let from = [&last[..], &[0]].concat().into();
-                (page(from, to, PAGE_PAIRS, Some(at)), Stage::Shard)
-            }
-            None if stage == Stage::Shard => {
-                let (from, to) = self.keys.layout.members();
-                (page(from, to, MEMBERS_MAX, Some(at)), Stage::Members)
-            }
-            None => {
-                self.revision = at;
-                self.phase = Phase::Watching(Call::new(self.watch(), 0));
-                return events;
-            }
+        let Some(last) = last.filter(|_| answer.has_more) else {
+            self.revision = at;
+            self.phase = Phase::Watching(Call::new(self.watch(), 0));
+            return events;
         };
-        self.phase = Phase::Reading { call: Call::new(kind, 0), revision: Some(at), stage };
+        let (_, to) = self.keys.layout.shard(self.keys.shard);
+        // The next key in the order of bytes.
+        let from = [&last[..], &[0]].concat().into();
+        let call = Call::new(page(from, to, PAGE_PAIRS, Some(at)), 0);
+        self.phase = Phase::Reading { call, revision: Some(at) };
         events
     }
 
@@ -235,11 +210,7 @@ impl Follower {
         now: Now,
     ) -> Result<Vec<Item>, DecodeError> {
         match place {
-            Place::Member(instance) => match value {
-                Some(value) => _ = self.members.insert(instance, decode_run(value)),
-                None => _ = self.members.remove(&instance),
-            },
-            Place::Head => {}
+            Place::Head | Place::Member(_) => {}
             Place::Row(key) => {
                 let content = value.map(|value| decode_row(&key, value, reception, now)).transpose()?;
                 return Ok(vec![Item::Row(RowChange { key, content })]);
@@ -264,9 +235,8 @@ impl Follower {
         Ok(Vec::new())
     }
 
-    /// Watches all keys of the cluster: members, and the shard.
     fn watch(&self) -> ActionKind {
-        let (from, to) = self.keys.layout.all();
+        let (from, to) = self.keys.layout.shard(self.keys.shard);
         ActionKind::Watch(WatchRange { from, to, revision: self.revision.saturating_add(1) })
     }
 

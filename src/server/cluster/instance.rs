@@ -8,20 +8,19 @@ use super::candidate::{Candidate, View};
 use super::chain::{Chain, ChainEvent};
 use super::codec::{DecodeError, Meta, Owner};
 use super::commit::{ShardKeys, put};
+use super::departure::Departure;
 use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
 use super::group::{Group, Item};
 use super::handover::{Handover, LEFT_MS};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
-use super::reach::Reach;
+use super::roster::Roster;
 use super::status::{Role, Status};
 use super::upkeep::Upkeep;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, Version};
 
-/// The number of shards.
-const SHARDS: u32 = 1;
 /// How far the clock of an owner may be ahead of that of another instance before this is reported.
 const CLOCK_AHEAD_MS: u64 = 5_000;
 
@@ -41,8 +40,9 @@ pub struct Instance {
     keys: ShardKeys,
     stage: Stage,
     follower: Follower,
+    roster: Roster,
     candidate: Candidate,
-    reach: Reach,
+    departure: Departure,
     handover: Handover,
     chain: Option<Chain>,
     upkeep: Option<Upkeep>,
@@ -58,6 +58,8 @@ pub struct Instance {
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
     pub layout: Layout,
+    /// The number of shards, which all instances of the cluster agree on.
+    pub shards: u32,
     /// Number of the shard, from 0 on.
     pub shard: u32,
     /// The name of the instance, which no other one has.
@@ -123,7 +125,7 @@ impl Instance {
     pub fn new(settings: InstanceSettings) -> Self {
         let keys = ShardKeys { layout: settings.layout.clone(), shard: settings.shard };
         let owner = Owner { instance: (*settings.instance).to_owned(), run: settings.run };
-        let meta = Meta { shards: SHARDS, hash_key: settings.hash_key };
+        let meta = Meta { shards: settings.shards, hash_key: settings.hash_key };
         let key = settings.layout.meta();
         let join = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: 0 }],
@@ -133,8 +135,9 @@ impl Instance {
         Self {
             stage: Stage::Joining(Call::txn(join)),
             follower: Follower::new(keys.clone()),
+            roster: Roster::new(settings.layout.clone()),
+            departure: Departure::new(&settings.instance, settings.shards),
             candidate: Candidate::new(keys.clone(), owner),
-            reach: Reach::new(settings.layout.clone(), &settings.instance),
             handover: Handover::new(settings.layout.request(settings.shard)),
             chain: None,
             upkeep: None,
@@ -163,7 +166,7 @@ impl Instance {
             owner: head.and_then(|head| head.owner.as_ref()).map(|owner| owner.instance.clone()),
             epoch: head.map_or(0, |head| head.epoch),
             seq: head.map_or(0, |head| head.seq),
-            members: self.follower.members().len(),
+            members: self.roster.members().len(),
         }
     }
 
@@ -179,6 +182,12 @@ impl Instance {
             self.follower.read_again(now.monotonic_ms);
             self.effects.push_back(Effect::Report(ClusterEvent::WatchGap));
         }
+        if self.may_yield()
+            && self.departure.is_due(self.roster.members(), now)
+            && let Some(chain) = &mut self.chain
+        {
+            chain.resign();
+        }
         if self.chain.as_ref().is_some_and(Chain::is_drained) {
             self.stop();
         }
@@ -188,9 +197,7 @@ impl Instance {
         if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
             return Some(action);
         }
-        if self.may_yield()
-            && let Some(action) = self.reach.poll_action(now, &mut self.ids)
-        {
+        if let Some(action) = self.roster.poll_action(now, &mut self.ids) {
             return Some(action);
         }
         if self.may_yield()
@@ -199,7 +206,8 @@ impl Instance {
             return Some(action);
         }
         if self.may_take_over() {
-            let (view, candidate, ids) = (view(&self.follower), &mut self.candidate, &mut self.ids);
+            let view = view(&self.follower, &self.roster);
+            let (candidate, ids) = (&mut self.candidate, &mut self.ids);
             if let Some(action) = candidate.poll_action(view, now, ids) {
                 return Some(action);
             }
@@ -214,7 +222,10 @@ impl Instance {
     }
 
     fn may_take_over(&self) -> bool {
-        matches!(self.stage, Stage::Active) && self.chain.is_none() && self.follower.is_following()
+        matches!(self.stage, Stage::Active)
+            && self.chain.is_none()
+            && self.follower.is_following()
+            && self.roster.is_known()
     }
 
     /// Returns when to poll for an action, in monotonic milliseconds; the time may have passed.
@@ -225,12 +236,14 @@ impl Instance {
             Stage::Incompatible => return None,
             Stage::Active | Stage::Closing => {}
         }
-        let takeover = self.may_take_over().then(|| self.candidate.next_deadline(view(&self.follower)));
+        let takeover =
+            self.may_take_over().then(|| self.candidate.next_deadline(view(&self.follower, &self.roster)));
         [
             self.chain.as_ref().and_then(Chain::next_deadline),
             self.follower.next_deadline(),
+            self.roster.next_deadline(),
             takeover.flatten(),
-            self.reach.next_deadline().filter(|_| self.may_yield()),
+            self.departure.next_deadline(self.roster.members()).filter(|_| self.may_yield()),
             self.handover.next_deadline().filter(|_| self.may_yield()),
             self.upkeep.as_ref().and_then(Upkeep::next_deadline),
         ]
@@ -273,7 +286,7 @@ impl Instance {
     /// Notes whether clients reach the instance: behind a broker, whether it is connected. An instance that they do not reach
     /// takes nothing over; as the owner, it gives the shard up if there is another member, and follows.
     pub fn set_reached(&mut self, is_reached: bool, now: Now) {
-        self.reach.set(is_reached, now);
+        self.departure.set_reached(is_reached, now);
         self.candidate.set_waiting(!is_reached);
     }
 
@@ -295,18 +308,12 @@ impl Instance {
         } else if self.follower.awaits(id) {
             let events = self.follower.handle_answer(result, now);
             self.handle_follower_events(events, now);
+        } else if self.roster.awaits(id) {
+            self.roster.handle_answer(result, now);
+            self.handle_members(now);
         } else if self.candidate.awaits(id) {
             if let Some(error) = self.candidate.handle_answer(result, now) {
                 self.effects.push_back(Effect::Report(refusal(error)));
-            }
-        } else if self.reach.awaits(id) {
-            let has_other = self.reach.handle_answer(result, now);
-            if has_other
-                && self.reach.is_lost()
-                && self.may_yield()
-                && let Some(chain) = &mut self.chain
-            {
-                chain.resign();
             }
         } else if self.handover.awaits(id) {
             let epoch = self.chain.as_ref().map_or(0, |chain| chain.head().epoch);
@@ -326,6 +333,9 @@ impl Instance {
         if self.follower.awaits(id) {
             let events = self.follower.handle_watch(result, now);
             self.handle_follower_events(events, now);
+        } else if self.roster.awaits(id) {
+            self.roster.handle_watch(result, now);
+            self.handle_members(now);
         }
     }
 
@@ -342,20 +352,22 @@ impl Instance {
             }
         };
         let meta = match answer.outcome {
-            TxnOutcome::Applied => Ok(Meta { shards: SHARDS, hash_key: self.settings.hash_key }),
+            TxnOutcome::Applied => {
+                Ok(Meta { shards: self.settings.shards, hash_key: self.settings.hash_key })
+            }
             TxnOutcome::NotApplied(pairs) => {
                 let pair = pairs.into_iter().next().flatten();
                 pair.ok_or(DecodeError::Malformed).and_then(|pair| Meta::decode(&pair.value))
             }
         };
         let reason = match meta {
-            Ok(Meta { shards: SHARDS, hash_key }) => {
+            Ok(Meta { shards, hash_key }) if shards == self.settings.shards => {
                 self.stage = Stage::Active;
                 self.upkeep =
                     self.settings.compacts.then(|| Upkeep::new(self.settings.layout.compaction(), now));
                 return self.effects.push_back(Effect::Joined { hash_key });
             }
-            Ok(Meta { shards, .. }) => format!("{shards} shards instead of {SHARDS}"),
+            Ok(Meta { shards, .. }) => format!("{shards} shards instead of {}", self.settings.shards),
             Err(DecodeError::OtherFormat(format)) => format!("format {format}"),
             Err(DecodeError::Malformed) => "the meta record is invalid".to_owned(),
         };
@@ -372,8 +384,18 @@ impl Instance {
             FollowerEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
         }));
         self.check_clock(now);
+        self.handle_view(now);
+    }
+
+    fn handle_members(&mut self, now: Now) {
+        self.departure.set_better(self.candidate.better_placed(self.roster.members()), now);
+        self.handle_view(now);
+    }
+
+    /// Looks at a shard or members that have changed.
+    fn handle_view(&mut self, now: Now) {
         if self.may_take_over() {
-            self.candidate.handle_view(view(&self.follower), now);
+            self.candidate.handle_view(view(&self.follower, &self.roster), now);
             self.serve_if_owner(now);
         }
     }
@@ -402,6 +424,7 @@ impl Instance {
         }
         let (epoch, floor, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
         self.candidate.reset();
+        self.departure.begin(now);
         // The watch would receive the own commits only. Whether another instance has taken over is known at the next one.
         let responses = self.follower.suspend();
         let by_commit = self.settings.confirms_by_commit;
@@ -460,8 +483,8 @@ impl Instance {
     }
 }
 
-fn view(follower: &Follower) -> View<'_> {
-    View { head: follower.head(), members: follower.members() }
+fn view<'a>(follower: &'a Follower, roster: &'a Roster) -> View<'a> {
+    View { head: follower.head(), members: roster.members() }
 }
 
 fn refusal(error: EtcdError) -> ClusterEvent {

@@ -15,6 +15,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::operation::prefix_end;
 use crate::protocol::Key;
+use crate::server::storage::record::{CHECKSUM_SEED, extend_checksum};
 
 const META: &[u8] = b"meta";
 const COMPACTION: &[u8] = b"compaction";
@@ -29,6 +30,25 @@ pub type KeyRange = (Bytes, Bytes);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     prefix: Bytes,
+}
+
+/// Returns the shard of a key, below `shards`.
+///
+/// It depends on the key only, so that a request has a shard before its instance has read anything from etcd.
+#[must_use]
+pub fn shard_of(key: &Key, shards: u32) -> u32 {
+    let hash = mixed(extend_checksum(CHECKSUM_SEED, key.as_bytes()));
+    // The product of the hash's share of its range with the number of shards.
+    let shard = u128::from(hash).wrapping_mul(u128::from(shards)) >> u64::BITS;
+    u32::try_from(shard).unwrap_or_default()
+}
+
+/// Makes each bit of a checksum depend on each of its bytes, also the last ones (the finalizer of MurmurHash3).
+#[must_use]
+pub fn mixed(sum: u64) -> u64 {
+    let sum = (sum ^ (sum >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let sum = (sum ^ (sum >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    sum ^ (sum >> 33)
 }
 
 /// What a key in etcd stands for.
@@ -198,6 +218,20 @@ mod tests {
 
     fn layout() -> Layout {
         Layout::new("prod")
+    }
+
+    #[test]
+    fn keys_are_spread_evenly_and_stay_in_their_shard() {
+        let mut counts = [0_u32; 8];
+        for number in 0..8_000 {
+            let key = Key::new(format!("line1/machine{number}/temperature")).unwrap();
+            counts[shard_of(&key, 8) as usize] += 1;
+            assert_eq!(shard_of(&key, 1), 0);
+        }
+        assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
+        // Part of the format: an instance that computed another shard would not find the key.
+        let shards = ["a", "line1/temp", "k"].map(|key| shard_of(&Key::new(key).unwrap(), 64));
+        assert_eq!(shards, [32, 23, 10]);
     }
 
     #[test]

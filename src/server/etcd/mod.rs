@@ -18,6 +18,6 @@ pub use error::ConnectError;
 pub use member::Member;
 pub use node::{ClusterNode, ClusterSettings};
 pub use overview::{OverviewError, cluster_names, overview};
-pub use runner::{Application, Command, RunnerSettings, run};
+pub use runner::{Application, Command, run};
 pub use version::{has_stale_read_fix, is_supported};
 pub use watch::Watch;

@@ -1,26 +1,33 @@
 //! A store as an instance of a cluster: its service, run with the client of etcd.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::client::{EndpointStatus, Etcd, EtcdSettings};
-use super::runner::{self, Application, Command, RunnerSettings};
+use super::member::Member;
+use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
 use crate::random;
 use crate::server::cluster::operation::RangeRead;
-use crate::server::cluster::{ClusterEvent, Effect, Group, InstanceSettings, Layout, Role, Status};
+use crate::server::cluster::overview::SHARDS_MAX;
+use crate::server::cluster::{
+    ClusterEvent, Effect, Group, InstanceSettings, Layout, Meta, Role, Status, encode_run,
+};
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::server::delivery::Publisher;
 use crate::server::error::{ClusterErrorKind, Error};
-use crate::server::event::EventSink;
+use crate::server::event::{Event, EventSink};
 use crate::server::operations::metrics::Metrics;
-use crate::server::service::{Service, StoreSettings};
+use crate::server::service::{Service, Shards, StoreSettings};
 use crate::store::Now;
 
 /// How much later than its time a lease may end.
@@ -29,8 +36,6 @@ const LEASE_SLACK: Duration = Duration::from_secs(2);
 const TAKEOVER: Duration = Duration::from_secs(3);
 /// Between two looks at whether a name is free.
 const NAME_POLL: Duration = Duration::from_millis(100);
-/// The shard of an instance: all keys.
-const SHARD: u32 = 0;
 
 /// Settings of an instance of a cluster.
 #[derive(Clone, Debug)]
@@ -42,6 +47,9 @@ pub struct ClusterSettings {
     pub instance: Arc<str>,
     /// After so many seconds without a sign of life of the owner, another instance takes over. etcd may take longer.
     pub lease_s: u32,
+    /// The number of shards, at least one, the same for all instances of the cluster; `None`: that of the cluster, or 1 if
+    /// this instance creates it.
+    pub shards: Option<u32>,
     /// Whether the history of etcd is discarded every five minutes.
     pub compacts: bool,
 }
@@ -54,22 +62,32 @@ impl ClusterSettings {
     }
 }
 
-/// A store as an instance of a cluster. Dropping it ends it as a kill does, but for its key among the members.
+/// A store as an instance of a cluster, with a service for each shard. Dropping it ends it as a kill does, but for its key among
+/// the members.
 pub struct ClusterNode {
     settings: ClusterSettings,
     /// The hash key of the cluster if this instance creates it.
     hash_key: [u8; CLUSTER_KEY_BYTES],
     etcd: Etcd,
-    service: Arc<Service>,
+    /// Whether etcd may answer a read with a stale state.
+    has_stale_reads: bool,
+    shards: Shards,
     events: EventSink,
     running: Option<Running>,
 }
 
 struct Running {
-    commands: mpsc::Sender<Command>,
-    status: watch::Receiver<Option<Status>>,
+    shards: Vec<RunningShard>,
     /// Why the instance cannot take part in the cluster.
     failure: watch::Receiver<Option<String>>,
+    /// Ends the membership when it is dropped.
+    leave: oneshot::Sender<()>,
+    membership: JoinHandle<()>,
+}
+
+struct RunningShard {
+    commands: mpsc::Sender<Command>,
+    status: watch::Receiver<Option<Status>>,
     task: JoinHandle<()>,
 }
 
@@ -84,7 +102,7 @@ impl ClusterNode {
         has_registrations: bool,
         events: EventSink,
         metrics: Arc<Metrics>,
-    ) -> Result<(Arc<Service>, Self), Error> {
+    ) -> Result<(Shards, Self), Error> {
         let etcd = Etcd::connect(&settings.etcd).await;
         let etcd = etcd.map_err(|error| Error::Cluster {
             kind: error.kind(),
@@ -97,35 +115,59 @@ impl ClusterNode {
             hint: None,
         })?;
         check_name(&etcd, &settings).await?;
-        let service = Service::in_cluster(store, has_registrations, Arc::clone(&events), metrics);
-        Ok((Arc::clone(&service), Self { settings, hash_key, etcd, service, events, running: None }))
+        let has_stale_reads = !has_fixed_reads(&etcd).await;
+        let shards = match settings.shards {
+            Some(shards) => shards,
+            None => shards_of(&etcd, &settings.name).await?,
+        };
+        let shards = Shards::new(shards, |shard| {
+            Service::in_cluster(store, shard, has_registrations, Arc::clone(&events), Arc::clone(&metrics))
+        });
+        let node =
+            Self { settings, hash_key, etcd, has_stale_reads, shards: shards.clone(), events, running: None };
+        Ok((shards, node))
     }
 
     /// Starts as a follower. Must be called once, within a tokio runtime. `reached`: whether clients reach the instance, which
     /// takes nothing over without.
-    pub fn start(&mut self, publisher: impl Publisher + 'static, reached: watch::Receiver<bool>) {
-        let (commands, receiver) = mpsc::channel(1);
-        let hash_key = self.hash_key;
-        let (sender, status) = watch::channel(None);
-        let (failed, failure) = watch::channel(None);
+    pub fn start(&mut self, publisher: impl Publisher + Clone + 'static, reached: watch::Receiver<bool>) {
         let ClusterSettings { name, instance, lease_s, compacts, .. } = self.settings.clone();
-        let (etcd, service, events) =
-            (self.etcd.clone(), Arc::clone(&self.service), Arc::clone(&self.events));
-        let task = tokio::spawn(async move {
-            let instance = InstanceSettings {
-                layout: Layout::new(&name),
-                shard: SHARD,
-                instance,
-                run: random::u64(),
-                hash_key,
-                confirms_by_commit: !has_fixed_reads(&etcd).await,
-                compacts,
+        let (layout, run) = (Layout::new(&name), random::u64());
+        let member = Member::start(&self.etcd, layout.member(&instance), encode_run(run), lease_s);
+        let (leave, left) = oneshot::channel();
+        let membership = tokio::spawn(keep_membership(member, Arc::clone(&self.events), left));
+        let (failed, failure) = watch::channel(None);
+        let shards = u32::try_from(self.shards.iter().len()).unwrap_or(u32::MAX);
+        let start = |(service, shard): (&Arc<Service>, u32)| {
+            let settings = InstanceSettings {
+                layout: layout.clone(),
+                shards,
+                shard,
+                instance: Arc::clone(&instance),
+                run,
+                hash_key: self.hash_key,
+                confirms_by_commit: self.has_stale_reads,
+                // The history is that of the whole etcd.
+                compacts: compacts && shard == 0,
             };
-            let settings = RunnerSettings { instance, lease_s };
-            let store = Store { service, publisher, events, failed };
-            runner::run(settings, etcd, &store, receiver, reached, &sender).await;
-        });
-        self.running = Some(Running { commands, status, failure, task });
+            let store = Store {
+                service: Arc::clone(service),
+                publisher: publisher.clone(),
+                events: Arc::clone(&self.events),
+                shard: (shards > 1).then_some(shard),
+                failed: failed.clone(),
+            };
+            let (commands, receiver) = mpsc::channel(1);
+            let (sender, status) = watch::channel(None);
+            let (etcd, reached) = (self.etcd.clone(), reached.clone());
+            let task =
+                tokio::spawn(
+                    async move { runner::run(settings, etcd, &store, receiver, reached, &sender).await },
+                );
+            RunningShard { commands, status, task }
+        };
+        let shards = self.shards.iter().zip(0..).map(start).collect();
+        self.running = Some(Running { shards, failure, leave, membership });
     }
 
     /// Returns whether the cluster has another member, waiting for one at most `within`; true if etcd does not answer.
@@ -148,14 +190,27 @@ impl ClusterNode {
         }
     }
 
-    /// Waits until the instance owns the store. Cancel safe.
+    /// Waits until the instance owns all shards. Cancel safe.
     pub async fn serving(&mut self) {
-        self.wait_for(|role| role == Some(Role::Owner)).await;
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        for shard in &mut running.shards {
+            shard.wait_for(|role| role == Some(Role::Owner)).await;
+        }
     }
 
-    /// Waits until the instance does not own the store. Cancel safe.
+    /// Waits until the instance does not own all shards. Cancel safe.
     pub async fn lost(&mut self) {
-        self.wait_for(|role| role != Some(Role::Owner)).await;
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let mut shards: Vec<_> = running
+            .shards
+            .iter_mut()
+            .map(|shard| Box::pin(shard.wait_for(|role| role != Some(Role::Owner))))
+            .collect();
+        poll_fn(|cx| {
+            let is_lost = shards.iter_mut().any(|shard| shard.as_mut().poll(cx).is_ready());
+            if is_lost { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Returns the error that keeps the instance from the cluster for good. Cancel safe.
@@ -166,35 +221,65 @@ impl ClusterNode {
                 && let Ok(reason) = failure.wait_for(Option::is_some).await
             {
                 let reason = reason.clone().unwrap_or_default();
-                let hint = "use the version of mqkv that has written it, or another name: --cluster NAME";
+                let hint = "use the version of mqkv and the --shards that it was created with, or another name: --cluster NAME";
                 return Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint) };
             }
             std::future::pending().await
         }
     }
 
+    /// Gives all shards up, so that other instances take over at once. Everything that waits for etcd should have been answered.
+    /// Returns whether that was done in time.
+    pub async fn resign(mut self, within: Duration) -> bool {
+        let Some(mut running) = self.running.take() else { return true };
+        let resigned = timeout(within, async {
+            for shard in &running.shards {
+                // A task that has ended owns nothing.
+                let _ = shard.commands.send(Command::Resign).await;
+            }
+            let mut is_done = true;
+            for shard in &mut running.shards {
+                is_done &= (&mut shard.task).await.is_ok();
+            }
+            is_done
+        });
+        let is_done = resigned.await.unwrap_or(false);
+        running.shards.iter().for_each(|shard| shard.task.abort());
+        drop(running.leave);
+        timeout(within, running.membership).await.is_ok() && is_done
+    }
+}
+
+impl RunningShard {
     async fn wait_for(&mut self, is_awaited: impl Fn(Option<Role>) -> bool) {
-        let Some(running) = &mut self.running else { return std::future::pending().await };
         let role = |status: &Option<Status>| status.as_ref().map(|status| status.role);
-        if running.status.wait_for(|status| is_awaited(role(status))).await.is_err() && !is_awaited(None) {
+        if self.status.wait_for(|status| is_awaited(role(status))).await.is_err() && !is_awaited(None) {
             std::future::pending().await
         }
     }
+}
 
-    /// Gives the store up, so that another instance takes over at once. Everything that waits for etcd should have been answered.
-    /// Returns whether that was done in time.
-    pub async fn resign(mut self, within: Duration) -> bool {
-        let Some(Running { commands, mut task, .. }) = self.running.take() else { return true };
-        let is_told = commands.send(Command::Resign).await.is_ok();
-        let is_ended = timeout(within, &mut task).await.is_ok();
-        task.abort();
-        is_told && is_ended
+/// Keeps the key among the members until `left` ends, and reports when etcd does not answer, and when it does again.
+async fn keep_membership(mut member: Member, events: EventSink, mut left: oneshot::Receiver<()>) {
+    loop {
+        let failure = tokio::select! {
+            failure = member.failure_changed() => failure,
+            _ = &mut left => return member.close().await,
+        };
+        let event = match failure {
+            Some(reason) => ClusterEvent::EtcdUnavailable { reason },
+            None => ClusterEvent::EtcdAvailable,
+        };
+        events(Event::Cluster { shard: None, event });
     }
 }
 
 impl Drop for ClusterNode {
     fn drop(&mut self) {
-        self.running.iter().for_each(|running| running.task.abort());
+        if let Some(running) = &self.running {
+            running.shards.iter().for_each(|shard| shard.task.abort());
+            running.membership.abort();
+        }
     }
 }
 
@@ -204,11 +289,25 @@ impl fmt::Debug for ClusterNode {
     }
 }
 
+/// Returns the number of shards of the cluster; 1 if it does not exist, or if its record is invalid, which is reported later.
+async fn shards_of(etcd: &Etcd, name: &str) -> Result<u32, Error> {
+    let answer = etcd.read(&one_key(Layout::new(name).meta())).await.map_err(|error| Error::Cluster {
+        kind: ClusterErrorKind::Unavailable,
+        reason: format!("cannot read the number of shards: {error}"),
+        hint: Some("try again when etcd answers, or give --shards"),
+    })?;
+    let meta = answer.pairs.first().and_then(|pair| Meta::decode(&pair.value).ok());
+    Ok(meta.map_or(1, |meta| meta.shards.clamp(1, SHARDS_MAX)))
+}
+
+fn one_key(key: Bytes) -> RangeRead {
+    let to = [&key[..], &[0]].concat().into();
+    RangeRead { from: key, to, limit: 1, revision: None }
+}
+
 /// Checks that no other process has this name. One that was killed is a member until its lease has ended.
 async fn check_name(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Error> {
-    let key = Layout::new(&settings.name).member(&settings.instance);
-    let read =
-        RangeRead { from: key.clone(), to: [&key[..], &[0]].concat().into(), limit: 1, revision: None };
+    let read = one_key(Layout::new(&settings.name).member(&settings.instance));
     let wait = Duration::from_secs(u64::from(settings.lease_s)).saturating_add(LEASE_SLACK);
     let begun = clock::monotonic();
     loop {
@@ -244,6 +343,8 @@ struct Store<P> {
     service: Arc<Service>,
     publisher: P,
     events: EventSink,
+    /// The shard, if there are several.
+    shard: Option<u32>,
     failed: watch::Sender<Option<String>>,
 }
 
@@ -258,7 +359,7 @@ impl<P: Publisher> Application for Store<P> {
             Some(event @ ClusterEvent::Incompatible { .. }) => {
                 self.failed.send_replace(Some(event.to_string()));
             }
-            Some(event) => (self.events)(event.into()),
+            Some(event) => (self.events)(Event::Cluster { shard: self.shard, event }),
             None => {}
         }
     }

@@ -9,12 +9,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::client::Etcd;
-use super::member::Member;
 use super::watch::Watch;
 use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, Answer};
-use crate::server::cluster::encode_run;
 use crate::server::cluster::operation::{EtcdError, WatchBatch};
-use crate::server::cluster::{ClusterEvent, Effect, Group, Instance, InstanceSettings, Status};
+use crate::server::cluster::{Effect, Group, Instance, InstanceSettings, Status};
 use crate::store::Now;
 
 /// What an instance is run for.
@@ -35,14 +33,6 @@ pub trait Application {
     fn group_ready(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Settings of a run.
-#[derive(Clone, Debug)]
-pub struct RunnerSettings {
-    pub instance: InstanceSettings,
-    /// The lease of the member key, in whole seconds: without other signs, an owner that was killed is replaced this late.
-    pub lease_s: u32,
-}
-
 /// What the operator or another part of the process asks of a running instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -50,24 +40,21 @@ pub enum Command {
     Resign,
 }
 
-/// Runs an instance until it has resigned.
+/// Runs an instance until it has resigned. If the future is dropped, it ends as one that was killed.
+///
+/// The caller keeps the member key of the instance, with [`Member`](super::Member), longer than this runs.
 ///
 /// `reached` is whether clients reach the instance: see [`Instance::set_reached`]. Without its sender, the last value stays.
-///
-/// If the future is dropped, the instance ends as one that was killed, but for its member key, which is deleted.
 pub async fn run(
-    settings: RunnerSettings,
+    settings: InstanceSettings,
     etcd: Etcd,
     application: &impl Application,
     mut commands: mpsc::Receiver<Command>,
     mut reached: watch::Receiver<bool>,
     status: &watch::Sender<Option<Status>>,
 ) {
-    let key = settings.instance.layout.member(&settings.instance.instance);
-    let run = encode_run(settings.instance.run);
-    let mut member = Member::start(&etcd, key, run, settings.lease_s);
-    let shard = settings.instance.shard;
-    let mut instance = Instance::new(settings.instance);
+    let shard = settings.shard;
+    let mut instance = Instance::new(settings);
     let mut operations = Operations { etcd, requests: Vec::new(), watches: Vec::new() };
     let (mut has_commands, mut has_reach) = (true, true);
     loop {
@@ -104,18 +91,10 @@ pub async fn run(
                 None => has_commands = false,
             },
             changed = reached.changed(), if has_reach => has_reach = changed.is_ok(),
-            failure = member.failure_changed() => {
-                let event = match failure {
-                    Some(reason) => ClusterEvent::EtcdUnavailable { reason },
-                    None => ClusterEvent::EtcdAvailable,
-                };
-                application.handle_effect(Effect::Report(event));
-            }
             () = application.group_ready() => {}
             () = due => {}
         }
     }
-    member.close().await;
 }
 
 /// Polls the instance until it asks for nothing more.

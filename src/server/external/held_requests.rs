@@ -9,8 +9,6 @@ use crate::server::operations::cluster_metrics::Held;
 /// How long requests may wait in addition when this instance answers: for room behind others. With the longest time for which
 /// they are held before, less than the writes of other instances are known, so that none is applied twice.
 const RELEASED_FOR: Duration = Duration::from_secs(25);
-/// The most bytes of requests that are held; above it, the first ones are dropped.
-const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The memory of a request besides its payload and its texts, in bytes.
 const REQUEST_BYTES: usize = 512;
 
@@ -18,6 +16,8 @@ const REQUEST_BYTES: usize = 512;
 #[derive(Debug)]
 pub struct HeldRequests {
     held_for: Duration,
+    /// The most bytes of requests that are held; above it, the first ones are dropped.
+    bytes_max: usize,
     requests: VecDeque<(Message, Instant)>,
     bytes: usize,
     /// Whether this instance answers them.
@@ -25,10 +25,11 @@ pub struct HeldRequests {
 }
 
 impl HeldRequests {
-    /// Returns no requests. They are held for this time: longer than another instance takes to become the owner.
+    /// Returns no requests. They are held for this time, longer than another instance takes to become the owner, up to this many
+    /// bytes.
     #[must_use]
-    pub fn new(held_for: Duration) -> Self {
-        Self { held_for, requests: VecDeque::new(), bytes: 0, is_released: false }
+    pub fn new(held_for: Duration, bytes_max: usize) -> Self {
+        Self { held_for, bytes_max, requests: VecDeque::new(), bytes: 0, is_released: false }
     }
 
     /// Returns the number of the requests and their bytes.
@@ -57,7 +58,7 @@ impl HeldRequests {
         self.bytes = self.bytes.saturating_add(bytes_of(&message));
         self.requests.push_back((message, now));
         self.drop_old(now);
-        while self.bytes > BYTES_MAX && self.take_first().is_some() {}
+        while self.bytes > self.bytes_max && self.take_first().is_some() {}
     }
 
     /// Takes the first request that is not too old.
@@ -104,6 +105,7 @@ mod tests {
     use crate::clock;
 
     const HELD_FOR: Duration = Duration::from_secs(5);
+    const BYTES_MAX: usize = 64 * 1024 * 1024;
 
     fn request(payload: Vec<u8>, expiry_s: Option<u32>) -> Message {
         Message { payload: payload.into(), expiry_s, ..Message::default() }
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn requests_are_held_in_order_until_they_are_too_old() {
-        let (mut held, start) = (HeldRequests::new(HELD_FOR), clock::monotonic());
+        let (mut held, start) = (HeldRequests::new(HELD_FOR, BYTES_MAX), clock::monotonic());
         held.push(request(vec![1], None), start);
         held.push(request(vec![2], Some(1)), start + Duration::from_secs(1));
         held.push(request(vec![3], None), start + Duration::from_secs(2));
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn requests_wait_for_room_longer_than_they_are_held_unless_they_expire() {
-        let (mut held, start) = (HeldRequests::new(HELD_FOR), clock::monotonic());
+        let (mut held, start) = (HeldRequests::new(HELD_FOR, BYTES_MAX), clock::monotonic());
         let at = |seconds| start + Duration::from_secs(seconds);
         held.push(request(vec![1], None), start);
         held.push(request(vec![2], None), at(2));
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_first_requests_are_dropped_above_a_number_of_bytes() {
-        let (mut held, now) = (HeldRequests::new(HELD_FOR), clock::monotonic());
+        let (mut held, now) = (HeldRequests::new(HELD_FOR, BYTES_MAX), clock::monotonic());
         for number in 0..100 {
             held.push(request(vec![number; 1024 * 1024], None), now);
         }

@@ -18,17 +18,50 @@ use crate::clock;
 use crate::protocol::{Message, topic};
 use crate::server::authorization::Authorizer;
 use crate::server::event::EventSink;
-use crate::server::service::{RunningScan, Service};
+use crate::server::service::{RunningScan, Service, Shards};
 
+/// The most bytes of requests that are held for all shards.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most scans that run beside other requests; meanwhile no request is read.
 const SCANS_MAX: usize = 64;
-/// The shard of the held requests: all keys.
-const SHARD: u32 = 0;
 /// The most held requests, or clients of an earlier owner, that are handled in one step, between which others are received.
 const HANDLED_PER_STEP_MAX: usize = 256;
 
+/// The requests of the last seconds for a shard, while another instance answers.
+struct HeldForShard {
+    /// Locked while requests are handled, so that they stay in order.
+    requests: Mutex<HeldRequests>,
+    /// Whether held requests may wait for room, and the signal that there may be some.
+    waits_for_room: AtomicBool,
+    has_room: Notify,
+}
+
+impl HeldForShard {
+    /// Returns no requests for each of so many shards.
+    fn new_each(held_for: Duration, shards: usize) -> Arc<[Self]> {
+        let share = HELD_BYTES_MAX.checked_div(shards).unwrap_or_default();
+        let each = (0..shards).map(|_| Self {
+            requests: Mutex::new(HeldRequests::new(held_for, share)),
+            waits_for_room: AtomicBool::new(false),
+            has_room: Notify::new(),
+        });
+        each.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HeldRequests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Signals to the held requests that there may be room.
+    fn note_room(&self) {
+        if self.waits_for_room.load(Ordering::SeqCst) {
+            self.has_room.notify_one();
+        }
+    }
+}
+
 pub(super) struct Node {
-    service: Arc<Service>,
+    shards: Shards,
     publisher: ExternalPublisher,
     outbox: Arc<Outbox>,
     requests: RequestFilter,
@@ -38,12 +71,8 @@ pub(super) struct Node {
     /// The broker, as it is shown.
     target: String,
     clients: Mutex<Clients>,
-    /// In a cluster: the requests of the last seconds, while another instance answers. Locked while requests are handled, so
-    /// that they stay in order.
-    held: Option<Mutex<HeldRequests>>,
-    /// Whether held requests may wait for room, and the signal that there may be some.
-    waits_for_room: AtomicBool,
-    has_room: Arc<Notify>,
+    /// In a cluster, for each shard.
+    held: Arc<[HeldForShard]>,
     /// Whether there is a connection with subscriptions.
     is_connected: watch::Sender<bool>,
     /// A permit for each scan that runs beside other requests.
@@ -55,7 +84,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(
-        service: Arc<Service>,
+        shards: Shards,
         requests: RequestFilter,
         authorizer: Option<Arc<Authorizer>>,
         held_for: Option<Duration>,
@@ -63,11 +92,12 @@ impl Node {
         target: String,
     ) -> Self {
         let outbox = Arc::new(Outbox::new(Arc::clone(&events)));
-        let publisher = ExternalPublisher::new(Arc::clone(&outbox), Arc::clone(service.metrics()));
+        let publisher = ExternalPublisher::new(Arc::clone(&outbox), Arc::clone(shards.metrics()));
         let scans = Arc::new(Semaphore::new(SCANS_MAX));
         let (clients, failure, started) = (Mutex::default(), Mutex::default(), clock::monotonic());
+        let held = held_for.map(|held_for| HeldForShard::new_each(held_for, shards.iter().len()));
         Self {
-            service,
+            shards,
             publisher,
             outbox,
             requests,
@@ -75,9 +105,7 @@ impl Node {
             events,
             target,
             clients,
-            held: held_for.map(|held_for| Mutex::new(HeldRequests::new(held_for))),
-            waits_for_room: AtomicBool::new(false),
-            has_room: Arc::default(),
+            held: held.unwrap_or_default(),
             is_connected: watch::Sender::new(false),
             scans,
             failure,
@@ -128,41 +156,46 @@ impl Node {
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
         let mut clients = self.clients();
         let connect = |client_id| self.connect(client_id);
-        let is_watching = |peer: &Peer| self.service.is_watching(peer);
+        let is_watching = |peer: &Peer| self.shards.iter().any(|service| service.is_watching(peer));
         let (peer, forgotten) = clients.handle_request(client_id, now_ms, connect, is_watching);
         self.outbox.note_request(clients.last());
         drop(clients);
         for forgotten in forgotten {
-            if self.service.is_watching(&forgotten) {
+            if is_watching(&forgotten) {
                 self.report(ExternalEvent::TooManyWatchers { client_id: Arc::clone(&forgotten.client_id) });
             }
-            self.service.disconnect(&forgotten);
+            self.shards.iter().for_each(|service| service.disconnect(&forgotten));
         }
         peer
     }
 
-    /// Handles the requests that were held whenever this instance of a cluster becomes the owner; ends at once without a
-    /// cluster.
-    pub(super) async fn run_releases(&self) {
+    /// Returns the number of shards whose requests are held: none without a cluster.
+    pub(super) fn held_shards(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Handles the requests of a shard that were held whenever this instance of a cluster becomes its owner.
+    pub(super) async fn run_releases(&self, shard: usize) {
+        let service = self.shards.at(shard);
         let (mut was_following, mut watchers) = (true, Vec::new());
-        while let Some(held) = &self.held {
-            let is_following = self.service.is_following();
+        while let Some(held) = self.held.get(shard) {
+            let is_following = service.is_following();
             if is_following {
                 watchers.clear();
             } else if was_following {
-                watchers = self.service.watching_clients();
+                watchers = service.watching_clients();
             }
             was_following = is_following;
             // Before the look at the room: what makes room later signals it.
-            self.waits_for_room.store(true, Ordering::SeqCst);
+            held.waits_for_room.store(true, Ordering::SeqCst);
             let has_more = {
-                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                self.release(&mut held);
-                let is_done = held.is_empty() || self.service.is_following();
+                let mut requests = held.lock();
+                self.release(service, &mut requests);
+                let is_done = requests.is_empty() || service.is_following();
                 if is_done {
-                    self.waits_for_room.store(false, Ordering::SeqCst);
+                    held.waits_for_room.store(false, Ordering::SeqCst);
                 }
-                !is_done && self.has_room_for_request()
+                !is_done && self.has_room_for_request(service)
             };
             self.adopt(&mut watchers);
             if has_more || !watchers.is_empty() {
@@ -172,8 +205,8 @@ impl Node {
             // The connection may have waited for the held requests, or for those of an ownership that was lost.
             self.outbox.changed().notify_one();
             tokio::select! {
-                () = self.service.role_changed() => {}
-                () = self.has_room.notified() => {}
+                () = service.role_changed() => {}
+                () = held.has_room.notified() => {}
             }
         }
     }
@@ -188,40 +221,33 @@ impl Node {
     }
 
     /// Handles some of the held requests, if this instance answers them, as far as there is room.
-    fn release(&self, held: &mut HeldRequests) {
-        let is_following = self.service.is_following();
+    fn release(&self, service: &Service, held: &mut HeldRequests) {
+        let is_following = service.is_following();
         held.set_released(!is_following, clock::monotonic());
         for _ in 0..HANDLED_PER_STEP_MAX {
-            if self.service.is_following() || !self.has_room_for_request() {
+            if service.is_following() || !self.has_room_for_request(service) {
                 break;
             }
             let Some(message) = held.pop(clock::monotonic()) else { break };
-            self.handle_request(message, clock::monotonic());
+            self.handle_request(service, message, clock::monotonic());
         }
-        self.service.metrics().cluster.set_held(SHARD, held.held());
+        service.metrics().cluster.set_held(service.number().shard, held.held());
     }
 
     /// Whether a request can be handled: whether there is room for its response, here and in the service.
-    fn has_room_for_request(&self) -> bool {
-        self.outbox.has_room() && self.scans.available_permits() > 0 && self.service.has_room()
+    fn has_room_for_request(&self, service: &Service) -> bool {
+        self.outbox.has_room() && self.scans.available_permits() > 0 && service.has_room()
     }
 
     /// Whether requests are handled that the broker has been told are received: those that were held, and scans.
     pub(super) fn is_busy(&self) -> bool {
-        let has_held = |held: &Mutex<HeldRequests>| {
-            !self.service.is_following() && !held.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        let has_held = |(service, held): (&Arc<Service>, &HeldForShard)| {
+            !service.is_following() && !held.lock().is_empty()
         };
-        self.scans.available_permits() < SCANS_MAX || self.held.as_ref().is_some_and(has_held)
+        self.scans.available_permits() < SCANS_MAX || self.shards.iter().zip(&*self.held).any(has_held)
     }
 
-    /// Signals to the held requests that there may be room.
-    fn note_room(&self) {
-        if self.waits_for_room.load(Ordering::SeqCst) {
-            self.has_room.notify_one();
-        }
-    }
-
-    fn handle_request(&self, mut message: Message, now: Instant) {
+    fn handle_request(&self, service: &Service, mut message: Message, now: Instant) {
         let peer = match self.requests.client_of(&message) {
             Ok(client_id) => self.peer_of(client_id, now),
             Err(reason) => {
@@ -232,7 +258,7 @@ impl Node {
         if message.topic != topic::REQUEST {
             topic::REQUEST.clone_into(&mut message.topic);
         }
-        if let Some(scan) = self.service.handle_external_request(&self.publisher, &peer, message, now) {
+        if let Some(scan) = service.handle_external_request(&self.publisher, &peer, message, now) {
             self.run_scan(scan);
         }
     }
@@ -241,13 +267,13 @@ impl Node {
     fn run_scan(&self, mut scan: Box<RunningScan>) {
         let (publisher, outbox) = (self.publisher.clone(), Arc::clone(&self.outbox));
         let permit = Arc::clone(&self.scans).try_acquire_owned();
-        let has_room = Arc::clone(&self.has_room);
+        let held = Arc::clone(&self.held);
         tokio::spawn(async move {
             while !scan.advance(&publisher) {
                 tokio::task::yield_now().await;
             }
             drop(permit);
-            has_room.notify_one();
+            held.iter().for_each(HeldForShard::note_room);
             outbox.changed().notify_one();
         });
     }
@@ -287,16 +313,18 @@ impl ServiceNode for Node {
             return;
         }
         let now = clock::monotonic();
-        let Some(held) = &self.held else {
-            return self.handle_request(message, now);
+        let shard = self.shards.number_of_request(&message.payload);
+        let service = self.shards.at(shard);
+        let Some(held) = self.held.get(shard) else {
+            return self.handle_request(service, message, now);
         };
-        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_empty() && !self.service.is_following() {
-            return self.handle_request(message, now);
+        let mut held = held.lock();
+        if held.is_empty() && !service.is_following() {
+            return self.handle_request(service, message, now);
         }
-        held.set_released(!self.service.is_following(), now);
+        held.set_released(!service.is_following(), now);
         held.push(message, now);
-        self.release(&mut held);
+        self.release(service, &mut held);
     }
 
     fn handle_malformed(&self, topic: Option<String>, text: String) {
@@ -307,7 +335,7 @@ impl ServiceNode for Node {
     fn poll_message(&self) -> Option<(Message, u64)> {
         let message = self.outbox.poll()?;
         // Each response comes past here, also those that wait for etcd.
-        self.note_room();
+        self.held.iter().for_each(HeldForShard::note_room);
         Some(message)
     }
 
@@ -329,7 +357,7 @@ impl ServiceNode for Node {
         }
         let connection = clients.connection_of(&client_id);
         drop(clients);
-        if self.service.end_watch(&client_id, connection, &key) {
+        if self.shards.of(&key).end_watch(&client_id, connection, &key) {
             let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
             self.report(ExternalEvent::WatchEnded { client_id: client_id.into(), key });
         }
@@ -337,7 +365,8 @@ impl ServiceNode for Node {
 
     fn has_room(&self) -> bool {
         // Without an answer, a request only takes the place of an earlier one.
-        self.service.is_following() || self.has_room_for_request()
+        let mut answering = self.shards.iter().filter(|service| !service.is_following()).peekable();
+        answering.peek().is_none() || answering.all(|service| self.has_room_for_request(service))
     }
 
     fn changed(&self) -> &Notify {

@@ -11,6 +11,7 @@ use super::cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterSignals};
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
+use super::shards::ShardNumber;
 use super::shared::Shared;
 use super::state::{Handled, State};
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
@@ -27,7 +28,7 @@ use crate::server::exchange::opening;
 use crate::server::exchange::participant::Seeds;
 use crate::server::operations::metrics::{Metrics, Verb};
 use crate::server::storage::{Storage, StorageError};
-use crate::store::{Limits, Now, Scan, Store, StoreRequest};
+use crate::store::{Limits, Now, Store, StoreRequest};
 use crate::{clock, random};
 
 /// The state store as the application of a broker.
@@ -41,7 +42,8 @@ pub struct Service {
     pub(super) storage: Mutex<Option<Storage>>,
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
-    case: CommandCase,
+    pub(super) case: CommandCase,
+    shard: ShardNumber,
     metrics: Arc<Metrics>,
     /// `None` if the store takes part in no exchange.
     pub(super) membership: Option<Membership>,
@@ -84,6 +86,7 @@ impl Service {
             events(Event::ClockBehind { by_ms });
         }
         let mut state = State::new(store, storage.is_some(), !persists_all);
+        state.set_life(seeds.run);
         if let Some(storage) = &mut storage {
             state.exchange = opening::open(storage, settings.exchange.as_ref(), seeds, now)?.map(Box::new);
             commit_thread::commit_first_ceiling(storage, &mut state, now);
@@ -94,21 +97,22 @@ impl Service {
         Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
     }
 
-    /// Returns an instance of a cluster, which follows. All keys are persistent, whatever the settings have.
+    /// Returns a shard of an instance of a cluster, which follows. It has its share of the limits. All keys are persistent, whatever the settings have.
     /// `has_registrations`: whether clients are known by their ids only, as behind a broker; their watches are in etcd then.
     pub fn in_cluster(
         settings: &StoreSettings,
+        shard: ShardNumber,
         has_registrations: bool,
         events: EventSink,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
-        let limits = Limits { value_bytes_max, ..settings.limits };
+        let limits = Limits { value_bytes_max, ..settings.limits.share(shard.shards) };
         let mut state = State::new(Store::new(limits), true, false);
         state.follow(has_registrations);
         let signals = ClusterSignals::new(has_registrations);
         let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));
-        Arc::new(Self::assemble(settings, true, shared, metrics))
+        Arc::new(Self { shard, ..Self::assemble(settings, true, shared, metrics) })
     }
 
     fn assemble(
@@ -124,6 +128,7 @@ impl Service {
             storage: Mutex::default(),
             persists_all,
             case: settings.case,
+            shard: ShardNumber::ONLY,
             metrics,
             membership: None,
         }
@@ -141,6 +146,12 @@ impl Service {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
         let membership = self.membership.clone();
         BackgroundTasks::start(Arc::clone(&self.shared), storage, membership, publisher)
+    }
+
+    /// Returns the shard that the service has.
+    #[must_use]
+    pub fn number(&self) -> ShardNumber {
+        self.shard
     }
 
     #[must_use]
@@ -289,10 +300,8 @@ impl Service {
         };
         let verb = verb(&request);
         reply_to.verb = verb;
-        if let Request::Scan { pattern, token } = &request
-            && let Ok(scan) = Scan::new(pattern, token.as_deref())
-        {
-            return self.scan(publisher, from, message, (scan, reply_to));
+        if let Request::Scan { pattern, token } = &request {
+            return self.scan(publisher, from, message, (pattern, token.as_deref()), reply_to);
         }
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
@@ -360,20 +369,29 @@ impl Service {
         publisher: &dyn Publisher,
         from: &Peer,
         message: &Message,
-        page: (Scan, ReplyTo),
+        (pattern, token): (&[u8], Option<&[u8]>),
+        reply_to: ReplyTo,
     ) -> Result<Verdict, Box<RunningScan>> {
-        {
+        let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
+        let scan = {
             // Under the lock, as for all other requests: monitors see them in the order in which they are handled.
-            let state = self.shared.lock();
+            let mut state = self.shared.lock();
             if let Some(reason) = state.ignored_for() {
                 drop(state);
                 reason.into_iter().for_each(|reason| self.report_ignored(from, reason));
                 return Ok(Verdict::Consumed);
             }
-            publish_monitor_copy(publisher, from, message, Some(&page.1));
-        }
-        let shared = (Arc::clone(&self.shared), Arc::clone(&self.metrics));
-        let mut scan = Box::new(RunningScan::new(shared, from.clone(), page));
+            publish_monitor_copy(publisher, from, message, Some(&reply_to));
+            match RunningScan::begin(&state, pattern, token) {
+                Ok(scan) => RunningScan::new(shared, &state, self.shard, from.clone(), (scan, reply_to)),
+                Err(error) => {
+                    state.reject(publisher, reply_to, error);
+                    self.shared.wake_commit_thread(&mut state);
+                    return Ok(Verdict::Consumed);
+                }
+            }
+        };
+        let mut scan = Box::new(scan);
         if scan.advance(publisher) { Ok(Verdict::Consumed) } else { Err(scan) }
     }
 

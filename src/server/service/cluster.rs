@@ -314,7 +314,8 @@ impl State {
     }
 
     /// Begins to answer requests: with versions above `floor`, and a clock of at least `wall_ms`.
-    pub(super) fn serve(&mut self, floor: Version, wall_ms: u64) {
+    pub(super) fn serve(&mut self, epoch: u64, floor: Version, wall_ms: u64) {
+        self.set_life(epoch);
         if let Some(cluster) = &mut self.cluster {
             cluster.is_serving = true;
             self.store.raise_floor(floor);

@@ -88,7 +88,7 @@ struct Node<'a> {
     name: &'static str,
     test: TestService,
     instance: Instance,
-    watch: Option<(ActionId, WatchRange)>,
+    watches: Vec<(ActionId, WatchRange)>,
     /// How far the clock of the machine is ahead, in milliseconds.
     ahead_ms: u64,
 }
@@ -98,6 +98,7 @@ impl<'a> Node<'a> {
         let layout = Layout::new("c");
         let settings = InstanceSettings {
             layout,
+            shards: 1,
             shard: 0,
             instance: name.into(),
             run: 1,
@@ -106,7 +107,7 @@ impl<'a> Node<'a> {
             compacts: false,
         };
         let (test, instance) = (TestService::joining(true), Instance::new(settings));
-        let node = Self { etcd, name, test, instance, watch: None, ahead_ms: 0 };
+        let node = Self { etcd, name, test, instance, watches: Vec::new(), ahead_ms: 0 };
         node.enter();
         node
     }
@@ -133,15 +134,15 @@ impl<'a> Node<'a> {
             while let Some(action) = self.instance.poll_action(now) {
                 is_busy = true;
                 match action.kind {
-                    ActionKind::Watch(range) => self.watch = Some((action.id, range)),
-                    ActionKind::CancelWatch(_) => self.watch = None,
+                    ActionKind::Watch(range) => self.watches.push((action.id, range)),
+                    ActionKind::CancelWatch(watch) => self.watches.retain(|(id, _)| *id != watch),
                     kind => {
                         let answer = self.etcd.borrow_mut().perform(&kind);
                         self.instance.handle_answer(action.id, answer, now);
                     }
                 }
             }
-            if let Some((id, range)) = &mut self.watch {
+            for (id, range) in &mut self.watches {
                 let etcd = self.etcd.borrow();
                 while range.revision <= etcd.revision {
                     let is_received = |event: &&WatchEvent| {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -111,6 +112,34 @@ fn errors_scans_and_redeliveries_wait_too_and_all_keep_their_order() {
     let page = Reply::Keys { keys: vec!["k".into()], token: None };
     let error = Reply::Error(ErrorReply::MissingTimestamp);
     assert_eq!(replies, [Reply::Done, Reply::Done, Reply::Done, page, error, Reply::Count(1)]);
+}
+
+/// Sends a page of a scan of all keys until it is answered, and returns the reply.
+fn page(test: &TestService, token: Option<Bytes>) -> Reply {
+    let scan = message(&Request::Scan { pattern: "*".into(), token });
+    if let Some(mut scan) =
+        test.service.handle_external_request(&test.sent_messages, &peer(1), scan, clock::monotonic())
+    {
+        while !scan.advance(&test.sent_messages) {}
+    }
+    test.confirm();
+    test.sent_messages.replies().pop().unwrap()
+}
+
+#[test]
+fn a_scan_does_not_go_on_at_a_successor_whose_keys_have_other_positions() {
+    let ledger = SimulatedLedger::default();
+    let first = owner(&ledger);
+    (0..1_500).for_each(|number| first.request(&set(&format!("k{number}"), "v")));
+    first.confirm();
+    first.sent_messages.take();
+    let Reply::Keys { keys, token: Some(token) } = page(&first, None) else { panic!() };
+    assert_eq!(keys.len(), 1_000);
+    let Reply::Keys { keys, token: None } = page(&first, Some(token.clone())) else { panic!() };
+    assert_eq!(keys.len(), 500);
+    let successor = owner(&ledger);
+    assert_eq!(page(&successor, Some(token)), Reply::Error(ErrorReply::ScanInterrupted));
+    assert_eq!(page(&successor, Some("token".into())), Reply::Error(ErrorReply::SyntaxError));
 }
 
 #[test]
@@ -463,12 +492,12 @@ fn versions_go_on_above_those_of_earlier_owners() {
     let ledger = SimulatedLedger::default();
     let test = TestService::following(&ledger, true);
     let ahead_ms = clock::wall_ms() + 3_600_000;
-    test.service.serve_cluster(Version { ms: ahead_ms, counter: 7 }, ahead_ms + 1_000);
+    test.service.serve_cluster(1, Version { ms: ahead_ms, counter: 7 }, ahead_ms + 1_000);
     test.request(&set("k", "v"));
     test.confirm();
     assert_eq!(version(&test.sent_messages.take()[0].1).ms, ahead_ms + 1_000);
     let test = TestService::following(&ledger, true);
-    test.service.serve_cluster(Version { ms: ahead_ms, counter: 7 }, 0);
+    test.service.serve_cluster(2, Version { ms: ahead_ms, counter: 7 }, 0);
     test.request(&set("k", "v"));
     test.confirm();
     let first = version(&test.sent_messages.take()[0].1);

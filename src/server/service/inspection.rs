@@ -14,6 +14,12 @@ impl Service {
         self.shared.lock().statistics()
     }
 
+    /// Whether responses or notifications wait for a commit.
+    #[must_use]
+    pub(in crate::server) fn is_waiting_for_commit(&self) -> bool {
+        self.statistics().waiting_for_commit > 0
+    }
+
     /// Calls `visit` for the keys of a walk, committed or not.
     pub async fn walk_keys(&self, walk: &mut KeyWalk, mut visit: impl FnMut(KeyView<'_>) + Send) {
         let mut skipped = 0_u32;

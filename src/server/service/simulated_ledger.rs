@@ -22,6 +22,8 @@ pub(super) struct Ledger {
     pub(super) registrations: BTreeSet<RegistrationChange>,
     pub(super) responses: Vec<ResponseRecord>,
     pub(super) greatest: Version,
+    /// The number of the last ownership.
+    epoch: u64,
     /// Whether only deletions are accepted.
     pub(super) is_full: bool,
     /// Number of groups that were committed or confirmed.
@@ -92,8 +94,9 @@ impl SimulatedLedger {
 
     /// Makes a follower that has the whole state the owner.
     pub(super) fn serve(&self, service: &Service) {
-        let greatest = self.lock().greatest;
-        service.serve_cluster(greatest, clock::wall_ms());
+        let mut ledger = self.lock();
+        ledger.epoch += 1;
+        service.serve_cluster(ledger.epoch, ledger.greatest, clock::wall_ms());
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) is_closing: bool,
     /// Whether a thread of connections commits, or has it done, when it has handled the packets that have arrived.
     is_turn_running: bool,
+    /// Differs in each run of a store and, in a cluster, in each ownership: see [`ScanToken`](super::scan_token::ScanToken).
+    life: u64,
     /// Whether the commit thread is to take what is uncommitted.
     pub(super) is_commit_due: bool,
     /// Whether the commit thread must be woken.
@@ -89,6 +91,26 @@ pub struct ServiceStatistics {
     pub cluster: Option<ClusterStatistics>,
 }
 
+impl ServiceStatistics {
+    /// Returns the sum of the statistics of two shards.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let cluster = self.cluster.zip(other.cluster).map(|(one, other)| ClusterStatistics {
+            is_serving: one.is_serving || other.is_serving,
+            is_short_of_room: one.is_short_of_room || other.is_short_of_room,
+        });
+        Self {
+            store: self.store.plus(other.store),
+            waiting_for_commit: self.waiting_for_commit.saturating_add(other.waiting_for_commit),
+            recorded_bytes: self.recorded_bytes.saturating_add(other.recorded_bytes),
+            recorded_bytes_max: self.recorded_bytes_max.saturating_add(other.recorded_bytes_max),
+            // Only a store without shards has a disk.
+            disk: self.disk.or(other.disk),
+            cluster,
+        }
+    }
+}
+
 /// Statistics of the storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStatistics {
@@ -109,9 +131,18 @@ impl State {
             expiry_wakes_ms: 0,
             is_closing: false,
             is_turn_running: false,
+            life: 0,
             is_commit_due: false,
             is_commit_thread_idle: false,
         }
+    }
+
+    pub(super) fn life(&self) -> u64 {
+        self.life
+    }
+
+    pub(super) fn set_life(&mut self, life: u64) {
+        self.life = life;
     }
 
     pub(super) fn statistics(&self) -> ServiceStatistics {

@@ -10,8 +10,14 @@ use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer,
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
 
 fn instance() -> Instance {
+    instance_of(1)
+}
+
+/// An instance of the first of so many shards.
+fn instance_of(shards: u32) -> Instance {
     Instance::new(InstanceSettings {
         layout: Layout::new("c"),
+        shards,
         shard: 0,
         instance: "a".into(),
         run: 7,
@@ -29,27 +35,50 @@ fn effects(instance: &mut Instance) -> Vec<Effect> {
     std::iter::from_fn(|| instance.poll_effect()).collect()
 }
 
-/// Joins, reads an empty shard, and asks for the watch and a takeover.
-fn candidate() -> (Instance, ActionId, Action) {
-    let mut instance = instance();
+/// A candidate for a shard.
+struct Candidacy {
+    instance: Instance,
+    watch: ActionId,
+    /// The watch of the members.
+    roster: ActionId,
+    takeover: Action,
+}
+
+/// Joins, reads an empty shard and that there are no other members, and asks for the watches and a takeover.
+fn candidate_of(shards: u32) -> Candidacy {
+    let mut instance = instance_of(shards);
     let join = instance.poll_action(NOW).unwrap();
     answer(&mut instance, join.id, 1, TxnOutcome::Applied);
     let member = Pair { key: Layout::new("c").member("a"), value: encode_run(7), mod_revision: 1 };
-    for pairs in [Vec::new(), vec![member]] {
-        let read = instance.poll_action(NOW).unwrap();
-        let found = RangeAnswer { revision: 1, pairs, has_more: false };
-        instance.handle_answer(read.id, Ok(Answer::Read(found)), NOW);
-    }
-    let watch = instance.poll_action(NOW).unwrap();
-    assert!(matches!(watch.kind, ActionKind::Watch(_)));
-    let takeover = instance.poll_action(NOW).unwrap();
+    let (mut watch, mut roster) = (None, None);
+    let takeover = loop {
+        let action = instance.poll_action(NOW).unwrap();
+        match &action.kind {
+            ActionKind::Read(read) => {
+                let is_roster = read.from == Layout::new("c").members().0;
+                let pairs = if is_roster { vec![member.clone()] } else { Vec::new() };
+                let found = RangeAnswer { revision: 1, pairs, has_more: false };
+                instance.handle_answer(action.id, Ok(Answer::Read(found)), NOW);
+            }
+            ActionKind::Watch(range) if range.from == Layout::new("c").members().0 => {
+                roster = Some(action.id)
+            }
+            ActionKind::Watch(_) => watch = Some(action.id),
+            _ => break action,
+        }
+    };
     assert_eq!(instance.poll_action(NOW), None);
     effects(&mut instance);
-    (instance, watch.id, takeover)
+    Candidacy { instance, watch: watch.unwrap(), roster: roster.unwrap(), takeover }
 }
 
 fn owner() -> Instance {
-    let (mut instance, watch, takeover) = candidate();
+    owner_of(1).0
+}
+
+/// Returns an owner with its watch of the members.
+fn owner_of(shards: u32) -> (Instance, ActionId) {
+    let Candidacy { mut instance, watch, roster, takeover } = candidate_of(shards);
     answer(&mut instance, takeover.id, 2, TxnOutcome::Applied);
     assert_eq!(effects(&mut instance), [], "what was committed before may not be received yet");
     assert_eq!(instance.status().role, Role::Follower);
@@ -60,7 +89,35 @@ fn owner() -> Instance {
     let serve = Effect::Serve { epoch: 1, floor: Version::default(), wall_ms: 1_000 };
     assert_eq!(effects(&mut instance)[0], serve);
     assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
-    instance
+    (instance, roster)
+}
+
+#[test]
+fn an_owner_leaves_one_of_several_shards_to_a_better_placed_member_and_follows() {
+    for shards in [1, 2] {
+        let (mut instance, roster) = owner_of(shards);
+        let member = |name: char| WatchEvent {
+            key: Layout::new("c").member(&name.to_string()),
+            value: Some(encode_run(9)),
+            mod_revision: 5,
+        };
+        // One of so many comes before this one.
+        let events = ('b'..='z').map(member).collect();
+        instance.handle_watch(roster, Ok(WatchBatch { revision: 5, events }), NOW);
+        assert_eq!(instance.poll_action(NOW), None);
+        let later = Now { monotonic_ms: NOW.monotonic_ms + 30_000, ..NOW };
+        let action = instance.poll_action(later);
+        if shards == 1 {
+            assert!(!effects(&mut instance).contains(&Effect::Stop));
+            assert_eq!(instance.status().role, Role::Owner);
+            continue;
+        }
+        assert_eq!(effects(&mut instance).pop(), Some(Effect::Stop));
+        answer(&mut instance, action.unwrap().id, 6, TxnOutcome::Applied);
+        assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Resigned { epoch: 1 })]);
+        assert!(!instance.is_closed());
+        assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::Read(_)));
+    }
 }
 
 #[test]
@@ -120,7 +177,7 @@ fn an_owner_that_has_lost_the_shard_stops_and_reads_it_again() {
 
 #[test]
 fn a_takeover_whose_head_the_watch_does_not_receive_is_looked_for_in_etcd() {
-    let (mut instance, watch, takeover) = candidate();
+    let Candidacy { mut instance, watch, takeover, .. } = candidate_of(1);
     answer(&mut instance, takeover.id, 2, TxnOutcome::Applied);
     let later = Now { monotonic_ms: instance.next_deadline().unwrap(), ..NOW };
     assert_eq!(instance.poll_action(NOW), None);
@@ -142,12 +199,17 @@ fn read(instance: &mut Instance, now: Now, pairs: Vec<Pair>) {
 
 #[test]
 fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_when_they_do() {
-    let (mut instance, layout) = (owner(), Layout::new("c"));
+    let ((mut instance, roster), layout) = (owner_of(1), Layout::new("c"));
     instance.set_reached(false, NOW);
     assert_eq!(instance.poll_action(NOW), None);
+    let members = ["a", "b"].map(|name| WatchEvent {
+        key: layout.member(name),
+        value: Some(encode_run(7)),
+        mod_revision: 3,
+    });
+    instance.handle_watch(roster, Ok(WatchBatch { revision: 3, events: members.into() }), NOW);
+    assert_eq!(instance.poll_action(NOW), None);
     let later = Now { monotonic_ms: instance.next_deadline().unwrap(), ..NOW };
-    let members: Vec<_> = ["a", "b"].map(|name| pair(layout.member(name), encode_run(7))).into();
-    read(&mut instance, later, members.clone());
     let resignation = instance.poll_action(later).unwrap();
     assert_eq!(effects(&mut instance), [Effect::Stop]);
     answer(&mut instance, resignation.id, 3, TxnOutcome::Applied);
@@ -156,7 +218,6 @@ fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_wh
     let ActionKind::Txn(txn) = resignation.kind else { panic!() };
     let Operation::Put { key, value, .. } = txn.operations[0].clone() else { panic!() };
     read(&mut instance, later, vec![pair(key, value)]);
-    read(&mut instance, later, members);
     assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::Watch(_)));
     let much_later = Now { monotonic_ms: later.monotonic_ms + 60_000, ..later };
     assert_eq!((instance.poll_action(much_later), instance.next_deadline()), (None, None));
@@ -166,7 +227,7 @@ fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_wh
 
 #[test]
 fn a_clock_of_the_cluster_that_is_ahead_is_reported_once() {
-    let (mut instance, watch, _) = candidate();
+    let Candidacy { mut instance, watch, .. } = candidate_of(1);
     let reports: Vec<usize> = [7_000, 9_000, 5_000, 6_001]
         .into_iter()
         .zip(2..)

@@ -366,6 +366,7 @@ impl World {
         let run = self.next_run;
         let settings = InstanceSettings {
             layout: self.layout.clone(),
+            shards: 1,
             shard: 0,
             instance: NAMES[node].into(),
             run,

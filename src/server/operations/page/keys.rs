@@ -11,7 +11,7 @@ use super::text;
 use crate::clock;
 use crate::protocol::{Key, Timestamp};
 use crate::server::operations::monitor::ServerMonitor;
-use crate::store::{KeyView, KeyWalk, Version};
+use crate::store::{InvalidPattern, KeyView, Version};
 
 /// The most bytes of a key in the list.
 const SHOWN_BYTES_MAX: usize = 120;
@@ -108,15 +108,21 @@ pub async fn html(monitor: &ServerMonitor, query: &Query, keys: usize) -> String
     let list = List::new(query, (KEYS, "keys"), COLUMNS, KeyColumn::Key);
     let mut html = list.form("Filter keys", "part of a key, or a pattern: line1/*");
     html.push_str("<div id=\"keys-list\" data-live>\n");
-    match KeyWalk::new(query.get(KEYS.filter), query.number(KEYS.from)) {
-        Ok(walk) => html.push_str(&rows(monitor, &list, walk, keys).await),
-        Err(_) => html.push_str("<p class=\"bad\">The filter is not a valid pattern: [ needs a ].</p>\n"),
+    match rows(monitor, &list, keys).await {
+        Ok(rows) => html.push_str(&rows),
+        Err(InvalidPattern) => {
+            html.push_str("<p class=\"bad\">The filter is not a valid pattern: [ needs a ].</p>\n")
+        }
     }
     html.push_str("</div>\n");
     html
 }
 
-async fn rows(monitor: &ServerMonitor, list: &List<'_, KeyColumn>, mut walk: KeyWalk, keys: usize) -> String {
+async fn rows(
+    monitor: &ServerMonitor,
+    list: &List<'_, KeyColumn>,
+    keys: usize,
+) -> Result<String, InvalidPattern> {
     let Order { column, is_descending } = list.order;
     let mut selection = Selection::new(selected(list.skip()), is_descending);
     let visit = |view: KeyView<'_>| {
@@ -132,17 +138,18 @@ async fn rows(monitor: &ServerMonitor, list: &List<'_, KeyColumn>, mut walk: Key
         };
         selection.offer(rank, || Row::of(view));
     };
-    monitor.service.walk_keys(&mut walk, visit).await;
+    let (filter, from) = (list.query.get(KEYS.filter), list.query.number(KEYS.from));
+    let walked = monitor.shards.walk_keys(filter, from, visit).await?;
     let (all, now_ms) = (selection.offered(), clock::wall_ms());
     let rows = selection.into_rows(list.skip());
     let mut html = String::new();
-    if walk.is_too_expensive() {
+    if walked.is_too_expensive {
         html.push_str("<p class=\"bad\">The filter takes too long for a key: use one without ? and [.</p>\n");
-    } else if walk.next_slot().is_some() || list.query.number(KEYS.from) > 0 {
+    } else if walked.next.is_some() || from > 0 {
         let number = |number: usize| text::count(u64::try_from(number).unwrap_or(u64::MAX));
         html.push_str(&format!(
             "<p class=\"note\">This part of the store has {} of {} keys. Filter and order apply to the part.</p>\n",
-            number(walk.seen().min(keys)),
+            number(walked.seen.min(keys)),
             number(keys),
         ));
     }
@@ -150,8 +157,8 @@ async fn rows(monitor: &ServerMonitor, list: &List<'_, KeyColumn>, mut walk: Key
     for row in &rows {
         html.push_str(&row.html(now_ms));
     }
-    html.push_str(&list.foot(rows.len(), all, walk.next_slot()));
-    html
+    html.push_str(&list.foot(rows.len(), all, walked.next));
+    Ok(html)
 }
 
 /// A key with its value.
@@ -174,7 +181,7 @@ pub fn detail(monitor: &ServerMonitor, key: &Key) -> Option<String> {
         fence: view.fence().map(Timestamp::to_text),
         is_persistent: view.is_persistent(),
     };
-    let detail = monitor.service.view_key(key, read)?;
+    let detail = monitor.shards.view_key(key, read)?;
     Some(detail.html(clock::wall_ms()))
 }
 

@@ -65,7 +65,7 @@ impl Query {
     }
 
     #[must_use]
-    pub fn number(&self, name: &str) -> u32 {
+    pub fn number(&self, name: &str) -> u64 {
         self.get(name).parse().unwrap_or(0)
     }
 

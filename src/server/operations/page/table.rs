@@ -107,7 +107,7 @@ impl<'a, C: Copy + PartialEq> List<'a, C> {
 
     /// Returns the end of the table with links to other pages. `shown` rows are on this page, `all` match, and a walk
     /// through a large store goes on at `next_part`.
-    pub fn foot(&self, shown: usize, all: usize, next_part: Option<u32>) -> String {
+    pub fn foot(&self, shown: usize, all: usize, next_part: Option<u64>) -> String {
         let Self { query, names, id, .. } = self;
         let skip = self.skip();
         let end = skip.saturating_add(shown);

@@ -87,8 +87,9 @@ mod tests {
         metrics.cluster.set_status(0, status(Role::Owner, 70));
         metrics.cluster.set_status(1, status(Role::Follower, 5));
         metrics.cluster.set_held(1, Held { requests: 2, bytes: 900 });
-        metrics.count_event(&Event::from(ClusterEvent::TookOver { epoch: 3 }));
-        metrics.count_event(&Event::from(ClusterEvent::EtcdUnavailable { reason: String::new() }));
+        let event = |event| Event::Cluster { shard: None, event };
+        metrics.count_event(&event(ClusterEvent::TookOver { epoch: 3 }));
+        metrics.count_event(&event(ClusterEvent::EtcdUnavailable { reason: String::new() }));
         let mut text = Text::default();
         write(&mut text, &metrics);
         let text = text.into_string();

@@ -1,0 +1,206 @@
+//! The members of a cluster, as one instance sees them: it reads them once, then receives changes by a watch.
+
+use std::collections::BTreeMap;
+
+use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
+use super::codec::decode_run;
+use super::layout::{Layout, Place};
+use super::operation::{EtcdError, Pair, RangeRead, WatchBatch};
+use crate::store::Now;
+
+/// The most members that are looked at.
+const MEMBERS_MAX: u32 = 1_000;
+
+/// The key of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub run: u64,
+    /// The revision of its last change.
+    pub mod_revision: u64,
+}
+
+/// The members. They are hints: what must hold is compared in the transaction that depends on it.
+#[derive(Debug)]
+pub struct Roster {
+    layout: Layout,
+    phase: Phase,
+    members: BTreeMap<String, Member>,
+    /// The revision up to which everything was received.
+    revision: u64,
+    /// A watch that is not needed any more.
+    ended: Option<ActionId>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Reading(Call),
+    Watching(Call),
+}
+
+impl Roster {
+    /// Begins to read the members.
+    pub fn new(layout: Layout) -> Self {
+        let phase = Phase::Reading(read(&layout));
+        Self { layout, phase, members: BTreeMap::new(), revision: 0, ended: None }
+    }
+
+    /// Whether the members were read, and their changes are received.
+    pub fn is_known(&self) -> bool {
+        matches!(self.phase, Phase::Watching(_))
+    }
+
+    pub fn members(&self) -> &BTreeMap<String, Member> {
+        &self.members
+    }
+
+    pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
+        if let Some(ended) = self.ended.take() {
+            return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
+        }
+        let (Phase::Reading(call) | Phase::Watching(call)) = &mut self.phase;
+        call.poll(now.monotonic_ms, ids)
+    }
+
+    /// Returns when to poll, in monotonic milliseconds; `None` while an operation is under way.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let (Phase::Reading(call) | Phase::Watching(call)) = &self.phase;
+        if self.ended.is_some() { Some(0) } else { call.next_deadline() }
+    }
+
+    pub fn awaits(&self, id: ActionId) -> bool {
+        let (Phase::Reading(call) | Phase::Watching(call)) = &self.phase;
+        call.is(id)
+    }
+
+    /// Handles the answer to the read.
+    pub fn handle_answer(&mut self, result: ActionResult, now: Now) {
+        let Phase::Reading(call) = &mut self.phase else { return };
+        match result.and_then(super::action::Answer::into_read) {
+            Ok(answer) => {
+                self.members.clear();
+                for Pair { key, value, mod_revision } in answer.pairs {
+                    self.set(&key, Some(&value), mod_revision);
+                }
+                self.revision = answer.revision;
+                self.phase = Phase::Watching(Call::new(self.watch(), 0));
+            }
+            // What etcd refuses here, it refuses for the shard, too, and that is reported.
+            Err(EtcdError::Refused { .. }) => call.retry_late(now.monotonic_ms),
+            Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. } | EtcdError::NoSpace) => {
+                call.retry(now.monotonic_ms);
+            }
+        }
+    }
+
+    /// Handles what the watch has received, or its end.
+    pub fn handle_watch(&mut self, result: Result<WatchBatch, EtcdError>, now: Now) {
+        let again = self.watch();
+        let Phase::Watching(call) = &mut self.phase else { return };
+        match result {
+            Ok(batch) => {
+                call.succeed();
+                let received = self.revision;
+                // A watch that begins again may repeat what was received.
+                for event in batch.events.iter().filter(|event| event.mod_revision > received) {
+                    self.set(&event.key, event.value.as_deref(), event.mod_revision);
+                }
+                self.revision = self.revision.max(batch.revision);
+            }
+            Err(EtcdError::Compacted { .. }) => {
+                self.ended = call.in_flight();
+                self.phase = Phase::Reading(read(&self.layout));
+            }
+            Err(EtcdError::Refused { .. }) => {
+                call.replace(again);
+                call.retry_late(now.monotonic_ms);
+            }
+            Err(EtcdError::Unknown { .. } | EtcdError::NoSpace) => {
+                call.replace(again);
+                call.retry(now.monotonic_ms);
+            }
+        }
+    }
+
+    fn set(&mut self, key: &[u8], value: Option<&[u8]>, mod_revision: u64) {
+        let Some(Place::Member(instance)) = self.layout.place(0, key) else { return };
+        match value {
+            Some(value) => {
+                let member = Member { run: decode_run(value), mod_revision };
+                self.members.insert(instance, member);
+            }
+            None => _ = self.members.remove(&instance),
+        }
+    }
+
+    fn watch(&self) -> ActionKind {
+        let (from, to) = self.layout.members();
+        ActionKind::Watch(WatchRange { from, to, revision: self.revision.saturating_add(1) })
+    }
+}
+
+fn read(layout: &Layout) -> Call {
+    let (from, to) = layout.members();
+    Call::read(RangeRead { from, to, limit: MEMBERS_MAX, revision: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::cluster::action::Answer;
+    use crate::server::cluster::codec::encode_run;
+    use crate::server::cluster::operation::{RangeAnswer, WatchEvent};
+
+    const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
+
+    fn layout() -> Layout {
+        Layout::new("c")
+    }
+
+    fn poll(roster: &mut Roster, ids: &mut Ids) -> Option<ActionKind> {
+        roster.poll_action(NOW, ids).map(|action| action.kind)
+    }
+
+    fn event(instance: &str, run: Option<u64>, mod_revision: u64) -> WatchEvent {
+        WatchEvent { key: layout().member(instance), value: run.map(encode_run), mod_revision }
+    }
+
+    fn names(roster: &Roster) -> Vec<(&str, u64, u64)> {
+        let each = roster.members().iter();
+        each.map(|(name, member)| (name.as_str(), member.run, member.mod_revision)).collect()
+    }
+
+    #[test]
+    fn members_are_read_once_and_then_watched() {
+        let (mut roster, mut ids) = (Roster::new(layout()), Ids::default());
+        assert!(matches!(poll(&mut roster, &mut ids), Some(ActionKind::Read(_))) && !roster.is_known());
+        let pair = |name: &str| Pair { key: layout().member(name), value: encode_run(7), mod_revision: 3 };
+        let pairs = vec![pair("a"), pair("b")];
+        roster.handle_answer(Ok(Answer::Read(RangeAnswer { revision: 20, pairs, has_more: false })), NOW);
+        assert!(roster.is_known());
+        let Some(ActionKind::Watch(range)) = poll(&mut roster, &mut ids) else { panic!() };
+        assert_eq!((range.from, range.revision), (layout().members().0, 21));
+        let events = vec![event("b", None, 21), event("c", Some(9), 22)];
+        roster.handle_watch(Ok(WatchBatch { revision: 22, events }), NOW);
+        assert_eq!(names(&roster), [("a", 7, 3), ("c", 9, 22)]);
+        // Repeated by a watch that begins again.
+        let events = vec![event("b", Some(7), 20), event("a", None, 21)];
+        roster.handle_watch(Ok(WatchBatch { revision: 22, events }), NOW);
+        assert_eq!(names(&roster), [("a", 7, 3), ("c", 9, 22)]);
+    }
+
+    #[test]
+    fn members_are_read_again_after_a_compaction_of_what_the_watch_lacks() {
+        let (mut roster, mut ids) = (Roster::new(layout()), Ids::default());
+        poll(&mut roster, &mut ids);
+        let answer = RangeAnswer { revision: 20, pairs: Vec::new(), has_more: false };
+        roster.handle_answer(Ok(Answer::Read(answer)), NOW);
+        poll(&mut roster, &mut ids);
+        roster.handle_watch(Err(EtcdError::Unknown { reason: String::new() }), NOW);
+        let Some(ActionKind::Watch(range)) = poll(&mut roster, &mut ids) else { panic!() };
+        assert_eq!(range.revision, 21);
+        roster.handle_watch(Err(EtcdError::Compacted { revision: 30 }), NOW);
+        assert!(!roster.is_known());
+        assert!(matches!(poll(&mut roster, &mut ids), Some(ActionKind::CancelWatch(_))));
+        assert!(matches!(poll(&mut roster, &mut ids), Some(ActionKind::Read(_))));
+    }
+}
