@@ -11,7 +11,7 @@ use super::cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterSignals};
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
-use super::shards::ShardNumber;
+use super::shard_number::ShardNumber;
 use super::shared::Shared;
 use super::state::{Handled, State};
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};

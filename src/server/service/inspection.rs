@@ -4,7 +4,7 @@ use tokio::task::yield_now;
 
 use super::application::Service;
 use super::scan::SKIPPED_MAX;
-use super::state::ServiceStatistics;
+use super::statistics::ServiceStatistics;
 use crate::protocol::{ConnectionId, Key};
 use crate::store::{KeyView, KeyWalk};
 

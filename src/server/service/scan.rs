@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::scan_token::ScanToken;
-use super::shards::ShardNumber;
+use super::shard_number::ShardNumber;
 use super::shared::Shared;
 use super::state::State;
 use crate::broker::{Broker, Continuation, Peer, Verdict};

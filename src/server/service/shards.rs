@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::application::Service;
 use super::scan_token::ScanToken;
-use super::state::ServiceStatistics;
+use super::shard_number::ShardNumber;
+use super::statistics::ServiceStatistics;
 use crate::protocol::{ConnectionId, Key, Request};
 use crate::server::cluster::shard_of;
 use crate::server::operations::metrics::Metrics;
@@ -12,20 +13,6 @@ use crate::store::{InvalidPattern, KeyView, KeyWalk};
 
 /// The most slots that a walk for an operator looks at before it ends with a shard.
 const SLOTS_PER_WALK_MAX: usize = 256 * 1024;
-
-/// Which one of how many shards a service has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShardNumber {
-    /// From 0 on.
-    pub shard: u32,
-    /// At least one.
-    pub shards: u32,
-}
-
-impl ShardNumber {
-    /// The only shard of a store.
-    pub const ONLY: Self = Self { shard: 0, shards: 1 };
-}
 
 /// The services of all shards, in order.
 #[derive(Clone, Debug)]
