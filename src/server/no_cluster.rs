@@ -9,7 +9,7 @@ use super::delivery::Publisher;
 use super::error::Error;
 use super::event::EventSink;
 use super::operations::metrics::Metrics;
-use super::service::{Service, StoreSettings};
+use super::service::{Shards, StoreSettings};
 
 /// Settings of an instance of a cluster.
 #[derive(Clone, Debug)]
@@ -18,6 +18,11 @@ pub enum ClusterSettings {}
 impl ClusterSettings {
     #[must_use]
     pub fn held_for(&self) -> Duration {
+        match *self {}
+    }
+
+    #[must_use]
+    pub fn keep_alive(&self, _: Duration) -> Duration {
         match *self {}
     }
 }
@@ -36,11 +41,11 @@ impl ClusterNode {
         _: bool,
         _: EventSink,
         _: Arc<Metrics>,
-    ) -> Result<(Arc<Service>, Self), Error> {
+    ) -> Result<(Shards, Self), Error> {
         match settings {}
     }
 
-    pub fn start(&mut self, _: impl Publisher + 'static, _: watch::Receiver<bool>) {
+    pub fn start(&mut self, _: impl Publisher + Clone + 'static, _: watch::Receiver<bool>) {
         match *self {}
     }
 

@@ -27,6 +27,8 @@ use crate::net::detached::run_detached;
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
 
+/// How long a server that stops at once tries to leave its cluster.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
 /// Between two looks at whether etcd has committed everything.
 const COMMIT_POLL: Duration = Duration::from_millis(5);
 
@@ -455,10 +457,8 @@ impl StoreServer {
                     external.idle().await;
                 }
                 if let Some(cluster) = cluster {
-                    while shards.iter().any(|service| service.is_serving() && service.is_waiting_for_commit())
-                    {
-                        sleep(COMMIT_POLL).await;
-                    }
+                    // One that etcd does not answer must not keep the others from being handed over.
+                    let _ = timeout(within.mul_f32(0.5), wait_for_commits(&shards)).await;
                     cluster.resign(at_most).await;
                 }
                 // The drop waits for the last commit, so it must not run in this task.
@@ -480,7 +480,20 @@ impl StoreServer {
     /// Stops the server: disconnects every client, and commits all waiting changes.
     pub async fn shutdown(self) {
         self.server.shutdown().await;
+        if let Some(cluster) = self.cluster {
+            // Otherwise it would stay a member until its lease ends, and pass for one that can take over.
+            cluster.resign(LEAVE_TIME).await;
+        }
         drop(self.background);
+    }
+}
+
+/// Waits until etcd has committed what each shard had, one after the other: all at once may never be idle.
+async fn wait_for_commits(shards: &Shards) {
+    for service in shards.iter() {
+        while service.is_serving() && service.is_waiting_for_commit() {
+            sleep(COMMIT_POLL).await;
+        }
     }
 }
 

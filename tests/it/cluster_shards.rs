@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::common::Place;
 use super::common::cluster::Instance;
 use super::common::etcd::EtcdCluster;
+use super::common::{Place, wait_until};
 use super::mosquitto::{KilledOnDrop, mosquitto};
 
 const SHARDS: usize = 4;
@@ -105,6 +105,9 @@ fn instances_share_the_shards_and_each_key_is_answered_by_the_owner_of_its_shard
     // It has been there for half a minute then.
     let moved = shard_in(&second.log_line_with("is the owner now"));
     while shard_in(&first.log_line_with("has given the ownership up")) != moved {}
+    // Others may move at the same time, which interrupts a scan.
+    let listed = || site.run(&["keys", "k/*", "--count"]).ends_with("--- exit 0\n").then_some(());
+    wait_until("all shards have an owner", listed);
     assert_eq!(site.keys().len(), KEYS);
     assert_eq!([first.health().unwrap(), second.health().unwrap()], ["200 ok", "200 ok"]);
     let lines: String = (0..KEYS).map(|number| format!("get k/{number}\n")).collect();

@@ -182,10 +182,12 @@ async fn start(
     log: &EventLog,
 ) -> Result<StoreServer, CommandError> {
     let requests = args.request_filter()?;
-    let client = session::network_settings(connection, style).await?;
+    let mut client = session::network_settings(connection, style).await?;
     let cluster = args.cluster.settings(args.shards).await?;
     let is_in_cluster = cluster.is_some();
-    if !is_in_cluster {
+    if let Some(cluster) = &cluster {
+        client.keep_alive = cluster.keep_alive(client.keep_alive);
+    } else {
         check_alone(&client, log).await?;
     }
     let target = connection.endpoint.url().unwrap_or_default();

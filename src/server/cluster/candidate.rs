@@ -32,6 +32,10 @@ pub struct Candidate {
     since_ms: Option<u64>,
     /// Not before this time, in monotonic milliseconds.
     pause_ms: u64,
+    /// The shard is left to others until this time, in monotonic milliseconds.
+    left_until_ms: u64,
+    /// Whether etcd has other members than those that were seen.
+    has_wrong_members: bool,
     /// Why etcd has refused the last attempt.
     refusal: Option<EtcdError>,
 }
@@ -55,17 +59,31 @@ pub struct View<'a> {
 
 impl Candidate {
     pub fn new(keys: ShardKeys, owner: Owner) -> Self {
-        Self { keys, owner, attempt: None, is_waiting: false, since_ms: None, pause_ms: 0, refusal: None }
+        Self {
+            keys,
+            owner,
+            attempt: None,
+            is_waiting: false,
+            since_ms: None,
+            pause_ms: 0,
+            left_until_ms: 0,
+            has_wrong_members: false,
+            refusal: None,
+        }
     }
 
     /// Sets whether no attempt begins.
     pub fn set_waiting(&mut self, is_waiting: bool) {
+        if self.is_waiting && !is_waiting {
+            // The pauses count from now on, so that not the first instance that is reached again takes everything.
+            self.since_ms = None;
+        }
         self.is_waiting = is_waiting;
     }
 
-    /// Leaves the shard to others until this time, in monotonic milliseconds.
+    /// Leaves the shard to others until another one owns it, or until this time, in monotonic milliseconds.
     pub fn leave_until(&mut self, ms: u64) {
-        self.pause_ms = self.pause_ms.max(ms);
+        self.left_until_ms = ms;
     }
 
     /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
@@ -78,6 +96,10 @@ impl Candidate {
         let revision = view.head.map_or(0, |(_, revision)| *revision);
         if self.attempt.as_ref().is_some_and(|attempt| attempt.seen != revision) {
             self.reset();
+        }
+        let owner = view.head.and_then(|(head, _)| head.owner.as_ref());
+        if owner.is_some_and(|owner| *owner != self.owner) {
+            self.left_until_ms = 0;
         }
         if self.pause(view).is_none() {
             self.since_ms = None;
@@ -106,7 +128,7 @@ impl Candidate {
     fn due_ms(&self, view: View<'_>) -> Option<u64> {
         let since_ms = self.since_ms.filter(|_| !self.is_waiting)?;
         let due_ms = since_ms.saturating_add(self.pause(view)?);
-        Some(due_ms.max(self.pause_ms))
+        Some(due_ms.max(self.pause_ms).max(self.left_until_ms))
     }
 
     fn takeover(&self, view: View<'_>, now: Now) -> Attempt {
@@ -132,6 +154,11 @@ impl Candidate {
             txn.conditions.push(Condition { key, mod_revision });
         }
         Attempt { call: Some(Call::txn(txn)), overdue_ms: 0, seen }
+    }
+
+    /// Returns once whether the members must be read again.
+    pub fn take_wrong_members(&mut self) -> bool {
+        std::mem::take(&mut self.has_wrong_members)
     }
 
     /// Returns the member that comes before this instance among the candidates, with its run.
@@ -190,10 +217,11 @@ impl Candidate {
         let Some(Attempt { call, overdue_ms, seen }) = &mut self.attempt else { return None };
         match result.and_then(super::action::Answer::into_txn).map(|answer| answer.outcome) {
             Ok(TxnOutcome::NotApplied(found)) if revision_of(&found) == *seen => {
-                // The owner is a member after all: the watch of the members will show it.
+                // The owner is a member after all, which the next look at the members shows.
                 self.refusal = None;
                 self.reset();
                 self.pause_ms = now.monotonic_ms.saturating_add(RANK_PAUSE_MS);
+                self.has_wrong_members = true;
                 None
             }
             Ok(_) => {
@@ -377,6 +405,21 @@ mod tests {
             let others = (0..3).filter(|at| *at != best[0]);
             assert!(others.into_iter().all(|at| better[at] == Some((NAMES[best[0]], 7))));
         }
+    }
+
+    #[test]
+    fn a_shard_that_was_left_to_others_is_taken_over_at_once_when_its_next_owner_is_gone() {
+        let (both, alone) = (members(&["a", "b"]), members(&["a"]));
+        let (free, taken) = (head(None), (head(Some("b")).0, 51));
+        let (mut candidate, mut ids) = (candidate("a"), Ids::default());
+        candidate.leave_until(10_000);
+        let at = |monotonic_ms: u64| Now { wall_ms: 0, monotonic_ms };
+        let mut poll = |head, members, now_ms| {
+            candidate.poll_action(View { head: Some(head), members }, at(now_ms), &mut ids).is_some()
+        };
+        assert!(!poll(&free, &alone, 1_000));
+        assert!(!poll(&taken, &both, 2_000));
+        assert!(poll(&taken, &alone, 3_000));
     }
 
     #[test]

@@ -53,12 +53,20 @@ impl Departure {
 
     /// Whether the owner leaves the shard now.
     pub fn is_due(&mut self, members: &BTreeMap<String, Member>, now: Now) -> bool {
-        let is_due = self.next_deadline(members).is_some_and(|due_ms| due_ms <= now.monotonic_ms);
-        if is_due {
+        let is_passed = |due_ms: u64| due_ms <= now.monotonic_ms;
+        let is_due = self.next_deadline(members).is_some_and(is_passed);
+        if self.better_ms().is_some_and(is_passed) {
             self.left_to = self.better.as_ref().map(|(name, run, _)| (name.clone(), *run));
             self.begin(now);
         }
         is_due
+    }
+
+    /// Returns when the shard is left to the member that comes before this one.
+    fn better_ms(&self) -> Option<u64> {
+        let (name, run, since_ms) = self.better.as_ref()?;
+        let is_again = self.left_to.as_ref().is_some_and(|(left_to, of)| left_to == name && of == run);
+        Some(since_ms.saturating_add(if is_again { PRESENCE_AGAIN_MS } else { PRESENCE_MS }))
     }
 
     /// Begins an ownership: the member that comes before this one has left the shard to it.
@@ -72,11 +80,8 @@ impl Departure {
     pub fn next_deadline(&self, members: &BTreeMap<String, Member>) -> Option<u64> {
         let has_others = members.keys().any(|member| *member != self.instance);
         let unreached = self.unreached_ms.filter(|_| has_others);
-        let better = self.better.as_ref().map(|(name, run, since_ms)| {
-            let is_again = self.left_to.as_ref().is_some_and(|(left_to, of)| left_to == name && of == run);
-            since_ms.saturating_add(if is_again { PRESENCE_AGAIN_MS } else { PRESENCE_MS })
-        });
-        unreached.map(|since_ms| since_ms.saturating_add(UNREACHED_MS)).into_iter().chain(better).min()
+        let unreached = unreached.map(|since_ms| since_ms.saturating_add(UNREACHED_MS));
+        unreached.into_iter().chain(self.better_ms()).min()
     }
 }
 

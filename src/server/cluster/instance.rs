@@ -315,6 +315,9 @@ impl Instance {
             if let Some(error) = self.candidate.handle_answer(result, now) {
                 self.effects.push_back(Effect::Report(refusal(error)));
             }
+            if self.candidate.take_wrong_members() {
+                self.roster.read_again();
+            }
         } else if self.handover.awaits(id) {
             let epoch = self.chain.as_ref().map_or(0, |chain| chain.head().epoch);
             if self.handover.handle_answer(result, epoch, now)

@@ -6,8 +6,8 @@ use super::codec::{DecodeError, Head, Meta, decode_run};
 use super::layout::{Layout, Place};
 use super::operation::Pair;
 
-/// The most shards of a cluster: each has a watch and a head of its own in every instance.
-pub const SHARDS_MAX: u32 = 64;
+/// The most shards of a cluster: each has watches, a head and queues of its own in every instance.
+pub const SHARDS_MAX: u32 = 16;
 
 /// A cluster at one revision of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

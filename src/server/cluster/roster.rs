@@ -49,6 +49,14 @@ impl Roster {
         matches!(self.phase, Phase::Watching(_))
     }
 
+    /// Reads the members again: etcd has lost changes of the watch, or has discarded them.
+    pub fn read_again(&mut self) {
+        if let Phase::Watching(call) = &self.phase {
+            self.ended = call.in_flight();
+            self.phase = Phase::Reading(read(&self.layout));
+        }
+    }
+
     pub fn members(&self) -> &BTreeMap<String, Member> {
         &self.members
     }
@@ -106,10 +114,7 @@ impl Roster {
                 }
                 self.revision = self.revision.max(batch.revision);
             }
-            Err(EtcdError::Compacted { .. }) => {
-                self.ended = call.in_flight();
-                self.phase = Phase::Reading(read(&self.layout));
-            }
+            Err(EtcdError::Compacted { .. }) => self.read_again(),
             Err(EtcdError::Refused { .. }) => {
                 call.replace(again);
                 call.retry_late(now.monotonic_ms);

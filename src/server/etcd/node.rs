@@ -60,6 +60,13 @@ impl ClusterSettings {
     pub fn held_for(&self) -> Duration {
         Duration::from_secs(self.lease_s.into()).saturating_add(TAKEOVER)
     }
+
+    /// Returns the keep-alive of the connection with the broker: an owner whose connection is silently lost is replaced about as
+    /// soon as one that is killed. Zero, for none, stays.
+    #[must_use]
+    pub fn keep_alive(&self, configured: Duration) -> Duration {
+        configured.min(Duration::from_secs(self.lease_s.into()))
+    }
 }
 
 /// A store as an instance of a cluster, with a service for each shard. Dropping it ends it as a kill does, but for its key among

@@ -109,7 +109,7 @@ impl Service {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
         let limits = Limits { value_bytes_max, ..settings.limits.share(shard.shards) };
         let mut state = State::new(Store::new(limits), true, false);
-        state.follow(has_registrations);
+        state.follow(shard.shards, has_registrations);
         let signals = ClusterSignals::new(has_registrations);
         let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));
         Arc::new(Self { shard, ..Self::assemble(settings, true, shared, metrics) })
