@@ -222,7 +222,10 @@ fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_wh
     let much_later = Now { monotonic_ms: later.monotonic_ms + 60_000, ..later };
     assert_eq!((instance.poll_action(much_later), instance.next_deadline()), (None, None));
     instance.set_reached(true, much_later);
-    assert!(matches!(instance.poll_action(much_later).unwrap().kind, ActionKind::Txn(_)));
+    assert_eq!(instance.poll_action(much_later), None, "the other member comes first");
+    let in_turn = Now { monotonic_ms: instance.next_deadline().unwrap(), ..later };
+    assert!(in_turn.monotonic_ms > much_later.monotonic_ms);
+    assert!(matches!(instance.poll_action(in_turn).unwrap().kind, ActionKind::Txn(_)));
 }
 
 #[test]
