@@ -1,15 +1,21 @@
 //! Reads of what the operator of a cluster looks at. Nothing is changed.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 
 use super::client::Etcd;
+use crate::clock;
 use crate::server::cluster::layout::KeyRange;
 use crate::server::cluster::operation::{EtcdError, Pair, RangeRead, prefix_end};
 use crate::server::cluster::overview::{head_in, members_in, shards_in};
 use crate::server::cluster::{Layout, Overview, ShardOverview};
 
+/// How long an election of etcd takes at most, with its default settings.
+const ELECTION_TIME: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The most clusters that are listed.
 const NAMES_MAX: usize = 20;
 /// The prefix of all clusters.
@@ -46,11 +52,23 @@ impl fmt::Display for OverviewError {
 
 impl std::error::Error for OverviewError {}
 
-/// Reads the members and shards of a cluster, at one revision.
+/// Reads the members and shards of a cluster, at one revision. While etcd elects a leader, it is asked again for some seconds.
 ///
 /// # Errors
 /// The cluster does not exist or has another format, or etcd does not answer.
 pub async fn overview(etcd: &Etcd, layout: &Layout) -> Result<Overview, OverviewError> {
+    let begun = clock::monotonic();
+    loop {
+        let read = read_overview(etcd, layout).await;
+        let is_unanswered = matches!(read, Err(OverviewError::Etcd(EtcdError::Unknown { .. })));
+        if !is_unanswered || clock::monotonic().saturating_duration_since(begun) >= ELECTION_TIME {
+            return read;
+        }
+        sleep(RETRY_PAUSE).await;
+    }
+}
+
+async fn read_overview(etcd: &Etcd, layout: &Layout) -> Result<Overview, OverviewError> {
     let meta = etcd.read(&one(layout.meta(), None)).await?;
     let revision = meta.revision;
     let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
