@@ -123,7 +123,7 @@ async fn put(urls: &[String], writers: usize, count: usize, compares: bool) {
 }
 
 async fn revision(etcd: &Etcd, key: &bytes::Bytes) -> u64 {
-    let never = Condition { key: key.clone(), mod_revision: u64::MAX };
+    let never = Condition { key: key.clone(), mod_revision: i64::MAX.cast_unsigned() };
     let txn = Txn { conditions: vec![never], operations: Vec::new(), otherwise: vec![key.clone()] };
     match etcd.txn(&txn).await.unwrap().outcome {
         TxnOutcome::NotApplied(pairs) => pairs[0].as_ref().map_or(0, |pair| pair.mod_revision),
