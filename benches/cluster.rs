@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mqkv::server::cluster::operation::{Condition, EtcdError, Operation, Txn, TxnAnswer, TxnOutcome};
 use mqkv::server::etcd::{Etcd, EtcdSettings};
-use shared::raw::{self, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command, key};
+use shared::raw::{self, KEY_BYTES, RawClient, VALUE_BYTES, command, key};
 use shared::{MQKV, Process, free_port, in_turn, mosquitto, rate, ratios, run, spread, wait_until_open};
 
 const SHARDS: [u32; 4] = [1, 2, 4, 8];
@@ -131,26 +131,6 @@ async fn revision(etcd: &Etcd, key: &bytes::Bytes) -> u64 {
     }
 }
 
-/// Sends SETs by clients with one request in flight each.
-async fn set(port: u16, clients: usize, count: usize) {
-    let tasks: Vec<_> = (0..clients)
-        .map(|number| {
-            tokio::task::spawn_local(async move {
-                let id = format!("bench-{number}");
-                let (mut client, set) = (RawClient::for_requests(port, &id).await, SetRequest::new(&id));
-                for round in 0..count / clients {
-                    set.push(&mut client.buffers, &key(round * clients + number));
-                    client.flush().await.unwrap();
-                    client.wait_for_messages(1).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
-
 /// Sends GETs one after the other, and returns how long each took, in milliseconds.
 async fn get(port: u16, count: usize) -> Vec<f64> {
     let mut client = RawClient::for_requests(port, "bench-get").await;
@@ -182,7 +162,7 @@ fn throughput(urls: &[String]) {
         ];
         for broker in &brokers {
             let port = broker.port;
-            subjects.push(Box::new(move || rate(sets, || run(set(port, writers, sets)))));
+            subjects.push(Box::new(move || rate(sets, || run(raw::set_by_each(port, writers, sets)))));
         }
         let figures = in_turn(ROUNDS, &mut subjects);
         println!("  {:28} {} a second", "etcd, put", spread(&figures[0], 0));

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::shared::raw::{BlockingClient, KEY_BYTES, RawClient, SetRequest, VALUE_BYTES, command, key};
+use crate::shared::raw::{self, BlockingClient, KEY_BYTES, SetRequest, VALUE_BYTES, command, key};
 use crate::shared::{Process, free_port, in_turn, print_against_others, rate, redis, run as block_on, serve};
 
 const WRITERS: usize = 64;
@@ -36,7 +36,7 @@ pub fn run() {
     println!(" {WRITERS} writers");
     let names = ["mqkv", "append, fdatasync every 64", "Redis, appendfsync always", "etcd"];
     let mut subjects: Vec<Box<dyn FnMut() -> f64>> = vec![
-        Box::new(|| rate(MANY, || block_on(set(ours.port, WRITERS, MANY)))),
+        Box::new(|| rate(MANY, || block_on(raw::set_by_each(ours.port, WRITERS, MANY)))),
         Box::new(|| rate(MANY, || append(&bare, MANY, WRITERS))),
         Box::new(|| rate(MANY, || block_on(set_in_redis(redis.port, WRITERS, MANY)))),
     ];
@@ -83,27 +83,6 @@ async fn set_in_redis(port: u16, clients: usize, count: usize) {
                     output.extend_from_slice(&redis_command(round * clients + number));
                 };
                 client.request_each(1, count / clients, push).await.unwrap();
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
-    }
-}
-
-/// Sends `count` SETs by clients with one request in flight each.
-async fn set(port: u16, clients: usize, count: usize) {
-    let tasks: Vec<_> = (0..clients)
-        .map(|number| {
-            tokio::task::spawn_local(async move {
-                let id = format!("bench-{number}");
-                let mut client = RawClient::for_requests(port, &id).await;
-                let set = SetRequest::new(&id);
-                for round in 0..count / clients {
-                    set.push(&mut client.buffers, &key(round * clients + number));
-                    client.flush().await.unwrap();
-                    client.wait_for_messages(1).await.unwrap();
-                }
             })
         })
         .collect();

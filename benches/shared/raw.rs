@@ -59,6 +59,27 @@ impl SetRequest {
     }
 }
 
+/// Sends `count` SETs by clients with one request in flight each.
+pub async fn set_by_each(port: u16, clients: usize, count: usize) {
+    let tasks: Vec<_> = (0..clients)
+        .map(|number| {
+            tokio::task::spawn_local(async move {
+                let id = format!("bench-{number}");
+                let mut client = RawClient::for_requests(port, &id).await;
+                let set = SetRequest::new(&id);
+                for round in 0..count / clients {
+                    set.push(&mut client.buffers, &key(round * clients + number));
+                    client.flush().await.unwrap();
+                    client.wait_for_messages(1).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
 /// Sends `count` SETs, the one of each number with the key that `key` returns, with [`FILL_INFLIGHT`] of them at a time.
 pub async fn fill(port: u16, count: usize, key: impl Fn(usize) -> [u8; KEY_BYTES]) {
     let (mut client, set) = (RawClient::for_requests(port, "fill").await, SetRequest::new("fill"));

@@ -20,6 +20,8 @@ pub mod operations;
 mod rate_limit;
 pub mod service;
 pub mod settings;
+#[cfg(test)]
+mod simulation_figures;
 pub mod storage;
 mod store_server;
 

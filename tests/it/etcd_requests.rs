@@ -225,15 +225,21 @@ async fn at_the_quota_nothing_is_put_and_no_fate_is_wrong_but_deletions_work() {
     revision_of_applied(etcd.txn(&deletion).await);
 }
 
-#[tokio::test]
-#[ignore = "needs Debian's etcd-server"]
-async fn each_endpoint_reports_its_status() {
-    let place = Place::new();
-    let mut cluster = EtcdCluster::start(&place, 3);
+/// Starts three members, and kills one that is not the leader. Returns a client, the leader and the one that is dead.
+async fn with_dead_member(place: &Place) -> (EtcdCluster, Etcd, usize, usize) {
+    let mut cluster = EtcdCluster::start(place, 3);
     let etcd = cluster.client().await;
     let leader = cluster.leader(&etcd).await;
     let dead = (leader + 1) % 3;
     cluster.kill(dead);
+    (cluster, etcd, leader, dead)
+}
+
+#[tokio::test]
+#[ignore = "needs Debian's etcd-server"]
+async fn each_endpoint_reports_its_status() {
+    let place = Place::new();
+    let (cluster, etcd, leader, dead) = with_dead_member(&place).await;
     // The first request may notice the loss of its connection only.
     etcd.status().await;
     let all = etcd.status().await;
@@ -256,11 +262,7 @@ async fn each_endpoint_reports_its_status() {
 #[ignore = "needs Debian's etcd-server"]
 async fn one_endpoint_of_three_may_be_dead_from_the_start() {
     let place = Place::new();
-    let mut cluster = EtcdCluster::start(&place, 3);
-    let etcd = cluster.client().await;
-    let leader = cluster.leader(&etcd).await;
-    let dead = (leader + 1) % 3;
-    cluster.kill(dead);
+    let (cluster, ..) = with_dead_member(&place).await;
     for first in 0..3 {
         let mut endpoints = cluster.urls();
         endpoints.rotate_left(first);

@@ -256,7 +256,7 @@ fn with_a_topic_for_each_client_the_rules_apply_to_the_client_of_the_topic() {
     store.log_line_with("press-8 may not have its answer published to");
     place.write(
         "rules",
-        "rules:\n- principals: {clientIds: [nobody]}\n  brokerResources:\n  - method: Connect\n",
+        "rules:\n- principals: {clientIds: [unknown]}\n  brokerResources:\n  - method: Connect\n",
     );
     store.process.signal(Signal::SIGHUP);
     store.log_line_with("rules reloaded: 1");

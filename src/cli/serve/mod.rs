@@ -148,19 +148,30 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         Verdict::Yes
     };
     drop(reloading);
+    Ok(drain(server, args.operations.drain, true, &mut signals, log).await.unwrap_or(verdict))
+}
+
+/// Stops a server gracefully within a time; with `warns`, warns if that is too short. Returns the verdict of a signal that has
+/// ended it before.
+pub(in crate::cli) async fn drain(
+    server: StoreServer,
+    within: Duration,
+    warns: bool,
+    signals: &mut Signals,
+    log: &EventLog,
+) -> Option<Verdict> {
     systemd::stopping();
-    let draining = server.drain(args.operations.drain);
+    let draining = server.drain(within);
     log.note("stopping", "stopping: answering pending requests".to_owned());
     tokio::select! {
         biased;
         is_done = draining => {
-            if !is_done {
-                let within = duration::text(args.operations.drain);
-                log.warn(&format!("not all requests were answered within {within}"));
+            if warns && !is_done {
+                log.warn(&format!("not all requests were answered within {}", duration::text(within)));
             }
-            Ok(verdict)
+            None
         }
-        signal = signals.next() => Ok(signal.verdict()),
+        signal = signals.next() => Some(signal.verdict()),
     }
 }
 

@@ -42,8 +42,7 @@ impl Cluster {
     /// etcd does not answer.
     pub async fn head(&self, shard: u32) -> Result<Option<Head>, EtcdError> {
         let key = self.layout.head(shard);
-        let to = [&key[..], &[0]].concat().into();
-        let answer = self.etcd.read(&RangeRead { from: key, to, limit: 1, revision: None }).await?;
+        let answer = self.etcd.read(&RangeRead::one(key, None)).await?;
         Ok(answer.pairs.first().and_then(|pair| Head::decode(&pair.value).ok()))
     }
 

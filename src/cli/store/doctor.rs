@@ -193,8 +193,8 @@ fn database_size(endpoints: &Endpoints) -> Found {
 }
 
 async fn read(cluster: &Cluster) -> Found {
-    let (key, mut times) = (cluster.layout.meta(), Vec::new());
-    let read = RangeRead { from: key.clone(), to: after(&key), limit: 1, revision: None };
+    let mut times = Vec::new();
+    let read = RangeRead::one(cluster.layout.meta(), None);
     for _ in 0..READS {
         let begun = clock::monotonic();
         cluster.etcd.read(&read).await.map_err(|error| etcd_error(&error))?;
@@ -249,10 +249,6 @@ async fn owners(cluster: &Cluster) -> Found {
         warnings.push(warning("no other instance could take over", "start another instance"));
     }
     Ok((text, warnings))
-}
-
-fn after(key: &Bytes) -> Bytes {
-    [&key[..], &[0]].concat().into()
 }
 
 #[cfg(test)]

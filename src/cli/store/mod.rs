@@ -37,7 +37,7 @@ use crate::client::{Client, Error, Settings};
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::process::signal::Signals;
 use crate::commands::session::other_client_id;
-use crate::commands::{CommandError, Kind, Verdict, duration};
+use crate::commands::{CommandError, Kind, Verdict};
 use crate::protocol::Key;
 use crate::render::Style;
 use crate::render::log::Field;
@@ -157,20 +157,8 @@ async fn serve(
             () = hung_up(hangup.as_mut()) => reload(&server, log),
         }
     };
-    systemd::stopping();
-    let draining = server.drain(args.operations.drain);
-    log.note("stopping", "stopping: answering pending requests".to_owned());
-    tokio::select! {
-        biased;
-        is_done = draining => {
-            if !is_done && ended.is_ok() {
-                let within = duration::text(args.operations.drain);
-                log.warn(&format!("not all requests were answered within {within}"));
-            }
-            ended.map(|()| Verdict::Yes)
-        }
-        signal = signals.next() => Ok(signal.verdict()),
-    }
+    let stopped = serve::drain(server, args.operations.drain, ended.is_ok(), &mut signals, log).await;
+    stopped.map_or_else(|| ended.map(|()| Verdict::Yes), Ok)
 }
 
 /// Opens the store and connects it.

@@ -23,7 +23,7 @@ pub struct Departure {
     unreached_ms: Option<u64>,
     /// The member that comes before this one, with its run, and since when it could have the shard.
     better: Option<(String, u64, u64)>,
-    /// To whom the shard was left last.
+    /// The member that the shard was left to last, with its run.
     left_to: Option<(String, u64)>,
 }
 

@@ -11,7 +11,7 @@ use super::codec::{
 use super::commit::ShardKeys;
 use super::group::{Item, RegistrationChange, RowChange};
 use super::layout::Place;
-use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent};
+use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent, key_after};
 use super::responses::{IndexedRecord, ResponseIndex};
 use crate::store::Now;
 
@@ -184,9 +184,7 @@ impl Follower {
             return events;
         };
         let (_, to) = self.keys.layout.shard(self.keys.shard);
-        // The next key in the order of bytes.
-        let from = [&last[..], &[0]].concat().into();
-        let call = Call::new(page(from, to, PAGE_PAIRS, Some(at)), 0);
+        let call = Call::new(page(key_after(&last), to, PAGE_PAIRS, Some(at)), 0);
         self.phase = Phase::Reading { call, revision: Some(at) };
         events
     }

@@ -30,8 +30,7 @@ impl Handover {
 
     /// Begins to look, as the owner.
     pub fn begin(&mut self, now: Now) {
-        let to = [&self.key[..], &[0]].concat().into();
-        let read = RangeRead { from: self.key.clone(), to, limit: 1, revision: None };
+        let read = RangeRead::one(self.key.clone(), None);
         let due_ms = now.monotonic_ms.saturating_add(LOOK_MS);
         self.look = Some(Call::new(ActionKind::Read(read), due_ms));
     }

@@ -81,6 +81,15 @@ pub struct RangeRead {
     pub revision: Option<u64>,
 }
 
+impl RangeRead {
+    /// Returns the read of one key.
+    #[must_use]
+    pub fn one(key: Bytes, revision: Option<u64>) -> Self {
+        let to = key_after(&key);
+        Self { from: key, to, limit: 1, revision }
+    }
+}
+
 /// The answer to a [`RangeRead`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeAnswer {
@@ -131,6 +140,12 @@ impl fmt::Display for EtcdError {
 }
 
 impl std::error::Error for EtcdError {}
+
+/// Returns the next key in the order of bytes.
+#[must_use]
+pub fn key_after(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}
 
 /// Returns the end of the range of all keys with this prefix; empty, which is the end of all keys, if there is none.
 #[must_use]

@@ -1,10 +1,10 @@
 //! Reads all records of a cluster at one revision, in pages. Nothing is changed.
 
 use super::client::Etcd;
-use super::overview::{OverviewError, one, read_one};
+use super::overview::{OverviewError, read_one};
 use crate::server::cluster::Layout;
 use crate::server::cluster::audit::{Audit, Counts, Finding};
-use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead};
+use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead, key_after};
 use crate::server::cluster::overview::shards_in;
 use crate::store::Now;
 
@@ -34,7 +34,7 @@ pub async fn audit<E: From<OverviewError>>(
     now: Now,
     mut found: impl FnMut(Finding) -> Result<(), E>,
 ) -> Result<AuditReport, E> {
-    let meta = etcd.read(&one(layout.meta(), None)).await.map_err(OverviewError::from)?;
+    let meta = etcd.read(&RangeRead::one(layout.meta(), None)).await.map_err(OverviewError::from)?;
     let revision = meta.revision;
     let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
     let shards = shards_in(&meta.value).map_err(OverviewError::Incompatible)?;
@@ -56,8 +56,7 @@ pub async fn audit<E: From<OverviewError>>(
         }
         let last = answer.pairs.last().filter(|_| answer.has_more);
         let Some(last) = last else { break };
-        // The next key in the order of bytes.
-        read.from = [&last.key[..], &[0]].concat().into();
+        read.from = key_after(&last.key);
     }
     Ok(AuditReport { revision, shards, counts: audit.counts(), findings })
 }

@@ -159,8 +159,7 @@ impl Presence {
     /// # Errors
     /// [`EtcdError::Refused`]: the key is that of another process, which has come while this one was paused.
     async fn free_revision(&self) -> Result<u64, EtcdError> {
-        let to = [&self.key[..], &[0]].concat().into();
-        let read = RangeRead { from: self.key.clone(), to, limit: 1, revision: None };
+        let read = RangeRead::one(self.key.clone(), None);
         match self.etcd.read(&read).await?.pairs.first() {
             None => Ok(0),
             Some(pair) if pair.value == self.value => Ok(pair.mod_revision),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -298,23 +297,19 @@ impl fmt::Debug for ClusterNode {
 
 /// Returns the number of shards of the cluster; 1 if it does not exist, or if its record is invalid, which is reported later.
 async fn shards_of(etcd: &Etcd, name: &str) -> Result<u32, Error> {
-    let answer = etcd.read(&one_key(Layout::new(name).meta())).await.map_err(|error| Error::Cluster {
-        kind: ClusterErrorKind::Unavailable,
-        reason: format!("cannot read the number of shards: {error}"),
-        hint: Some("try again when etcd answers, or give --shards"),
-    })?;
+    let answer =
+        etcd.read(&RangeRead::one(Layout::new(name).meta(), None)).await.map_err(|error| Error::Cluster {
+            kind: ClusterErrorKind::Unavailable,
+            reason: format!("cannot read the number of shards: {error}"),
+            hint: Some("try again when etcd answers, or give --shards"),
+        })?;
     let meta = answer.pairs.first().and_then(|pair| Meta::decode(&pair.value).ok());
     Ok(meta.map_or(1, |meta| meta.shards.clamp(1, SHARDS_MAX)))
 }
 
-fn one_key(key: Bytes) -> RangeRead {
-    let to = [&key[..], &[0]].concat().into();
-    RangeRead { from: key, to, limit: 1, revision: None }
-}
-
 /// Checks that no other process has this name. One that was killed is a member until its lease has ended.
 async fn check_name(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Error> {
-    let read = one_key(Layout::new(&settings.name).member(&settings.instance));
+    let read = RangeRead::one(Layout::new(&settings.name).member(&settings.instance), None);
     let wait = Duration::from_secs(u64::from(settings.lease_s)).saturating_add(LEASE_SLACK);
     let begun = clock::monotonic();
     loop {

@@ -8,8 +8,7 @@ use tokio::time::sleep;
 
 use super::client::Etcd;
 use crate::clock;
-use crate::server::cluster::layout::KeyRange;
-use crate::server::cluster::operation::{EtcdError, Pair, RangeRead, prefix_end};
+use crate::server::cluster::operation::{EtcdError, Pair, RangeRead, key_after, prefix_end};
 use crate::server::cluster::overview::{head_in, members_in, shards_in};
 use crate::server::cluster::{Layout, Overview, ShardOverview};
 
@@ -69,7 +68,7 @@ pub async fn overview(etcd: &Etcd, layout: &Layout) -> Result<Overview, Overview
 }
 
 async fn read_overview(etcd: &Etcd, layout: &Layout) -> Result<Overview, OverviewError> {
-    let meta = etcd.read(&one(layout.meta(), None)).await?;
+    let meta = etcd.read(&RangeRead::one(layout.meta(), None)).await?;
     let revision = meta.revision;
     let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
     let count = shards_in(&meta.value).map_err(OverviewError::Incompatible)?;
@@ -99,7 +98,7 @@ pub async fn cluster_names(etcd: &Etcd) -> Result<Vec<String>, EtcdError> {
         let rest = pair.key.strip_prefix(PREFIX).unwrap_or_default();
         let name = String::from_utf8_lossy(rest.split(|byte| *byte == b'/').next().unwrap_or_default());
         // The next cluster comes after all keys of this one.
-        from = Layout::new(&name).all().1.max([&pair.key[..], &[0]].concat().into());
+        from = Layout::new(&name).all().1.max(key_after(&pair.key));
         names.push(name.into_owned());
     }
     names.dedup();
@@ -108,10 +107,5 @@ pub async fn cluster_names(etcd: &Etcd) -> Result<Vec<String>, EtcdError> {
 
 /// Reads one key at a revision.
 pub(super) async fn read_one(etcd: &Etcd, key: Bytes, revision: u64) -> Result<Option<Pair>, EtcdError> {
-    Ok(etcd.read(&one(key, Some(revision))).await?.pairs.into_iter().next())
-}
-
-pub(super) fn one(key: Bytes, revision: Option<u64>) -> RangeRead {
-    let (from, to): KeyRange = (key.clone(), [&key[..], &[0]].concat().into());
-    RangeRead { from, to, limit: 1, revision }
+    Ok(etcd.read(&RangeRead::one(key, Some(revision))).await?.pairs.into_iter().next())
 }

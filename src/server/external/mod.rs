@@ -118,8 +118,7 @@ impl External {
         }
     }
 
-    /// Waits until the requests that the broker has been told are received are handled, but not until they are answered. Cancel
-    /// safe.
+    /// Waits until the requests that are acknowledged to the broker are handled, but not until they are answered. Cancel safe.
     pub(super) async fn idle(&self) {
         while self.node.is_busy() {
             sleep(BUSY_POLL).await;

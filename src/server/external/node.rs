@@ -239,7 +239,7 @@ impl Node {
         self.outbox.has_room() && self.scans.available_permits() > 0 && service.has_room()
     }
 
-    /// Whether requests are handled that the broker has been told are received: those that were held, and scans.
+    /// Whether acknowledged requests are still being handled: those that were held, and scans.
     pub(super) fn is_busy(&self) -> bool {
         let has_held = |(service, held): (&Arc<Service>, &HeldForShard)| {
             !service.is_following() && !held.lock().is_empty()

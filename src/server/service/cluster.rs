@@ -22,7 +22,7 @@ impl State {
     /// Makes this the state of one of so many shards of an instance of a cluster, which follows.
     pub(super) fn follow(&mut self, shards: u32, has_registrations: bool) {
         self.commit_queue = Some(CommitQueue::in_cluster(shards));
-        self.cluster = Some(Box::new(ClusterState::new(has_registrations)));
+        self.cluster = Some(Box::new(ClusterState::new(shards, has_registrations)));
     }
 
     pub(super) fn cluster_statistics(&self) -> Option<ClusterStatistics> {

@@ -9,10 +9,11 @@ use super::etcd::Etcd;
 use super::requests::{Ledger, Operation, Reply, Request, RequestId};
 use crate::protocol::Key;
 use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, WatchRange};
-use crate::server::cluster::operation::{EtcdError, Operation as Change, Txn, WatchBatch};
+use crate::server::cluster::operation::{EtcdError, Operation as Change, Txn, WatchBatch, key_after};
 use crate::server::cluster::{
     ClusterEvent, Effect, Head, Instance, InstanceSettings, Layout, Role, encode_request, encode_run,
 };
+use crate::server::simulation_figures::figures;
 use crate::server::storage::simulated::SeededRandom;
 use crate::store::Now;
 
@@ -26,28 +27,6 @@ const CALM_MS: u64 = 8_000;
 /// etcd's client reports an unknown outcome after this time.
 const TIMEOUT_MS: u64 = 1_000;
 const LEASE_MS: u64 = 2_000;
-
-/// Defines the counts of what has occurred, and how often it must in a hundred seeds.
-macro_rules! figures {
-    ($($name:ident: $expected:expr,)*) => {
-        /// Counts of the events of a run, to prove that each kind has occurred.
-        #[derive(Clone, Copy, Debug, Default)]
-        pub struct Figures {
-            $(pub $name: u64,)*
-        }
-
-        impl Figures {
-            pub fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// Returns each count, and the least one for a hundred seeds.
-            pub fn expected(&self) -> Vec<(&'static str, u64, u64)> {
-                vec![$((stringify!($name), self.$name, $expected),)*]
-            }
-        }
-    };
-}
 
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
@@ -698,7 +677,7 @@ impl World {
             let key = self.layout.member(NAMES[at]);
             let is_reached =
                 node.running.is_some() && node.paused_until <= self.ms && node.cut_until <= self.ms;
-            let is_there = !self.etcd.pairs_of((key.clone(), [&key[..], &[0]].concat().into())).is_empty();
+            let is_there = !self.etcd.pairs_of((key.clone(), key_after(&key))).is_empty();
             let run = node.running.as_ref().map_or(0, |running| running.run);
             let operation = if is_reached {
                 node.seen_ms = self.ms;

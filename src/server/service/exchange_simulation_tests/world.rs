@@ -19,6 +19,7 @@ use crate::server::exchange::event::ExchangeEvent;
 use crate::server::exchange::participant::encode;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::operations::metrics::Verb;
+use crate::server::simulation_figures::figures;
 use crate::server::storage::simulated::SeededRandom;
 use crate::store::StoreRequest;
 use crate::{clock, server::exchange::participant::Route};
@@ -71,28 +72,6 @@ pub struct World {
     pub compared: HashSet<usize>,
     /// The leaves that may report that their records differ.
     pub damaged: HashSet<usize>,
-}
-
-/// Defines the counts of what has occurred, and how often it must in a hundred seeds.
-macro_rules! figures {
-    ($($name:ident: $expected:expr,)*) => {
-        /// Counts of the events of a run, to prove that each kind has occurred.
-        #[derive(Debug, Default)]
-        pub struct Figures {
-            $(pub $name: u64,)*
-        }
-
-        impl Figures {
-            pub fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// Returns each count, and the least one for a hundred seeds.
-            pub fn expected(&self) -> Vec<(&'static str, u64, u64)> {
-                vec![$((stringify!($name), self.$name, $expected),)*]
-            }
-        }
-    };
 }
 
 figures! {
