@@ -23,6 +23,11 @@ pub fn complete(args: &mut EtcdArgs, variables: &Variables) -> Result<(), Comman
         && let Some(urls) = text(variables, "MQKV_ETCD")?
     {
         args.etcd = urls.split(',').map(str::to_owned).collect();
+        #[cfg(feature = "cluster")]
+        for url in &args.etcd {
+            Etcd::check_url(url)
+                .map_err(|error| CommandError::new(Kind::Configuration, format!("MQKV_ETCD: {error}")))?;
+        }
     }
     if !args.etcd.is_empty() {
         if args.cluster.is_none() {
@@ -127,6 +132,7 @@ pub fn cluster_error(kind: ClusterErrorKind, reason: String, hint: Option<&'stat
         ClusterErrorKind::Settings => Kind::Usage,
         ClusterErrorKind::Files => Kind::File,
         ClusterErrorKind::Unavailable => Kind::Unavailable,
+        ClusterErrorKind::Authentication => Kind::Authorization,
         ClusterErrorKind::Incompatible => Kind::Data,
     };
     let error = CommandError::new(kind, reason);
@@ -166,8 +172,16 @@ mod tests {
         let args =
             completed(EtcdArgs::default(), &[("MQKV_CLUSTER", "a/b"), ("MQKV_ETCD_USER", "u")]).unwrap();
         assert!(args.etcd.is_empty() && args.cluster.is_none() && args.etcd_user.is_none());
-        let error =
-            completed(EtcdArgs::default(), &[("MQKV_ETCD", "u"), ("MQKV_CLUSTER", "a/b")]).unwrap_err();
+        let error = completed(EtcdArgs::default(), &[("MQKV_ETCD", "http://u"), ("MQKV_CLUSTER", "a/b")])
+            .unwrap_err();
         assert!(error.kind == Kind::Configuration && error.message.starts_with("MQKV_CLUSTER: "));
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn an_invalid_url_in_the_variable_is_reported_with_its_name() {
+        let error = completed(EtcdArgs::default(), &[("MQKV_ETCD", "http://a,b")]).unwrap_err();
+        let expected = "MQKV_ETCD: invalid endpoint of etcd: 'b' is not of the form https://HOST:PORT or http://HOST:PORT";
+        assert_eq!((error.kind, error.message.as_str()), (Kind::Configuration, expected));
     }
 }

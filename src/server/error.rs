@@ -14,8 +14,10 @@ pub enum ClusterErrorKind {
     Settings,
     /// A file of the TLS settings cannot be used.
     Files,
-    /// etcd cannot be reached, or does not accept the client.
+    /// etcd cannot be reached.
     Unavailable,
+    /// etcd does not accept the user.
+    Authentication,
     /// The state in etcd has another format.
     Incompatible,
 }

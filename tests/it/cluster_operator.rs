@@ -1,5 +1,6 @@
 //! What the operator of a cluster on etcd sees and does: `mqkv store status`, `check`, `resign`.
 
+use etcd_client::Permission;
 use mqkv::server::cluster::operation::Txn;
 
 use super::common::cluster::{Instance, ServedCluster};
@@ -133,6 +134,44 @@ fn an_owner_that_is_forced_to_resign_takes_over_again_when_there_is_no_other() {
 
 #[test]
 #[ignore = "needs Debian's etcd-server"]
+fn an_etcd_that_asks_for_a_user_later_is_reported_to_the_operator() {
+    let cluster = ServedCluster::new(1, &[]);
+    let owner = cluster.start_owner("a");
+    let _standby = cluster.start_standby("b");
+    cluster.set("k", "v");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut admin = etcd_client::Client::connect(cluster.etcd.urls(), None).await.unwrap();
+        for user in ["root", "reader"] {
+            admin.user_add(user, "right", None).await.unwrap();
+        }
+        admin.user_grant_role("root", "root").await.unwrap();
+        admin.role_add("read").await.unwrap();
+        let readable = Permission::read("/mqkv/").with_prefix();
+        admin.role_grant_permission("read", readable).await.unwrap();
+        admin.user_grant_role("reader", "read").await.unwrap();
+        admin.auth_enable().await.unwrap();
+    });
+    let set = cluster.place.run_at(&cluster.url(), &["set", "k", "w", "-t", "1s"]);
+    assert!(set.ends_with("--- exit 124\n"), "{set}");
+    owner.log_line_with("etcd has refused an operation: ");
+    cluster.place.write("right", "right");
+    cluster.place.write("wrong", "wrong");
+    let as_reader = |words: &[&str], file: &str| {
+        on(&cluster, &[words, &["--etcd-user", "reader", "--etcd-password-file", file]].concat())
+    };
+    for (shown, expected) in [
+        (on(&cluster, &["status"]), "user name is empty"),
+        (as_reader(&["status"], "wrong"), "invalid user ID or password"),
+        (as_reader(&["resign"], "right"), "permission denied"),
+    ] {
+        assert!(shown.contains(expected) && shown.ends_with("--- exit 77\n"), "{expected}: {shown}");
+    }
+    assert!(as_reader(&["status"], "right").contains("1 key"));
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
 fn a_check_reads_all_records_and_names_those_that_are_not_valid() {
     let cluster = ServedCluster::new(1, &[]);
     assert!(on(&cluster, &["check"]).ends_with("--- exit 1\n"), "there is no cluster");
@@ -200,9 +239,10 @@ fn metrics_and_the_status_page_show_the_owner_and_its_commits() {
     }
     let confirmed = metrics.lines().find_map(|line| line.strip_prefix("mqkv_cluster_confirmations_total "));
     assert_ne!(confirmed, Some("0"), "the get was confirmed: {metrics}");
-    let following = standby.get("/metrics").unwrap();
+    let following = wait_until("it sees both members", || {
+        standby.get("/metrics").filter(|metrics| metrics.contains("\nmqkv_cluster_members 2\n"))
+    });
     assert!(following.contains("\nmqkv_cluster_owner{shard=\"0\"} 0\n"), "{following}");
-    assert!(following.contains("\nmqkv_cluster_members 2\n"), "{following}");
     let page = standby.get("/").unwrap();
     assert!(page.contains("Cluster") && page.contains("follows"), "{page}");
 }

@@ -145,7 +145,7 @@ fn an_owner_that_was_paused_beyond_its_lease_answers_nothing_and_ends() {
     let (_, errors, code) = owner.process.end();
     assert_eq!(code, Some(69), "{errors:#?}");
     let errors = errors.join("\n");
-    assert!(errors.contains("error: another instance of the cluster owns the store now"), "{errors}");
+    assert!(errors.contains("error: this instance does not own the store any more"), "{errors}");
     assert_eq!(cluster.place.bytes_at(&new, &["get", "k"]), b"new");
 }
 

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use mqkv::net::{IdentityFiles, Secret, TlsOptions};
+use mqkv::server::cluster::operation::EtcdError;
 use mqkv::server::etcd::{ConnectError, Etcd, EtcdSettings};
 
 use super::common::Place;
@@ -148,5 +149,13 @@ async fn users_that_etcd_does_not_accept_are_reported() {
     // The client from before has no user.
     let error = etcd.txn(&chained("h", 0, vec![put("h", "2")])).await.unwrap_err();
     assert!(error.to_string().ends_with("user name is empty"), "{error}");
+    assert!(matches!(error, EtcdError::Unknown { .. }), "a token may have expired");
+    let mut refused = false;
+    for _ in 0..20 {
+        let error = etcd.txn(&chained("h", 0, vec![put("h", "2")])).await.unwrap_err();
+        assert!(error.to_string().ends_with("user name is empty"), "{error}");
+        refused |= matches!(error, EtcdError::Refused { .. });
+    }
+    assert!(refused, "it is reported in the end");
     assert!(matches!(Etcd::connect(&as_user("root", "x")).await, Err(ConnectError::Authentication { .. })));
 }

@@ -141,8 +141,8 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
             _ = signals.next() => {}
             () = server.lost() => {
                 server.shutdown().await;
-                let error = CommandError::new(Kind::Unavailable, "another instance of the cluster owns the store now");
-                return Err(error.hint("start it again: it follows until that one is gone"));
+                let error = CommandError::new(Kind::Unavailable, "this instance does not own the store any more");
+                return Err(error.hint("start it again: it follows while another instance owns the store"));
             }
         }
         Verdict::Yes

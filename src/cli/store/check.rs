@@ -38,8 +38,7 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             Ok(report) => report,
             Err(Failure::Output(error)) => return Err(error),
             Err(Failure::Overview(OverviewError::NotFound)) => {
-                reporter.negative(&cluster.not_found().await);
-                return Ok(Exit::No);
+                return cluster.report_missing("store-check", reporter).await;
             }
             Err(Failure::Overview(error)) => return Err(overview_error(&error)),
         };

@@ -1,18 +1,21 @@
 //! A cluster on etcd, as the verbs below `store` reach it.
 
 use crate::cli::etcd;
+use crate::cli::exit::Exit;
+use crate::cli::report::Reporter;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind};
 use crate::render::escape::escape;
+use crate::render::log::{Field, answer};
 use crate::server::cluster::operation::{EtcdError, RangeRead};
 use crate::server::cluster::{Head, Layout, Overview};
-use crate::server::etcd::{Etcd, OverviewError, cluster_names, overview};
+use crate::server::etcd::{Etcd, OverviewError, cluster_names, is_access_refusal, overview};
 
 /// A cluster and the client of its etcd.
 pub struct Cluster {
     pub etcd: Etcd,
     pub layout: Layout,
-    /// The name, escaped.
+    /// The name, not escaped.
     pub name: String,
 }
 
@@ -21,7 +24,7 @@ impl Cluster {
     /// etcd cannot be used.
     pub async fn connect(args: &EtcdArgs) -> Result<Self, CommandError> {
         let etcd = etcd::connect(args).await?;
-        Ok(Self { etcd, layout: Layout::new(args.cluster()), name: escape(args.cluster().as_bytes()) })
+        Ok(Self { etcd, layout: Layout::new(args.cluster()), name: args.cluster().to_owned() })
     }
 
     /// Returns the cluster's members and shards; `None` if it does not exist.
@@ -46,15 +49,29 @@ impl Cluster {
         Ok(answer.pairs.first().and_then(|pair| Head::decode(&pair.value).ok()))
     }
 
+    /// Reports that the cluster does not exist, as the answer of a verb.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub async fn report_missing(&self, verb: &str, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+        if reporter.is_json() {
+            let fields = [("cluster", Field::Text(self.name.clone())), ("found", Field::Switch(false))];
+            reporter.data(answer(verb, fields).as_bytes())?;
+        } else {
+            reporter.negative(&self.not_found().await);
+        }
+        Ok(Exit::No)
+    }
+
     /// Returns that the cluster does not exist, and what exists instead.
     pub async fn not_found(&self) -> String {
         let names = cluster_names(&self.etcd).await.unwrap_or_default();
         let names: Vec<_> = names.iter().map(|name| escape(name.as_bytes())).collect();
         let instead = match &names[..] {
-            [] => "this etcd has none".to_owned(),
+            [] => "this etcd has none; mqkv store -b BROKER --etcd URLS creates it".to_owned(),
             names => format!("this etcd has {}", names.join(", ")),
         };
-        format!("cluster not found: {}; {instead}", self.name)
+        format!("cluster not found: {}; {instead}", escape(self.name.as_bytes()))
     }
 }
 
@@ -84,9 +101,12 @@ pub fn etcd_error(error: &EtcdError) -> CommandError {
             let hint = "compact and defragment etcd, then etcdctl alarm disarm";
             CommandError::new(Kind::Refused, message).hint(hint)
         }
-        EtcdError::Refused { reason } if reason.contains("permission denied") => {
+        EtcdError::Refused { reason } if reason.ends_with("permission denied") => {
             let hint = "grant the user the prefix of the cluster: etcdctl role grant-permission";
             CommandError::new(Kind::Authorization, message).hint(hint)
+        }
+        EtcdError::Refused { reason } if is_access_refusal(reason) => {
+            CommandError::new(Kind::Authorization, message).hint("check --etcd-user and its password")
         }
         EtcdError::Refused { .. } => CommandError::new(Kind::Refused, message),
     }

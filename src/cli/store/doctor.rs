@@ -241,10 +241,11 @@ async fn owners(cluster: &Cluster) -> Found {
     let (members, shards) = (overview.members.len(), overview.shards.len());
     let owned = shards.saturating_sub(overview.unserved().count());
     let text = format!("{owned} of {shards} shards owned, instances: {members}");
-    let mut warnings = Vec::new();
     if owned < shards {
-        warnings.push(warning("no instance answers for some keys", "mqkv store status"));
+        let error = CommandError::new(Kind::Unavailable, format!("{text}: some keys are not served"));
+        return Err(error.hint("mqkv store status; start an instance: mqkv store -b BROKER --etcd URLS"));
     }
+    let mut warnings = Vec::new();
     if members < 2 {
         warnings.push(warning("no other instance could take over", "start another instance"));
     }

@@ -234,7 +234,10 @@ async fn check_cluster_alone(
     if server.has_other_instances(Duration::ZERO).await {
         return Ok(());
     }
-    match check_alone(settings, log).await {
+    match check_alone(settings, log).await.map_err(|error| match error.kind {
+        Kind::Unavailable => error.hint("if it is of a cluster, use the name of that: --cluster NAME"),
+        _ => error,
+    }) {
         // It may be that of an instance that was started at the same time.
         Err(error) if error.kind == Kind::Unavailable && !server.has_other_instances(PROBE_TIMEOUT).await => {
             Err(error)

@@ -39,12 +39,16 @@ pub fn run(etcd: &EtcdArgs, args: &ResignArgs, reporter: &mut Reporter) -> Resul
     runtime::here()?.block_on(async {
         let cluster = Cluster::connect(etcd).await?;
         let Some(overview) = cluster.overview().await? else {
-            reporter.negative(&cluster.not_found().await);
-            return Ok(Exit::No);
+            return cluster.report_missing("store-resign", reporter).await;
         };
         let targets = targets(&overview, args)?;
         if targets.is_empty() {
-            reporter.negative(&nothing(args));
+            if reporter.is_json() {
+                let fields = [("cluster", Field::Text(cluster.name)), ("shards", Field::Records(Vec::new()))];
+                reporter.data(answer("store-resign", fields).as_bytes())?;
+            } else {
+                reporter.negative(&nothing(args));
+            }
             return Ok(Exit::No);
         }
         if !args.force {
@@ -58,7 +62,11 @@ pub fn run(etcd: &EtcdArgs, args: &ResignArgs, reporter: &mut Reporter) -> Resul
                 Member::start(&cluster.etcd, key, encode_request(target.epoch), REQUEST_LEASE_S)
             })
             .collect();
-        let waited = wait(&cluster, &targets, args).await;
+        // Without another member, nobody could take over.
+        let is_alone =
+            |target: &Target| overview.members.iter().all(|member| member.name == target.owner.instance);
+        let may_stay_free = args.force && targets.iter().any(is_alone);
+        let waited = wait(&cluster, &targets, &requests, may_stay_free, args.wait).await;
         for request in requests {
             request.close().await;
         }
@@ -119,7 +127,7 @@ fn nothing(args: &ResignArgs) -> String {
     match (args.shard, &args.instance) {
         (Some(shard), _) => format!("shard {shard} has no owner"),
         (None, Some(instance)) => format!("instance {} owns nothing", escape(instance.as_bytes())),
-        (None, None) => "no owner".to_owned(),
+        (None, None) => "no owner: mqkv store status".to_owned(),
     }
 }
 
@@ -157,14 +165,20 @@ async fn check_space(cluster: &Cluster) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Waits until all shards have other owners, or none with --force; returns these.
+/// Waits until all shards have other owners or, with `may_stay_free`, none; returns these.
 async fn wait(
     cluster: &Cluster,
     targets: &[Target],
-    args: &ResignArgs,
+    requests: &[Member],
+    may_stay_free: bool,
+    within: Duration,
 ) -> Result<Vec<Option<String>>, CommandError> {
     let begun = clock::monotonic();
     loop {
+        // What etcd refuses now, it refuses for good.
+        if let Some(error @ EtcdError::Refused { .. }) = requests.iter().find_map(Member::failure) {
+            return Err(etcd_error(&error));
+        }
         let mut owners = Vec::new();
         for target in targets {
             let head = match cluster.head(target.shard).await {
@@ -176,22 +190,22 @@ async fn wait(
             let owner = head.as_ref().and_then(|head| head.owner.as_ref());
             let is_given_up = head.as_ref().is_none_or(|head| head.epoch > target.epoch || owner.is_none());
             match owner {
-                Some(owner) if is_given_up && owner.instance == target.owner.instance && !args.force => {
+                Some(owner) if is_given_up && owner.instance == target.owner.instance && !may_stay_free => {
                     let name = escape(owner.instance.as_bytes());
                     let message =
                         format!("instance {name} owns {} again: no other one took over", shown(target));
                     return Err(CommandError::new(Kind::Unavailable, message).hint("mqkv store status"));
                 }
                 Some(owner) if is_given_up => owners.push(Some(owner.instance.clone())),
-                None if args.force => owners.push(None),
+                None if may_stay_free => owners.push(None),
                 Some(_) | None => {}
             }
         }
         if owners.len() == targets.len() {
             return Ok(owners);
         }
-        if clock::monotonic().saturating_duration_since(begun) >= args.wait {
-            let error = format!("no other instance has taken over within {}", duration::text(args.wait));
+        if clock::monotonic().saturating_duration_since(begun) >= within {
+            let error = format!("no other instance has taken over within {}", duration::text(within));
             return Err(
                 CommandError::new(Kind::Timeout, error).hint("mqkv store status, and the log of the owner")
             );

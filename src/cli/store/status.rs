@@ -28,8 +28,7 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
     runtime::here()?.block_on(async {
         let cluster = Cluster::connect(args).await?;
         let Some(overview) = cluster.overview().await? else {
-            reporter.negative(&cluster.not_found().await);
-            return Ok(Exit::No);
+            return cluster.report_missing("store-status", reporter).await;
         };
         let endpoints = cluster.etcd.status().await;
         let warnings = warnings(&endpoints);
@@ -37,7 +36,7 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             let fields = fields(args.cluster(), &overview, &endpoints, &warnings);
             reporter.data(answer("store-status", fields).as_bytes())?;
         } else {
-            let text = text(&cluster.name, &overview, &endpoints, clock::wall_ms());
+            let text = text(&escape(cluster.name.as_bytes()), &overview, &endpoints, clock::wall_ms());
             reporter.data(text.as_bytes())?;
         }
         if takes_warnings(&reporter.style()) {
@@ -51,8 +50,14 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
         }
         let shards =
             if overview.shards.len() == 1 { String::new() } else { format!(": {}", listed(&unserved)) };
-        let members = if overview.members.is_empty() { ", and no instance is running" } else { "" };
-        reporter.negative(&format!("no owner{shards}{members}"));
+        let members = if overview.members.is_empty() {
+            ", and no instance is running: start one with mqkv store"
+        } else {
+            ""
+        };
+        if !reporter.is_json() {
+            reporter.negative(&format!("no owner{shards}{members}"));
+        }
         Ok(Exit::No)
     })
 }

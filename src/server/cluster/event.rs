@@ -23,6 +23,8 @@ pub enum ClusterEvent {
     EtcdUnavailable { reason: String },
     /// etcd answers again.
     EtcdAvailable,
+    /// etcd grants leases of at least this time, longer than that of the settings: another instance takes over later.
+    LeaseExtended { granted_s: u32 },
     /// The owner's clock, or that of an earlier owner, is ahead of this instance's: versions are, too.
     ClockAhead { ahead_ms: u64 },
     /// The instance owns the shard.
@@ -45,6 +47,7 @@ impl ClusterEvent {
             | Self::Refused { .. }
             | Self::NoSpace
             | Self::EtcdUnavailable { .. }
+            | Self::LeaseExtended { .. }
             | Self::ClockAhead { .. }
             | Self::LostOwnership { .. } => true,
         }
@@ -68,6 +71,7 @@ impl ClusterEvent {
             Self::SpaceAgain => "cluster-space-again",
             Self::EtcdUnavailable { .. } => "cluster-etcd-unavailable",
             Self::EtcdAvailable => "cluster-etcd-available",
+            Self::LeaseExtended { .. } => "cluster-lease-extended",
             Self::ClockAhead { .. } => "cluster-clock-ahead",
             Self::TookOver { .. } => "cluster-took-over",
             Self::LostOwnership { .. } => "cluster-lost",
@@ -84,6 +88,7 @@ impl ClusterEvent {
             }
             Self::Corrupt { key } => vec![("key", String::from_utf8_lossy(key).into_owned())],
             Self::WatchGap | Self::NoSpace | Self::SpaceAgain | Self::EtcdAvailable => Vec::new(),
+            Self::LeaseExtended { granted_s } => vec![("granted_s", granted_s.to_string())],
             Self::ClockAhead { ahead_ms } => vec![("ahead_ms", ahead_ms.to_string())],
             Self::TookOver { epoch } | Self::LostOwnership { epoch } | Self::Resigned { epoch } => {
                 vec![("epoch", epoch.to_string())]
@@ -103,6 +108,10 @@ impl fmt::Display for ClusterEvent {
             Self::SpaceAgain => out.write_str("etcd accepts changes again"),
             Self::EtcdUnavailable { reason } => write!(out, "etcd is unavailable, requests wait: {reason}"),
             Self::EtcdAvailable => out.write_str("etcd is available again"),
+            Self::LeaseExtended { granted_s } => write!(
+                out,
+                "another instance takes over after {granted_s} s, not --failover: etcd grants no shorter lease"
+            ),
             Self::ClockAhead { ahead_ms } => write!(
                 out,
                 "the clock of the cluster is {ahead_ms} ms ahead of this instance's: check the clocks of all instances"

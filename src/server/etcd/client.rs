@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ use crate::server::cluster::operation::{
 pub(super) const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Pairs of a page, where the reader has set no limit.
 const PAGE_PAIRS: u32 = 1000;
+/// After so many answers in a row that refuse the user, that is reported as a refusal. A token that has expired, or a change of
+/// the roles, is over after the next authentication.
+const USER_REFUSALS_MAX: u32 = 10;
 /// A key that is read at the first connection, to see whether etcd accepts the user.
 const PROBE_KEY: &str = "mqkv";
 
@@ -66,6 +70,8 @@ struct Shared {
     endpoints: Vec<Arc<Endpoint>>,
     /// The endpoint of the next request.
     current: Mutex<Arc<Endpoint>>,
+    /// The answers since the last read or transaction that etcd has refused because of the user.
+    user_refusals: AtomicU32,
     request_timeout: Duration,
 }
 
@@ -103,7 +109,8 @@ impl Etcd {
         let first =
             endpoints.first().ok_or_else(|| ConnectError::Settings("etcd has no endpoint".to_owned()))?;
         let current = Mutex::new(Arc::clone(first));
-        let etcd = Self(Arc::new(Shared { endpoints, current, request_timeout: settings.request_timeout }));
+        let (user_refusals, request_timeout) = (AtomicU32::new(0), settings.request_timeout);
+        let etcd = Self(Arc::new(Shared { endpoints, current, user_refusals, request_timeout }));
         let mut found: Option<ConnectError> = None;
         for endpoint in &etcd.0.endpoints {
             let Err(error) = etcd.check(endpoint).await else {
@@ -116,6 +123,14 @@ impl Etcd {
             }
         }
         Err(found.unwrap_or_else(|| ConnectError::Settings("etcd has no endpoint".to_owned())))
+    }
+
+    /// Checks the form of an endpoint's URL.
+    ///
+    /// # Errors
+    /// It is not `http://HOST:PORT` or `https://HOST:PORT`.
+    pub fn check_url(url: &str) -> Result<(), ConnectError> {
+        address(url).map(drop)
     }
 
     async fn check(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
@@ -165,6 +180,7 @@ impl Etcd {
     async fn ask_txn(&self, txn: &Txn, operations: &[Operation]) -> Result<TxnAnswer, EtcdError> {
         let asked = txn_of(txn, operations)?;
         let answer = self.request(0, |client| async move { client.kv_client().txn(asked).await }).await?;
+        self.note_accepted_user();
         let revision = revision_in(answer.header())?;
         let outcome = match answer.succeeded() {
             true => TxnOutcome::Applied,
@@ -219,6 +235,7 @@ impl Etcd {
             let (endpoint, answer) = asked.await;
             match answer {
                 Ok(mut answer) => {
+                    self.note_accepted_user();
                     let revision = revision_in(answer.header())?;
                     let has_more = answer.more();
                     let pairs = answer
@@ -311,7 +328,20 @@ impl Etcd {
         if result.as_ref().is_err_and(Failure::is_uncertain) {
             self.leave(&endpoint);
         }
+        let result = result.map_err(|failure| match failure {
+            Failure::Unauthenticated(reason)
+                if self.0.user_refusals.fetch_add(1, Ordering::Relaxed) >= USER_REFUSALS_MAX =>
+            {
+                Failure::Refused(reason)
+            }
+            other => other,
+        });
         (endpoint, result)
+    }
+
+    /// Notes that etcd accepts the user: other requests than reads and transactions need none.
+    fn note_accepted_user(&self) {
+        self.0.user_refusals.store(0, Ordering::Relaxed);
     }
 
     /// Asks one endpoint.
@@ -399,12 +429,14 @@ impl Endpoint {
     }
 }
 
+fn address(url: &str) -> Result<Address, ConnectError> {
+    let invalid = |what| ConnectError::Settings(format!("invalid endpoint of etcd: '{url}' {what}"));
+    Address::parse(url).map_err(invalid)
+}
+
 fn endpoints(settings: &EtcdSettings) -> Result<Vec<Arc<Endpoint>>, ConnectError> {
     let invalid = |message: String| ConnectError::Settings(message);
-    let addresses = settings.endpoints.iter().map(|url| {
-        Address::parse(url).map_err(|what| invalid(format!("invalid endpoint of etcd: '{url}' {what}")))
-    });
-    let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+    let addresses = settings.endpoints.iter().map(|url| address(url)).collect::<Result<Vec<_>, _>>()?;
     let plain = addresses.iter().find(|address| !address.is_tls);
     if let Some(plain) = plain
         && settings.tls != TlsOptions::default()

@@ -11,6 +11,16 @@ use crate::net::tls::{TlsError, TlsSetupError};
 use crate::server::cluster::operation::EtcdError;
 use crate::server::error::ClusterErrorKind;
 
+/// What etcd states about a user or its token that it does not accept.
+const ABOUT_USER: &[&str] = &[
+    "invalid auth token",
+    "revision of auth store is old",
+    "user name is empty",
+    "user name not found",
+    "authentication failed, invalid user ID or password",
+    "authentication is not enabled",
+];
+
 /// How one attempt at one endpoint failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -93,15 +103,13 @@ impl Failure {
 /// Returns whether etcd refuses a request because of the user or of its token. All of these are checked before the request
 /// is applied; none of them is about permissions.
 fn is_about_user(stated: &str) -> bool {
-    const ABOUT_USER: &[&str] = &[
-        "invalid auth token",
-        "revision of auth store is old",
-        "user name is empty",
-        "user name not found",
-        "authentication failed, invalid user ID or password",
-        "authentication is not enabled",
-    ];
     ABOUT_USER.contains(&stated)
+}
+
+/// Returns whether etcd has refused an operation, for this reason, because of the user or of its permissions.
+#[must_use]
+pub fn is_access_refusal(reason: &str) -> bool {
+    ABOUT_USER.iter().chain(&["permission denied"]).any(|stated| reason.ends_with(stated))
 }
 
 /// Returns the text of the innermost cause: those around it only repeat that the transport has failed.
@@ -169,6 +177,7 @@ impl ConnectError {
         match self {
             Self::Settings(_) => ClusterErrorKind::Settings,
             Self::TlsFiles(_) => ClusterErrorKind::Files,
+            Self::Authentication { .. } => ClusterErrorKind::Authentication,
             _ => ClusterErrorKind::Unavailable,
         }
     }
@@ -290,6 +299,18 @@ mod tests {
                 "{code:?} {message}"
             );
         }
+    }
+
+    #[test]
+    fn a_refusal_of_the_user_or_for_lack_of_a_permission_is_one_of_access() {
+        let address = Address::parse("http://etcd:1").unwrap();
+        let is_access = |failure: Failure| {
+            let EtcdError::Refused { reason } = failure.into_error(&address, None, 0) else { panic!() };
+            is_access_refusal(&reason)
+        };
+        assert!(is_access(Failure::Refused("permission denied".to_owned())));
+        assert!(is_access(Failure::Refused("user name is empty".to_owned())));
+        assert!(!is_access(Failure::Refused("too many operations in txn request".to_owned())));
     }
 
     #[test]

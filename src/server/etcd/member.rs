@@ -25,10 +25,21 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// meanwhile. Safety must not depend on it: a paused process does not notice that its key is gone.
 pub struct Member {
     is_present: watch::Receiver<bool>,
-    failure: watch::Receiver<Option<String>>,
+    failure: watch::Receiver<Option<EtcdError>>,
+    /// The seconds of the lease that etcd has granted.
+    granted_s: watch::Receiver<Option<u32>>,
     /// Dropped to end the task.
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
+}
+
+/// What a member reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberEvent {
+    /// Renewals begin to fail, with this error, or succeed again.
+    Renewals(Option<EtcdError>),
+    /// etcd has granted a lease of so many seconds.
+    Granted { granted_s: u32 },
 }
 
 impl Member {
@@ -36,7 +47,9 @@ impl Member {
     /// one and a half times its election timeout.
     #[must_use]
     pub fn start(etcd: &Etcd, key: Bytes, value: Bytes, lease_s: u32) -> Self {
-        let mut presence = Presence { etcd: etcd.clone(), key, value, lease_s, lease: None };
+        let (sender, granted_s) = watch::channel(None);
+        let mut presence =
+            Presence { etcd: etcd.clone(), key, value, lease_s, lease: None, granted_s: sender };
         let (sender, is_present) = watch::channel(false);
         let (failures, failure) = watch::channel(None);
         let (stop, stopped) = oneshot::channel();
@@ -47,7 +60,7 @@ impl Member {
             }
             presence.leave().await;
         });
-        Self { is_present, failure, stop, task }
+        Self { is_present, failure, granted_s, stop, task }
     }
 
     /// Returns whether the key existed when the lease was renewed last.
@@ -64,12 +77,32 @@ impl Member {
         *self.is_present.borrow_and_update()
     }
 
-    /// Waits until renewals begin to fail, and returns why; or until they succeed again. Cancel safe.
-    pub async fn failure_changed(&mut self) -> Option<String> {
-        if self.failure.changed().await.is_err() {
-            std::future::pending::<()>().await;
+    /// Waits for the next event. Cancel safe.
+    pub async fn event(&mut self) -> MemberEvent {
+        loop {
+            let is_running = tokio::select! {
+                changed = self.failure.changed() => match changed {
+                    Ok(()) => return MemberEvent::Renewals(self.failure.borrow_and_update().clone()),
+                    Err(_) => false,
+                },
+                changed = self.granted_s.changed() => match changed {
+                    Ok(()) => match *self.granted_s.borrow_and_update() {
+                        Some(granted_s) => return MemberEvent::Granted { granted_s },
+                        None => true,
+                    },
+                    Err(_) => false,
+                },
+            };
+            if !is_running {
+                std::future::pending::<()>().await;
+            }
         }
-        self.failure.borrow_and_update().clone()
+    }
+
+    /// Returns why the last renewals have failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<EtcdError> {
+        self.failure.borrow().clone()
     }
 
     /// Deletes the key, unless etcd does not answer: then it disappears with its lease.
@@ -98,10 +131,11 @@ struct Presence {
     lease_s: u32,
     /// The lease of the key, if there may be one.
     lease: Option<i64>,
+    granted_s: watch::Sender<Option<u32>>,
 }
 
 impl Presence {
-    async fn stay(&mut self, is_present: &watch::Sender<bool>, failure: &watch::Sender<Option<String>>) {
+    async fn stay(&mut self, is_present: &watch::Sender<bool>, failure: &watch::Sender<Option<EtcdError>>) {
         let mut failures = 0_u32;
         loop {
             let pause =
@@ -115,7 +149,7 @@ impl Presence {
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     if failures == FAILURES_REPORTED {
-                        failure.send_replace(Some(error.to_string()));
+                        failure.send_replace(Some(error));
                     }
                     sleep(pause.min(RETRY_PAUSE)).await;
                 }
@@ -137,7 +171,10 @@ impl Presence {
         let seconds = i64::from(self.lease_s);
         let grant =
             |client: etcd_client::Client| async move { client.lease_client().grant(seconds, None).await };
-        let lease = self.etcd.request(0, grant).await?.id();
+        let granted = self.etcd.request(0, grant).await?;
+        let lease = granted.id();
+        let granted_s = u32::try_from(granted.ttl()).ok();
+        self.granted_s.send_if_modified(|known| std::mem::replace(known, granted_s) != granted_s);
         let (key, value) = (self.key.clone(), self.value.clone());
         let txn = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: revision }],

@@ -14,8 +14,8 @@ mod watch;
 
 pub use audit::{AuditReport, audit};
 pub use client::{EndpointStatus, Etcd, EtcdSettings};
-pub use error::ConnectError;
-pub use member::Member;
+pub use error::{ConnectError, is_access_refusal};
+pub use member::{Member, MemberEvent};
 pub use node::{ClusterNode, ClusterSettings};
 pub use overview::{OverviewError, cluster_names, overview};
 pub use runner::{Application, Command, run};

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::client::{EndpointStatus, Etcd, EtcdSettings};
-use super::member::Member;
+use super::member::{Member, MemberEvent};
 use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
@@ -122,10 +122,7 @@ impl ClusterNode {
         })?;
         check_name(&etcd, &settings).await?;
         let has_stale_reads = !has_fixed_reads(&etcd).await;
-        let shards = match settings.shards {
-            Some(shards) => shards,
-            None => shards_of(&etcd, &settings.name).await?,
-        };
+        let shards = shards_of(&etcd, &settings).await?;
         let shards = Shards::new(shards, |shard| {
             Service::in_cluster(store, shard, has_registrations, Arc::clone(&events), Arc::clone(&metrics))
         });
@@ -141,7 +138,7 @@ impl ClusterNode {
         let (layout, run) = (Layout::new(&name), random::u64());
         let member = Member::start(&self.etcd, layout.member(&instance), encode_run(run), lease_s);
         let (leave, left) = oneshot::channel();
-        let membership = tokio::spawn(keep_membership(member, Arc::clone(&self.events), left));
+        let membership = tokio::spawn(keep_membership(member, lease_s, Arc::clone(&self.events), left));
         let (failed, failure) = watch::channel(None);
         let shards = u32::try_from(self.shards.iter().len()).unwrap_or(u32::MAX);
         let start = |(service, shard): (&Arc<Service>, u32)| {
@@ -226,9 +223,7 @@ impl ClusterNode {
             if let Some(mut failure) = failure
                 && let Ok(reason) = failure.wait_for(Option::is_some).await
             {
-                let reason = reason.clone().unwrap_or_default();
-                let hint = "use the version of mqkv and the --shards that it was created with, or another name: --cluster NAME";
-                return Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint) };
+                return incompatible(reason.as_deref().unwrap_or_default());
             }
             std::future::pending().await
         }
@@ -266,15 +261,23 @@ impl RunningShard {
 }
 
 /// Keeps the key among the members until `left` ends, and reports when etcd does not answer, and when it does again.
-async fn keep_membership(mut member: Member, events: EventSink, mut left: oneshot::Receiver<()>) {
+async fn keep_membership(
+    mut member: Member,
+    lease_s: u32,
+    events: EventSink,
+    mut left: oneshot::Receiver<()>,
+) {
     loop {
-        let failure = tokio::select! {
-            failure = member.failure_changed() => failure,
+        let event = tokio::select! {
+            event = member.event() => match event {
+                MemberEvent::Renewals(Some(error)) => ClusterEvent::EtcdUnavailable { reason: error.to_string() },
+                MemberEvent::Renewals(None) => ClusterEvent::EtcdAvailable,
+                MemberEvent::Granted { granted_s } if granted_s > lease_s => {
+                    ClusterEvent::LeaseExtended { granted_s }
+                }
+                MemberEvent::Granted { .. } => continue,
+            },
             _ = &mut left => return member.close().await,
-        };
-        let event = match failure {
-            Some(reason) => ClusterEvent::EtcdUnavailable { reason },
-            None => ClusterEvent::EtcdAvailable,
         };
         events(Event::Cluster { shard: None, event });
     }
@@ -295,16 +298,39 @@ impl fmt::Debug for ClusterNode {
     }
 }
 
-/// Returns the number of shards of the cluster; 1 if it does not exist, or if its record is invalid, which is reported later.
-async fn shards_of(etcd: &Etcd, name: &str) -> Result<u32, Error> {
-    let answer =
-        etcd.read(&RangeRead::one(Layout::new(name).meta(), None)).await.map_err(|error| Error::Cluster {
-            kind: ClusterErrorKind::Unavailable,
-            reason: format!("cannot read the number of shards: {error}"),
-            hint: Some("try again when etcd answers, or give --shards"),
-        })?;
-    let meta = answer.pairs.first().and_then(|pair| Meta::decode(&pair.value).ok());
-    Ok(meta.map_or(1, |meta| meta.shards.clamp(1, SHARDS_MAX)))
+/// Returns the number of shards of the cluster. One that does not exist is created with that of the settings, or 1. An invalid
+/// record is reported later.
+async fn shards_of(etcd: &Etcd, settings: &ClusterSettings) -> Result<u32, Error> {
+    let answer = etcd.read(&RangeRead::one(Layout::new(&settings.name).meta(), None)).await;
+    let found = match (answer, settings.shards) {
+        (Ok(answer), _) => {
+            let meta = answer.pairs.first().and_then(|pair| Meta::decode(&pair.value).ok());
+            meta.map(|meta| meta.shards.clamp(1, SHARDS_MAX))
+        }
+        // It is compared later.
+        (Err(_), Some(_)) => None,
+        (Err(error), None) => {
+            return Err(Error::Cluster {
+                kind: ClusterErrorKind::Unavailable,
+                reason: format!("cannot read the number of shards: {error}"),
+                hint: Some("try again when etcd answers, or give --shards"),
+            });
+        }
+    };
+    match (found, settings.shards) {
+        (Some(found), Some(wanted)) if found != wanted => {
+            Err(incompatible(&format!("{found} shards instead of {wanted}")))
+        }
+        (found, wanted) => Ok(found.or(wanted).unwrap_or(1)),
+    }
+}
+
+/// Returns the error of a state that this instance cannot take part in.
+fn incompatible(reason: &str) -> Error {
+    let reason = ClusterEvent::Incompatible { reason: reason.to_owned() }.to_string();
+    let hint =
+        "use the version of mqkv and the --shards that it was created with, or another name: --cluster NAME";
+    Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint) }
 }
 
 /// Checks that no other process has this name. One that was killed is a member until its lease has ended.
@@ -358,9 +384,7 @@ impl<P: Publisher> Application for Store<P> {
     fn handle_effect(&self, effect: Effect) {
         match self.service.handle_cluster_effect(effect, &self.publisher) {
             // It ends the process with this error.
-            Some(event @ ClusterEvent::Incompatible { .. }) => {
-                self.failed.send_replace(Some(event.to_string()));
-            }
+            Some(ClusterEvent::Incompatible { reason }) => _ = self.failed.send_replace(Some(reason)),
             Some(event) => (self.events)(Event::Cluster { shard: self.shard, event }),
             None => {}
         }

@@ -146,14 +146,14 @@ impl ServerMonitor {
             Some("draining")
         } else if self.metrics().is_etcd_unavailable() {
             Some("etcd is unavailable")
+        } else if self.metrics().is_broker_lost() {
+            Some("the connection with the broker is lost")
         } else if self.shards.is_following() {
             Some("standby: this instance does not own the store")
         } else if phase == Phase::Starting as u8 {
             Some("starting")
         } else if self.metrics().has_disk_failed() {
             Some("the disk has failed: no write is accepted")
-        } else if self.metrics().is_broker_lost() {
-            Some("the connection with the broker is lost")
         } else {
             None
         }

@@ -24,6 +24,9 @@ const KEYS: u64 = 5;
 /// The time with faults, and the time after it in which all must work again.
 const FAULTS_MS: u64 = 12_000;
 const CALM_MS: u64 = 8_000;
+/// The same for one of several shards, which is left to the member that comes first when that has been there for 30 s.
+const SHARED_FAULTS_MS: u64 = 60_000;
+const SHARED_CALM_MS: u64 = 45_000;
 /// etcd's client reports an unknown outcome after this time.
 const TIMEOUT_MS: u64 = 1_000;
 const LEASE_MS: u64 = 2_000;
@@ -31,7 +34,7 @@ const LEASE_MS: u64 = 2_000;
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
-    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, expired: 150,
+    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, moves: 3, expired: 150,
     stale_reads: 15,
 }
 
@@ -142,6 +145,8 @@ pub struct World {
     /// etcd answers reads with earlier states.
     has_stale_reads: bool,
     has_space_faults: bool,
+    /// Whether the shard is one of several.
+    is_shared: bool,
     is_calm: bool,
     is_quiet: bool,
     mistake: Option<Mistake>,
@@ -154,7 +159,9 @@ impl World {
         let mut random = SeededRandom::new(seed);
         let wild_clocks = random.below(4) == 0;
         let has_space_faults = random.below(4) == 0;
+        let is_shared = random.below(8) == 0;
         Self {
+            is_shared,
             has_stale_reads: random.below(4) == 0,
             has_space_faults,
             allowance: Allowance { wild_clocks, no_space: has_space_faults },
@@ -232,17 +239,20 @@ impl World {
         }
         self.after(100, Event::Leases);
         self.after(500, Event::Fault);
-        self.run_until(FAULTS_MS)?;
+        let (faults_ms, calm_ms) =
+            if self.is_shared { (SHARED_FAULTS_MS, SHARED_CALM_MS) } else { (FAULTS_MS, CALM_MS) };
+        let end_ms = faults_ms + calm_ms;
+        self.run_until(faults_ms)?;
         self.calm_down();
-        self.run_until(FAULTS_MS + CALM_MS - 2_000)?;
+        self.run_until(end_ms - 2_000)?;
         let answered = self.figures.answers;
-        self.run_until(FAULTS_MS + CALM_MS)?;
+        self.run_until(end_ms)?;
         if self.figures.answers == answered {
             return Err("no instance answers after the faults".to_owned());
         }
         self.is_quiet = true;
         self.figures.expired = self.archive.expired;
-        self.run_until(FAULTS_MS + CALM_MS + 4_000)?;
+        self.run_until(end_ms + 4_000)?;
         self.check_end()
     }
 
@@ -312,7 +322,8 @@ impl World {
             Event::Fault => {
                 if !self.is_calm {
                     self.fault();
-                    let delay = 100 + self.below(800);
+                    let pause = if self.is_shared { 8_000 } else { 800 };
+                    let delay = 100 + self.below(pause);
                     self.after(delay, Event::Fault);
                 }
             }
@@ -345,7 +356,7 @@ impl World {
         let run = self.next_run;
         let settings = InstanceSettings {
             layout: self.layout.clone(),
-            shards: 1,
+            shards: if self.is_shared { 2 } else { 1 },
             shard: 0,
             instance: NAMES[node].into(),
             run,
@@ -380,6 +391,9 @@ impl World {
                 let is_handover = matches!(effect, Effect::Report(ClusterEvent::Resigned { .. }))
                     && running.instance.status().role != Role::Closed;
                 self.figures.handovers += u64::from(is_handover);
+                // Long after the last request of an operator, and all clients reach it.
+                let is_move = is_handover && self.ms > SHARED_FAULTS_MS + 5_000;
+                self.figures.moves += u64::from(is_move);
                 answers.extend(running.application.handle_effect(effect, &self.ledger, now));
             } else if running.instance.wants_group()
                 && let Some(group) = running.application.take_group()
