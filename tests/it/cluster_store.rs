@@ -139,7 +139,7 @@ fn an_owner_that_has_lost_the_broker_gives_the_store_up_to_one_that_has_it() {
     owner.log_line_with("has given the ownership up");
     standby.log_line_with("is the owner now");
     assert_eq!(place.bytes_at(&url, &["get", "k", "--timeout", "30s"]), b"v");
-    assert_eq!(owner.health().unwrap(), "503 standby: this instance does not own the store");
+    assert_eq!(owner.health().unwrap(), "503 the connection with the broker is lost");
     standby.stop();
 }
 

@@ -127,7 +127,7 @@ fn nothing(args: &ResignArgs) -> String {
     match (args.shard, &args.instance) {
         (Some(shard), _) => format!("shard {shard} has no owner"),
         (None, Some(instance)) => format!("instance {} owns nothing", escape(instance.as_bytes())),
-        (None, None) => "no owner: mqkv store status".to_owned(),
+        (None, None) => "no owner at present: mqkv store status".to_owned(),
     }
 }
 
