@@ -51,7 +51,7 @@ rules of --authz; without --authz it stops the store.";
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
-#[command(mut_arg("etcd", |etcd| etcd.hide_short_help(false)))]
+#[command(mut_args(|arg| if arg.get_id() == "etcd" { arg.hide_short_help(false) } else { arg }))]
 pub struct StoreArgs {
     #[command(subcommand)]
     pub action: Option<StoreAction>,
