@@ -89,6 +89,7 @@ impl Variables {
             match name {
                 "XDG_CONFIG_HOME" => variables.config_home = folder(),
                 "HOME" => variables.home = folder(),
+                name if is_of_kubernetes(name, &value) => {}
                 name if name.starts_with(PREFIX) || name.starts_with(SDK_PREFIX) => {
                     variables.entries.push((name.to_owned(), value));
                 }
@@ -172,6 +173,15 @@ impl Variables {
     }
 }
 
+/// Whether Kubernetes has set this variable, as it does in all pods for each Service of their namespace: here for one with the name
+/// `mqkv`. It is no port: `MQKV_PORT=tcp://10.0.0.1:1883`.
+fn is_of_kubernetes(name: &str, value: &OsStr) -> bool {
+    let service = name.strip_prefix(PREFIX).unwrap_or_default();
+    service == "SERVICE_HOST"
+        || ["SERVICE_PORT", "PORT_"].iter().any(|variable| service.starts_with(variable))
+        || service == "PORT" && value.as_encoded_bytes().starts_with(b"tcp://")
+}
+
 fn read(name: &str, value: &OsStr, setting: Setting) -> Result<Value, CommandError> {
     let what = |what: String| Origin::Variable(name.to_owned()).error(setting, &what);
     setting.read(RawValue::Text(value), PathBases::default()).map_err(what)
@@ -217,6 +227,23 @@ mod tests {
         assert_eq!(error.message, "MQKV_PORT: expected a number from 1 to 65535");
         let error = variables(&[("MQKV_BROKER", "mqtt://u:hunter2@h")]).layer().unwrap_err();
         assert!(error.message.starts_with("MQKV_BROKER: ") && !format!("{error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_variables_of_a_kubernetes_service_with_the_name_mqkv_are_ignored() {
+        let service = variables(&[
+            ("MQKV_SERVICE_HOST", "10.0.0.1"),
+            ("MQKV_SERVICE_PORT", "1883"),
+            ("MQKV_SERVICE_PORT_MQTT", "1883"),
+            ("MQKV_PORT", "tcp://10.0.0.1:1883"),
+            ("MQKV_PORT_1883_TCP", "tcp://10.0.0.1:1883"),
+            ("MQKV_PORT_1883_TCP_PROTO", "tcp"),
+            ("MQKV_PORT_1883_TCP_PORT", "1883"),
+            ("MQKV_PORT_1883_TCP_ADDR", "10.0.0.1"),
+        ]);
+        assert_eq!((service.layer().unwrap().entries.len(), service.mistyped().len()), (0, 0));
+        let port = variables(&[("MQKV_PORT", "1884")]).layer().unwrap();
+        assert_eq!(value_of(&port, Setting::Port), Some(Value::Number(1884)));
     }
 
     #[test]
