@@ -16,7 +16,8 @@
 //! | [`commands`] | the verbs; they return data and print nothing | protocol, client, clock, random |
 //! | [`render`] | output and errors to bytes | protocol, commands |
 //! | [`shell`] | the prompt | protocol, client, commands, render, clock, random |
-//! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all |
+//! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all above |
+//! | [`testing`] | a store inside a test of an application | protocol, net, client, server, commands |
 //!
 //! `tests/architecture` checks this table against the code.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
@@ -38,3 +39,4 @@ pub mod render;
 pub mod shell;
 
 pub mod cli;
+pub mod testing;

@@ -22,6 +22,8 @@ pub const IMPORTS: &[(&str, &[&str])] = &[
             "commands", "render", "shell",
         ],
     ),
+    // A server for the tests of applications, whose own client reads and writes keys, and sets those of a seed.
+    ("testing", &["protocol", "net", "client", "server", "commands"]),
     ("main", &["cli"]),
     ("lib", &[]),
 ];

@@ -84,6 +84,7 @@ mod shell_jobs;
 mod shell_lost;
 mod store_service;
 mod streams;
+mod testing_store;
 mod tls;
 mod tls_files;
 mod trace;
