@@ -45,6 +45,9 @@ mod etcd_member;
 mod etcd_requests;
 #[cfg(feature = "cluster")]
 mod etcd_watch;
+mod examples_ci;
+mod examples_compose;
+mod examples_kubernetes;
 mod exchange;
 mod exchange_docs;
 mod exchange_links;

@@ -26,6 +26,7 @@ mod subscription_broker;
 mod terminal;
 pub mod tls12;
 pub mod wire;
+pub mod yaml;
 
 use std::fs;
 use std::io::Write;
