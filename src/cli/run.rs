@@ -24,6 +24,7 @@ use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
 use super::report::Reporter;
 use super::serve::args::ServeArgs;
+use super::serve::configuration::Completed;
 use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
@@ -43,18 +44,34 @@ pub fn run(words: &[OsString]) -> Exit {
         let result = complete(arguments, &mut reporter);
         return end(result, &mut reporter);
     }
+    let completed = match serve::configuration::complete(words) {
+        Ok(completed) => completed,
+        Err(error) => return end(Err(error), &mut reporter_of_usage(words)),
+    };
+    let words = completed.as_ref().map_or(words, |completed| &completed.words);
     let (mut reporter, result) =
         match short_parse::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
             Ok(cli) => run_parsed(cli, words),
             Err(error) => {
-                let json = usage::wants_json(words);
-                let typed = Configuration::typed(&DisplayArgs { json, ..DisplayArgs::default() });
-                let mut reporter = Reporter::new(resolve::style(&typed.settings, false));
-                let result = show_or_fail(usage::explain(error, words), &mut reporter);
+                let mut reporter = reporter_of_usage(words);
+                let instead = match (usage::explain(error, words), &completed) {
+                    (Instead::Fail(error), Some(Completed { file, .. })) => {
+                        Instead::Fail(error.cause(format!("with the options of {}", file.display())))
+                    }
+                    (instead, _) => instead,
+                };
+                let result = show_or_fail(instead, &mut reporter);
                 (reporter, result)
             }
         };
     end(result, &mut reporter)
+}
+
+/// Returns the reporter for the errors of a command line that cannot be parsed.
+fn reporter_of_usage(words: &[OsString]) -> Reporter {
+    let json = usage::wants_json(words);
+    let typed = Configuration::typed(&DisplayArgs { json, ..DisplayArgs::default() });
+    Reporter::new(resolve::style(&typed.settings, false))
 }
 
 /// Answers a completion script; no command line is parsed for it.

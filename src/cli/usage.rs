@@ -102,6 +102,7 @@ fn option_of_serve(option: &str) -> Option<&'static str> {
             "--users FILE requires a user of this file; mqkv serve user add FILE NAME adds one"
         }
         "--sat-file" => "--sat-tokens FILE requires a token of this file",
+        "--config" => "mqkv serve --config FILE reads options of the server",
         "--embedded" => "--data DIR stores the data in DIR",
         "--trace" => "--log text logs each connection",
         "--verify" => "mqkv data verify DIR",

@@ -78,6 +78,7 @@ mod retries;
 mod round_trips;
 mod sat;
 mod serve_certificates;
+mod serve_configuration;
 mod serve_identity;
 mod serve_listeners;
 mod service_connection;

@@ -31,6 +31,7 @@ Examples:
     --listen 'mqtt://127.0.0.1:1883?anonymous=yes'
   mqkv serve --admin 9883               status page http://127.0.0.1:9883/
   mqkv serve --seed defaults.jsonl --exec -- ./test.sh
+  mqkv serve --config mqkv.toml         options from a file
 
 Listeners:
 The URL after --listen selects the protocol: mqtt:// or ws:// (WebSockets), with TLS mqtts:// or wss://. Options of one \
@@ -41,6 +42,16 @@ listener follow a ?, separated by &:
   client-cert=required|optional|none
       whether clients are asked for a certificate;
       default: required, if there is --client-ca
+
+Configuration file:
+The keys of the file of --config are the long names of options, with _ instead of -:
+  listen = [\"127.0.0.1:1883\", \"ws://127.0.0.1:8080/mqtt\"]
+  data = \"/var/lib/mqkv\"
+  memory_max = \"1G\"
+  keys_max = 1000000
+  users = \"users\"
+An option on the command line replaces the one of the file. Paths are relative to the folder of the file. --exec and \
+--leave-exchange cannot be in it. The file is read at the start only; SIGHUP reloads the files that it names.
 
 Authorization:
 The file of --authz contains rules in the shape of the BrokerAuthorization resource, in YAML or JSON. Requests that no \
@@ -98,7 +109,7 @@ are answered only for the name given here; addresses and localhost are always va
 
 Shutdown:
 SIGTERM and SIGINT stop the server: it accepts no new connection, answers the requests received so far and exits with 0. \
-So does SIGHUP without --authz, --users, --sat-tokens, --exchange and TLS; with --exec it is forwarded to the command, unless there \
+So does SIGHUP without --config, --authz, --users, --sat-tokens, --exchange and TLS; with --exec it is forwarded to the command, unless there \
 is --authz.";
 
 /// Run an MQTT broker with a state store
@@ -109,6 +120,11 @@ is --authz.";
 pub struct ServeArgs {
     #[command(subcommand)]
     pub action: Option<ServeAction>,
+    /// Read options from FILE, in TOML
+    ///
+    /// See Configuration file. Options on the command line take precedence.
+    #[arg(id = "config_file", long = "config", hide_short_help = true, value_name = "FILE")]
+    pub config_file: Option<PathBuf>,
     /// Address to listen on [default: 127.0.0.1:1883]
     ///
     /// The option is repeatable. The default includes [::1]:1883, if available; with TLS the port is 8883.

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod cluster;
+pub mod configuration;
 pub mod exchange;
 mod exec;
 pub mod limits;

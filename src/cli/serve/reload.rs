@@ -23,7 +23,8 @@ impl ReloadSignals {
     /// # Errors
     /// The system accepts no handler.
     pub fn listen(args: &ServeArgs) -> Result<Option<Self>, CommandError> {
-        let files = [&args.tls_cert, &args.users, &args.sat_tokens, &args.exchange.exchange];
+        let files =
+            [&args.config_file, &args.tls_cert, &args.users, &args.sat_tokens, &args.exchange.exchange];
         let has_files = files.into_iter().any(Option::is_some);
         if args.authz.is_none() && (!has_files || args.run.exec) {
             return Ok(None);

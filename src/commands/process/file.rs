@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -59,14 +59,16 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
 fn replace(path: &Path, bytes: &[u8], if_new: Option<fs::Permissions>) -> io::Result<()> {
     // A symbolic link stays: its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let permissions = match fs::metadata(&path) {
+    let replaced = fs::metadata(&path);
+    let permissions = match &replaced {
         Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
         // A terminal, a pipe or /dev/null cannot be replaced.
         Ok(_) => return OpenOptions::new().write(true).open(&path)?.write_all(bytes),
         Err(_) => if_new,
     };
     let temporary = temporary_path(&path)?;
-    let written = write_new(&temporary, bytes, permissions).and_then(|()| fs::rename(&temporary, &path));
+    let written = write_new(&temporary, bytes, permissions, replaced.ok().as_ref())
+        .and_then(|()| fs::rename(&temporary, &path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -82,8 +84,19 @@ fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
-fn write_new(path: &Path, bytes: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+fn write_new(
+    path: &Path,
+    bytes: &[u8],
+    permissions: Option<fs::Permissions>,
+    replaced: Option<&fs::Metadata>,
+) -> io::Result<()> {
+    // Not readable by other users before it has its permissions.
+    let mode = if permissions.is_some() { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    if let Some(replaced) = replaced {
+        // So that the user of a server can still read a file that root changes. Other users than root cannot give files away.
+        let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+    }
     if let Some(permissions) = permissions {
         file.set_permissions(permissions)?;
     }

@@ -1,0 +1,94 @@
+//! `serve --config`: options from a file.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::common::{LoggedServer, Place};
+
+#[test]
+fn options_of_a_file_take_effect() {
+    let place = Place::new();
+    fs::create_dir(place.path("etc")).unwrap();
+    place.write(
+        "etc/mqkv.toml",
+        "listen = ['mqtt://127.0.0.1:0', 'ws://127.0.0.1:0/store']\ndata = '../state'\nkeys_max = 1\n",
+    );
+    let server = LoggedServer::start(&place, &["--config", "etc/mqkv.toml"]);
+    assert!(
+        server
+            .ready()
+            .starts_with("listening on mqtt://127.0.0.1:PORT and ws://127.0.0.1:PORT/store, persistent in ")
+    );
+    assert!(place.path("state/store.redb").exists());
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
+    let refused = place.run_at(&url, &["set", "l", "v"]);
+    assert!(refused.ends_with("--- exit 76\n"), "{refused}");
+}
+
+#[test]
+fn an_option_of_the_command_line_takes_precedence() {
+    let place = Place::new();
+    place.write("mqkv.toml", "listen = 'mqtt://192.0.2.1:1'\nkeys_max = 1\n");
+    let server =
+        LoggedServer::start(&place, &["--config", "mqkv.toml", "--keys-max", "2", "--listen", "127.0.0.1:0"]);
+    assert_eq!(server.ready(), "listening on 127.0.0.1:PORT, in memory");
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    for key in ["k", "l"] {
+        assert_eq!(place.run_at(&url, &["set", key, "v"]), "--- exit 0\n");
+    }
+}
+
+#[test]
+fn options_of_file_and_command_line_are_checked_together() {
+    let place = Place::new();
+    place.write("mqkv.toml", "persist = 'custom'\n");
+    assert_eq!(
+        place.run(&["serve", "--config", "mqkv.toml"]),
+        "--- stderr\nerror: --data DIR is missing\n  with the options of mqkv.toml\n\
+         hint: mqkv serve --data DIR --config FILE --persist WHAT\nhint: mqkv serve --help\n--- exit 2\n"
+    );
+}
+
+#[test]
+fn an_invalid_file_is_reported_with_its_line() {
+    let place = Place::new();
+    place.write("mqkv.toml", "\nmemory-max = '1G'\n");
+    assert_eq!(
+        place.run(&["serve", "--config", "mqkv.toml"]),
+        "--- stderr\nerror: mqkv.toml:2: unknown option memory-max\nhint: memory_max\n--- exit 78\n"
+    );
+    let missing = place.run(&["serve", "--config", "none.toml"]);
+    assert_eq!(missing, "--- stderr\nerror: none.toml does not exist\n--- exit 74\n");
+}
+
+#[test]
+fn sighup_never_ends_a_server_with_a_file() {
+    let place = Place::new();
+    place.write("mqkv.toml", "listen = '127.0.0.1:0'\nlog = 'text'\n");
+    let server = LoggedServer::start(&place, &["--config", "mqkv.toml"]);
+    server.signal(Signal::SIGHUP);
+    // Answered after the signal, because the signal was pending before the request was sent.
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
+    server.signal(Signal::SIGTERM);
+    server.log_line_with("stopping");
+}
+
+#[test]
+fn the_file_of_the_package_is_valid() {
+    let place = Place::new();
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/mqkv.toml")).unwrap();
+    let state = place.path("state").display().to_string();
+    let text = text.replace("/var/lib/mqkv", &state);
+    // Each line that is commented out is an option too.
+    let options = text.replace("\n#", "\n").replace("\n ", "\n# ");
+    place.write("default.toml", text);
+    let server = LoggedServer::start(&place, &["--config", "default.toml", "--listen", "127.0.0.1:0"]);
+    assert_eq!(server.ready(), format!("listening on 127.0.0.1:PORT, persistent in {state}"));
+    place.write("all.toml", options);
+    // All keys and values are valid: what is missing is the first file that they name.
+    let all = place.run(&["serve", "--config", "all.toml"]);
+    assert!(all.contains("error: cannot read users: No such file"), "{all}");
+}
