@@ -32,8 +32,9 @@ pub struct Candidate {
     since_ms: Option<u64>,
     /// Not before this time, in monotonic milliseconds.
     pause_ms: u64,
-    /// The shard is left to others until this time, in monotonic milliseconds.
+    /// The shard is left to others until this time, in monotonic milliseconds, while the head has no later epoch than this.
     left_until_ms: u64,
+    left_epoch: u64,
     /// Whether etcd has other members than those that were seen.
     has_wrong_members: bool,
     /// Why etcd has refused the last attempt.
@@ -67,6 +68,7 @@ impl Candidate {
             since_ms: None,
             pause_ms: 0,
             left_until_ms: 0,
+            left_epoch: 0,
             has_wrong_members: false,
             refusal: None,
         }
@@ -81,9 +83,10 @@ impl Candidate {
         self.is_waiting = is_waiting;
     }
 
-    /// Leaves the shard to others until another one owns it, or until this time, in monotonic milliseconds.
-    pub fn leave_until(&mut self, ms: u64) {
-        self.left_until_ms = ms;
+    /// Leaves the shard, whose head has this epoch, to others until another one has owned it, or until this time, in monotonic
+    /// milliseconds.
+    pub fn leave_until(&mut self, ms: u64, epoch: u64) {
+        (self.left_until_ms, self.left_epoch) = (ms, epoch);
     }
 
     /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
@@ -97,8 +100,8 @@ impl Candidate {
         if self.attempt.as_ref().is_some_and(|attempt| attempt.seen != revision) {
             self.reset();
         }
-        let owner = view.head.and_then(|(head, _)| head.owner.as_ref());
-        if owner.is_some_and(|owner| *owner != self.owner) {
+        // That owner may have given it up again: a watch may deliver both changes at once.
+        if view.head.is_some_and(|(head, _)| head.epoch > self.left_epoch) {
             self.left_until_ms = 0;
         }
         if self.pause(view).is_none() {
@@ -410,16 +413,27 @@ mod tests {
     #[test]
     fn a_shard_that_was_left_to_others_is_taken_over_at_once_when_its_next_owner_is_gone() {
         let (both, alone) = (members(&["a", "b"]), members(&["a"]));
-        let (free, taken) = (head(None), (head(Some("b")).0, 51));
-        let (mut candidate, mut ids) = (candidate("a"), Ids::default());
-        candidate.leave_until(10_000);
+        let (free, mut taken) = (head(None), (head(Some("b")).0, 51));
+        let epoch = free.0.epoch;
+        taken.0.epoch += 1;
         let at = |monotonic_ms: u64| Now { wall_ms: 0, monotonic_ms };
+        let (mut left, mut ids) = (candidate("a"), Ids::default());
+        left.leave_until(10_000, epoch);
         let mut poll = |head, members, now_ms| {
-            candidate.poll_action(View { head: Some(head), members }, at(now_ms), &mut ids).is_some()
+            left.poll_action(View { head: Some(head), members }, at(now_ms), &mut ids).is_some()
         };
         assert!(!poll(&free, &alone, 1_000));
         assert!(!poll(&taken, &both, 2_000));
         assert!(poll(&taken, &alone, 3_000));
+        // The next owner has given it up before it was seen.
+        let mut free_again = (head(None).0, 52);
+        free_again.0.epoch += 1;
+        let mut left = candidate("a");
+        left.leave_until(10_000, epoch);
+        let seen = View { head: Some(&free), members: &alone };
+        assert!(left.poll_action(seen, at(1_000), &mut ids).is_none());
+        let seen = View { head: Some(&free_again), members: &alone };
+        assert!(left.poll_action(seen, at(2_000), &mut ids).is_some());
     }
 
     #[test]

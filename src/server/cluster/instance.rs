@@ -197,7 +197,9 @@ impl Instance {
         if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
             return Some(action);
         }
-        if let Some(action) = self.roster.poll_action(now, &mut self.ids) {
+        if self.needs_members()
+            && let Some(action) = self.roster.poll_action(now, &mut self.ids)
+        {
             return Some(action);
         }
         if self.may_yield()
@@ -221,6 +223,10 @@ impl Instance {
         matches!(self.stage, Stage::Active) && self.chain.as_ref().is_some_and(is_steady)
     }
 
+    fn needs_members(&self) -> bool {
+        matches!(self.stage, Stage::Active)
+    }
+
     fn may_take_over(&self) -> bool {
         matches!(self.stage, Stage::Active)
             && self.chain.is_none()
@@ -241,7 +247,7 @@ impl Instance {
         [
             self.chain.as_ref().and_then(Chain::next_deadline),
             self.follower.next_deadline(),
-            self.roster.next_deadline(),
+            self.roster.next_deadline().filter(|_| self.needs_members()),
             takeover.flatten(),
             self.departure.next_deadline(self.roster.members()).filter(|_| self.may_yield()),
             self.handover.next_deadline().filter(|_| self.may_yield()),
@@ -454,9 +460,10 @@ impl Instance {
                 }
                 ChainEvent::Resigned => {
                     let is_asked = self.handover.end();
-                    if is_asked && self.chain.as_ref().is_some_and(|chain| chain.head().owner.is_none()) {
+                    let head = self.chain.as_ref().map(Chain::head);
+                    if is_asked && let Some(head) = head.filter(|head| head.owner.is_none()) {
                         // Another instance is to have it. If none takes it, this one does again.
-                        self.candidate.leave_until(now.monotonic_ms.saturating_add(LEFT_MS));
+                        self.candidate.leave_until(now.monotonic_ms.saturating_add(LEFT_MS), head.epoch);
                     }
                     Effect::Report(ClusterEvent::Resigned { epoch: self.end_chain(now) })
                 }

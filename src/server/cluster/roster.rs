@@ -19,6 +19,10 @@ pub struct Member {
     pub mod_revision: u64,
 }
 
+/// After this time all are read again, in milliseconds: a watch that has lost a change would hide for ever that an owner is gone,
+/// or that this instance is a member.
+const READ_AGAIN_MS: u64 = 10_000;
+
 /// The members. They are hints: what must hold is compared in the transaction that depends on it.
 #[derive(Debug)]
 pub struct Roster {
@@ -27,6 +31,8 @@ pub struct Roster {
     members: BTreeMap<String, Member>,
     /// The revision up to which everything was received.
     revision: u64,
+    /// When all are read again, in monotonic milliseconds.
+    read_again_ms: u64,
     /// A watch that is not needed any more.
     ended: Option<ActionId>,
 }
@@ -41,7 +47,7 @@ impl Roster {
     /// Begins to read the members.
     pub fn new(layout: Layout) -> Self {
         let phase = Phase::Reading(read(&layout));
-        Self { layout, phase, members: BTreeMap::new(), revision: 0, ended: None }
+        Self { layout, phase, members: BTreeMap::new(), revision: 0, read_again_ms: 0, ended: None }
     }
 
     /// Whether the members were read, and their changes are received.
@@ -62,6 +68,9 @@ impl Roster {
     }
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
+        if self.read_again_ms <= now.monotonic_ms {
+            self.read_again();
+        }
         if let Some(ended) = self.ended.take() {
             return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
         }
@@ -72,7 +81,8 @@ impl Roster {
     /// Returns when to poll, in monotonic milliseconds; `None` while an operation is under way.
     pub fn next_deadline(&self) -> Option<u64> {
         let (Phase::Reading(call) | Phase::Watching(call)) = &self.phase;
-        if self.ended.is_some() { Some(0) } else { call.next_deadline() }
+        let read_again = matches!(self.phase, Phase::Watching(_)).then_some(self.read_again_ms);
+        if self.ended.is_some() { Some(0) } else { call.next_deadline().into_iter().chain(read_again).min() }
     }
 
     pub fn awaits(&self, id: ActionId) -> bool {
@@ -90,6 +100,7 @@ impl Roster {
                     self.set(&key, Some(&value), mod_revision);
                 }
                 self.revision = answer.revision;
+                self.read_again_ms = now.monotonic_ms.saturating_add(READ_AGAIN_MS);
                 self.phase = Phase::Watching(Call::new(self.watch(), 0));
             }
             // What etcd refuses here, it refuses for the shard, too, and that is reported.
@@ -191,6 +202,26 @@ mod tests {
         let events = vec![event("b", Some(7), 20), event("a", None, 21)];
         roster.handle_watch(Ok(WatchBatch { revision: 22, events }), NOW);
         assert_eq!(names(&roster), [("a", 7, 3), ("c", 9, 22)]);
+    }
+
+    #[test]
+    fn members_are_read_again_after_a_while_as_a_watch_may_have_lost_a_change() {
+        let (mut roster, mut ids) = (Roster::new(layout()), Ids::default());
+        poll(&mut roster, &mut ids);
+        let pairs = vec![Pair { key: layout().member("a"), value: encode_run(7), mod_revision: 3 }];
+        roster.handle_answer(Ok(Answer::Read(RangeAnswer { revision: 20, pairs, has_more: false })), NOW);
+        poll(&mut roster, &mut ids);
+        let due_ms = NOW.monotonic_ms + READ_AGAIN_MS;
+        assert_eq!(roster.next_deadline(), Some(due_ms));
+        let later = Now { monotonic_ms: due_ms, ..NOW };
+        let mut kinds = Vec::new();
+        while let Some(action) = roster.poll_action(later, &mut ids) {
+            kinds.push(action.kind);
+        }
+        assert!(matches!(kinds[..], [ActionKind::CancelWatch(_), ActionKind::Read(_)]), "{kinds:?}");
+        let gone = RangeAnswer { revision: 30, pairs: Vec::new(), has_more: false };
+        roster.handle_answer(Ok(Answer::Read(gone)), later);
+        assert!(roster.is_known() && roster.members().is_empty());
     }
 
     #[test]
