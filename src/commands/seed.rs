@@ -75,7 +75,7 @@ const ENTRIES_PER_TURN: u64 = 1_000;
 /// Sets entries in order in a store that replies at once.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
     let mut entries = Entries::of(seed)?;
     while let Some((number, entry)) = entries.next_entry().await? {

@@ -10,11 +10,11 @@ use crate::protocol::message::Qos;
 /// An event of a session.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// The end of a request, with the ticket of [`Session::send`].
+    /// The end of a request, with the ticket of `Session::send`.
     Answer { ticket: T, result: Result<Response, Error> },
-    /// The answer to a subscription, with the ticket of [`Session::subscribe`] and the granted QoS.
+    /// The answer to a subscription, with the ticket of `Session::subscribe` and the granted QoS.
     Subscribed { ticket: T, result: Result<Qos, Error> },
-    /// The end of a message, with the ticket of [`Session::publish`] and the reason code of the PUBACK, which is a success.
+    /// The end of a message, with the ticket of `Session::publish` and the reason code of the PUBACK, which is a success.
     Published { ticket: T, result: Result<ReasonCode, Error> },
     /// A received message that is not a response.
     Message(Message),

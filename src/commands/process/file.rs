@@ -47,7 +47,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     replace(path, bytes, None).map_err(|error| CommandError::file("write", path, &error))
 }
 
-/// Writes a value to a file as [`write`] does; a new file gets the permissions 0600.
+/// Writes a value to a file as [`write()`] does; a new file gets the permissions 0600.
 ///
 /// # Errors
 /// It cannot be written.

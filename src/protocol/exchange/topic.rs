@@ -17,7 +17,7 @@ pub fn down(exchange: &str, leaf: &str) -> String {
     format!("{PREFIX}{exchange}/down/{leaf}")
 }
 
-/// Returns the topic on which a node publishes its conflicts: one [`ConflictReport`] a message.
+/// Returns the topic on which a node publishes its conflicts: one [`ConflictReport`](super::ConflictReport) a message.
 #[must_use]
 pub fn conflicts(exchange: &str) -> String {
     format!("{PREFIX}{exchange}/conflicts")

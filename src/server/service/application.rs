@@ -397,7 +397,7 @@ impl Service {
 
     /// Ends all watches that the rules no longer allow.
     ///
-    /// A watch that starts meanwhile is checked with the rules in force: see [`Service::handle_request`].
+    /// A watch that starts meanwhile is checked with the rules in force: see `handle_request`.
     pub fn revoke_watches(&self) {
         let watch_permissions: Vec<_> =
             self.watch_permissions().iter().map(|(id, permissions)| (*id, Arc::clone(permissions))).collect();
