@@ -200,3 +200,22 @@ fn the_jobs_of_gitlab_work_as_written() {
         assert!(shown.contains("tested\n"), "{name}: {shown}");
     }
 }
+
+#[test]
+fn the_images_have_the_version_of_this_package() {
+    let files = [
+        "examples/ci/github.yml",
+        "examples/ci/gitlab.yml",
+        "examples/compose/compose.yaml",
+        "examples/kubernetes/store.yaml",
+        "examples/kubernetes/client.yaml",
+        "docs/testing.md",
+    ];
+    for file in files {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let mut versions =
+            text.split("/mqkv:").skip(1).map(|rest| rest.split(['\n', '"', ' ']).next().unwrap()).peekable();
+        assert!(versions.peek().is_some(), "{file} names no image");
+        assert!(versions.all(|version| version == env!("CARGO_PKG_VERSION")), "{file}");
+    }
+}

@@ -230,8 +230,9 @@ fn the_commands_for_a_forwarded_port_work_as_the_page_shows_them() {
     fs::remove_file(place.path("token")).unwrap();
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/connecting.md")).unwrap();
     let section = page.split("\n## Azure IoT Operations\n").nth(1).unwrap().split("\n## ").next().unwrap();
-    let block = section.split("```sh\n").find(|block| block.starts_with("kubectl port-forward")).unwrap();
-    let block = block.split("```").next().unwrap().replace("mqtts://localhost:18883", &url);
+    let blocks = section.split("```sh").skip(1).filter_map(|rest| rest.split_once('\n'));
+    let (_, rest) = blocks.into_iter().find(|(_, block)| block.starts_with("kubectl port-forward")).unwrap();
+    let block = rest.split("```").next().unwrap().replace("mqtts://localhost:18883", &url);
     let kubectl = "#!/bin/sh\necho \"$*\" >> kubectl.log\ncase $1 in\ncreate) printf first ;;\nget) cat ca.pem ;;\nesac\n";
     fs::create_dir(place.path("bin")).unwrap();
     fs::write(place.path("bin/kubectl"), kubectl).unwrap();
