@@ -12,6 +12,7 @@
 
 mod cycles;
 mod injected;
+mod packages;
 mod rules;
 mod source;
 

@@ -187,3 +187,11 @@ pub const ENVIRONMENT_OWNER: &str = "src/cli/resolve.rs";
 
 /// Without tests.
 pub const LINES_MAX: usize = 600;
+
+/// Packages that the default build compiles into the binary, on x86_64, and with the feature `cluster`. One more is a decision:
+/// see `cargo tree --edges normal`.
+pub const PACKAGES_DEFAULT_MAX: usize = 156;
+pub const PACKAGES_WITH_CLUSTER_MAX: usize = 189;
+
+/// How far a number of packages may be below its bound: another architecture needs some packages less.
+pub const PACKAGES_MAX_SLACK: usize = 3;

@@ -1,0 +1,63 @@
+//! The packages that the binary is built from: their number is bounded, and Debian's metadata agrees with Cargo's.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use super::rules::{PACKAGES_DEFAULT_MAX, PACKAGES_MAX_SLACK, PACKAGES_WITH_CLUSTER_MAX};
+
+/// Returns the packages that are compiled into the binary, by name and version, without our own.
+fn packages(options: &[&str]) -> BTreeSet<String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none"]).args(options);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let package = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let all: BTreeSet<_> = lines.lines().map(package).collect();
+    let own = concat!(env!("CARGO_PKG_NAME"), " v", env!("CARGO_PKG_VERSION"));
+    assert!(all.contains(own), "{own} is not in the tree");
+    all.into_iter().filter(|package| package != own).collect()
+}
+
+#[track_caller]
+fn assert_bounded(options: &[&str], max: usize) {
+    let packages = packages(options);
+    let count = packages.len();
+    assert!(
+        count <= max,
+        "{count} packages exceed the bound of {max} in tests/architecture/rules.rs: a new one is a decision\n{packages:#?}"
+    );
+    assert!(
+        count + PACKAGES_MAX_SLACK >= max,
+        "{count} packages: lower the bound of {max} in tests/architecture/rules.rs"
+    );
+}
+
+#[test]
+fn the_packages_of_the_default_build_are_bounded() {
+    assert_bounded(&[], PACKAGES_DEFAULT_MAX);
+}
+
+#[test]
+fn the_packages_of_the_build_with_the_feature_cluster_are_bounded() {
+    assert_bounded(&["--features", "cluster"], PACKAGES_WITH_CLUSTER_MAX);
+}
+
+#[test]
+fn the_default_build_compiles_nothing_of_etcd_or_of_the_tests() {
+    let packages = packages(&[]);
+    for absent in ["tonic", "prost", "etcd-client", "proptest", "rcgen", "tempfile"] {
+        let is_absent = |package: &&String| package.split(' ').next() == Some(absent);
+        assert_eq!(packages.iter().find(is_absent), None);
+    }
+}
+
+#[test]
+fn the_newest_entry_of_the_debian_changelog_is_this_version() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/debian/changelog");
+    let text = fs::read_to_string(path).unwrap();
+    let expected = concat!(env!("CARGO_PKG_NAME"), " (", env!("CARGO_PKG_VERSION"), "-1) ");
+    assert!(text.starts_with(expected), "{path} does not begin with {expected}");
+}
