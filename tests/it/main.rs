@@ -74,6 +74,7 @@ mod operations_seed;
 mod operations_sys;
 mod persistence;
 mod persistence_kill;
+mod picture;
 mod retries;
 mod round_trips;
 mod sat;

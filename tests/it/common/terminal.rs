@@ -119,6 +119,16 @@ impl Terminal {
         rows.join("\n").trim_end().to_owned()
     }
 
+    /// Returns the number of line feeds that were received.
+    pub fn received_lines(&self) -> usize {
+        self.bytes.lock().unwrap().iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    /// Shows the screen with its colours.
+    pub fn parsed<T>(&self, view: impl FnOnce(&vt100::Screen) -> T) -> T {
+        view(self.screen.lock().unwrap().screen())
+    }
+
     /// Returns the colour of the first character in the row of the cursor.
     pub fn color_of_last_row(&self) -> vt100::Color {
         let screen = self.screen.lock().unwrap();
