@@ -29,6 +29,7 @@ mod completion;
 mod configuration;
 mod contexts;
 mod decode;
+mod docs;
 mod doctor;
 mod early_packets;
 mod edit;

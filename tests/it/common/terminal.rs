@@ -39,13 +39,22 @@ impl Terminal {
     }
 
     /// Starts a program in a terminal of this size.
-    pub fn of_size(mut command: Command, rows: u16, columns: u16) -> Self {
+    pub fn of_size(command: Command, rows: u16, columns: u16) -> Self {
+        Self::with_echo(command, rows, columns, true)
+    }
+
+    /// Starts a program in a terminal that shows what the program writes, and not what is typed.
+    pub fn without_echo(command: Command, rows: u16, columns: u16) -> Self {
+        Self::with_echo(command, rows, columns, false)
+    }
+
+    fn with_echo(mut command: Command, rows: u16, columns: u16, has_echo: bool) -> Self {
         if !command.get_envs().any(|(name, _)| name == "TERM") {
             command.env("TERM", "xterm-256color");
         }
         let (pty, inside) = open().unwrap();
         pty.resize(Size::new(rows, columns)).unwrap();
-        keep_output(&pty);
+        set_modes(&pty, has_echo);
         let child = InTerminal::from(command).spawn(inside).unwrap();
         let pty = Arc::new(pty);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(some(rows), some(columns), 1000)));
@@ -127,6 +136,16 @@ impl Terminal {
     /// Shows the screen with its colours.
     pub fn parsed<T>(&self, view: impl FnOnce(&vt100::Screen) -> T) -> T {
         view(self.screen.lock().unwrap().screen())
+    }
+
+    /// Returns all output so far, control sequences included.
+    pub fn received(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap().clone()
+    }
+
+    /// Returns the process id of the program.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Returns the colour of the first character in the row of the cursor.
@@ -231,10 +250,11 @@ impl Terminal {
     }
 }
 
-/// Keeps pending output at Ctrl-C, which a terminal discards by default: the test may wait for it.
-fn keep_output(pty: &Pty) {
+/// Keeps pending output at Ctrl-C, which a terminal discards by default: the test may wait for it. Sets the echo.
+fn set_modes(pty: &Pty, has_echo: bool) {
     let mut modes = tcgetattr(pty).unwrap();
     modes.local_flags |= LocalFlags::NOFLSH;
+    modes.local_flags.set(LocalFlags::ECHO, has_echo);
     tcsetattr(pty, SetArg::TCSANOW, &modes).unwrap();
 }
 
