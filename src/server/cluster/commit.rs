@@ -104,6 +104,13 @@ impl Part {
         !self.responses.is_empty() || !self.carried.is_empty()
     }
 
+    /// Whether a request deletes a key that this part has written. Nothing would be received of that key if it was absent before, so
+    /// that an instance whose watch has lost its deletion would not notice that.
+    fn is_undone_by(&self, unit: &Unit) -> bool {
+        let was_put = |key| self.changes.get(key).is_some_and(|change| change.was_put);
+        unit.changes.iter().any(|(key, value)| value.is_none() && was_put(key))
+    }
+
     fn has_room_for(&self, unit: &Unit) -> bool {
         let new = unit.changes.iter().filter(|(key, _)| !self.changes.contains_key(key)).count();
         let operations = self.changes.len().saturating_add(new).saturating_add(OWN_OPERATIONS);
@@ -202,7 +209,7 @@ pub fn divide(group: Group, keys: &ShardKeys, now: Now, wall_ms: u64) -> Option<
         while let Some((_, item)) = items.next_if(|(next, _)| *next == sequence) {
             unit.add(item, keys, now, wall_ms)?;
         }
-        if !part.is_empty() && !part.has_room_for(&unit) {
+        if !part.is_empty() && (!part.has_room_for(&unit) || part.is_undone_by(&unit)) {
             parts.push_back(std::mem::take(&mut part));
         }
         part.add(unit);
@@ -319,8 +326,8 @@ mod tests {
     #[test]
     fn the_last_change_of_a_key_counts_and_no_key_has_two() {
         let items =
-            vec![(1, set("a", 1)), (2, delete("a")), (3, delete("b")), (4, set("b", 9)), (5, set("c", 1))];
-        let parts = divided(items);
+            vec![(1, delete("a")), (2, set("a", 1)), (3, delete("a")), (4, delete("b")), (5, set("b", 9))];
+        let parts = divided(items.into_iter().chain([(6, set("c", 1)), (7, set("c", 2))]).collect());
         let operations = operations(&parts[0]);
         let keys: BTreeSet<_> = operations
             .iter()
@@ -331,9 +338,17 @@ mod tests {
             .collect();
         assert_eq!((keys.len(), operations.len()), (4, 4));
         let head = parts[0].next_head(&Head::default(), 7);
-        // Nothing is received of a key that was absent before: it is written and deleted.
-        assert_eq!((head.puts, head.deletions, head.silent_max), (2, 1, 1));
+        assert_eq!((head.puts, head.deletions, head.silent_max), (2, 1, 0));
         assert_eq!((head.seq, head.wall_ms, head.greatest), (1, 7, Version { ms: 5, counter: 1 }));
+    }
+
+    #[test]
+    fn a_deletion_of_a_written_key_is_a_commit_of_its_own_so_that_its_loss_would_be_noticed() {
+        let parts = divided(vec![(1, set("a", 1)), (2, set("b", 1)), (3, delete("a")), (4, set("a", 2))]);
+        assert_eq!(parts.iter().map(|part| part.sequence).collect::<Vec<_>>(), [2, 5]);
+        for part in parts {
+            assert_eq!(part.next_head(&Head::default(), 7).silent_max, 0);
+        }
     }
 
     #[test]
@@ -346,7 +361,7 @@ mod tests {
             [Operation::Delete { key: keys().layout.row(0, &Key::new("a").unwrap()) }]
         );
         assert_eq!(txn.conditions, [Condition { key: keys().layout.head(0), mod_revision: 3 }]);
-        let overwritten = divided(vec![(1, set("a", 1)), (2, delete("a"))]);
+        let overwritten = divided(vec![(1, delete("a")), (2, set("a", 1)), (3, delete("a"))]);
         assert!(overwritten[0].has_puts(), "its version must be recorded");
         let none = Part::empty(1).deletions(&keys(), 3);
         assert!(matches!(&none.operations[..], [Operation::Delete { .. }]));
