@@ -15,12 +15,12 @@ pub use self::peer::Peer;
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
-use super::memory::{MemoryBudget, MemoryKind};
+use super::memory::{Account, MemoryBudget, MemoryKind};
 use super::permissions::AccessControl;
-use super::publication::{self, Publication};
+use super::publication::Publication;
 use super::settings::Settings;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
-use crate::broker::routing::registry::{AttachedSession, Registry, Subscribed};
+use crate::broker::routing::registry::{AttachedSession, DueWill, Registry, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::clock;
@@ -155,6 +155,8 @@ struct Inner {
     hooks: Hooks,
     registry: RwLock<Registry>,
     memory: Arc<MemoryBudget>,
+    /// The owner of what the server publishes itself.
+    own: Arc<Account>,
     /// Whether the monitored topic has a subscriber. Updated with every change of the subscriptions, so that a message
     /// costs one load while there is none: no lock, no search in the trie.
     has_monitors: AtomicBool,
@@ -177,10 +179,11 @@ impl Broker {
     pub fn new(settings: Settings, hooks: Hooks) -> Self {
         let registry = Registry::new(&settings);
         let memory = Arc::clone(registry.memory());
+        let own = memory.account("the server");
         let registry = RwLock::new(registry);
         let has_monitors = AtomicBool::new(false);
         let (deadline, drained) = (Notify::new(), Notify::new());
-        let inner = Inner { settings, hooks, registry, memory, has_monitors, deadline, drained };
+        let inner = Inner { settings, hooks, registry, memory, own, has_monitors, deadline, drained };
         Self { inner: Arc::new(inner) }
     }
 
@@ -198,12 +201,26 @@ impl Broker {
 
     /// As [`Broker::publish`]; the caller has read the time.
     pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
-        let publication = self.publication(message, now);
+        self.publish_as(from, &self.inner.own, message, now)
+    }
+
+    fn publish_will(&self, DueWill { message, owner }: DueWill) {
+        self.publish_as(None, &owner, message, clock::monotonic());
+    }
+
+    fn publish_as(
+        &self,
+        from: Option<ConnectionId>,
+        owner: &Arc<Account>,
+        message: Message,
+        now: Instant,
+    ) -> usize {
+        let publication = Arc::new(Publication::new(message, now));
         if !publication.message.retain {
             return self.route(from, None, &publication, now);
         }
         // Without room the topic has no retained message, instead of an outdated one.
-        self.publish_retained(from, &publication, now, |registry, topic| {
+        self.publish_retained(from, owner, &publication, now, |registry, topic| {
             registry.remove_retained(topic);
             Ok(())
         })
@@ -215,32 +232,27 @@ impl Broker {
     /// # Errors
     /// The reason code to reject the message with; then it was not published.
     pub(super) fn publish_from(&self, from: &Peer, message: Message) -> Result<usize, ReasonCode> {
-        if !self.inner.memory.has_room(MemoryKind::Sessions, 0, publication::bytes_of(&message)) {
-            let (client_id, topic) = (Arc::clone(&from.client_id), message.topic);
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        // A small one is left to the queues of its receivers.
+        if publication.is_large() && !self.inner.memory.has_room(MemoryKind::Sessions, publication.bytes) {
+            let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
             self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
             return Err(ReasonCode::QuotaExceeded);
         }
-        let now = clock::monotonic();
-        let publication = self.publication(message, now);
         if !publication.message.retain {
             return Ok(self.route(Some(from.connection), None, &publication, now));
         }
         let refuse = |_: &mut Registry, _: &str| Err(ReasonCode::QuotaExceeded);
-        self.publish_retained(Some(from.connection), &publication, now, refuse)
-    }
-
-    fn publication(&self, message: Message, now: Instant) -> Arc<Publication> {
-        let publication = Publication::new(message, now);
-        Arc::new(match publication.message.retain {
-            true => publication.charged_as_retained(&self.inner.memory),
-            false => publication.charged(&self.inner.memory),
-        })
+        let owner = self.inner.memory.account(&from.owner);
+        self.publish_retained(Some(from.connection), &owner, &publication, now, refuse)
     }
 
     /// Stores a retained message and routes it. Without room, `when_full` decides whether it is routed all the same.
     fn publish_retained(
         &self,
         from: Option<ConnectionId>,
+        owner: &Arc<Account>,
         publication: &Arc<Publication>,
         now: Instant,
         when_full: impl FnOnce(&mut Registry, &str) -> Result<(), ReasonCode>,
@@ -249,7 +261,7 @@ impl Broker {
         // Under one lock, so that a new subscriber gets the message either as a retained one or as a new one, and not
         // both or neither.
         let mut registry = self.write();
-        let retained = registry.retain(publication, now);
+        let retained = registry.retain(publication, owner, now);
         let retained = retained.or_else(|_| when_full(&mut registry, &publication.message.topic));
         let count = retained.map(|()| registry.route(from, None, publication, now, &mut events));
         events.extend(registry.take_events());
@@ -267,7 +279,7 @@ impl Broker {
     /// If the connection is closed, the client `client_id` does not get the message at all.
     pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
         let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now).charged(&self.inner.memory));
+        let publication = Arc::new(Publication::new(message, now));
         self.route(None, Some((to, client_id)), &publication, now);
     }
 
@@ -282,7 +294,7 @@ impl Broker {
     /// The message is not retained, whatever its retain flag: a later subscriber must not take it for a new one.
     pub fn publish_monitor_copy(&self, from: ConnectionId, message: Message) {
         let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now).charged(&self.inner.memory));
+        let publication = Arc::new(Publication::new(message, now));
         self.route(Some(from), None, &publication, now);
     }
 
@@ -338,7 +350,7 @@ impl Broker {
             self.reauthorize(&attached.entry);
         }
         if let Some(will) = attached.will.take() {
-            self.publish(None, will);
+            self.publish_will(will);
         }
         Ok(attached)
     }
@@ -358,7 +370,7 @@ impl Broker {
         self.inner.deadline.notify_one();
         self.note_drained();
         if let Some(will) = will {
-            self.publish(None, will);
+            self.publish_will(will);
         }
     }
 
@@ -470,7 +482,7 @@ impl Broker {
         let (wills, next) =
             self.change(|registry| (registry.handle_deadlines(now), registry.next_deadline()));
         for will in wills {
-            self.publish(None, will);
+            self.publish_will(will);
         }
         next
     }

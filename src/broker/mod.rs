@@ -29,6 +29,7 @@ pub use self::counters::{Counter, Counters, Traffic};
 pub use self::event::{Event, EventSink};
 pub use self::handle::{Application, Broker, Continuation, Hooks, Peer, SYS, Verdict, next_connection_id};
 pub use self::memory::{MemoryBudget, MemoryKind};
+pub use self::principal::address;
 pub use self::permissions::{AccessControl, Permissions};
 pub use self::principal::Principal;
 pub use self::server::{Server, StartError};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::memory::{Charge, MemoryBudget, MemoryKind};
+use super::memory::{Account, Share, SharedCharge};
 use crate::protocol::message::{Message, Qos};
 
 /// The bytes that a queue takes for a message besides its content: the place in the queue, which may be half empty, and
@@ -16,8 +16,8 @@ const OVERHEAD_BYTES: usize = size_of::<Publication>() + DELIVERY_BYTES;
 /// The bytes charged for a Subscription Identifier: their list may have room for twice as many.
 const SUBSCRIPTION_ID_BYTES: usize = 2 * size_of::<u32>();
 
-/// A publication of this size is charged itself, once; each queue is charged for a smaller one, so that a request and
-/// its answer change no counter that threads share.
+/// A publication of this size is charged once for all queues, and once to each of their owners; each queue is charged for a
+/// smaller one, so that a request and its answer change no counter that threads share.
 const CHARGED_BYTES_MIN: usize = 8 * 1024;
 
 /// A published message. Sessions share it, so that it is never copied.
@@ -28,8 +28,8 @@ pub struct Publication {
     pub bytes: usize,
     /// When the message expires: from then on it must not be delivered.
     expires_at: Option<Instant>,
-    /// None: its holders are charged for it.
-    charge: Option<Charge>,
+    /// None: each queue is charged for it.
+    shared: Option<SharedCharge>,
 }
 
 impl Publication {
@@ -39,23 +39,20 @@ impl Publication {
         let expires_at =
             message.expiry_s.and_then(|seconds| now.checked_add(Duration::from_secs(u64::from(seconds))));
         let bytes = bytes_of(&message);
-        Self { message, bytes, expires_at, charge: None }
+        let shared = (bytes >= CHARGED_BYTES_MIN).then(|| SharedCharge::new(bytes));
+        Self { message, bytes, expires_at, shared }
     }
 
-    /// Charges the publication itself if it is large, instead of those that hold it.
+    /// Whether it is not charged to each queue that takes it.
     #[must_use]
-    pub fn charged(mut self, budget: &Arc<MemoryBudget>) -> Self {
-        if self.bytes >= CHARGED_BYTES_MIN {
-            self.charge = Some(Charge::new(budget, MemoryKind::Sessions, self.bytes));
-        }
-        self
+    pub fn is_large(&self) -> bool {
+        self.shared.is_some()
     }
 
-    /// Charges the publication itself as a retained one.
+    /// Charges an owner for the publication if it is large, instead of the queue that takes it.
     #[must_use]
-    pub fn charged_as_retained(self, budget: &Arc<MemoryBudget>) -> Self {
-        let charge = Some(Charge::new(budget, MemoryKind::Retained, self.bytes));
-        Self { charge, ..self }
+    pub fn share(&self, account: &Arc<Account>) -> Option<Arc<Share>> {
+        self.shared.as_ref().map(|shared| shared.share(account))
     }
 
     #[must_use]
@@ -117,6 +114,8 @@ pub struct Delivery {
     pub subscription_ids: Vec<u32>,
     /// The group of the shared subscription that chose this session.
     pub group: Option<GroupId>,
+    /// The charge of the session's owner if the publication is large, once a queue has taken it.
+    pub share: Option<Arc<Share>>,
 }
 
 impl Delivery {
@@ -129,7 +128,7 @@ impl Delivery {
     /// Returns the bytes that its queue is charged in the memory budget.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let bytes = if self.publication.charge.is_some() { DELIVERY_BYTES } else { self.publication.bytes };
+        let bytes = if self.publication.is_large() { DELIVERY_BYTES } else { self.publication.bytes };
         bytes.saturating_add(self.id_bytes())
     }
 

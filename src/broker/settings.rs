@@ -16,9 +16,9 @@ pub struct Settings {
     pub memory_bytes_max: usize,
     /// The most connections at one time, also those that have not sent a CONNECT yet.
     pub connections_max: u32,
-    /// The most sessions, with and without a connection. One more ends the session of the same owner that has been without
-    /// a connection for the longest time, and is refused if the owner has none. An owner, which is a user, a certificate
-    /// or the address of anonymous clients, has at most half of them without a connection.
+    /// The most sessions, with and without a connection. An owner, which is a user, a certificate or the address of
+    /// anonymous clients, may have as many without a connection as are left free. One more ends its session that has been
+    /// without a connection for the longest time, and is refused if it has none.
     pub sessions_max: usize,
     /// The most messages in the queue of one session, also those that are sent and not acknowledged.
     pub session_queue_messages_max: usize,
@@ -36,10 +36,10 @@ pub struct Settings {
     pub keep_alive_s_max: u16,
     /// The longest expiry interval of a session, in seconds; `u32::MAX` is unlimited.
     pub session_expiry_s_max: u32,
-    /// The most retained messages.
+    /// The most retained messages. The owner of one is the client that has published it last; an owner may have as many as
+    /// are left free: half of them if it is the only one. One more is refused with 0x97. No more than fit into the
+    /// queue of a client that subscribes to all.
     pub retained_messages_max: usize,
-    /// The most bytes of retained messages.
-    pub retained_bytes_max: usize,
     /// The most subscriptions of one session.
     pub subscriptions_per_session_max: usize,
     /// Number of threads that serve connections from the network; 0: the caller's runtime serves them.
@@ -94,8 +94,7 @@ impl Default for Settings {
             topic_alias_max: 16,
             keep_alive_s_max: 0,
             session_expiry_s_max: u32::MAX,
-            retained_messages_max: 10_000,
-            retained_bytes_max: 96 * 1024 * 1024,
+            retained_messages_max: 20_000,
             subscriptions_per_session_max: 1_000,
             threads: 0,
         }

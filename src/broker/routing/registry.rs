@@ -16,7 +16,7 @@ use super::retained::{Full, RetainedMessages};
 use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;
-use crate::broker::memory::{MemoryBudget, MemoryKind};
+use crate::broker::memory::{Account, MemoryBudget, MemoryKind, SESSION_SHARE_BYTES};
 use crate::broker::publication::{Delivery, Publication};
 use crate::broker::session::connection_handle::{ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{self, SessionEntry, SessionId, SessionRequest, SessionState};
@@ -40,7 +40,15 @@ pub struct AttachedSession {
     /// Whether the client's permissions may differ from those of its earlier connection.
     pub needs_reauthorization: bool,
     /// The Will Message of an earlier connection or session that has ended, to be published.
-    pub will: Option<Message>,
+    pub will: Option<DueWill>,
+}
+
+/// A Will Message that is to be published.
+#[derive(Debug)]
+pub struct DueWill {
+    pub message: Message,
+    /// The owner of its session.
+    pub owner: Arc<Account>,
 }
 
 /// A subscription that is not shared.
@@ -100,7 +108,7 @@ impl Registry {
     pub fn new(settings: &Settings) -> Self {
         Self {
             limits: Limits::from(settings),
-            memory: Arc::new(MemoryBudget::new(settings.memory_bytes_max)),
+            memory: Arc::new(MemoryBudget::new(settings.memory_bytes_max, settings.connections_max)),
             sessions_max: settings.sessions_max,
             subscriptions_max: settings.subscriptions_per_session_max,
             filter_bytes_max: filter_memory::bytes_max(settings.subscriptions_per_session_max),
@@ -110,7 +118,7 @@ impl Registry {
             taken_over: HashSet::new(),
             subscriptions: Subscriptions::default(),
             shared_subscriptions: SharedSubscriptions::default(),
-            retained: RetainedMessages::new(settings.retained_messages_max, settings.retained_bytes_max),
+            retained: RetainedMessages::new(settings.retained_messages_max),
             deadlines: BTreeMap::new(),
             disconnected: HashMap::new(),
             next_session: 0,
@@ -132,11 +140,9 @@ impl Registry {
         if self.is_closed {
             return Err(ReasonCode::ServerShuttingDown);
         }
-        if !self.memory.has_room(
-            MemoryKind::Sessions,
-            0,
-            entry::bytes_of_new(&request.client_id, request.will.as_ref()),
-        ) {
+        let bytes = entry::bytes_of_new(&request.client_id, request.will.as_ref());
+        let bytes = bytes.saturating_sub(SESSION_SHARE_BYTES);
+        if bytes > 0 && !request.owner.has_room(MemoryKind::Sessions, bytes) {
             return Err(ReasonCode::QuotaExceeded);
         }
         let is_new = !self.sessions.contains_key(&request.client_id);
@@ -152,9 +158,9 @@ impl Registry {
             None => {
                 if is_new {
                     // There is no earlier session of this client, so `will` is None so far.
-                    will = self.make_room_for(&request.owner, now)?;
+                    will = self.make_room_for(request.owner.owner(), now)?;
                 }
-                self.new_entry(&request.client_id)
+                self.new_entry(&request)
             }
         };
         let revoked = entry.lock().session.take_revoked();
@@ -175,7 +181,7 @@ impl Registry {
         &mut self,
         request: &SessionRequest,
         now: Instant,
-    ) -> Result<(Option<Arc<SessionEntry>>, Option<Message>), ReasonCode> {
+    ) -> Result<(Option<Arc<SessionEntry>>, Option<DueWill>), ReasonCode> {
         let Some(entry) = self.sessions.get(&request.client_id).map(Arc::clone) else {
             return Ok((None, None));
         };
@@ -204,13 +210,13 @@ impl Registry {
     }
 
     /// Makes room for a new session of an owner: ends the one that has been disconnected for the longest time, if there
-    /// are too many, and returns its Will Message. No owner has more than half of all sessions without a connection.
+    /// are too many, and returns its Will Message. An owner may have as many without a connection as are left free.
     ///
     /// Sessions of other owners stay: their messages have been acknowledged.
-    fn make_room_for(&mut self, owner: &str, now: Instant) -> Result<Option<Message>, ReasonCode> {
+    fn make_room_for(&mut self, owner: &str, now: Instant) -> Result<Option<DueWill>, ReasonCode> {
         let own = self.disconnected.get(owner);
-        let is_full = self.sessions.len() >= self.sessions_max;
-        if !is_full && own.is_none_or(|own| own.len() < self.sessions_max / 2) {
+        let free = self.sessions_max.saturating_sub(self.sessions.len());
+        if own.map_or(0, BTreeMap::len) < free {
             return Ok(None);
         }
         let entry = own.and_then(|own| own.first_key_value()).map(|(_, entry)| Arc::clone(entry));
@@ -231,7 +237,7 @@ impl Registry {
         publishes_will: bool,
         expiry_s: Option<u32>,
         now: Instant,
-    ) -> Option<Message> {
+    ) -> Option<DueWill> {
         self.taken_over.remove(&connection);
         let (entry, _) = self.connections.remove(&connection)?;
         let mut state = entry.lock();
@@ -252,7 +258,7 @@ impl Registry {
         self.shared_subscriptions.handle_connection(state.filters.keys(), entry.id, false);
         let after = |seconds: u32| now.checked_add(Duration::from_secs(u64::from(seconds)));
         state.disconnected_since = Some(now);
-        let of_owner = self.disconnected.entry(Arc::clone(&state.owner)).or_default();
+        let of_owner = self.disconnected.entry(Arc::clone(state.owner().owner())).or_default();
         of_owner.insert((now, entry.id), Arc::clone(&entry));
         state.ends_at = after(expiry_s).filter(|_| expiry_s != u32::MAX);
         state.will_at = state.will.as_ref().and_then(|will| after(will.delay_s.min(expiry_s)));
@@ -286,7 +292,7 @@ impl Registry {
 
     /// Ends expired sessions, a few of them; returns the Will Messages that are due, to be published. If more have
     /// expired, [`Registry::next_deadline`] is not later than `now`.
-    pub fn handle_deadlines(&mut self, now: Instant) -> Vec<Message> {
+    pub fn handle_deadlines(&mut self, now: Instant) -> Vec<DueWill> {
         let mut wills = Vec::new();
         for _ in 0..ENDED_PER_CALL_MAX {
             let Some(first) = self.deadlines.first_entry().filter(|first| first.key().0 <= now) else {
@@ -353,7 +359,7 @@ impl Registry {
             if !state.filters.contains_key(filter) {
                 let bytes = state.filter_bytes.saturating_add(filter_memory::bytes(filter));
                 let has_room = state.filters.len() < self.subscriptions_max && bytes <= self.filter_bytes_max;
-                if !has_room || !state.may_subscribe(filter_memory::bytes(filter)) {
+                if !has_room || !state.may_hold_more(filter_memory::bytes(filter)) {
                     return Err(ReasonCode::QuotaExceeded);
                 }
                 state.filter_bytes = bytes;
@@ -406,15 +412,18 @@ impl Registry {
         results
     }
 
-    /// Stores a retained message, or removes the one of its topic if its payload is empty. Without room nothing changes.
+    /// Stores a retained message of an owner, or removes the one of its topic if its payload is empty. Without room nothing
+    /// changes.
     ///
     /// # Errors
-    /// There is no room.
-    pub fn retain(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
-        // The publication is charged already.
-        let has_memory =
-            publication.message.payload.is_empty() || self.memory.has_room(MemoryKind::Retained, 0, 0);
-        let retained = if has_memory { self.retained.handle_publish(publication, now) } else { Err(Full) };
+    /// There is no room for this owner.
+    pub fn retain(
+        &mut self,
+        publication: &Arc<Publication>,
+        owner: &Arc<Account>,
+        now: Instant,
+    ) -> Result<(), Full> {
+        let retained = self.retained.handle_publish(publication, owner, now);
         if retained.is_err() {
             self.events.push(Event::NotRetained { topic: publication.message.topic.clone() });
         }
@@ -487,6 +496,7 @@ impl Registry {
                 retain: message.retain && options().any(|options| options.retain_as_published),
                 subscription_ids: options().filter_map(|options| options.identifier).collect(),
                 group: None,
+                share: None,
             };
             entry.enqueue(delivery, now, events);
         }
@@ -494,7 +504,7 @@ impl Registry {
             count = count.saturating_add(1);
             let (publication, subscription_ids) = (Arc::clone(publication), Vec::new());
             let delivery =
-                Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None };
+                Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None, share: None };
             entry.enqueue(delivery, now, events);
         }
         count.saturating_add(self.shared_subscriptions.route(publication, addressee, now, events))
@@ -542,12 +552,12 @@ impl Registry {
         }
     }
 
-    fn new_entry(&mut self, client_id: &Arc<str>) -> Arc<SessionEntry> {
+    fn new_entry(&mut self, SessionRequest { client_id, owner, .. }: &SessionRequest) -> Arc<SessionEntry> {
         let id = SessionId(self.next_session);
         // 64 bits do not overflow: each session takes a CONNECT.
         self.next_session = self.next_session.wrapping_add(1);
         let entry =
-            Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits), &self.memory));
+            Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits), owner));
         self.sessions.insert(Arc::clone(client_id), Arc::clone(&entry));
         self.sessions_by_id.insert(id, Arc::clone(&entry));
         entry
@@ -587,11 +597,11 @@ impl Registry {
             self.deadlines.remove(&(at, entry.id));
         }
         if let Some(since) = state.disconnected_since
-            && let Some(of_owner) = self.disconnected.get_mut(&state.owner)
+            && let Some(of_owner) = self.disconnected.get_mut(state.owner().owner())
         {
             of_owner.remove(&(since, entry.id));
             if of_owner.is_empty() {
-                self.disconnected.remove(&state.owner);
+                self.disconnected.remove(state.owner().owner());
             }
         }
     }
@@ -621,7 +631,7 @@ pub(in crate::broker) mod tests {
             remote: "192.0.2.1:1024".into(),
             client_id: client_id.into(),
             principal: Principal::default(),
-            owner: "test".into(),
+            owner: Account::test("test", 1 << 30),
             permissions: None,
             clean_start: false,
             receive_maximum: 10,
@@ -668,7 +678,7 @@ pub(in crate::broker) mod tests {
     }
 
     fn detach(registry: &mut Registry, connection: u64, now: Instant) -> Option<Message> {
-        registry.detach(ConnectionId(connection), true, None, now)
+        registry.detach(ConnectionId(connection), true, None, now).map(|will| will.message)
     }
 
     #[test]
@@ -842,7 +852,8 @@ pub(in crate::broker) mod tests {
         for (topic, bytes) in [("r/1", 1), ("r/2", 1_000), ("r/3", 1)] {
             let payload = vec![b'x'; bytes].into();
             let message = Message { topic: topic.to_owned(), payload, ..Message::default() };
-            registry.retain(&Arc::new(Publication::new(message, start)), start).unwrap();
+            let publication = Arc::new(Publication::new(message, start));
+            registry.retain(&publication, &Account::test("a", 1 << 30), start).unwrap();
         }
         let queued = |registry: &mut Registry, filters: &[&str]| {
             let options = SubscriptionOptions {
@@ -901,7 +912,7 @@ pub(in crate::broker) mod tests {
     }
 
     fn request_of(connection: u64, client_id: &str, owner: &str) -> SessionRequest {
-        SessionRequest { owner: owner.into(), ..request(connection, client_id, u32::MAX, None) }
+        SessionRequest { owner: Account::test(owner, 1 << 30), ..request(connection, client_id, u32::MAX, None) }
     }
 
     #[test]
@@ -916,13 +927,13 @@ pub(in crate::broker) mod tests {
             let client_id = format!("flood-{connection}");
             registry.attach(request_of(connection, &client_id, "10.0.0.1"), start).unwrap();
             detach(&mut registry, connection, start);
-            assert!(registry.sessions.len() <= 3 + 5, "at most half of all for one owner");
+            assert!(registry.sessions.len() <= 3 + 4, "at most half of the rest for one owner");
         }
         for client_id in ["a", "b", "c"] {
             assert!(registry.attach(request_of(100, client_id, "user ann"), start).unwrap().is_resumed);
             detach(&mut registry, 100, start);
         }
-        let flood: Vec<_> = (95..100).map(|number| format!("flood-{number}")).collect();
+        let flood: Vec<_> = (96..100).map(|number| format!("flood-{number}")).collect();
         assert!(flood.iter().all(|client_id| registry.sessions.contains_key(&**client_id)), "the latest");
     }
 
@@ -932,8 +943,8 @@ pub(in crate::broker) mod tests {
         let mut registry = Registry::new(&Settings { sessions_max: 4, ..Settings::default() });
         for (connection, owner) in [(1, "one"), (2, "one"), (3, "two"), (4, "two")] {
             registry.attach(request_of(connection, &format!("c{connection}"), owner), start).unwrap();
-            detach(&mut registry, connection, start);
         }
+        (1..=4).for_each(|connection| drop(detach(&mut registry, connection, start)));
         let refused = registry.attach(request_of(5, "new", "three"), start).unwrap_err();
         assert_eq!((refused, registry.sessions.len()), (ReasonCode::QuotaExceeded, 4));
         registry.attach(request_of(6, "new", "two"), start).unwrap();

@@ -5,6 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hashbrown::HashMap;
+
+use crate::broker::memory::{Account, Charge, MemoryKind};
 use crate::broker::publication::Publication;
 
 /// Separates the levels of a topic in an [`index key`](key). It sorts before every character that a level may have, so
@@ -26,7 +29,8 @@ pub struct RetainedMessages {
     expiring: BTreeMap<(Instant, u64), Arc<str>>,
     messages_max: usize,
     bytes: usize,
-    bytes_max: usize,
+    /// What each owner has.
+    owners: HashMap<Arc<str>, Holding>,
     /// Sequence number of the last publication that was retained or removed a message.
     sequence: u64,
 }
@@ -35,9 +39,18 @@ pub struct RetainedMessages {
 struct Retained {
     publication: Arc<Publication>,
     sequence: u64,
+    owner: Arc<str>,
 }
 
-/// There is no room for another retained message.
+/// The retained messages of one owner, who has published them last.
+#[derive(Debug)]
+struct Holding {
+    count: usize,
+    bytes: usize,
+    charge: Charge,
+}
+
+/// There is no room for another retained message of this owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -73,17 +86,22 @@ enum Comparison {
 
 impl RetainedMessages {
     #[must_use]
-    pub fn new(messages_max: usize, bytes_max: usize) -> Self {
+    pub fn new(messages_max: usize) -> Self {
         let (messages, expiring) = (BTreeMap::new(), BTreeMap::new());
-        Self { messages, expiring, messages_max, bytes: 0, bytes_max, sequence: 0 }
+        Self { messages, expiring, messages_max, bytes: 0, owners: HashMap::new(), sequence: 0 }
     }
 
     /// Replaces the message of a topic; an empty payload only removes it.
     ///
     /// # Errors
     ///
-    /// [`Full`] if a limit is reached; then nothing changes.
-    pub fn handle_publish(&mut self, publication: &Arc<Publication>, now: Instant) -> Result<(), Full> {
+    /// [`Full`] if the owner has as many messages or as much memory as are left free; then nothing changes.
+    pub fn handle_publish(
+        &mut self,
+        publication: &Arc<Publication>,
+        owner: &Arc<Account>,
+        now: Instant,
+    ) -> Result<(), Full> {
         // 64 bits do not overflow: each step is a PUBLISH.
         self.sequence = self.sequence.wrapping_add(1);
         let key = key(&publication.message.topic);
@@ -91,17 +109,24 @@ impl RetainedMessages {
             self.remove_key(&key);
             return Ok(());
         }
-        self.make_room(&key, publication.bytes, now);
-        if !self.has_room(&key, publication.bytes) {
+        let bytes = cost(publication);
+        self.make_room(&key, bytes, owner, now);
+        if !self.has_room(&key, bytes, owner) {
             return Err(Full);
         }
         self.remove_key(&key);
         let key: Arc<str> = key.into();
-        self.bytes = self.bytes.saturating_add(publication.bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
+        let new = || Holding { count: 0, bytes: 0, charge: Charge::new(owner, MemoryKind::Retained, 0) };
+        let holding = self.owners.entry(Arc::clone(owner.owner())).or_insert_with(new);
+        holding.count = holding.count.saturating_add(1);
+        holding.bytes = holding.bytes.saturating_add(bytes);
+        holding.charge.set(holding.bytes);
         if let Some(at) = publication.expires_at() {
             self.expiring.insert((at, self.sequence), Arc::clone(&key));
         }
-        let retained = Retained { publication: Arc::clone(publication), sequence: self.sequence };
+        let owner = Arc::clone(owner.owner());
+        let retained = Retained { publication: Arc::clone(publication), sequence: self.sequence, owner };
         self.messages.insert(key, retained);
         Ok(())
     }
@@ -134,7 +159,7 @@ impl RetainedMessages {
     ) {
         while let Some(from) = search.from.take() {
             let from = from.as_ref().map(|key| &**key);
-            for (key, Retained { publication, sequence }) in
+            for (key, Retained { publication, sequence, .. }) in
                 self.messages.range::<str, _>((from, Bound::Unbounded))
             {
                 if *steps == 0 {
@@ -163,20 +188,26 @@ impl RetainedMessages {
         self.remove_key(&key(topic));
     }
 
-    /// Whether there is room for a message of `bytes` in place of the last one of its topic.
-    fn has_room(&self, key: &str, bytes: usize) -> bool {
+    /// Whether there is room for a message of `bytes` in place of the last one of its topic: an owner may have as many as are
+    /// left free.
+    fn has_room(&self, key: &str, bytes: usize, owner: &Arc<Account>) -> bool {
         let last = self.messages.get(key);
-        let (others, freed) = (self.messages.len(), last.map_or(0, |last| last.publication.bytes));
-        let others = others.saturating_sub(usize::from(last.is_some()));
-        let bytes = self.bytes.saturating_sub(freed).saturating_add(bytes);
-        others < self.messages_max && bytes <= self.bytes_max
+        let others = self.messages.len().saturating_sub(usize::from(last.is_some()));
+        let free = self.messages_max.saturating_sub(others);
+        let Some(Holding { count, bytes: held, charge }) = self.owners.get(owner.owner()) else {
+            return free > 0 && owner.has_room(MemoryKind::Retained, bytes);
+        };
+        let own = last.filter(|last| last.owner == *owner.owner());
+        let held = held.saturating_sub(own.map_or(0, |own| cost(&own.publication)));
+        let count = count.saturating_sub(usize::from(own.is_some()));
+        count < free && charge.may_hold(held.saturating_add(bytes))
     }
 
     /// Removes expired messages until there is room for `bytes` at a key.
-    fn make_room(&mut self, key: &str, bytes: usize, now: Instant) {
+    fn make_room(&mut self, key: &str, bytes: usize, owner: &Arc<Account>, now: Instant) {
         for _ in 0..EXPIRED_PER_PUBLISH_MAX {
             let Some(((at, _), expiring)) = self.expiring.first_key_value() else { return };
-            if self.has_room(key, bytes) || *at > now {
+            if self.has_room(key, bytes, owner) || *at > now {
                 return;
             }
             let expired = Arc::clone(expiring);
@@ -185,12 +216,26 @@ impl RetainedMessages {
     }
 
     fn remove_key(&mut self, key: &str) {
-        let Some(Retained { publication, sequence }) = self.messages.remove(key) else { return };
-        self.bytes = self.bytes.saturating_sub(publication.bytes);
+        let Some(Retained { publication, sequence, owner }) = self.messages.remove(key) else { return };
+        let bytes = cost(&publication);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Some(holding) = self.owners.get_mut(&owner) {
+            holding.count = holding.count.saturating_sub(1);
+            holding.bytes = holding.bytes.saturating_sub(bytes);
+            holding.charge.set(holding.bytes);
+            if holding.count == 0 {
+                self.owners.remove(&owner);
+            }
+        }
         if let Some(at) = publication.expires_at() {
             self.expiring.remove(&(at, sequence));
         }
     }
+}
+
+/// Returns the memory of a retained message: the message, its key and its place in the index.
+fn cost(publication: &Publication) -> usize {
+    publication.bytes.saturating_add(publication.message.topic.len())
 }
 
 /// Returns the key of a topic in the index. It differs for each topic: no topic has the null character (MQTT 5, 1.5.4).
@@ -246,6 +291,10 @@ mod tests {
     use crate::mqtt::filter;
     use crate::protocol::message::Message;
 
+    fn owner() -> Arc<Account> {
+        Account::test("a", 1 << 30)
+    }
+
     fn publication(
         topic: &str,
         payload: &'static str,
@@ -280,14 +329,14 @@ mod tests {
     #[test]
     fn the_last_message_of_a_topic_is_retained_and_an_empty_payload_removes_it() {
         let now = crate::clock::monotonic();
-        let mut retained = RetainedMessages::new(10, 10_000);
+        let (owner, mut retained) = (owner(), RetainedMessages::new(10));
         for topic in ["a", "a/b", "a/c", "b"] {
-            retained.handle_publish(&publication(topic, "1", None, now), now).unwrap();
+            retained.handle_publish(&publication(topic, "1", None, now), &owner, now).unwrap();
         }
         assert_eq!(topics(&retained, "a/#", now), ["a", "a/b", "a/c"]);
         assert_eq!(topics(&retained, "+", now), ["a", "b"]);
         assert_eq!(topics(&retained, "a/c", now), ["a/c"]);
-        retained.handle_publish(&publication("a/b", "", None, now), now).unwrap();
+        retained.handle_publish(&publication("a/b", "", None, now), &owner, now).unwrap();
         assert_eq!(topics(&retained, "a/+", now), ["a/c"]);
     }
 
@@ -295,35 +344,61 @@ mod tests {
     fn an_expired_message_does_not_match_and_makes_room_for_another() {
         let start = crate::clock::monotonic();
         let later = start + Duration::from_secs(2);
-        let mut retained = RetainedMessages::new(1, 10_000);
-        retained.handle_publish(&publication("a", "1", Some(1), start), start).unwrap();
-        assert_eq!(retained.handle_publish(&publication("b", "1", None, start), start), Err(Full));
+        let (owner, mut retained) = (owner(), RetainedMessages::new(1));
+        retained.handle_publish(&publication("a", "1", Some(1), start), &owner, start).unwrap();
+        assert_eq!(retained.handle_publish(&publication("b", "1", None, start), &owner, start), Err(Full));
         assert!(topics(&retained, "#", later).is_empty());
-        retained.handle_publish(&publication("b", "1", None, later), later).unwrap();
+        retained.handle_publish(&publication("b", "1", None, later), &owner, later).unwrap();
         assert_eq!(topics(&retained, "#", later), ["b"]);
     }
 
     #[test]
-    fn bytes_are_limited_and_a_removed_message_frees_them() {
+    fn the_memory_of_an_owner_is_limited_and_a_removed_message_frees_it() {
         let now = crate::clock::monotonic();
-        let one = publication("a", "1", None, now);
-        let mut retained = RetainedMessages::new(10, one.bytes);
-        retained.handle_publish(&one, now).unwrap();
-        retained.handle_publish(&publication("a", "2", None, now), now).unwrap();
-        assert_eq!(retained.handle_publish(&publication("b", "1", None, now), now), Err(Full));
-        assert_eq!(retained.handle_publish(&publication("a", "longer", None, now), now), Err(Full));
+        // Half of a quarter of the budget: 16 KiB.
+        let (owner, mut retained) = (Account::test("a", 128 * 1024), RetainedMessages::new(100));
+        let of = |topic: &str, bytes| {
+            let (topic, payload) = (topic.to_owned(), vec![b'x'; bytes].into());
+            Arc::new(Publication::new(Message { topic, payload, ..Message::default() }, now))
+        };
+        retained.handle_publish(&of("a", 14_000), &owner, now).unwrap();
+        retained.handle_publish(&of("a", 14_001), &owner, now).unwrap();
+        assert_eq!(retained.handle_publish(&of("b", 3_000), &owner, now), Err(Full));
+        assert_eq!(retained.handle_publish(&of("a", 18_000), &owner, now), Err(Full));
         assert_eq!(topics(&retained, "#", now), ["a"], "nothing changes");
-        retained.handle_publish(&publication("a", "", None, now), now).unwrap();
-        retained.handle_publish(&publication("b", "1", None, now), now).unwrap();
+        retained.handle_publish(&of("a", 0), &owner, now).unwrap();
+        assert!(owner.budget().used() < 1_024 && retained.owners.is_empty());
+        retained.handle_publish(&of("b", 3_000), &owner, now).unwrap();
+    }
+
+    #[test]
+    fn an_owner_may_have_as_many_messages_as_are_left_free_and_owns_those_that_it_published_last() {
+        let now = crate::clock::monotonic();
+        let budget = Arc::clone(owner().budget());
+        let [ann, bob] = ["ann", "bob"].map(|owner| budget.account(owner));
+        let mut retained = RetainedMessages::new(100);
+        let mut publish = |owner: &Arc<Account>, topic: &str| {
+            retained.handle_publish(&publication(topic, "1", None, now), owner, now).is_ok()
+        };
+        let stored = (0..100).filter(|number| publish(&ann, &format!("ann/{number}"))).count();
+        assert_eq!(stored, 50, "half");
+        assert!(publish(&ann, "ann/0"), "it replaces its own");
+        let stored = (0..100).filter(|number| publish(&bob, &format!("bob/{number}"))).count();
+        assert_eq!(stored, 25, "half of the rest");
+        assert!(!publish(&ann, "bob/0"));
+        // A message that changes its owner is as one less and one more.
+        assert!(publish(&bob, "ann/0") && !publish(&bob, "new"));
+        let counts = ["ann", "bob"].map(|owner| retained.owners[owner].count);
+        assert_eq!(counts, [49, 26]);
     }
 
     #[test]
     fn a_filter_visits_hardly_more_than_the_topics_that_match_it() {
         let now = crate::clock::monotonic();
-        let mut retained = RetainedMessages::new(20_000, usize::MAX);
+        let (owner, mut retained) = (owner(), RetainedMessages::new(20_000));
         for number in 0..10_000 {
             let topic = format!("site/{}/line/{}/temp", number % 100, number / 100);
-            retained.handle_publish(&publication(&topic, "1", None, now), now).unwrap();
+            retained.handle_publish(&publication(&topic, "1", None, now), &owner, now).unwrap();
         }
         for (filter, matches, steps_max) in [
             ("site/7/line/8/temp", 1, 4),
@@ -345,10 +420,10 @@ mod tests {
     #[test]
     fn a_long_topic_counts_as_several_steps() {
         let now = crate::clock::monotonic();
-        let mut retained = RetainedMessages::new(10, usize::MAX);
+        let (owner, mut retained) = (owner(), RetainedMessages::new(10));
         for last in ["a", "b"] {
             let topic = format!("{}{last}", "x".repeat(60_000));
-            retained.handle_publish(&publication(&topic, "1", None, now), now).unwrap();
+            retained.handle_publish(&publication(&topic, "1", None, now), &owner, now).unwrap();
         }
         let (mut search, mut steps, mut found) = (Search::default(), 100, 0);
         let mut go_on = |steps: &mut usize| {
@@ -367,17 +442,16 @@ mod tests {
         let start = crate::clock::monotonic();
         let later = start + Duration::from_secs(2);
         let count = EXPIRED_PER_PUBLISH_MAX * 2;
-        let mut retained = RetainedMessages::new(count, usize::MAX);
+        let (owner, mut retained) = (owner(), RetainedMessages::new(count * 2));
         for number in 0..count {
-            retained.handle_publish(&publication(&number.to_string(), "1", Some(1), start), start).unwrap();
+            retained.handle_publish(&publication(&number.to_string(), "1", Some(1), start), &owner, start).unwrap();
         }
-        let bytes = publication("new", "1", None, later).bytes;
-        assert_eq!(retained.handle_publish(&publication("full", "1", None, start), start), Err(Full));
-        retained.handle_publish(&publication("new", "1", None, later), later).unwrap();
+        assert_eq!(retained.handle_publish(&publication("full", "1", None, start), &owner, start), Err(Full));
+        retained.handle_publish(&publication("new", "1", None, later), &owner, later).unwrap();
         assert_eq!(retained.size().0, count, "no more is removed than room is needed");
-        retained.bytes_max = bytes * 2;
-        assert_eq!(retained.handle_publish(&publication("b", "1", None, later), later), Err(Full));
-        retained.handle_publish(&publication("b", "1", None, later), later).unwrap();
+        retained.messages_max = 3;
+        assert_eq!(retained.handle_publish(&publication("b", "1", None, later), &owner, later), Err(Full));
+        retained.handle_publish(&publication("b", "1", None, later), &owner, later).unwrap();
         assert_eq!(topics(&retained, "#", later), ["b", "new"]);
     }
 
@@ -390,9 +464,9 @@ mod tests {
         ) {
             prop_assume!(filter::is_valid(&filter));
             let now = crate::clock::monotonic();
-            let mut retained = RetainedMessages::new(100, usize::MAX);
+            let (owner, mut retained) = (owner(), RetainedMessages::new(100));
             for topic in &topics {
-                retained.handle_publish(&publication(topic, "1", None, now), now).unwrap();
+                retained.handle_publish(&publication(topic, "1", None, now), &owner, now).unwrap();
             }
             let (mut found, _) = search(&retained, &filter, now, steps);
             found.sort_unstable();
@@ -405,13 +479,15 @@ mod tests {
             changes in proptest::collection::vec(("[a-d]", any::<bool>(), proptest::option::of(0..4_u32), 0..3_u64), 0..40),
         ) {
             let mut now = crate::clock::monotonic();
-            let mut retained = RetainedMessages::new(3, usize::MAX);
+            let (owner, mut retained) = (owner(), RetainedMessages::new(3));
             for (topic, is_removed, expiry_s, later_s) in changes {
                 now += Duration::from_secs(later_s);
                 let payload = if is_removed { "" } else { "1" };
-                let _ = retained.handle_publish(&publication(&topic, payload, expiry_s, now), now);
+                let _ = retained.handle_publish(&publication(&topic, payload, expiry_s, now), &owner, now);
                 let kept: Vec<_> = retained.messages.values().map(|kept| &kept.publication).collect();
-                prop_assert_eq!(retained.bytes, kept.iter().map(|kept| kept.bytes).sum::<usize>());
+                let bytes = kept.iter().map(|kept| cost(kept)).sum::<usize>();
+                let held = retained.owners.values().next().map_or((0, 0), |of| (of.count, of.bytes));
+                prop_assert_eq!((retained.bytes, held), (bytes, (kept.len(), bytes)));
                 let expiring = kept.iter().filter(|kept| kept.expires_at().is_some()).count();
                 prop_assert_eq!(retained.expiring.len(), expiring);
             }

@@ -189,6 +189,7 @@ impl Group {
             retain: message.retain && options.retain_as_published,
             subscription_ids: options.identifier.into_iter().collect(),
             group: Some(id),
+            share: None,
         };
         entry.enqueue(delivery, now, events);
     }

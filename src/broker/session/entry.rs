@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::connection_handle::ConnectionHandle;
 use crate::broker::event::Event;
-use crate::broker::memory::{Charge, MemoryBudget, MemoryKind};
+use crate::broker::memory::{Account, Charge, MemoryKind, SESSION_SHARE_BYTES};
 use crate::broker::permissions::Permissions;
 use crate::broker::principal::Principal;
 use crate::broker::publication::{self, Delivery};
@@ -39,8 +39,8 @@ pub struct SessionRequest {
     pub remote: Arc<str>,
     pub client_id: Arc<str>,
     pub principal: Principal,
-    /// Whose session it is when sessions are counted: see [`Principal::owner`].
-    pub owner: Arc<str>,
+    /// Whose memory it is: see [`Principal::owner`].
+    pub owner: Arc<Account>,
     /// None: the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
     /// Whether an earlier session is discarded.
@@ -95,8 +95,6 @@ pub struct SessionState {
     pub disconnected_since: Option<Instant>,
     /// The owner of the session.
     pub principal: Principal,
-    /// See [`SessionRequest::owner`].
-    pub owner: Arc<str>,
     /// None: the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
     /// The subscriptions, also those that the rules no longer permit: these bring no messages until they are permitted
@@ -118,7 +116,7 @@ pub struct SessionState {
 impl SessionEntry {
     /// Returns the entry of a session without a connection.
     #[must_use]
-    pub fn new(id: SessionId, client_id: Arc<str>, session: Session, budget: &Arc<MemoryBudget>) -> Self {
+    pub fn new(id: SessionId, client_id: Arc<str>, session: Session, owner: &Arc<Account>) -> Self {
         let fixed_bytes = bytes_of_new(&client_id, None);
         let state = SessionState {
             session,
@@ -131,7 +129,6 @@ impl SessionEntry {
             ends_at: None,
             disconnected_since: None,
             principal: Principal::default(),
-            owner: "".into(),
             permissions: None,
             filters: HashMap::new(),
             filter_bytes: 0,
@@ -139,7 +136,7 @@ impl SessionEntry {
             is_idle: false,
             is_overflowing: false,
             fixed_bytes,
-            charge: Charge::new(budget, MemoryKind::Sessions, fixed_bytes),
+            charge: Charge::new(owner, MemoryKind::Sessions, 0),
         };
         Self { id, client_id, state: Mutex::new(state) }
     }
@@ -243,7 +240,7 @@ impl SessionEntry {
 
     fn add(
         &self,
-        delivery: Delivery,
+        mut delivery: Delivery,
         now: Instant,
         events: &mut Vec<Event>,
         enqueue: impl FnOnce(&mut Session, Delivery) -> Result<(), Full>,
@@ -258,6 +255,7 @@ impl SessionEntry {
             state.session.make_room(bytes, now);
         }
         if state.may_hold_more(bytes) && state.session.has_room(bytes) {
+            delivery.share = delivery.publication.share(state.owner());
             // There is room, so it cannot fail.
             let _ = enqueue(&mut state.session, delivery);
             state.update_charge();
@@ -303,28 +301,36 @@ impl SessionState {
         self.handle.as_ref().is_some_and(|handle| handle.id == connection)
     }
 
-    /// Whether the session may hold another message of `bytes`, as counted by [`Delivery::bytes`].
-    fn may_hold_more(&self, bytes: usize) -> bool {
-        let (_, held) = self.session.size();
+    /// Whose session it is: see [`SessionRequest::owner`].
+    #[must_use]
+    pub fn owner(&self) -> &Arc<Account> {
+        self.charge.account()
+    }
+
+    /// Whether the session may hold `bytes` more: a message as counted by [`Delivery::bytes`], or a topic filter.
+    #[must_use]
+    pub fn may_hold_more(&self, bytes: usize) -> bool {
+        let bytes = self.chargeable(self.held_bytes().saturating_add(bytes));
         match self.handle {
-            Some(_) => self.charge.budget().has_room(MemoryKind::Sessions, held, bytes),
-            None => self.charge.budget().has_room_to_wait(held, bytes),
+            Some(_) => self.charge.may_hold(bytes),
+            None => bytes <= self.charge.bytes() || {
+                self.owner().has_room_to_wait(bytes.saturating_sub(self.charge.bytes()))
+            },
         }
     }
 
-    /// Whether the session may have another topic filter that is charged `bytes`.
-    #[must_use]
-    pub fn may_subscribe(&self, bytes: usize) -> bool {
-        self.charge.may_hold(self.held_bytes().saturating_add(bytes))
+    /// Returns what is charged of `bytes`: a part is reserved for the session of a connected client.
+    fn chargeable(&self, bytes: usize) -> usize {
+        bytes.saturating_sub(if self.handle.is_some() { SESSION_SHARE_BYTES } else { 0 })
     }
 
     /// Charges what the session holds now.
     pub fn update_charge(&mut self) {
-        let is_needed = || self.handle.is_some() && !self.charge.budget().is_scarce();
+        let is_needed = || self.handle.is_some() && !self.owner().budget().is_scarce();
         if self.session.has_spare_memory() && !is_needed() {
             self.session.release_spare_memory();
         }
-        let bytes = self.held_bytes();
+        let bytes = self.chargeable(self.held_bytes());
         self.charge.set(bytes);
     }
 
@@ -338,7 +344,7 @@ impl SessionState {
         self.handle = Some(handle);
         self.remote = request.remote;
         self.connected_since = Some(now);
-        self.owner = request.owner;
+        self.charge.move_to(&request.owner, MemoryKind::Sessions);
         self.principal = request.principal;
         self.permissions = request.permissions;
         self.will = request.will;
@@ -371,7 +377,7 @@ mod tests {
             SessionId(1),
             "a".into(),
             Session::new(limits),
-            &Arc::new(MemoryBudget::new(1_000_000)),
+            &Account::test("a", 1_000_000),
         )
     }
 
@@ -386,14 +392,15 @@ mod tests {
     fn delivery(qos: Qos, expiry_s: Option<u32>, published: Instant) -> Delivery {
         let publication =
             Arc::new(Publication::new(Message { qos, expiry_s, ..Message::default() }, published));
-        Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None }
+        Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None, share: None }
     }
 
     #[test]
     fn an_empty_queue_keeps_its_places_and_is_charged_for_them_while_memory_is_not_scarce() {
-        let budget = Arc::new(MemoryBudget::new(1_000_000));
+        let owner = Account::test("a", 1_000_000);
+        let budget = owner.budget();
         let limits = Limits { messages_max: 200, bytes_max: 1_000_000 };
-        let entry = SessionEntry::new(SessionId(1), "a".into(), Session::new(limits), &budget);
+        let entry = SessionEntry::new(SessionId(1), "a".into(), Session::new(limits), &owner);
         let now = clock::monotonic();
         entry.lock().handle = Some(Arc::new(ConnectionHandle::new(ID)));
         entry.lock().session.handle_connect(200);
@@ -406,7 +413,7 @@ mod tests {
         });
         assert_eq!(entry.lock().session.size(), (0, 0));
         assert!(budget.used() > 200 * size_of::<Delivery>(), "{}", budget.used());
-        let _others = Charge::new(&budget, MemoryKind::Retained, 250_000);
+        let _others = Charge::new(&owner, MemoryKind::Retained, 250_000);
         entry.with_session(ID, |_| ()).unwrap();
         assert!(budget.used_by(MemoryKind::Sessions) < 8_192, "{}", budget.used_by(MemoryKind::Sessions));
         assert!(!entry.lock().session.has_spare_memory());

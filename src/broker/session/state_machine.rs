@@ -547,7 +547,7 @@ mod tests {
     fn delivery(topic: &str, qos: Qos, expiry_s: Option<u32>) -> Delivery {
         let message = Message { topic: topic.to_owned(), qos, expiry_s, ..Message::default() };
         let publication = Arc::new(Publication::new(message, crate::clock::monotonic()));
-        Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None }
+        Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None, share: None }
     }
 
     fn enqueue(session: &mut Session, topics: &[&str], qos: Qos) {

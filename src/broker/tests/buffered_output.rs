@@ -77,7 +77,7 @@ async fn buffered_output_is_flushed_while_an_acknowledgement_is_held_back() {
     let gate = Arc::<Gate>::default();
     let stream = BufferingStream { inner, buffered: BytesMut::new(), gate: Arc::clone(&gate) };
     let info = ConnectionInfo { buffers_output: true, ..ConnectionInfo::anonymous("memory") };
-    let charge = Charge::new(broker.memory(), MemoryKind::Unauthenticated, 0);
+    let charge = Charge::new(&broker.memory().account("memory"), MemoryKind::Unauthenticated, 0);
     let (_closing, closes) = watch::channel(false);
     tokio::spawn(connection::serve(broker, stream, info, charge, closes));
     let mut client = Client::on(pipe);

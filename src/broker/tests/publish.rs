@@ -211,7 +211,7 @@ async fn a_retained_message_without_room_is_refused_and_neither_stored_nor_deliv
 
 #[tokio::test]
 async fn a_will_without_room_is_delivered_and_its_topic_retains_no_outdated_message() {
-    let server = start_with(Settings { retained_bytes_max: 1_000, ..Settings::default() }).await;
+    let server = start_with(Settings { memory_bytes_max: 8 * 1024, ..Settings::default() }).await;
     let broker = server.broker();
     let retained = |payload: &'static [u8]| {
         let payload = Bytes::from_static(payload);

@@ -21,7 +21,7 @@ use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, Pendi
 use crate::broker::counters::Counter;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
-use crate::broker::memory::{Charge, MemoryKind};
+use crate::broker::memory::{CONNECTION_SHARE_BYTES, Charge, MemoryKind};
 use crate::broker::publication;
 use crate::broker::session::connection_handle::CloseReason;
 use crate::clock;
@@ -53,8 +53,6 @@ const CONNECT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 const STRANGER_BYTES_MAX: usize = 16 * 1024;
 /// The longest CONNECT of such a client: with these three.
 const STRANGER_PACKET_BYTES_MAX: u32 = 16 * 1024 + 3 * 64 * 1024;
-/// The buffers that each connection has without being charged for them; the number of connections is limited.
-const FREE_BYTES: usize = 16 * 1024;
 /// How long a client may read nothing of what is written to it while memory is scarce.
 const NOT_READING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first byte of a CONNECT.
@@ -317,7 +315,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let client_id = connect.client_id.clone();
         let handler = PacketHandler::accept(broker, connect, identity, info)
             .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))?;
-        self.charge.move_to(MemoryKind::Connections);
+        let owner = broker.memory().account(&handler.peer().owner);
+        self.charge.move_to(&owner, MemoryKind::Connections);
         self.handshake_bytes = None;
         Ok(handler)
     }
@@ -473,7 +472,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     if let Some(at) = clock::monotonic().checked_add(NOT_READING_TIMEOUT) {
                         progress_timer.as_mut().reset(Instant::from_std(at));
                     }
-                    if progress.handle_timeout() && broker.memory().is_under_pressure() {
+                    if progress.handle_timeout() && self.charge.account().is_under_pressure() {
                         return CloseReason::NotReading;
                     }
                 }
@@ -548,10 +547,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Charges the connection for buffers of `bytes`.
     fn charge_for(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
-        let bytes = match self.handshake_bytes {
-            Some(more) => bytes.saturating_add(more),
-            None => bytes.saturating_sub(FREE_BYTES),
-        };
+        let bytes = bytes.saturating_add(self.handshake_bytes.unwrap_or_default());
+        let bytes = bytes.saturating_sub(CONNECTION_SHARE_BYTES);
         if !self.charge.may_hold(bytes) {
             return Err(OutOfMemory);
         }

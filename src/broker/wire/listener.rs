@@ -15,16 +15,15 @@ use super::workers::Workers;
 use crate::broker::authentication::ConnectionInfo;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
-use crate::broker::memory::{Charge, MemoryKind};
-use crate::broker::principal::Principal;
+use crate::broker::memory::{Charge, MemoryKind, RESERVED_BYTES};
+use crate::broker::principal::{self, Principal};
 use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 use crate::net::origin;
 use crate::net::tls::server as tls;
 use crate::net::websocket;
 
-/// The bytes charged for a connection whose client has not authenticated.
-const CONNECTION_BYTES: usize = 4 * 1024;
-/// The same with TLS.
+/// The bytes charged for a connection with TLS whose client has not authenticated. One without TLS takes less than what is
+/// reserved for it.
 const TLS_CONNECTION_BYTES: usize = 32 * 1024;
 /// How long a listener waits after the system has failed to accept a connection, for example without descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -56,7 +55,7 @@ impl Acceptor {
     pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
         let Some(permit) = self.permit(&info.remote) else { return };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
-        let charge = Charge::new(broker.memory(), MemoryKind::Unauthenticated, CONNECTION_BYTES);
+        let charge = Charge::new(permit.1.account(), MemoryKind::Unauthenticated, 0);
         self.workers.spawn_on_caller(async move {
             connection::serve(broker, stream, info, charge, closing).await;
             drop(permit);
@@ -68,12 +67,13 @@ impl Acceptor {
         let is_anonymous = listener.is_anonymous;
         let info = ConnectionInfo { is_anonymous, ..ConnectionInfo::anonymous(&remote) };
         let Some(permit) = self.permit(&remote) else { return };
-        let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { CONNECTION_BYTES };
-        if !self.broker.memory().has_room(MemoryKind::Unauthenticated, 0, bytes) {
+        let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { 0 };
+        let mut charge = Charge::new(permit.1.account(), MemoryKind::Unauthenticated, 0);
+        if !charge.may_hold(bytes) {
             let reason = "too many clients that have not authenticated".to_owned();
             return self.broker.report([Event::Refused { remote, reason }]);
         }
-        let charge = Charge::new(self.broker.memory(), MemoryKind::Unauthenticated, bytes);
+        charge.set(bytes);
         let (acceptor, listener) = (self.clone(), Arc::clone(listener));
         self.workers.serve(stream, |stream| async move {
             let stream = match stream {
@@ -176,13 +176,15 @@ impl Acceptor {
         }
     }
 
-    fn permit(&self, remote: &str) -> Option<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
-        if permit.is_none() {
+    /// Returns what a connection holds until it ends: its permit and the memory that is reserved for it.
+    fn permit(&self, remote: &str) -> Option<(OwnedSemaphorePermit, Charge)> {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             let (remote, reason) = (remote.to_owned(), "too many connections".to_owned());
             self.broker.report([Event::Refused { remote, reason }]);
-        }
-        permit
+            return None;
+        };
+        let owner = self.broker.memory().account(&principal::address(remote));
+        Some((permit, Charge::new(&owner, MemoryKind::Reserved, RESERVED_BYTES)))
     }
 
     /// Accepts connections until the server stops; a failure to accept one does not end the listener.

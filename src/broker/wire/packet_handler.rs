@@ -136,7 +136,7 @@ impl PacketHandler {
             connection: peer.connection,
             client_id: Arc::clone(&peer.client_id),
             principal: peer.principal.clone(),
-            owner: Arc::clone(&peer.owner),
+            owner: broker.memory().account(&peer.owner),
             permissions: peer.permissions.clone(),
             clean_start: connect.clean_start,
             receive_maximum: connect.receive_maximum,

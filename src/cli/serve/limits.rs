@@ -109,7 +109,6 @@ impl LimitArgs {
             memory_bytes_max,
             session_queue_bytes_max: usize::try_from(queue).unwrap_or(usize::MAX),
             packet_bytes_max,
-            retained_bytes_max: memory_bytes_max / 4,
             ..settings
         }
     }
@@ -212,7 +211,6 @@ mod tests {
             (broker.memory_bytes_max, broker.session_queue_bytes_max, broker.packet_bytes_max),
             (default.memory_bytes_max, default.session_queue_bytes_max, default.packet_bytes_max)
         );
-        assert_eq!(broker.retained_bytes_max, default.retained_bytes_max);
         let only = Only::command();
         let documented = only.get_arguments().filter_map(|arg| {
             let help = arg.get_help()?.to_string();

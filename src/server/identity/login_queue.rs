@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hashbrown::{DefaultHashBuilder, HashMap};
 use tokio::sync::oneshot;
 
-use crate::broker::Counter;
+use crate::broker::{Counter, address};
 use crate::clock;
 
 /// The period in which failed logins are counted.
@@ -70,10 +69,7 @@ impl LoginQueue {
     /// Returns the origin of a login. `remote` is an address with a port, or any other text for a connection in memory.
     #[must_use]
     pub fn origin(&self, remote: &str, user: &str) -> Origin {
-        let address = match remote.parse() {
-            Ok(address) => self.hash(network(address)),
-            Err(_) => self.hash(remote),
-        };
+        let address = self.hash(address(remote));
         Origin { address, user: self.hash((address, user)) }
     }
 
@@ -172,14 +168,6 @@ impl Drop for Place<'_> {
         if was_waiting {
             state.waiting_count = state.waiting_count.saturating_sub(1);
         }
-    }
-}
-
-/// Returns the part of an address that one host cannot choose: with IPv6, a host has a whole network of 64 bits.
-fn network(address: SocketAddr) -> IpAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

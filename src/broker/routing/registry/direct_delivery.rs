@@ -22,7 +22,7 @@ impl Registry {
         let (publication, qos) = (Arc::clone(publication), publication.message.qos);
         let subscription_ids = Vec::new();
         entry.enqueue(
-            Delivery { publication, qos, retain: false, subscription_ids, group: None },
+            Delivery { publication, qos, retain: false, subscription_ids, group: None, share: None },
             now,
             events,
         );

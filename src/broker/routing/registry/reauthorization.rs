@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Registry;
+use super::{DueWill, Registry};
 use crate::broker::event::Event;
 use crate::broker::publication::Delivery;
 use crate::broker::session::entry::{SessionEntry, SessionState};
 use crate::mqtt::filter;
 use crate::mqtt::packet::{SubscriptionOptions, Will};
-use crate::protocol::message::Message;
 
 impl Registry {
     /// Applies the client's permissions to its session.
@@ -67,10 +66,10 @@ impl Registry {
         entry: &SessionEntry,
         state: &SessionState,
         will: Will,
-    ) -> Option<Message> {
+    ) -> Option<DueWill> {
         let Will { message, .. } = will;
         if state.permissions.as_ref().is_none_or(|permissions| permissions.may_publish(&message.topic)) {
-            return Some(message);
+            return Some(DueWill { message, owner: Arc::clone(state.owner()) });
         }
         self.report_refusal(entry, "have its will published to", &message.topic);
         None
@@ -94,7 +93,7 @@ mod tests {
     use crate::clock;
     use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
     use crate::protocol::ConnectionId;
-    use crate::protocol::message::Qos;
+    use crate::protocol::message::{Message, Qos};
 
     /// Permits messages in both directions, or none.
     #[derive(Debug)]

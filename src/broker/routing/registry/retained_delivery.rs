@@ -115,13 +115,14 @@ fn queue_retained(
     let publication = Arc::clone(publication);
     let qos = publication.message.qos.min(options.qos);
     let subscription_ids = options.identifier.into_iter().collect();
-    let delivery = Delivery { publication, qos, retain: true, subscription_ids, group: None };
+    let delivery = Delivery { publication, qos, retain: true, subscription_ids, group: None, share: None };
     entry.enqueue_retained(delivery, now, events)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::memory::Account;
     use crate::broker::routing::registry::Subscribed;
     use crate::broker::routing::registry::tests::request;
     use crate::broker::session::state_machine::Outgoing;
@@ -146,7 +147,7 @@ mod tests {
         let payload = number.to_string().into();
         let message = Message { topic: topic.to_owned(), payload, retain: true, ..Message::default() };
         let publication = Arc::new(Publication::new(message, now));
-        registry.retain(&publication, now).unwrap();
+        registry.retain(&publication, &Account::test("a", 1 << 30), now).unwrap();
         registry.route(None, None, &publication, now, &mut Vec::new());
     }
 
