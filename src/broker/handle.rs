@@ -2,6 +2,7 @@
 
 mod direct_delivery;
 mod peer;
+mod publishing;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,15 +13,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub use self::peer::Peer;
+pub use self::publishing::{Published, Publishing};
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};
-use super::memory::{Account, MemoryBudget, MemoryKind};
+use super::memory::{Account, MemoryBudget};
 use super::permissions::AccessControl;
 use super::publication::Publication;
 use super::settings::Settings;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
-use crate::broker::routing::registry::{AttachedSession, DueWill, Registry, Subscribed};
+use crate::broker::routing::registry::{AttachedSession, Registry, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::clock;
@@ -192,84 +194,6 @@ impl Broker {
         &self.inner.memory
     }
 
-    /// Publishes a message to its subscribers; returns the number of sessions that get it.
-    ///
-    /// The session of `from` is left out where its subscription has the option No Local.
-    pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
-        self.publish_at(from, message, clock::monotonic())
-    }
-
-    /// As [`Broker::publish`]; the caller has read the time.
-    pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
-        self.publish_as(from, &self.inner.own, message, now)
-    }
-
-    fn publish_will(&self, DueWill { message, owner }: DueWill) {
-        self.publish_as(None, &owner, message, clock::monotonic());
-    }
-
-    fn publish_as(
-        &self,
-        from: Option<ConnectionId>,
-        owner: &Arc<Account>,
-        message: Message,
-        now: Instant,
-    ) -> usize {
-        let publication = Arc::new(Publication::new(message, now));
-        if !publication.message.retain {
-            return self.route(from, None, &publication, now);
-        }
-        // Without room the topic has no retained message, instead of an outdated one.
-        self.publish_retained(from, owner, &publication, now, |registry, topic| {
-            registry.remove_retained(topic);
-            Ok(())
-        })
-        .unwrap_or(0)
-    }
-
-    /// Publishes a client's message to its subscribers; returns the number of sessions that get it.
-    ///
-    /// # Errors
-    /// The reason code to reject the message with; then it was not published.
-    pub(super) fn publish_from(&self, from: &Peer, message: Message) -> Result<usize, ReasonCode> {
-        let now = clock::monotonic();
-        let publication = Arc::new(Publication::new(message, now));
-        // A small one is left to the queues of its receivers.
-        if publication.is_large() && !self.inner.memory.has_room(MemoryKind::Sessions, publication.bytes) {
-            let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
-            self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
-            return Err(ReasonCode::QuotaExceeded);
-        }
-        if !publication.message.retain {
-            return Ok(self.route(Some(from.connection), None, &publication, now));
-        }
-        let refuse = |_: &mut Registry, _: &str| Err(ReasonCode::QuotaExceeded);
-        let owner = self.inner.memory.account(&from.owner);
-        self.publish_retained(Some(from.connection), &owner, &publication, now, refuse)
-    }
-
-    /// Stores a retained message and routes it. Without room, `when_full` decides whether it is routed all the same.
-    fn publish_retained(
-        &self,
-        from: Option<ConnectionId>,
-        owner: &Arc<Account>,
-        publication: &Arc<Publication>,
-        now: Instant,
-        when_full: impl FnOnce(&mut Registry, &str) -> Result<(), ReasonCode>,
-    ) -> Result<usize, ReasonCode> {
-        let mut events = Vec::new();
-        // Under one lock, so that a new subscriber gets the message either as a retained one or as a new one, and not
-        // both or neither.
-        let mut registry = self.write();
-        let retained = registry.retain(publication, owner, now);
-        let retained = retained.or_else(|_| when_full(&mut registry, &publication.message.topic));
-        let count = retained.map(|()| registry.route(from, None, publication, now, &mut events));
-        events.extend(registry.take_events());
-        drop(registry);
-        self.report(events);
-        count
-    }
-
     /// Delivers a message to one connection exactly once, whether or not it subscribes to the topic; and to all other
     /// sessions that subscribe to it.
     ///
@@ -280,7 +204,7 @@ impl Broker {
     pub fn push(&self, to: ConnectionId, client_id: &str, message: Message) {
         let now = clock::monotonic();
         let publication = Arc::new(Publication::new(message, now));
-        self.route(None, Some((to, client_id)), &publication, now);
+        self.route(None, Some((to, client_id)), publication, now);
     }
 
     /// Whether the topic of [`Application::monitored_topic`] has a subscriber.
@@ -295,7 +219,7 @@ impl Broker {
     pub fn publish_monitor_copy(&self, from: ConnectionId, message: Message) {
         let now = clock::monotonic();
         let publication = Arc::new(Publication::new(message, now));
-        self.route(Some(from), None, &publication, now);
+        self.route(Some(from), None, publication, now);
     }
 
     /// Closes a connection with a DISCONNECT, if it is still open.
@@ -323,19 +247,6 @@ impl Broker {
             .filter_map(|entry| entry.lock().handle.clone())
             .filter(|handle| handle.close_reason().is_none() && handle.close_if_invalid(now_s))
             .count()
-    }
-
-    fn route(
-        &self,
-        from: Option<ConnectionId>,
-        to: Option<(ConnectionId, &str)>,
-        publication: &Arc<Publication>,
-        now: Instant,
-    ) -> usize {
-        let mut events = Vec::new();
-        let count = self.read().route(from, to, publication, now, &mut events);
-        self.report(events);
-        count
     }
 
     /// Gives a connection its session.

@@ -138,8 +138,11 @@ impl MemoryBudget {
             return account;
         }
         let owner: Arc<str> = owner.into();
-        let account =
-            Arc::new(Account { owner: Arc::clone(&owner), budget: Arc::clone(self), used: Counters::default() });
+        let account = Arc::new(Account {
+            owner: Arc::clone(&owner),
+            budget: Arc::clone(self),
+            used: Counters::default(),
+        });
         accounts.insert(owner, Arc::downgrade(&account));
         account
     }
@@ -512,7 +515,8 @@ mod tests {
     fn only_the_connections_of_an_owner_that_holds_much_are_under_pressure() {
         let budget = budget();
         let accounts = ["a", "b", "c"].map(|owner| budget.account(owner));
-        let mut greedy = [&accounts[0], &accounts[1]].map(|account| Charge::new(account, MemoryKind::Sessions, 0));
+        let mut greedy =
+            [&accounts[0], &accounts[1]].map(|account| Charge::new(account, MemoryKind::Sessions, 0));
         assert!(!accounts[0].is_under_pressure());
         take_all(&mut greedy, 1_024);
         let _small = Charge::new(&accounts[2], MemoryKind::Connections, 20_000);

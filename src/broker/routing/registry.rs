@@ -3,6 +3,7 @@
 mod direct_delivery;
 mod reauthorization;
 pub mod retained_delivery;
+pub mod route;
 mod statistics;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
+use self::route::SharedRoute;
 use super::filter_memory;
 use super::retained::{Full, RetainedMessages};
 use super::shared_subscriptions::SharedSubscriptions;
@@ -93,6 +95,10 @@ pub struct Registry {
     subscriptions: Subscriptions<SessionId, Subscription>,
     pub(super) shared_subscriptions: SharedSubscriptions,
     retained: RetainedMessages,
+    /// Retained messages with many subscriptions that are being routed, by topic.
+    unfinished_routes: HashMap<Box<str>, SharedRoute>,
+    /// How often a subscription has lost its permission.
+    revocations: u64,
     /// Disconnected sessions, by the time when their Will Message is due or when they expire.
     deadlines: SessionsByTime,
     /// Disconnected sessions by their owner and by the time when they were disconnected.
@@ -119,6 +125,8 @@ impl Registry {
             subscriptions: Subscriptions::default(),
             shared_subscriptions: SharedSubscriptions::default(),
             retained: RetainedMessages::new(settings.retained_messages_max),
+            unfinished_routes: HashMap::new(),
+            revocations: 0,
             deadlines: BTreeMap::new(),
             disconnected: HashMap::new(),
             next_session: 0,
@@ -435,81 +443,6 @@ impl Registry {
         self.retained.remove(topic);
     }
 
-    /// Queues a message for its subscribers, and for `to` whether or not it subscribes; returns the number of sessions.
-    ///
-    /// The subscriptions of `to` decide the QoS and the identifiers of its copy, except shared ones: a copy of their group
-    /// goes to another member. Without any, it has the QoS of the message.
-    ///
-    /// If the connection of `to` is closed, its client does not get the message either: messages for the client's next
-    /// connection are pushed to that one.
-    pub fn route(
-        &self,
-        from: Option<ConnectionId>,
-        to: Option<(ConnectionId, &str)>,
-        publication: &Arc<Publication>,
-        now: Instant,
-        events: &mut Vec<Event>,
-    ) -> usize {
-        let session_of = |connection| self.connections.get(&connection).map(|(entry, _)| entry);
-        let from = from.and_then(session_of);
-        let addressee = to.map(|(connection, client_id)| (session_of(connection), client_id));
-        let (to, addressee) = match addressee {
-            Some((Some(entry), _)) => (Some(entry), Some(entry.id)),
-            Some((None, client_id)) => (None, self.sessions.get(client_id).map(|entry| entry.id)),
-            None => (None, None),
-        };
-        let message = &publication.message;
-        let mut count = 0_usize;
-        let mut is_pushed = false;
-        // Nearly every message matches one subscription: that one is kept without an allocation.
-        let mut first: Option<(SessionId, &Arc<SessionEntry>, SubscriptionOptions)> = None;
-        let mut matches = Vec::new();
-        self.subscriptions.for_each_match(&message.topic, |session, Subscription { entry, options, .. }| {
-            let is_own = options.no_local && from.is_some_and(|from| from.id == session);
-            let is_successor = to.is_none() && addressee == Some(session);
-            if !is_own && !is_successor {
-                match first {
-                    None => first = Some((session, entry, *options)),
-                    Some(_) => matches.push((session, entry, *options)),
-                }
-            }
-        });
-        let matches = if matches.is_empty() {
-            first.as_slice()
-        } else {
-            matches.splice(..0, first);
-            matches.sort_by_key(|(session, ..)| *session);
-            &matches
-        };
-        // A session with several matching subscriptions gets the message once, at the highest of their QoS and with all
-        // of their identifiers (MQTT 5, 3.3.4).
-        for same in matches.chunk_by(|(one, ..), (other, ..)| one == other) {
-            let Some((_, entry, _)) = same.first() else {
-                continue;
-            };
-            count = count.saturating_add(1);
-            is_pushed |= addressee == Some(entry.id);
-            let options = || same.iter().map(|(_, _, options)| options);
-            let delivery = Delivery {
-                publication: Arc::clone(publication),
-                qos: options().map(|options| options.qos).max().unwrap_or_default().min(message.qos),
-                retain: message.retain && options().any(|options| options.retain_as_published),
-                subscription_ids: options().filter_map(|options| options.identifier).collect(),
-                group: None,
-                share: None,
-            };
-            entry.enqueue(delivery, now, events);
-        }
-        if let Some(entry) = to.filter(|_| !is_pushed) {
-            count = count.saturating_add(1);
-            let (publication, subscription_ids) = (Arc::clone(publication), Vec::new());
-            let delivery =
-                Delivery { publication, qos: message.qos, retain: false, subscription_ids, group: None, share: None };
-            entry.enqueue(delivery, now, events);
-        }
-        count.saturating_add(self.shared_subscriptions.route(publication, addressee, now, events))
-    }
-
     /// Whether any subscription matches a topic.
     #[must_use]
     pub fn has_subscribers(&self, topic: &str) -> bool {
@@ -556,8 +489,7 @@ impl Registry {
         let id = SessionId(self.next_session);
         // 64 bits do not overflow: each session takes a CONNECT.
         self.next_session = self.next_session.wrapping_add(1);
-        let entry =
-            Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits), owner));
+        let entry = Arc::new(SessionEntry::new(id, Arc::clone(client_id), Session::new(self.limits), owner));
         self.sessions.insert(Arc::clone(client_id), Arc::clone(&entry));
         self.sessions_by_id.insert(id, Arc::clone(&entry));
         entry
@@ -912,7 +844,10 @@ pub(in crate::broker) mod tests {
     }
 
     fn request_of(connection: u64, client_id: &str, owner: &str) -> SessionRequest {
-        SessionRequest { owner: Account::test(owner, 1 << 30), ..request(connection, client_id, u32::MAX, None) }
+        SessionRequest {
+            owner: Account::test(owner, 1 << 30),
+            ..request(connection, client_id, u32::MAX, None)
+        }
     }
 
     #[test]

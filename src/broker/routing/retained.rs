@@ -444,7 +444,9 @@ mod tests {
         let count = EXPIRED_PER_PUBLISH_MAX * 2;
         let (owner, mut retained) = (owner(), RetainedMessages::new(count * 2));
         for number in 0..count {
-            retained.handle_publish(&publication(&number.to_string(), "1", Some(1), start), &owner, start).unwrap();
+            retained
+                .handle_publish(&publication(&number.to_string(), "1", Some(1), start), &owner, start)
+                .unwrap();
         }
         assert_eq!(retained.handle_publish(&publication("full", "1", None, start), &owner, start), Err(Full));
         retained.handle_publish(&publication("new", "1", None, later), &owner, later).unwrap();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::subscriptions::Subscriptions;
+use super::subscriptions::{Search, Subscriptions};
 use crate::broker::event::Event;
 use crate::broker::publication::{Delivery, GroupId, Publication};
 use crate::broker::session::entry::{Readiness, SessionEntry, SessionId};
@@ -94,16 +94,18 @@ impl SharedSubscriptions {
         self.subscriptions.has_match(topic)
     }
 
-    /// Gives a message to one session of each matching group, but not to `except`; returns the number of sessions.
-    pub fn route(
+    /// Gives a message to one session of each matching group, but not to `except`, until the steps of the search are used
+    /// up; returns the number of sessions.
+    pub fn route_some(
         &self,
         publication: &Arc<Publication>,
         except: Option<SessionId>,
+        (search, steps): (&mut Search<GroupId>, &mut usize),
         now: Instant,
         events: &mut Vec<Event>,
     ) -> usize {
         let mut count = 0_usize;
-        self.subscriptions.for_each_match(&publication.message.topic, |id, ()| {
+        self.subscriptions.search(&publication.message.topic, search, steps, |id, ()| {
             let is_delivered =
                 self.group(id).is_some_and(|group| group.deliver(id, publication, except, now, events));
             count = count.saturating_add(usize::from(is_delivered));

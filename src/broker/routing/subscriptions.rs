@@ -1,6 +1,6 @@
 //! Subscriptions: a table of the topic filters without wildcards, and a trie over the levels of the others.
 
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 
@@ -12,7 +12,7 @@ use crate::mqtt::filter;
 #[derive(Debug)]
 pub struct Subscriptions<K, S> {
     /// Filters without a wildcard: most messages match one of them, which one lookup finds, however many levels it has.
-    exact: HashMap<Box<str>, BTreeMap<K, S>>,
+    exact: HashMap<Box<str>, Subscribers<K, S>>,
     /// Filters with a wildcard.
     root: Node<K, S>,
 }
@@ -24,14 +24,19 @@ struct Node<K, S> {
     /// The next level is `+`.
     any: Option<Box<Node<K, S>>>,
     /// Subscriptions whose filter ends at this level.
-    here: BTreeMap<K, S>,
+    here: Subscribers<K, S>,
     /// Subscriptions whose filter ends with `#` below this level.
-    below: BTreeMap<K, S>,
+    below: Subscribers<K, S>,
 }
 
 impl<K, S> Default for Node<K, S> {
     fn default() -> Self {
-        Self { children: HashMap::new(), any: None, here: BTreeMap::new(), below: BTreeMap::new() }
+        Self {
+            children: HashMap::new(),
+            any: None,
+            here: Subscribers::default(),
+            below: Subscribers::default(),
+        }
     }
 }
 
@@ -93,24 +98,48 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         existed
     }
 
-    /// Calls `found` for each subscription that matches a topic. A subscriber with several matching filters is found
-    /// several times.
-    pub fn for_each_match<'a>(&'a self, topic: &str, mut found: impl FnMut(K, &'a S)) {
-        let found: &mut dyn FnMut(K, &'a S) = &mut found;
-        if let Some(of_topic) = self.exact.get(topic) {
-            visit_all(of_topic, found);
-        }
+    /// Calls `found` for each subscription that matches a topic, until the `steps` are used up; then the next call goes on
+    /// from there. A subscriber with several matching filters is found several times.
+    ///
+    /// A subscription that is there from the first call to the last one is found once.
+    pub fn search<'a>(
+        &'a self,
+        topic: &str,
+        search: &mut Search<K>,
+        steps: &mut usize,
+        mut found: impl FnMut(K, &'a S),
+    ) {
+        let from = std::mem::replace(search, Search::Complete);
+        let mut walk = Walk { steps, path: Path::default(), found: &mut found };
+        let at = match from {
+            Search::Complete => return,
+            Search::Exact(after) => {
+                let of_topic = self.exact.get(topic);
+                match of_topic.map_or(ControlFlow::Continue(()), |of_topic| walk.visit(of_topic, after)) {
+                    ControlFlow::Break(after) => {
+                        *search = Search::Exact(after);
+                        return;
+                    }
+                    ControlFlow::Continue(()) => None,
+                }
+            }
+            Search::Trie(position) => Some(position),
+        };
         if self.root.is_empty() {
             return;
         }
-        if topic.starts_with('$') {
+        let visited = if topic.starts_with('$') {
             // A wildcard at the start of a filter does not match such a topic (MQTT 5, 4.7.2).
             let (level, rest) = split_level(topic);
-            if let Some(child) = self.root.children.get(level) {
-                child.visit(rest, found);
-            }
+            walk.path.push(false);
+            self.root.children.get(level).map_or(ControlFlow::Continue(()), |child| {
+                child.search(rest, at.as_ref().map(|at| (at, 1)), &mut walk)
+            })
         } else {
-            self.root.visit(Some(topic), found);
+            self.root.search(Some(topic), at.as_ref().map(|at| (at, 0)), &mut walk)
+        };
+        if let ControlFlow::Break(position) = visited {
+            *search = Search::Trie(position);
         }
     }
 
@@ -138,19 +167,47 @@ impl<K: Copy + Ord, S> Node<K, S> {
             || self.any.as_deref().is_some_and(has_match)
     }
 
-    fn visit<'a>(&'a self, topic: Option<&str>, found: &mut dyn FnMut(K, &'a S)) {
-        visit_all(&self.below, found);
+    /// Visits this node and those below it, from a position on if that is at or below this node: then with the depth of
+    /// this node. Breaks with the position if there are no more steps.
+    fn search<'a>(
+        &'a self,
+        topic: Option<&str>,
+        from: Option<(&Position<K>, usize)>,
+        walk: &mut Walk<'_, 'a, K, S>,
+    ) -> ControlFlow<Position<K>> {
+        let path = walk.path;
+        let stop = |is_here: bool, after: Option<K>| Position { path, is_here, after };
+        // The next branch on the way to the position; None at the position itself.
+        let branch = from.and_then(|(position, depth)| position.path.get(depth));
+        let at = from.map(|(position, _)| position).filter(|_| branch.is_none());
+        if from.is_none() && !walk.step() {
+            return ControlFlow::Break(stop(false, None));
+        }
+        if branch.is_none() && !at.is_some_and(|at| at.is_here) {
+            let after = at.and_then(|at| at.after);
+            walk.visit(&self.below, after).map_break(|after| stop(false, after))?;
+        }
         let Some(topic) = topic else {
-            visit_all(&self.here, found);
-            return;
+            let after = at.filter(|at| at.is_here).and_then(|at| at.after);
+            return walk.visit(&self.here, after).map_break(|after| stop(true, after));
         };
         let (level, rest) = split_level(topic);
-        if let Some(child) = self.children.get(level) {
-            child.visit(rest, found);
+        let from = |is_any: bool| {
+            from.map(|(at, depth)| (at, depth.saturating_add(1))).filter(|_| branch == Some(is_any))
+        };
+        if branch != Some(true)
+            && let Some(child) = self.children.get(level)
+        {
+            walk.path.push(false);
+            child.search(rest, from(false), walk)?;
+            walk.path = path;
         }
         if let Some(any) = &self.any {
-            any.visit(rest, found);
+            walk.path.push(true);
+            any.search(rest, from(true), walk)?;
+            walk.path = path;
         }
+        ControlFlow::Continue(())
     }
 
     fn remove(&mut self, filter: Option<&str>, key: K) -> bool {
@@ -181,12 +238,6 @@ impl<K: Copy + Ord, S> Node<K, S> {
     }
 }
 
-fn visit_all<'a, K: Copy, S>(subscriptions: &'a BTreeMap<K, S>, found: &mut dyn FnMut(K, &'a S)) {
-    for (key, subscription) in subscriptions {
-        found(*key, subscription);
-    }
-}
-
 fn split_level(topic: &str) -> (&str, Option<&str>) {
     // Levels are short: a loop over the bytes is faster than memchr, which is made for long texts.
     let end = topic.bytes().position(|byte| byte == b'/').unwrap_or(topic.len());
@@ -194,18 +245,179 @@ fn split_level(topic: &str) -> (&str, Option<&str>) {
     (level, rest.get(1..))
 }
 
+/// A search for the subscriptions that match a topic, in bounded parts: see [`Subscriptions::search`].
+#[derive(Debug)]
+pub enum Search<K> {
+    /// Among the filters without a wildcard, after a subscriber.
+    Exact(Option<K>),
+    /// In the trie, from a position on.
+    Trie(Position<K>),
+    Complete,
+}
+
+impl<K> Default for Search<K> {
+    fn default() -> Self {
+        Self::Exact(None)
+    }
+}
+
+impl<K> Search<K> {
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        matches!(self, Self::Complete)
+    }
+}
+
+/// Where a search in the trie goes on.
+#[derive(Debug)]
+pub struct Position<K> {
+    /// The node.
+    path: Path,
+    /// Whether the subscriptions below the node have been visited, and those that end there are next.
+    is_here: bool,
+    /// The last subscriber that was visited of those.
+    after: Option<K>,
+}
+
+/// The way to a node: one bit per level, whether it is `+` or has the name of the level.
+#[derive(Clone, Copy, Debug, Default)]
+struct Path {
+    bits: [u64; filter::LEVELS_MAX.div_ceil(u64::BITS as usize)],
+    len: usize,
+}
+
+impl Path {
+    fn push(&mut self, is_any: bool) {
+        if let Some(bits) = self.bits.get_mut(self.len / u64::BITS as usize) {
+            let bit = 1_u64 << (self.len % u64::BITS as usize);
+            *bits = if is_any { *bits | bit } else { *bits & !bit };
+        }
+        self.len = self.len.saturating_add(1);
+    }
+
+    fn get(&self, index: usize) -> Option<bool> {
+        let bits = self.bits.get(index / u64::BITS as usize).filter(|_| index < self.len)?;
+        Some(bits >> (index % u64::BITS as usize) & 1 == 1)
+    }
+}
+
+/// A walk through the trie.
+struct Walk<'w, 'a, K, S> {
+    steps: &'w mut usize,
+    /// The way to the node that is visited.
+    path: Path,
+    found: &'w mut dyn FnMut(K, &'a S),
+}
+
+impl<'a, K: Copy + Ord, S> Walk<'_, 'a, K, S> {
+    /// Returns whether there is another step.
+    fn step(&mut self) -> bool {
+        let is_left = *self.steps > 0;
+        *self.steps = self.steps.saturating_sub(1);
+        is_left
+    }
+
+    /// Visits subscribers; breaks with the last one that was visited if there are no more steps.
+    fn visit(&mut self, subscribers: &'a Subscribers<K, S>, after: Option<K>) -> ControlFlow<Option<K>> {
+        let mut last = after;
+        for (key, subscription) in subscribers.after(after) {
+            if !self.step() {
+                return ControlFlow::Break(last);
+            }
+            (self.found)(*key, subscription);
+            last = Some(*key);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The subscribers of a filter, sorted. Nearly every filter has one, for which a map would take ten times the memory; and
+/// a new session has the greatest number.
+#[derive(Debug)]
+struct Subscribers<K, S>(Vec<(K, S)>);
+
+impl<K, S> Default for Subscribers<K, S> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K: Copy + Ord, S> Subscribers<K, S> {
+    fn insert(&mut self, key: K, subscription: S) -> Option<S> {
+        match self.0.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(index) => self.0.get_mut(index).map(|(_, known)| std::mem::replace(known, subscription)),
+            Err(index) => {
+                if self.0.is_empty() {
+                    self.0.reserve_exact(1);
+                }
+                self.0.insert(index, (key, subscription));
+                None
+            }
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<&S> {
+        let index = self.0.binary_search_by_key(key, |(key, _)| *key).ok()?;
+        self.0.get(index).map(|(_, subscription)| subscription)
+    }
+
+    fn remove(&mut self, key: &K) -> Option<S> {
+        let index = self.0.binary_search_by_key(key, |(key, _)| *key).ok()?;
+        let (_, subscription) = self.0.remove(index);
+        if self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(self.0.len().saturating_mul(2));
+        }
+        Some(subscription)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the subscribers after one, or all.
+    fn after(&self, last: Option<K>) -> &[(K, S)] {
+        let start = last.map_or(0, |last| self.0.partition_point(|(key, _)| *key <= last));
+        self.0.get(start..).unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::broker::session::entry::SessionId;
 
-    fn matching(subscriptions: &Subscriptions<SessionId, ()>, topic: &str) -> Vec<u64> {
-        let mut found = Vec::new();
-        subscriptions.for_each_match(topic, |session, ()| found.push(session.0));
-        found.sort_unstable();
+    /// Searches in parts of `steps` steps.
+    fn search<S: Copy>(
+        subscriptions: &Subscriptions<SessionId, S>,
+        topic: &str,
+        steps: usize,
+    ) -> Vec<(u64, S)> {
+        let (mut found, mut search) = (Vec::new(), Search::default());
+        while !search.is_complete() {
+            let before = found.len();
+            let mut left = steps;
+            subscriptions.search(topic, &mut search, &mut left, |session, of| found.push((session.0, *of)));
+            assert!(found.len() - before <= steps);
+        }
         found
+    }
+
+    fn matching(subscriptions: &Subscriptions<SessionId, ()>, topic: &str) -> Vec<u64> {
+        let sorted = |steps| {
+            let mut found: Vec<_> =
+                search(subscriptions, topic, steps).into_iter().map(|(session, ())| session).collect();
+            found.sort_unstable();
+            found
+        };
+        let all = sorted(usize::MAX);
+        for steps in 1..4 {
+            assert_eq!(sorted(steps), all, "in parts of {steps} steps");
+        }
+        all
     }
 
     #[test]
@@ -225,9 +437,7 @@ mod tests {
         let mut subscriptions = Subscriptions::default();
         assert!(subscriptions.insert("a", SessionId(1), 1));
         assert!(!subscriptions.insert("a", SessionId(1), 2));
-        let mut found = Vec::new();
-        subscriptions.for_each_match("a", |_, subscription| found.push(*subscription));
-        assert_eq!(found, [2]);
+        assert_eq!(search(&subscriptions, "a", 1), [(1, 2)]);
     }
 
     #[test]

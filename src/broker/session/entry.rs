@@ -313,9 +313,11 @@ impl SessionState {
         let bytes = self.chargeable(self.held_bytes().saturating_add(bytes));
         match self.handle {
             Some(_) => self.charge.may_hold(bytes),
-            None => bytes <= self.charge.bytes() || {
-                self.owner().has_room_to_wait(bytes.saturating_sub(self.charge.bytes()))
-            },
+            None => {
+                bytes <= self.charge.bytes() || {
+                    self.owner().has_room_to_wait(bytes.saturating_sub(self.charge.bytes()))
+                }
+            }
         }
     }
 
@@ -373,12 +375,7 @@ mod tests {
     /// Returns an entry with room for one message.
     fn entry() -> SessionEntry {
         let limits = Limits { messages_max: 1, bytes_max: 1_000 };
-        SessionEntry::new(
-            SessionId(1),
-            "a".into(),
-            Session::new(limits),
-            &Account::test("a", 1_000_000),
-        )
+        SessionEntry::new(SessionId(1), "a".into(), Session::new(limits), &Account::test("a", 1_000_000))
     }
 
     /// Returns an entry with room for one message, and its connection.

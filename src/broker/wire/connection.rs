@@ -81,6 +81,7 @@ pub async fn serve<S>(
     match accepted {
         Ok(mut handler) => {
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
+            handler.complete_route().await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
             // The session is free and the application notified before the last bytes are written, which may take long.
             let output = handler.close(close_reason);
@@ -505,6 +506,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Ok(true) => {}
                     Ok(false) => return None,
                     Err(close_reason) => return Some(close_reason),
+                }
+                if handler.is_unfinished() {
+                    handler.complete_route().await;
+                    continue;
                 }
                 if self.make_room(READ_BYTES_MIN, 0).is_err() {
                     return None;

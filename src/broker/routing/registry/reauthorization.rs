@@ -32,6 +32,7 @@ impl Registry {
             if may(permissions.as_ref().is_none_or(|permissions| permissions.may_subscribe(plain)), plain) {
                 self.restore_subscription(entry, filter, *options, state.handle.is_some());
             } else if self.remove_subscription(filter, entry.id) {
+                self.revocations = self.revocations.wrapping_add(1);
                 self.report_refusal(entry, "keep its subscription to", filter);
             }
         }

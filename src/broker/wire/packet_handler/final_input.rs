@@ -3,6 +3,7 @@
 use bytes::BytesMut;
 
 use super::PacketHandler;
+use super::unfinished::Unfinished;
 use crate::broker::session::connection_handle::CloseReason;
 use crate::clock;
 use crate::mqtt::{Decoded, decode};
@@ -10,16 +11,20 @@ use crate::mqtt::{Decoded, decode};
 impl PacketHandler {
     /// Handles packets of a lost connection, and discards the answers. No queued message is taken: it cannot be sent.
     ///
-    /// Returns whether more input can be handled: after a malformed packet it is unknown where the next one starts.
+    /// Returns whether more input can be handled: after a malformed packet it is unknown where the next one starts. A message
+    /// that is still being routed must be completed first.
     ///
     /// # Errors
     ///
     /// The reason to close the connection, instead of its loss.
     pub fn handle_final_input(&mut self, input: &mut BytesMut) -> Result<bool, CloseReason> {
         let now = clock::monotonic();
-        // Its answer cannot be sent.
-        self.unfinished = None;
         while self.handle.close_reason().is_none() {
+            if matches!(self.unfinished, Some(Unfinished::Route { .. })) {
+                return Ok(true);
+            }
+            // Its answer cannot be sent.
+            self.unfinished = None;
             self.output.clear();
             let (packet, has_expired) = match self.deferred.pop(now) {
                 Some(deferred) => deferred,
@@ -30,7 +35,6 @@ impl PacketHandler {
                 },
             };
             self.handle_packet(packet, has_expired, now)?;
-            self.unfinished = None;
         }
         Ok(false)
     }

@@ -1,10 +1,10 @@
 //! Handling of a packet in several steps.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::PacketHandler;
-use super::unfinished::Unfinished;
-use crate::broker::handle::{BRIDGE_STATUS, SYS, SYS_IS_RESERVED, Verdict};
+use super::unfinished::{Unfinished, wait};
+use crate::broker::handle::{BRIDGE_STATUS, Published, Publishing, SYS, SYS_IS_RESERVED, Verdict};
 use crate::broker::publication;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::session::connection_handle::CloseReason;
@@ -24,8 +24,31 @@ impl PacketHandler {
                 let verdict = continuation.step(&self.broker).unwrap_or(Verdict::Continue(continuation));
                 self.finish_publish(packet_id, qos, verdict)?;
             }
+            Some(Unfinished::Route { packet_id, qos, publishing }) => {
+                self.finish_route(packet_id, qos, publishing);
+            }
         }
         self.check_answer(before)
+    }
+
+    fn finish_route(&mut self, packet_id: u16, qos: Qos, mut publishing: Publishing) {
+        match publishing.step(&self.broker) {
+            Ok(None) => self.unfinished = Some(Unfinished::Route { packet_id, qos, publishing }),
+            Ok(Some(count)) => self.acknowledge(packet_id, qos, reason_of(count)),
+            Err(reason) => self.acknowledge(packet_id, qos, reason),
+        }
+    }
+
+    /// Completes the routing of a message, although its answer may be lost.
+    pub async fn complete_route(&mut self) {
+        while let Some(unfinished) = self.unfinished.take() {
+            let Unfinished::Route { packet_id, qos, publishing } = unfinished else {
+                self.unfinished = Some(unfinished);
+                return;
+            };
+            self.finish_route(packet_id, qos, publishing);
+            wait(Duration::ZERO).await;
+        }
     }
 
     pub(super) fn finish_subscribe(
@@ -62,8 +85,11 @@ impl PacketHandler {
     ) -> Result<(), CloseReason> {
         let reason = match verdict {
             Verdict::Route(message) => match self.broker.publish_from(&self.peer, message) {
-                Ok(0) => ReasonCode::NoMatchingSubscribers,
-                Ok(_) => ReasonCode::Success,
+                Ok(Published::Complete(count)) => reason_of(count),
+                Ok(Published::Unfinished(publishing)) => {
+                    self.unfinished = Some(Unfinished::Route { packet_id, qos, publishing });
+                    return Ok(());
+                }
                 Err(reason) => reason,
             },
             Verdict::Consumed => ReasonCode::Success,
@@ -76,6 +102,11 @@ impl PacketHandler {
                 return Ok(());
             }
         };
+        self.acknowledge(packet_id, qos, reason);
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, packet_id: u16, qos: Qos, reason: ReasonCode) {
         match qos {
             Qos::AtMostOnce => {}
             Qos::AtLeastOnce => {
@@ -100,7 +131,6 @@ impl PacketHandler {
                 encode::pubrec(self.version, packet_id, reason, &mut self.output);
             }
         }
-        Ok(())
     }
 
     pub(super) fn publish(&self, message: Message, has_expired: bool, now: Instant) -> Verdict {
@@ -126,4 +156,9 @@ impl PacketHandler {
         }
         self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message, now)
     }
+}
+
+/// Returns the reason code of a message that so many sessions have got.
+fn reason_of(count: usize) -> ReasonCode {
+    if count == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success }
 }

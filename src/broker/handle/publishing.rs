@@ -1,0 +1,342 @@
+//! Publication of messages, in as many steps as their routing needs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use super::Broker;
+use crate::broker::event::Event;
+use crate::broker::handle::Peer;
+use crate::broker::memory::{Account, MemoryKind};
+use crate::broker::publication::Publication;
+use crate::broker::routing::registry::DueWill;
+use crate::broker::routing::registry::route::{Route, SharedRoute};
+use crate::clock;
+use crate::mqtt::ReasonCode;
+use crate::protocol::ConnectionId;
+use crate::protocol::message::Message;
+
+/// The result of a publication.
+#[derive(Debug)]
+pub enum Published {
+    /// The number of sessions that have got the message.
+    Complete(usize),
+    /// The message has more subscriptions than one step looks at.
+    Unfinished(Publishing),
+}
+
+/// A message that is published in bounded steps, between which other clients are served.
+#[derive(Debug)]
+pub struct Publishing {
+    route: SharedRoute,
+    /// The message, if `route` is the one of an earlier retained message of its topic. Whoever comes next helps that one
+    /// to its end: the retained message of a topic must be the last one that a subscriber gets.
+    next: Option<Retaining>,
+}
+
+/// A message that is to be retained and routed.
+#[derive(Debug)]
+struct Retaining {
+    publication: Arc<Publication>,
+    from: Option<ConnectionId>,
+    owner: Arc<Account>,
+    /// Whether the message is refused without room for it. Otherwise it is routed, and its topic has no retained message
+    /// instead of an outdated one.
+    is_refusable: bool,
+}
+
+impl Publishing {
+    /// Does the next step; returns the number of sessions that have got the message after the last one.
+    ///
+    /// # Errors
+    /// The reason code to reject the message with; then it was not published.
+    pub fn step(&mut self, broker: &Broker) -> Result<Option<usize>, ReasonCode> {
+        let Some(count) = broker.route_shared(&self.route) else { return Ok(None) };
+        let Some(next) = self.next.take() else { return Ok(Some(count)) };
+        Ok(match broker.retain(next, clock::monotonic())? {
+            Published::Complete(count) => Some(count),
+            Published::Unfinished(unfinished) => {
+                *self = unfinished;
+                None
+            }
+        })
+    }
+}
+
+impl Broker {
+    /// Publishes a message to its subscribers; returns the number of sessions that get it.
+    ///
+    /// The session of `from` is left out where its subscription has the option No Local.
+    pub fn publish(&self, from: Option<ConnectionId>, message: Message) -> usize {
+        self.publish_at(from, message, clock::monotonic())
+    }
+
+    /// As [`Broker::publish`]; the caller has read the time.
+    pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
+        self.publish_as(from, &self.inner.own, message, now)
+    }
+
+    pub(super) fn publish_will(&self, DueWill { message, owner }: DueWill) {
+        self.publish_as(None, &owner, message, clock::monotonic());
+    }
+
+    fn publish_as(
+        &self,
+        from: Option<ConnectionId>,
+        owner: &Arc<Account>,
+        message: Message,
+        now: Instant,
+    ) -> usize {
+        let publication = Arc::new(Publication::new(message, now));
+        if !publication.message.retain {
+            return self.route(from, None, publication, now);
+        }
+        let retaining = Retaining { publication, from, owner: Arc::clone(owner), is_refusable: false };
+        let mut published = self.retain(retaining, now);
+        loop {
+            match published {
+                Ok(Published::Complete(count)) => return count,
+                Ok(Published::Unfinished(mut unfinished)) => {
+                    published = match unfinished.step(self) {
+                        Ok(Some(count)) => Ok(Published::Complete(count)),
+                        Ok(None) => Ok(Published::Unfinished(unfinished)),
+                        Err(reason) => Err(reason),
+                    };
+                }
+                Err(_) => return 0,
+            }
+        }
+    }
+
+    /// Publishes a client's message to its subscribers, or does the first step of it.
+    ///
+    /// # Errors
+    /// The reason code to reject the message with; then it was not published.
+    pub(in crate::broker) fn publish_from(
+        &self,
+        from: &Peer,
+        message: Message,
+    ) -> Result<Published, ReasonCode> {
+        let now = clock::monotonic();
+        let publication = Arc::new(Publication::new(message, now));
+        // A small one is left to the queues of its receivers.
+        if publication.is_large() && !self.inner.memory.has_room(MemoryKind::Sessions, publication.bytes) {
+            let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
+            self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        if publication.message.retain {
+            let owner = self.inner.memory.account(&from.owner);
+            let from = Some(from.connection);
+            return self.retain(Retaining { publication, from, owner, is_refusable: true }, now);
+        }
+        let (route, has_more) = self.begin_route(Some(from.connection), None, publication, now);
+        if !has_more {
+            return Ok(Published::Complete(route.count()));
+        }
+        Ok(Published::Unfinished(Publishing { route: Arc::new(Mutex::new(route)), next: None }))
+    }
+
+    /// Stores a retained message, and begins to route it.
+    fn retain(&self, retaining: Retaining, now: Instant) -> Result<Published, ReasonCode> {
+        let mut registry = self.write();
+        if let Some(route) = registry.unfinished_route(&retaining.publication.message.topic) {
+            let route = Arc::clone(route);
+            return Ok(Published::Unfinished(Publishing { route, next: Some(retaining) }));
+        }
+        let Retaining { publication, from, owner, is_refusable } = retaining;
+        let mut events = Vec::new();
+        let mut published = Err(ReasonCode::QuotaExceeded);
+        let is_retained = registry.retain(&publication, &owner, now).is_ok();
+        if !is_retained && !is_refusable {
+            registry.remove_retained(&publication.message.topic);
+        }
+        if is_retained || !is_refusable {
+            // The first step is under the same lock, so that nearly every message needs one.
+            let mut route = registry.begin_route(from, None, Arc::clone(&publication));
+            published = Ok(if registry.route_some(&mut route, now, &mut events) {
+                let route = Arc::new(Mutex::new(route));
+                registry.add_unfinished_route(&publication.message.topic, &route);
+                Published::Unfinished(Publishing { route, next: None })
+            } else {
+                Published::Complete(route.count())
+            });
+        }
+        events.extend(registry.take_events());
+        drop(registry);
+        self.report(events);
+        published
+    }
+
+    /// Routes a message that the broker delivers at once; returns the number of sessions that get it. The lock is given
+    /// back between the steps.
+    pub(super) fn route(
+        &self,
+        from: Option<ConnectionId>,
+        to: Option<(ConnectionId, &str)>,
+        publication: Arc<Publication>,
+        now: Instant,
+    ) -> usize {
+        let (mut route, mut has_more) = self.begin_route(from, to, publication, now);
+        while has_more {
+            has_more = self.route_some(&mut route, now);
+        }
+        route.count()
+    }
+
+    /// Does the first step of a message; returns whether there are more.
+    fn begin_route(
+        &self,
+        from: Option<ConnectionId>,
+        to: Option<(ConnectionId, &str)>,
+        publication: Arc<Publication>,
+        now: Instant,
+    ) -> (Route, bool) {
+        let mut events = Vec::new();
+        let registry = self.read();
+        let mut route = registry.begin_route(from, to, publication);
+        let has_more = registry.route_some(&mut route, now, &mut events);
+        drop(registry);
+        self.report(events);
+        (route, has_more)
+    }
+
+    fn route_some(&self, route: &mut Route, now: Instant) -> bool {
+        let mut events = Vec::new();
+        let has_more = self.read().route_some(route, now, &mut events);
+        self.report(events);
+        has_more
+    }
+
+    /// Does the next step of a message that several clients may wait for; returns the number of sessions that have got it
+    /// after the last one.
+    fn route_shared(&self, shared: &SharedRoute) -> Option<usize> {
+        let mut route = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.route_some(&mut route, clock::monotonic()) {
+            return None;
+        }
+        if let Some(topic) = route.retained_topic() {
+            self.write().remove_unfinished_route(topic, shared);
+        }
+        Some(route.count())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::handle::Hooks;
+    use crate::broker::routing::registry::tests::request;
+    use crate::broker::session::entry::{SessionEntry, SessionRequest};
+    use crate::broker::session::state_machine::Outgoing;
+    use crate::broker::settings::Settings;
+    use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest};
+    use crate::protocol::message::Qos;
+
+    const SUBSCRIBERS: u64 = 2_000;
+
+    /// Returns a broker with many subscribers of one topic, and a client.
+    fn broker() -> (Broker, Vec<Arc<SessionEntry>>, Peer) {
+        let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
+        let owner = broker.memory().account("subscribers");
+        let attach = |connection: u64| {
+            let client_id = format!("c{connection}");
+            let request =
+                SessionRequest { owner: Arc::clone(&owner), ..request(connection, &client_id, 10, None) };
+            broker.attach(request).unwrap().entry
+        };
+        let entries: Vec<_> = (0..SUBSCRIBERS).map(attach).collect();
+        for connection in 0..SUBSCRIBERS {
+            let options = SubscriptionOptions {
+                qos: Qos::AtLeastOnce,
+                no_local: false,
+                retain_as_published: false,
+                identifier: None,
+            };
+            let (filter, retain_handling) = ("t/+".to_owned(), RetainHandling::Never);
+            let requests = vec![SubscriptionRequest { filter, options, retain_handling }];
+            broker.subscribe_authorized(ConnectionId(connection), requests);
+        }
+        let peer = Peer {
+            connection: ConnectionId(SUBSCRIBERS),
+            client_id: "publisher".into(),
+            principal: crate::broker::principal::Principal::default(),
+            owner: "publisher".into(),
+            permissions: None,
+            message_number: 0,
+            confirmed: 0,
+            handle: None,
+        };
+        (broker, entries, peer)
+    }
+
+    fn message(payload: &'static str, retain: bool) -> Message {
+        let payload = bytes::Bytes::from_static(payload.as_bytes());
+        Message { topic: "t/1".to_owned(), payload, qos: Qos::AtLeastOnce, retain, ..Message::default() }
+    }
+
+    /// Returns the payloads that a subscriber gets.
+    fn received(connection: u64, entry: &SessionEntry) -> Vec<String> {
+        let next = || entry.poll_outgoing(ConnectionId(connection), clock::monotonic(), false);
+        let payload = |(outgoing, _)| match outgoing {
+            Outgoing::Publish { delivery, .. } => {
+                String::from_utf8(delivery.publication.message.payload.to_vec()).unwrap()
+            }
+            Outgoing::Release(_) => panic!("a PUBREL"),
+        };
+        std::iter::from_fn(next).map(payload).collect()
+    }
+
+    fn unfinished(published: Result<Published, ReasonCode>) -> Publishing {
+        match published.unwrap() {
+            Published::Unfinished(unfinished) => unfinished,
+            Published::Complete(count) => panic!("{count} sessions in one step"),
+        }
+    }
+
+    #[test]
+    fn the_retained_message_of_a_topic_is_the_last_one_that_any_subscriber_gets_however_many_there_are() {
+        let (broker, entries, peer) = broker();
+        let mut first = unfinished(broker.publish_from(&peer, message("1", true)));
+        let mut second = unfinished(broker.publish_from(&peer, message("2", true)));
+        let mut third = unfinished(broker.publish_from(&peer, message("3", true)));
+        // The third one does all steps of the others, and its client sees its end first.
+        let mut count = None;
+        while count.is_none() {
+            count = third.step(&broker).unwrap();
+        }
+        assert_eq!(count, Some(SUBSCRIBERS as usize));
+        for publishing in [&mut first, &mut second] {
+            while publishing.step(&broker).unwrap().is_none() {}
+        }
+        let last = received(0, &entries[0]).last().cloned();
+        for (connection, entry) in (0..).zip(&entries).skip(1) {
+            let received = received(connection, entry);
+            assert_eq!(received.len(), 3, "each message once");
+            assert_eq!(received.last(), last.as_ref());
+        }
+        let read = broker.read();
+        assert!(read.unfinished_route("t/1").is_none());
+        drop(read);
+        // The last one is what a later subscriber finds.
+        assert_eq!(broker.publish(None, message("own", true)), SUBSCRIBERS as usize);
+        assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["own"]));
+    }
+
+    #[test]
+    fn other_clients_change_the_registry_between_the_steps_of_a_message_with_many_subscribers() {
+        let (broker, entries, peer) = broker();
+        for retain in [false, true] {
+            let mut publishing = unfinished(broker.publish_from(&peer, message("1", retain)));
+            let (mut steps, mut count) = (1, None);
+            while count.is_none() {
+                // It needs the lock for itself.
+                drop(broker.write());
+                count = publishing.step(&broker).unwrap();
+                steps += 1;
+            }
+            assert_eq!(count, Some(SUBSCRIBERS as usize));
+            assert!(steps >= SUBSCRIBERS / 512, "{steps} steps");
+            assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["1"]));
+        }
+    }
+}
