@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hashbrown::{HashMap, HashSet};
 
 use self::route::SharedRoute;
-use super::filter_memory;
+use super::filter_memory::{self, NODE_BYTES};
 use super::retained::{Full, RetainedMessages};
 use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
@@ -73,6 +73,8 @@ pub struct Subscribed {
 
 /// The most sessions that one [`Registry::handle_deadlines`] ends, because all connections wait meanwhile.
 const ENDED_PER_CALL_MAX: usize = 16;
+/// It ends no other one once so many subscriptions have been removed.
+const REMOVED_PER_CALL_ENOUGH: usize = 64;
 
 /// What all connections share. Pure: time is an argument.
 ///
@@ -302,7 +304,11 @@ impl Registry {
     /// expired, [`Registry::next_deadline`] is not later than `now`.
     pub fn handle_deadlines(&mut self, now: Instant) -> Vec<DueWill> {
         let mut wills = Vec::new();
+        let mut removed = 0_usize;
         for _ in 0..ENDED_PER_CALL_MAX {
+            if removed >= REMOVED_PER_CALL_ENOUGH {
+                break;
+            }
             let Some(first) = self.deadlines.first_entry().filter(|first| first.key().0 <= now) else {
                 break;
             };
@@ -315,6 +321,7 @@ impl Registry {
             }
             if is_due(state.ends_at) {
                 state.ends_at = None;
+                removed = removed.saturating_add(state.filters.len());
                 drop(state);
                 self.remove_entry(&entry, now);
             }
@@ -365,17 +372,18 @@ impl Registry {
         {
             let mut state = entry.lock();
             if !state.filters.contains_key(filter) {
-                let bytes = state.filter_bytes.saturating_add(filter_memory::bytes(filter));
-                let has_room = state.filters.len() < self.subscriptions_max && bytes <= self.filter_bytes_max;
-                if !has_room || !state.may_hold_more(filter_memory::bytes(filter)) {
+                let most = filter_memory::bytes_at_most(filter);
+                let is_within = state.filter_bytes().saturating_add(most) <= self.filter_bytes_max;
+                let has_room = state.filters.len() < self.subscriptions_max && is_within;
+                if !has_room || !state.may_hold_more(most) {
                     return Err(ReasonCode::QuotaExceeded);
                 }
-                state.filter_bytes = bytes;
-                state.update_charge();
+                state.charge_filters(filter_memory::bytes(filter), 0);
             }
             state.filters.insert(filter.to_owned(), options);
         }
-        let is_new = self.insert_subscription(entry, filter, options, true);
+        let (is_new, node_bytes) = self.insert_subscription(entry, filter, options, true);
+        entry.lock().charge_filters(node_bytes, 0);
         Ok(match retain_handling {
             // Retained messages are not sent for shared subscriptions (MQTT 5, 4.8.2).
             _ if is_shared => false,
@@ -385,20 +393,23 @@ impl Registry {
         })
     }
 
-    /// Adds a subscription to the routing tables, or changes its options there; returns whether it was not there before.
+    /// Adds a subscription to the routing tables, or changes its options there; returns whether it was not there before, and
+    /// the bytes of new nodes, which the session must be charged for.
     fn insert_subscription(
         &mut self,
         entry: &Arc<SessionEntry>,
         filter: &str,
         options: SubscriptionOptions,
         is_connected: bool,
-    ) -> bool {
+    ) -> (bool, usize) {
         let entry = Arc::clone(entry);
         if filter::is_shared(filter) {
-            return self.shared_subscriptions.insert(filter, entry, options, is_connected);
+            return (self.shared_subscriptions.insert(filter, entry, options, is_connected), 0);
         }
         let since = self.retained.sequence();
-        self.subscriptions.insert(filter, entry.id, Subscription { entry, options, since })
+        let (is_new, created) =
+            self.subscriptions.insert(filter, entry.id, Subscription { entry, options, since });
+        (is_new, created.saturating_mul(NODE_BYTES))
     }
 
     /// Removes subscriptions; returns the reason code of each.
@@ -406,18 +417,15 @@ impl Registry {
         let Some((entry, _)) = self.connections.get(&connection).cloned() else {
             return vec![ReasonCode::NoSubscriptionExisted; filters.len()];
         };
-        let mut state = entry.lock();
-        let mut unsubscribe = |filter: &String| {
-            let existed = state.filters.remove(filter).is_some();
-            if existed {
-                state.filter_bytes = state.filter_bytes.saturating_sub(filter_memory::bytes(filter));
+        let unsubscribe = |filter: &String| {
+            if entry.lock().filters.remove(filter).is_none() {
+                return ReasonCode::NoSubscriptionExisted;
             }
             self.remove_subscription(filter, entry.id);
-            if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted }
+            entry.lock().charge_filters(0, filter_memory::bytes(filter));
+            ReasonCode::Success
         };
-        let results = filters.iter().map(&mut unsubscribe).collect();
-        state.update_charge();
-        results
+        filters.iter().map(unsubscribe).collect()
     }
 
     /// Stores a retained message of an owner, or removes the one of its topic if its payload is empty. Without room nothing
@@ -500,13 +508,15 @@ impl Registry {
         let (filters, undelivered) = {
             let mut state = entry.lock();
             self.cancel_deadlines(entry, &state);
-            state.filter_bytes = 0;
-            let ended = (std::mem::take(&mut state.filters), state.session.end());
-            state.update_charge();
-            ended
+            (std::mem::take(&mut state.filters), state.session.end())
         };
         for filter in filters.keys() {
             self.remove_subscription(filter, entry.id);
+        }
+        {
+            let mut state = entry.lock();
+            let bytes = state.filter_bytes();
+            state.charge_filters(0, bytes);
         }
         // After the session has left its groups, so that they do not choose it again.
         self.redistribute(undelivered, entry.id, now);
@@ -514,13 +524,19 @@ impl Registry {
         self.sessions_by_id.remove(&entry.id);
     }
 
-    /// Removes a subscription from the routing tables; returns whether it was there.
+    /// Removes a subscription from the routing tables; returns whether it was there. No entry may be locked: other sessions
+    /// may be charged for its nodes from now on.
     fn remove_subscription(&mut self, filter: &str, session: SessionId) -> bool {
         if filter::is_shared(filter) {
-            self.shared_subscriptions.remove(filter, session)
-        } else {
-            self.subscriptions.remove(filter, session)
+            return self.shared_subscriptions.remove(filter, session);
         }
+        let Self { subscriptions, sessions_by_id, .. } = self;
+        subscriptions.remove(filter, session, |session, is_charged| {
+            if let Some(entry) = sessions_by_id.get(&session) {
+                let (more, less) = if is_charged { (NODE_BYTES, 0) } else { (0, NODE_BYTES) };
+                entry.lock().charge_filters(more, less);
+            }
+        })
     }
 
     /// Removes a session from the tables of the disconnected ones.
@@ -942,5 +958,24 @@ pub(in crate::broker) mod tests {
             assert_eq!(registry.sessions.len(), left);
         }
         assert_eq!(registry.next_deadline(), None);
+    }
+
+    #[test]
+    fn sessions_with_many_subscriptions_that_expire_together_end_one_by_one() {
+        let start = crate::clock::monotonic();
+        let later = start + Duration::from_secs(10);
+        let mut registry = Registry::new(&Settings::default());
+        for number in 0..3 {
+            registry.attach(request(number, &number.to_string(), 10, None), start).unwrap();
+            for filter in 0..REMOVED_PER_CALL_ENOUGH {
+                subscribe_to(&mut registry, number, &format!("t/{filter}/+"), start);
+            }
+            detach(&mut registry, number, start);
+        }
+        for left in [2, 1, 0] {
+            registry.handle_deadlines(later);
+            assert_eq!(registry.sessions.len(), left);
+        }
+        assert!(!registry.has_subscribers("t/1/x"));
     }
 }

@@ -77,7 +77,7 @@ impl SharedSubscriptions {
             self.ids.remove(shared);
             self.groups.remove(&id);
             if let Some(filter) = filter::shared(shared) {
-                self.subscriptions.remove(filter, id);
+                self.subscriptions.remove(filter, id, |_, _| ());
             }
         }
         existed

@@ -19,8 +19,10 @@ pub struct Subscriptions<K, S> {
 
 #[derive(Debug)]
 struct Node<K, S> {
+    /// The subscriber that is charged for the node; None for the root. It has a filter that ends at or below the node.
+    payer: Option<K>,
     /// By the name of the next level.
-    children: HashMap<Box<str>, Node<K, S>>,
+    children: HashMap<Box<str>, Box<Node<K, S>>>,
     /// The next level is `+`.
     any: Option<Box<Node<K, S>>>,
     /// Subscriptions whose filter ends at this level.
@@ -32,6 +34,7 @@ struct Node<K, S> {
 impl<K, S> Default for Node<K, S> {
     fn default() -> Self {
         Self {
+            payer: None,
             children: HashMap::new(),
             any: None,
             here: Subscribers::default(),
@@ -47,26 +50,34 @@ impl<K, S> Default for Subscriptions<K, S> {
 }
 
 impl<K: Copy + Ord, S> Subscriptions<K, S> {
-    /// Adds or replaces a subscription; returns whether it is new.
-    pub fn insert(&mut self, filter: &str, key: K, subscription: S) -> bool {
+    /// Adds or replaces a subscription; returns whether it is new, and how many nodes the subscriber is charged for
+    /// besides.
+    pub fn insert(&mut self, filter: &str, key: K, subscription: S) -> (bool, usize) {
         if !filter::has_wildcard(filter) {
             let of_filter = match self.exact.get_mut(filter) {
                 Some(of_filter) => of_filter,
                 None => self.exact.entry(filter.into()).or_default(),
             };
-            return of_filter.insert(key, subscription).is_none();
+            return (of_filter.insert(key, subscription).is_none(), 0);
         }
+        let mut created = 0_usize;
+        let mut new = || {
+            created = created.saturating_add(1);
+            Box::new(Node { payer: Some(key), ..Node::default() })
+        };
         let mut node = &mut self.root;
         for level in filter.split('/') {
-            if level == "#" {
-                return node.below.insert(key, subscription).is_none();
-            }
             node = match level {
-                "+" => node.any.get_or_insert_default(),
-                level => node.children.entry(level.into()).or_default(),
+                "#" => return (node.below.insert(key, subscription).is_none(), created),
+                "+" => node.any.get_or_insert_with(&mut new),
+                level if node.children.contains_key(level) => match node.children.get_mut(level) {
+                    Some(child) => child,
+                    None => return (false, created),
+                },
+                level => node.children.entry(level.into()).or_insert_with(&mut new),
             };
         }
-        node.here.insert(key, subscription).is_none()
+        (node.here.insert(key, subscription).is_none(), created)
     }
 
     /// Returns the subscription of a subscriber to this very filter.
@@ -85,10 +96,11 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         node.here.get(&key)
     }
 
-    /// Removes a subscription; returns whether it existed.
-    pub fn remove(&mut self, filter: &str, key: K) -> bool {
+    /// Removes a subscription; returns whether it existed. Calls `charged` for each node that a subscriber is charged for from
+    /// now on (true), or no more (false): a node outlives the filter that it was created for if others share it.
+    pub fn remove(&mut self, filter: &str, key: K, mut charged: impl FnMut(K, bool)) -> bool {
         if filter::has_wildcard(filter) {
-            return self.root.remove(Some(filter), key);
+            return self.root.remove(Some(filter), key, &mut charged).0;
         }
         let Some(of_filter) = self.exact.get_mut(filter) else { return false };
         let existed = of_filter.remove(&key).is_some();
@@ -163,7 +175,7 @@ impl<K: Copy + Ord, S> Node<K, S> {
         let (level, rest) = split_level(topic);
         let has_match = |child: &Self| child.has_match(rest);
         !self.below.is_empty()
-            || self.children.get(level).is_some_and(has_match)
+            || self.children.get(level).is_some_and(|child| has_match(child))
             || self.any.as_deref().is_some_and(has_match)
     }
 
@@ -210,27 +222,59 @@ impl<K: Copy + Ord, S> Node<K, S> {
         ControlFlow::Continue(())
     }
 
-    fn remove(&mut self, filter: Option<&str>, key: K) -> bool {
+    /// Returns whether the subscription existed, and a subscriber at or below this node if it was looked for.
+    fn remove(
+        &mut self,
+        filter: Option<&str>,
+        key: K,
+        charged: &mut dyn FnMut(K, bool),
+    ) -> (bool, Option<K>) {
         let Some(filter) = filter else {
-            return self.here.remove(&key).is_some();
+            return (self.here.remove(&key).is_some(), None);
         };
         if filter == "#" {
-            return self.below.remove(&key).is_some();
+            return (self.below.remove(&key).is_some(), None);
         }
         let (level, rest) = split_level(filter);
-        let child = if level == "+" { self.any.as_deref_mut() } else { self.children.get_mut(level) };
-        let Some(child) = child else {
-            return false;
+        let child = if level == "+" {
+            self.any.as_deref_mut()
+        } else {
+            self.children.get_mut(level).map(|child| &mut **child)
         };
-        let removed = child.remove(rest, key);
+        let Some(child) = child else {
+            return (false, None);
+        };
+        let (removed, mut heir) = child.remove(rest, key, charged);
         if child.is_empty() {
+            if let Some(payer) = child.payer {
+                charged(payer, false);
+            }
             if level == "+" {
                 self.any = None;
             } else {
                 self.children.remove(level);
             }
+        } else if removed && child.payer == Some(key) {
+            heir = heir.or_else(|| child.subscriber());
+            child.payer = heir;
+            charged(key, false);
+            if let Some(heir) = heir {
+                charged(heir, true);
+            }
         }
-        removed
+        (removed, heir)
+    }
+
+    /// Returns a subscriber whose filter ends at or below this node.
+    fn subscriber(&self) -> Option<K> {
+        let mut node = self;
+        loop {
+            let own = node.here.0.first().or_else(|| node.below.0.first());
+            if let Some((key, _)) = own {
+                return Some(*key);
+            }
+            node = node.any.as_deref().or_else(|| node.children.values().next().map(|child| &**child))?;
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -424,7 +468,7 @@ mod tests {
     fn a_topic_matches_its_filters() {
         let mut subscriptions = Subscriptions::default();
         for (session, filter) in ["a/b", "a/+", "a/#", "#", "+/b", "$SYS/#", "b"].into_iter().enumerate() {
-            assert!(subscriptions.insert(filter, SessionId(session as u64), ()));
+            assert!(subscriptions.insert(filter, SessionId(session as u64), ()).0);
         }
         assert_eq!(matching(&subscriptions, "a/b"), [0, 1, 2, 3, 4]);
         assert_eq!(matching(&subscriptions, "a"), [2, 3]);
@@ -435,8 +479,8 @@ mod tests {
     #[test]
     fn the_same_filter_again_replaces_the_subscription() {
         let mut subscriptions = Subscriptions::default();
-        assert!(subscriptions.insert("a", SessionId(1), 1));
-        assert!(!subscriptions.insert("a", SessionId(1), 2));
+        assert!(subscriptions.insert("a", SessionId(1), 1).0);
+        assert!(!subscriptions.insert("a", SessionId(1), 2).0);
         assert_eq!(search(&subscriptions, "a", 1), [(1, 2)]);
     }
 
@@ -445,13 +489,28 @@ mod tests {
         let mut subscriptions = Subscriptions::default();
         subscriptions.insert("a/b/#", SessionId(1), ());
         subscriptions.insert("a/+", SessionId(1), ());
-        assert!(!subscriptions.remove("a/b", SessionId(1)));
-        assert!(!subscriptions.remove("a/b/#", SessionId(2)));
-        assert!(subscriptions.remove("a/b/#", SessionId(1)));
-        assert!(subscriptions.remove("a/+", SessionId(1)));
+        assert!(!subscriptions.remove("a/b", SessionId(1), |_, _| ()));
+        assert!(!subscriptions.remove("a/b/#", SessionId(2), |_, _| ()));
+        assert!(subscriptions.remove("a/b/#", SessionId(1), |_, _| ()));
+        assert!(subscriptions.remove("a/+", SessionId(1), |_, _| ()));
         subscriptions.insert("a/b", SessionId(1), ());
-        assert!(subscriptions.remove("a/b", SessionId(1)));
+        assert!(subscriptions.remove("a/b", SessionId(1), |_, _| ()));
         assert!(subscriptions.root.is_empty() && subscriptions.exact.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_charged_to_the_subscriber_that_needed_it_first_and_then_to_one_that_shares_it() {
+        let mut subscriptions = Subscriptions::default();
+        let [ann, bob] = [1, 2].map(SessionId);
+        assert_eq!(subscriptions.insert("a/+/c/d", ann, ()), (true, 4));
+        assert_eq!(subscriptions.insert("a/+/c/e", bob, ()), (true, 1));
+        assert_eq!(subscriptions.insert("a/+/c/d", bob, ()), (true, 0));
+        let mut changes = Vec::new();
+        assert!(
+            subscriptions.remove("a/+/c/d", ann, |session, is_charged| changes.push((session, is_charged)))
+        );
+        let of = |change| changes.iter().filter(|of| **of == change).count();
+        assert_eq!((of((ann, false)), of((bob, true)), changes.len()), (4, 4, 8));
     }
 
     proptest! {
@@ -483,15 +542,22 @@ mod tests {
             topic in proptest::sample::select(vec!["a", "a/b", "a/", "$a"]),
         ) {
             let (mut subscriptions, mut model) = (Subscriptions::default(), BTreeMap::new());
+            let mut charges = BTreeMap::<SessionId, usize>::new();
+            let mut charge = |session: SessionId, is_charged: bool| {
+                let charge = charges.entry(session).or_default();
+                *charge = if is_charged { *charge + 1 } else { *charge - 1 };
+            };
             for (adds, filter, session) in changes {
                 let id = SessionId(session);
                 prop_assert_eq!(subscriptions.get(filter, id).is_some(), model.contains_key(&(session, filter)));
                 if adds {
                     let is_new = model.insert((session, filter), ()).is_none();
-                    prop_assert_eq!(subscriptions.insert(filter, id, ()), is_new);
+                    let (inserted, created) = subscriptions.insert(filter, id, ());
+                    prop_assert_eq!(inserted, is_new);
+                    (0..created).for_each(|_| charge(id, true));
                 } else {
                     let existed = model.remove(&(session, filter)).is_some();
-                    prop_assert_eq!(subscriptions.remove(filter, id), existed);
+                    prop_assert_eq!(subscriptions.remove(filter, id, &mut charge), existed);
                 }
                 let expected: Vec<_> = model
                     .keys()
@@ -501,8 +567,9 @@ mod tests {
                 prop_assert_eq!(matching(&subscriptions, topic), expected);
             }
             for (session, filter) in model.keys() {
-                subscriptions.remove(filter, SessionId(*session));
+                subscriptions.remove(filter, SessionId(*session), &mut charge);
             }
+            prop_assert!(charges.values().all(|charge| *charge == 0));
             prop_assert!(subscriptions.root.is_empty() && subscriptions.exact.is_empty());
         }
     }

@@ -17,7 +17,7 @@ use crate::protocol::ConnectionId;
 use crate::protocol::message::Qos;
 
 /// The bytes charged for a session in addition to its contents.
-const SESSION_BYTES: usize = 1024;
+const SESSION_BYTES: usize = 640;
 
 /// Returns the bytes that a new session takes.
 #[must_use]
@@ -101,7 +101,7 @@ pub struct SessionState {
     /// again.
     pub filters: HashMap<String, SubscriptionOptions>,
     /// The bytes charged for the topic filters, by `filter_memory::bytes`.
-    pub filter_bytes: usize,
+    filter_bytes: usize,
     /// Whether the client knows of the session: it has sent something since the CONNACK.
     is_known: bool,
     /// Whether the connection's task has seen everything, so that it must be woken for more.
@@ -324,6 +324,18 @@ impl SessionState {
     /// Returns what is charged of `bytes`: a part is reserved for the session of a connected client.
     fn chargeable(&self, bytes: usize) -> usize {
         bytes.saturating_sub(if self.handle.is_some() { SESSION_SHARE_BYTES } else { 0 })
+    }
+
+    /// Returns the bytes charged for the topic filters.
+    #[must_use]
+    pub fn filter_bytes(&self) -> usize {
+        self.filter_bytes
+    }
+
+    /// Charges the session for topic filters: for so many bytes more, and so many less.
+    pub fn charge_filters(&mut self, more: usize, less: usize) {
+        self.filter_bytes = self.filter_bytes.saturating_add(more).saturating_sub(less);
+        self.update_charge();
     }
 
     /// Charges what the session holds now.

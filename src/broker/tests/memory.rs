@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::broker::memory::Charge;
-use crate::broker::{Authenticator, MemoryKind, PendingCheck};
+use crate::broker::{Authenticated, Authenticator, Credential, MemoryKind, PendingCheck};
 use crate::net::Secret;
 
 const MEGABYTE: usize = 1024 * 1024;
@@ -253,4 +253,134 @@ async fn strangers_that_wait_for_their_authentication_are_bounded_together() {
     drop(streams);
     wait_until(|| memory.used() == 0).await;
     server.shutdown().await;
+}
+
+/// Every user is valid.
+#[derive(Debug)]
+struct AnyUser;
+
+impl Credential for AnyUser {
+    fn is_valid(&self) -> bool {
+        true
+    }
+}
+
+impl Authenticator for AnyUser {
+    fn has_users(&self) -> bool {
+        true
+    }
+
+    fn supports_method(&self, _: &str) -> bool {
+        false
+    }
+
+    fn check_password(&self, _: &str, user: String, _: Secret) -> PendingCheck {
+        Box::pin(async move { Ok(Authenticated { user: user.into(), credential: Arc::new(AnyUser) }) })
+    }
+
+    fn check_data(&self, _: &str, _: Secret) -> PendingCheck {
+        Box::pin(pending())
+    }
+}
+
+async fn start_with_users(settings: Settings) -> Server {
+    let hooks = Hooks { authenticator: Arc::new(AnyUser), ..Hooks::new(Arc::new(Echo::default())) };
+    Server::start(settings, hooks).await.unwrap()
+}
+
+/// Connects as a user, with a session that lasts for an hour.
+async fn connect_as(server: &Server, user: &str, client_id: &str) -> Client {
+    let text = |text: &str| [&[0, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let body = [b"\0\x04MQTT\x05\xC0\0\0\x05\x11\0\0\x0E\x10", &text(client_id)[..], &text(user), &text("p")];
+    let body = body.concat();
+    let mut client = Client::unconnected(server);
+    client.send_bytes(&[&[0x10, u8::try_from(body.len()).unwrap()], &body[..]].concat()).await;
+    match client.receive().await {
+        Packet::ConnAck(connack) => assert_eq!(connack.code, ConnectReturnCode::Success),
+        other => panic!("no CONNACK but {other:?}"),
+    }
+    client
+}
+
+/// Subscribes to many long filters; returns how many are granted, None if the client is disconnected.
+async fn subscribe_to_many(client: &mut Client, name: &str) -> Option<usize> {
+    let filters = (0..200).map(|number| {
+        let filter = format!("{}/{name}/{number}", "x".repeat(1_000));
+        SubscribeFilter::new(filter, QoS::AtLeastOnce)
+    });
+    let filters = filters.collect();
+    client.send(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
+    match client.receive().await {
+        Packet::SubAck(suback) => {
+            let is_granted = |code: &&SubscribeReasonCode| matches!(code, SubscribeReasonCode::Success(_));
+            Some(suback.return_codes.iter().filter(is_granted).count())
+        }
+        // There is not even memory for the packet.
+        Packet::Disconnect(_) => None,
+        other => panic!("no SUBACK but {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_user_with_any_number_of_sessions_leaves_room_for_another() {
+    let settings = Settings { memory_bytes_max: 4 * MEGABYTE, ..Settings::default() };
+    let server = start_with_users(settings).await;
+    let mut ann = connect_as(&server, "ann", "ann").await;
+    let mut granted = Vec::new();
+    for number in 0..20 {
+        let name = format!("bob{number}");
+        let mut client = connect_as(&server, "bob", &name).await;
+        let all = subscribe_to_many(&mut client, &name).await;
+        granted.push(all);
+        if all.is_some() && number % 2 == 0 {
+            client.disconnect().await;
+        }
+    }
+    let (first, last) = (granted[0], granted[19].unwrap_or(0));
+    assert!(first == Some(200) && last < 200, "{granted:?}");
+    let held = server.broker().memory().used_by(MemoryKind::Sessions);
+    let half = 4 * MEGABYTE * 6 / 8 / 2;
+    assert!(held > half / 2 && held < half + 10_000, "{held} bytes");
+    for _ in 0..10 {
+        ann.publish(qos_1("answer/1", 1)).await;
+        ann.receive_puback().await;
+        assert_eq!(ann.receive_topics(1).await, ["answer/1"]);
+    }
+    assert_eq!(subscribe_to_many(&mut ann, "ann").await, Some(200), "of the half that is left");
+    let mut new = connect_as(&server, "carl", "carl").await;
+    assert_eq!(subscribe_to_many(&mut new, "carl").await, Some(200));
+}
+
+#[tokio::test]
+async fn a_connected_client_of_an_owner_at_its_bound_still_gets_answers_and_a_few_subscriptions() {
+    let server = start_with_memory(4 * MEGABYTE).await;
+    let owner = server.broker().memory().account("memory");
+    let _sessions = Charge::new(&owner, MemoryKind::Sessions, 3 * MEGABYTE);
+    let _connections = Charge::new(&owner, MemoryKind::Connections, MEGABYTE);
+    assert!(!owner.has_room(MemoryKind::Sessions, 0));
+    let mut client = Client::connect(&server, "a").await;
+    client.subscribe(filter("own/+/state")).await;
+    client.publish(qos_1("answer/1", 1)).await;
+    client.receive_puback().await;
+    assert_eq!(client.receive_topics(1).await, ["answer/1"]);
+}
+
+#[tokio::test]
+async fn retained_messages_of_one_user_do_not_refuse_those_of_another() {
+    let settings = Settings { retained_messages_max: 40, ..Settings::default() };
+    let server = start_with_users(settings).await;
+    let mut bob = connect_as(&server, "bob", "bob").await;
+    let mut stored = Vec::new();
+    for number in 0..40 {
+        bob.publish(Publish { retain: true, ..qos_1(&format!("bob/{number}"), 1) }).await;
+        stored.push(bob.receive_puback().await != PubAckReason::QuotaExceeded);
+    }
+    assert_eq!(stored.iter().filter(|stored| **stored).count(), 20);
+    let mut ann = connect_as(&server, "ann", "ann").await;
+    for number in 0..10 {
+        ann.publish(Publish { retain: true, ..qos_1(&format!("ann/{number}"), 1) }).await;
+        assert_ne!(ann.receive_puback().await, PubAckReason::QuotaExceeded);
+    }
+    bob.publish(Publish { retain: true, ..qos_1("bob/new", 1) }).await;
+    assert_eq!(bob.receive_puback().await, PubAckReason::QuotaExceeded);
 }

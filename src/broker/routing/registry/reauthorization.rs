@@ -23,24 +23,31 @@ impl Registry {
         now: Instant,
         is_own: impl Fn(&str, &str) -> bool,
     ) {
-        let mut state = entry.lock();
-        let permissions = state.permissions.clone();
+        let (filters, permissions, is_connected) = {
+            let mut state = entry.lock();
+            // Nothing else changes them under the registry's write lock.
+            (std::mem::take(&mut state.filters), state.permissions.clone(), state.handle.is_some())
+        };
         let may = |is_allowed: bool, topic: &str| is_allowed || is_own(&entry.client_id, topic);
-        for (filter, options) in &state.filters {
+        let mut node_bytes = 0_usize;
+        for (filter, options) in &filters {
             // In the rules, a shared subscription is one to its topic filter.
             let plain = filter::shared(filter).unwrap_or(filter);
             if may(permissions.as_ref().is_none_or(|permissions| permissions.may_subscribe(plain)), plain) {
-                self.restore_subscription(entry, filter, *options, state.handle.is_some());
+                let bytes = self.restore_subscription(entry, filter, *options, is_connected);
+                node_bytes = node_bytes.saturating_add(bytes);
             } else if self.remove_subscription(filter, entry.id) {
                 self.revocations = self.revocations.wrapping_add(1);
                 self.report_refusal(entry, "keep its subscription to", filter);
             }
         }
+        let mut state = entry.lock();
+        state.filters = filters;
+        state.charge_filters(node_bytes, 0);
         let may_receive = |topic: &str| {
             may(permissions.as_ref().is_none_or(|permissions| permissions.may_receive(topic)), topic)
         };
         let is_revoked = |delivery: &Delivery| !may_receive(&delivery.publication.message.topic);
-        let is_connected = state.handle.is_some();
         let mut taken = state.session.revoke_in_flight(is_connected, is_revoked);
         taken.extend(state.session.take_queued(is_revoked));
         state.update_charge();
@@ -48,17 +55,18 @@ impl Registry {
         self.redistribute(taken, entry.id, now);
     }
 
-    /// Adds a subscription to the routing tables if it is not there.
+    /// Adds a subscription to the routing tables if it is not there; returns the bytes that its session must be charged for.
     fn restore_subscription(
         &mut self,
         entry: &Arc<SessionEntry>,
         filter: &str,
         options: SubscriptionOptions,
         is_connected: bool,
-    ) {
-        if filter::is_shared(filter) || self.subscriptions.get(filter, entry.id).is_none() {
-            self.insert_subscription(entry, filter, options, is_connected);
+    ) -> usize {
+        if !filter::is_shared(filter) && self.subscriptions.get(filter, entry.id).is_some() {
+            return 0;
         }
+        self.insert_subscription(entry, filter, options, is_connected).1
     }
 
     /// Returns the message of a will, if its client still has the permission to publish it.
