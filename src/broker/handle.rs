@@ -2,7 +2,7 @@
 
 mod direct_delivery;
 mod peer;
-mod publishing;
+pub mod publishing;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub use self::peer::Peer;
-pub use self::publishing::{Published, Publishing};
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};

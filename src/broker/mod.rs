@@ -2,6 +2,7 @@
 //!
 //! It knows no store, no rules and no files: [`Hooks`] are the traits that it is given.
 
+pub mod address;
 pub mod authentication;
 pub mod counters;
 pub mod event;
@@ -24,6 +25,7 @@ pub(crate) mod test_client;
 #[cfg(test)]
 mod tests;
 
+pub use self::address::address;
 pub use self::authentication::{Authenticated, Authenticator, Credential, Denial, PendingCheck};
 pub use self::counters::{Counter, Counters, Traffic};
 pub use self::event::{Event, EventSink};
@@ -31,7 +33,6 @@ pub use self::handle::{Application, Broker, Continuation, Hooks, Peer, SYS, Verd
 pub use self::memory::{MemoryBudget, MemoryKind};
 pub use self::permissions::{AccessControl, Permissions};
 pub use self::principal::Principal;
-pub use self::principal::address;
 pub use self::server::{Server, StartError};
 pub use self::session::connection_handle::HeldAcknowledgement;
 pub use self::settings::{ListenerSettings, Settings, WebSocketSettings};

@@ -55,6 +55,7 @@ pub const PURE: &[&str] = &[
     "src/broker/wire/topic_aliases.rs",
     "src/broker/wire/busy_poll.rs",
     "src/broker/routing/retained.rs",
+    "src/broker/routing/route.rs",
     "src/broker/session/state_machine.rs",
     "src/broker/routing/shared_subscriptions.rs",
     "src/broker/routing/subscriptions.rs",

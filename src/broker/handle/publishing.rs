@@ -9,7 +9,7 @@ use crate::broker::handle::Peer;
 use crate::broker::memory::{Account, MemoryKind};
 use crate::broker::publication::Publication;
 use crate::broker::routing::registry::DueWill;
-use crate::broker::routing::registry::route::{Route, SharedRoute};
+use crate::broker::routing::route::{Route, SharedRoute};
 use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;

@@ -3,5 +3,6 @@
 pub mod filter_memory;
 pub mod registry;
 pub mod retained;
+pub mod route;
 pub mod shared_subscriptions;
 pub mod subscriptions;

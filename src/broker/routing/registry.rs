@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
-use self::route::SharedRoute;
 use super::filter_memory::{self, NODE_BYTES};
 use super::retained::{Full, RetainedMessages};
+use super::route::SharedRoute;
 use super::shared_subscriptions::SharedSubscriptions;
 use super::subscriptions::Subscriptions;
 use crate::broker::event::Event;

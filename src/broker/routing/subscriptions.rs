@@ -122,7 +122,8 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         mut found: impl FnMut(K, &'a S),
     ) {
         let from = std::mem::replace(search, Search::Complete);
-        let mut walk = Walk { steps, path: Path::default(), found: &mut found };
+        let mut walk =
+            Walk { steps, path: Path { levels: [false; filter::LEVELS_MAX], len: 0 }, found: &mut found };
         let at = match from {
             Search::Complete => return,
             Search::Exact(after) => {
@@ -187,21 +188,23 @@ impl<K: Copy + Ord, S> Node<K, S> {
         from: Option<(&Position<K>, usize)>,
         walk: &mut Walk<'_, 'a, K, S>,
     ) -> ControlFlow<Position<K>> {
-        let path = walk.path;
-        let stop = |is_here: bool, after: Option<K>| Position { path, is_here, after };
+        let depth = walk.path.len;
         // The next branch on the way to the position; None at the position itself.
         let branch = from.and_then(|(position, depth)| position.path.get(depth));
         let at = from.map(|(position, _)| position).filter(|_| branch.is_none());
         if from.is_none() && !walk.step() {
-            return ControlFlow::Break(stop(false, None));
+            return ControlFlow::Break(walk.position(false, None));
         }
         if branch.is_none() && !at.is_some_and(|at| at.is_here) {
             let after = at.and_then(|at| at.after);
-            walk.visit(&self.below, after).map_break(|after| stop(false, after))?;
+            if let ControlFlow::Break(after) = walk.visit(&self.below, after) {
+                return ControlFlow::Break(walk.position(false, after));
+            }
         }
         let Some(topic) = topic else {
             let after = at.filter(|at| at.is_here).and_then(|at| at.after);
-            return walk.visit(&self.here, after).map_break(|after| stop(true, after));
+            let visited = walk.visit(&self.here, after);
+            return visited.map_break(|after| walk.position(true, after));
         };
         let (level, rest) = split_level(topic);
         let from = |is_any: bool| {
@@ -212,12 +215,12 @@ impl<K: Copy + Ord, S> Node<K, S> {
         {
             walk.path.push(false);
             child.search(rest, from(false), walk)?;
-            walk.path = path;
+            walk.path.len = depth;
         }
         if let Some(any) = &self.any {
             walk.path.push(true);
             any.search(rest, from(true), walk)?;
-            walk.path = path;
+            walk.path.len = depth;
         }
         ControlFlow::Continue(())
     }
@@ -323,25 +326,23 @@ pub struct Position<K> {
     after: Option<K>,
 }
 
-/// The way to a node: one bit per level, whether it is `+` or has the name of the level.
-#[derive(Clone, Copy, Debug, Default)]
+/// The way to a node: for each level, whether it is `+` or has the name of the level.
+#[derive(Clone, Copy, Debug)]
 struct Path {
-    bits: [u64; filter::LEVELS_MAX.div_ceil(u64::BITS as usize)],
+    levels: [bool; filter::LEVELS_MAX],
     len: usize,
 }
 
 impl Path {
     fn push(&mut self, is_any: bool) {
-        if let Some(bits) = self.bits.get_mut(self.len / u64::BITS as usize) {
-            let bit = 1_u64 << (self.len % u64::BITS as usize);
-            *bits = if is_any { *bits | bit } else { *bits & !bit };
+        if let Some(level) = self.levels.get_mut(self.len) {
+            *level = is_any;
         }
         self.len = self.len.saturating_add(1);
     }
 
     fn get(&self, index: usize) -> Option<bool> {
-        let bits = self.bits.get(index / u64::BITS as usize).filter(|_| index < self.len)?;
-        Some(bits >> (index % u64::BITS as usize) & 1 == 1)
+        self.levels.get(..self.len)?.get(index).copied()
     }
 }
 
@@ -354,6 +355,11 @@ struct Walk<'w, 'a, K, S> {
 }
 
 impl<'a, K: Copy + Ord, S> Walk<'_, 'a, K, S> {
+    /// Returns where the walk is.
+    fn position(&self, is_here: bool, after: Option<K>) -> Position<K> {
+        Position { path: self.path, is_here, after }
+    }
+
     /// Returns whether there is another step.
     fn step(&mut self) -> bool {
         let is_left = *self.steps > 0;

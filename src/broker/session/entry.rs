@@ -311,14 +311,7 @@ impl SessionState {
     #[must_use]
     pub fn may_hold_more(&self, bytes: usize) -> bool {
         let bytes = self.chargeable(self.held_bytes().saturating_add(bytes));
-        match self.handle {
-            Some(_) => self.charge.may_hold(bytes),
-            None => {
-                bytes <= self.charge.bytes() || {
-                    self.owner().has_room_to_wait(bytes.saturating_sub(self.charge.bytes()))
-                }
-            }
-        }
+        if self.handle.is_some() { self.charge.may_hold(bytes) } else { self.charge.may_wait(bytes) }
     }
 
     /// Returns what is charged of `bytes`: a part is reserved for the session of a connected client.

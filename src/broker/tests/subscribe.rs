@@ -106,8 +106,8 @@ async fn the_memory_of_a_sessions_filters_is_limited_and_unsubscribe_frees_it() 
     let mut client = Client::connect(&server, "a").await;
     let granted = SubscribeReasonCode::Success(QoS::AtLeastOnce);
     for (filters, room) in [
-        ((0..100).map(|number| format!("{number:060000}")).collect::<Vec<_>>(), 17),
-        ((0..100).map(|number| format!("{number}{}/#", "/a".repeat(190))).collect(), 21),
+        ((0..100).map(|number| format!("{number:060000}")).collect::<Vec<_>>(), 8),
+        ((0..100).map(|number| format!("{number}{}/#", "/a".repeat(190))).collect(), 29),
     ] {
         let subscribe = Subscribe {
             pkid: 1,

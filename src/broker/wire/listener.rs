@@ -12,11 +12,12 @@ use super::busy_poll_stream::{ActiveStream, BusyPollStream};
 use super::connection;
 use super::handshake_turns::run_in_turns;
 use super::workers::Workers;
+use crate::broker::address::address;
 use crate::broker::authentication::ConnectionInfo;
 use crate::broker::event::Event;
 use crate::broker::handle::Broker;
 use crate::broker::memory::{Charge, MemoryKind, RESERVED_BYTES};
-use crate::broker::principal::{self, Principal};
+use crate::broker::principal::Principal;
 use crate::broker::settings::{ListenerSettings, WebSocketSettings};
 use crate::net::origin;
 use crate::net::tls::server as tls;
@@ -183,7 +184,7 @@ impl Acceptor {
             self.broker.report([Event::Refused { remote, reason }]);
             return None;
         };
-        let owner = self.broker.memory().account(&principal::address(remote));
+        let owner = self.broker.memory().account(&address(remote));
         Some((permit, Charge::new(&owner, MemoryKind::Reserved, RESERVED_BYTES)))
     }
 

@@ -39,8 +39,9 @@ pub struct LimitArgs {
     /// It bounds everything that clients make the server hold. Seven sixteenths are for keys and values: a SET above that is
     /// refused, as above --keys-max, until keys are deleted or expire. One sixteenth is for recorded replies, by which a
     /// write that is delivered again is detected. Three eighths, but at least 16M, are for the broker: messages that wait
-    /// for clients, subscriptions, retained messages and the buffers of connections. A client that holds more than what is
-    /// left free is refused or disconnected (reason code 0x97); others are not affected. The rest is for watched keys.
+    /// for clients, subscriptions, retained messages and the buffers of connections. A user, certificate or address that
+    /// holds more than what is left free is refused or disconnected (reason code 0x97); others are not affected. The rest is
+    /// for watched keys.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory_max: Option<u64>,
     /// Maximum number of connections [default: 10,000]

@@ -1,12 +1,13 @@
-//! Routing of a message to its subscribers, in bounded steps.
+//! Routing of messages to their subscribers, in bounded steps.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Registry, Subscription};
 use crate::broker::event::Event;
-use crate::broker::publication::{Delivery, GroupId, Publication};
+use crate::broker::publication::Publication;
+use crate::broker::routing::route::{Found, FoundSessions, Route, SharedRoute, Stage};
 use crate::broker::routing::subscriptions::Search;
 use crate::broker::session::entry::{SessionEntry, SessionId};
 use crate::mqtt::packet::SubscriptionOptions;
@@ -16,103 +17,6 @@ use crate::protocol::message::Qos;
 /// The most subscriptions and sessions that one [`Registry::route_some`] looks at, because other connections wait
 /// meanwhile: some tens of microseconds. Nearly every message needs one step.
 pub(super) const ROUTE_STEPS_MAX: usize = 512;
-
-/// A message on its way to its subscribers.
-///
-/// A message with few subscriptions is delivered in the step that finds them. Otherwise the sessions are found first, in
-/// several steps, because a session with several subscriptions gets the message once; then it is delivered, in several
-/// steps. Between two steps clients subscribe and unsubscribe: a message that was published before an UNSUBSCRIBE may
-/// arrive after it, as one that is queued.
-#[derive(Debug)]
-pub struct Route {
-    publication: Arc<Publication>,
-    from: Option<SessionId>,
-    /// The connection that gets the message whether or not it subscribes, until its session has got it.
-    to: Option<ConnectionId>,
-    /// The session of that connection, or that of its client if it is closed.
-    addressee: Option<SessionId>,
-    /// Sequence number of a retained message: who subscribes later finds it among the retained ones.
-    sequence: u64,
-    stage: Stage,
-    /// The number of sessions that have got it.
-    count: usize,
-}
-
-/// A retained message that is still being routed. The next one on its topic follows it.
-pub type SharedRoute = Arc<Mutex<Route>>;
-
-type FoundSessions = BTreeMap<SessionId, Found>;
-
-#[derive(Debug)]
-enum Stage {
-    Begin,
-    /// The sessions from `first` on are found.
-    Find {
-        search: Search<SessionId>,
-        first: SessionId,
-        found: FoundSessions,
-        revocations: u64,
-    },
-    Deliver {
-        found: FoundSessions,
-        revocations: u64,
-    },
-    /// The groups of shared subscriptions, each of which gets the message when it is found.
-    Shared(Search<GroupId>),
-    Complete,
-}
-
-/// A session that gets a message at the highest QoS of its matching subscriptions, with all of their identifiers (MQTT 5,
-/// 3.3.4).
-#[derive(Debug)]
-struct Found {
-    entry: Arc<SessionEntry>,
-    qos: Qos,
-    retain: bool,
-    subscription_ids: Vec<u32>,
-}
-
-impl Route {
-    /// Returns the number of sessions that have got the message.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns the topic of a message that is retained.
-    #[must_use]
-    pub fn retained_topic(&self) -> Option<&str> {
-        let message = &self.publication.message;
-        message.retain.then_some(&*message.topic)
-    }
-
-    fn is_for(&self, session: SessionId, subscription: &Subscription) -> bool {
-        let is_own = subscription.options.no_local && self.from == Some(session);
-        let is_successor = self.to.is_none() && self.addressee == Some(session);
-        !is_own && !is_successor && subscription.since < self.sequence
-    }
-
-    fn give(
-        &mut self,
-        entry: &SessionEntry,
-        (qos, retain): (Qos, bool),
-        subscription_ids: Vec<u32>,
-        now: Instant,
-        events: &mut Vec<Event>,
-    ) {
-        self.count = self.count.saturating_add(1);
-        let message = &self.publication.message;
-        let delivery = Delivery {
-            publication: Arc::clone(&self.publication),
-            qos: qos.min(message.qos),
-            retain: message.retain && retain,
-            subscription_ids,
-            group: None,
-            share: None,
-        };
-        entry.enqueue(delivery, now, events);
-    }
-}
 
 impl Registry {
     /// Begins to route a message to its subscribers, and to `to` whether or not it subscribes.
@@ -191,7 +95,7 @@ impl Registry {
             &mut search,
             steps,
             |session, subscription| {
-                if route.is_for(session, subscription) {
+                if route.is_for(session, subscription.options.no_local, subscription.since) {
                     let Subscription { entry, options, .. } = subscription;
                     match first {
                         None => first = Some((session, entry, *options)),
@@ -245,7 +149,9 @@ impl Registry {
             &mut search,
             steps,
             |session, subscription| {
-                if session < first || !route.is_for(session, subscription) {
+                if session < first
+                    || !route.is_for(session, subscription.options.no_local, subscription.since)
+                {
                     return;
                 }
                 let Subscription { entry, options, .. } = subscription;
@@ -338,6 +244,7 @@ impl Registry {
 mod tests {
     use super::*;
     use crate::broker::memory::Account;
+    use crate::broker::publication::Delivery;
     use crate::broker::routing::registry::tests::{request, subscribe};
     use crate::broker::session::entry::SessionRequest;
     use crate::broker::session::state_machine::Outgoing;

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::PacketHandler;
 use super::unfinished::{Unfinished, wait};
-use crate::broker::handle::{BRIDGE_STATUS, Published, Publishing, SYS, SYS_IS_RESERVED, Verdict};
+use crate::broker::handle::publishing::{Published, Publishing};
+use crate::broker::handle::{BRIDGE_STATUS, SYS, SYS_IS_RESERVED, Verdict};
 use crate::broker::publication;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::session::connection_handle::CloseReason;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use crate::broker::handle::{Continuation, Publishing};
+use crate::broker::handle::Continuation;
+use crate::broker::handle::publishing::Publishing;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::Qos;
