@@ -340,7 +340,7 @@ async fn one_user_with_any_number_of_sessions_leaves_room_for_another() {
     assert!(first == Some(200) && last < 200, "{granted:?}");
     let held = server.broker().memory().used_by(MemoryKind::Sessions);
     let half = 4 * MEGABYTE * 6 / 8 / 2;
-    assert!(held > half / 2 && held < half + 10_000, "{held} bytes");
+    assert!(held > half / 2 && held < half + 50_000, "{held} bytes");
     for _ in 0..10 {
         ann.publish(qos_1("answer/1", 1)).await;
         ann.receive_puback().await;
