@@ -1,6 +1,7 @@
 //! What is allocated: by decoders, a small multiple of the length of a hostile payload; by clients of the broker, about what
 //! they are charged for.
 #![expect(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
+#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, reason = "a test ends where it fails")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

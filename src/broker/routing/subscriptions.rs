@@ -146,13 +146,13 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
             let (level, rest) = split_level(topic);
             walk.path.push(false);
             self.root.children.get(level).map_or(ControlFlow::Continue(()), |child| {
-                child.search(rest, at.as_ref().map(|at| (at, 1)), &mut walk)
+                child.search(rest, at.as_deref().map(|at| (at, 1)), &mut walk)
             })
         } else {
-            self.root.search(Some(topic), at.as_ref().map(|at| (at, 0)), &mut walk)
+            self.root.search(Some(topic), at.as_deref().map(|at| (at, 0)), &mut walk)
         };
         if let ControlFlow::Break(position) = visited {
-            *search = Search::Trie(position);
+            *search = Search::Trie(Box::new(position));
         }
     }
 
@@ -298,7 +298,7 @@ pub enum Search<K> {
     /// Among the filters without a wildcard, after a subscriber.
     Exact(Option<K>),
     /// In the trie, from a position on.
-    Trie(Position<K>),
+    Trie(Box<Position<K>>),
     Complete,
 }
 
