@@ -55,10 +55,8 @@ pub struct CommitQueue {
     confirms_all: bool,
     /// In a cluster, the sequence number of the last group.
     taken: u64,
-    /// No greater version may be sent: after a crash, the store continues above this one.
+    /// No greater version of a key without a record on disk may be sent: after a crash, such keys continue above it.
     ceiling: Version,
-    /// Whether a change waits for a greater ceiling.
-    awaits_ceiling: bool,
     /// Whether rows of the exchange wait for a commit.
     has_rows: bool,
     /// Number of failed commits.
@@ -205,7 +203,7 @@ impl CommitQueue {
 
     /// Whether there is something to commit that no commit group has taken.
     pub fn has_uncommitted(&self) -> bool {
-        self.awaits_ceiling || self.has_rows || !self.next_group.is_empty() || self.is_unconfirmed()
+        self.has_rows || !self.next_group.is_empty() || self.is_unconfirmed()
     }
 
     /// Whether something waits for a confirmation that has not begun.
@@ -293,11 +291,7 @@ impl CommitQueue {
         if let Some(change) = change.filter(|_| !self.confirms_all) {
             self.sequence = self.sequence.saturating_add(1);
             self.uncommitted.insert(change.key.clone(), self.sequence);
-            if is_above_ceiling {
-                self.awaits_ceiling = true;
-            } else {
-                self.next_group.push(change.clone());
-            }
+            self.next_group.push(change.clone());
         }
         self.push(outbound, before, IfFailed::Refuse);
         None
@@ -344,10 +338,11 @@ impl CommitQueue {
     }
 
     /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there is nothing
-    /// to commit. The group may be empty: then a change waits for a greater ceiling, or a response for a confirmation.
+    /// to commit. The group may be empty: then a response waits for a confirmation. Changes of keys that are in memory only
+    /// are in it if their version is greater than the ceiling.
     pub fn take_group(&mut self) -> Option<(Vec<Change>, u64)> {
         let has_uncommitted = self.has_uncommitted();
-        (self.awaits_ceiling, self.has_rows, self.taken) = (false, false, self.sequence);
+        (self.has_rows, self.taken) = (false, self.sequence);
         has_uncommitted.then(|| (std::mem::take(&mut self.next_group), self.sequence))
     }
 

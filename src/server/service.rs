@@ -26,6 +26,7 @@ mod shards;
 mod shared;
 mod state;
 mod statistics;
+mod tombstones;
 mod uplink_node;
 mod wall_clock;
 

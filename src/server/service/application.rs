@@ -14,6 +14,7 @@ use super::settings::{Persistence, StoreSettings};
 use super::shard_number::ShardNumber;
 use super::shared::Shared;
 use super::state::{Handled, State};
+use super::tombstones::Tombstones;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
@@ -80,12 +81,14 @@ impl Service {
     ) -> Result<Arc<Self>, StorageError> {
         let mut store = Store::new(settings.limits);
         let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
-        if let Some(storage) = &storage
-            && let Some(by_ms) = commit_thread::load(storage, &mut store, now)?
-        {
-            events(Event::ClockBehind { by_ms });
+        let mut tombstones = Tombstones::default();
+        if let Some(storage) = &storage {
+            let (loaded, behind_ms) = commit_thread::load(storage, &mut store, now)?;
+            tombstones = loaded;
+            behind_ms.into_iter().for_each(|by_ms| events(Event::ClockBehind { by_ms }));
         }
         let mut state = State::new(store, storage.is_some(), !persists_all);
+        state.tombstones = tombstones;
         state.set_life(seeds.run);
         if let Some(storage) = &mut storage {
             state.exchange = opening::open(storage, settings.exchange.as_ref(), seeds, now)?.map(Box::new);
