@@ -23,7 +23,7 @@ use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, Shards,
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
-use crate::net::detached::run_detached;
+use crate::net::detached::{run_detached, start_detached};
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
 
@@ -441,9 +441,11 @@ impl StoreServer {
 
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
     /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
-    /// returns whether everything was done.
+    /// returns whether everything was done. A disk that hangs does not hold it up, nor the drop of the future: what is not on
+    /// disk by then was not acknowledged, and a thread goes on with the commit while the process lasts.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
         let Self { server, shards, background, monitor, tasks, mut external, cluster, .. } = self;
+        let background = DroppedAside(Some(background));
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
@@ -461,8 +463,7 @@ impl StoreServer {
                     let _ = timeout(within.mul_f32(0.5), wait_for_commits(&shards)).await;
                     cluster.resign(at_most).await;
                 }
-                // The drop waits for the last commit, so it must not run in this task.
-                let committed = run_detached(move || drop(background)).await;
+                let committed = run_detached(move || background.drop_here()).await;
                 server.finish().await;
                 let is_published = match external {
                     Some(external) => external.close(at_most).await,
@@ -485,6 +486,24 @@ impl StoreServer {
             cluster.resign(LEAVE_TIME).await;
         }
         drop(self.background);
+    }
+}
+
+/// Background tasks whose drop, which waits for the last commit, does not run in the task that drops this.
+struct DroppedAside(Option<Vec<BackgroundTasks>>);
+
+impl DroppedAside {
+    fn drop_here(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for DroppedAside {
+    fn drop(&mut self) {
+        if let Some(background) = self.0.take() {
+            // Without a thread the drop runs here.
+            let _ = start_detached(move || drop(background));
+        }
     }
 }
 

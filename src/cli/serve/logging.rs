@@ -58,6 +58,13 @@ impl EventLog {
         }
     }
 
+    /// Logs a warning if other users can write a file with settings or rules.
+    pub fn warn_of_settings(&self, file: &Path) {
+        if let Some(warning) = permissions::warning_of_settings(file) {
+            self.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
+        }
+    }
+
     /// Logs that the server is ready; `fields` are those of the JSON record.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
         self.write(LogLevel::Warnings, || match self.format {
