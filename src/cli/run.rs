@@ -194,9 +194,6 @@ fn run_verb(
                 return store::run_action(action, variables, reporter);
             }
             args.cluster.complete(variables, args.data.data.is_some())?;
-            if args.shards.is_some() && !args.cluster.is_given() {
-                return Err(CommandError::usage("--shards requires --etcd"));
-            }
             return run_store(&args, configuration, &options.display, reporter);
         }
         Verb::Data(args) => {

@@ -20,12 +20,7 @@ pub enum Event {
     Broker(broker::Event),
     Exchange(ExchangeEvent),
     External(ExternalEvent),
-    /// An event of the instance of a cluster.
-    Cluster {
-        /// The shard that it is about; `None` if there is only one, or if it is about all.
-        shard: Option<u32>,
-        event: ClusterEvent,
-    },
+    Cluster(ClusterEvent),
     /// A changed file with users or tokens is invalid; its last valid content stays in force.
     IdentityFile {
         /// The error, with the name of the file.
@@ -117,6 +112,12 @@ impl From<ExternalEvent> for Event {
     }
 }
 
+impl From<ClusterEvent> for Event {
+    fn from(event: ClusterEvent) -> Self {
+        Self::Cluster(event)
+    }
+}
+
 impl Event {
     /// Whether the event reports a failure.
     #[must_use]
@@ -125,7 +126,7 @@ impl Event {
             Self::Broker(event) => event.is_failure(),
             Self::Exchange(event) => event.is_failure(),
             Self::External(event) => event.is_failure(),
-            Self::Cluster { event, .. } => event.is_failure(),
+            Self::Cluster(event) => event.is_failure(),
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
@@ -149,9 +150,9 @@ impl Event {
             Self::Broker(event) => Some(event.subject()),
             Self::Exchange(event) => event.subject(),
             Self::External(event) => Some(event.subject()),
-            // Each ownership has one of these, and there are at most as many as shards at a time.
-            Self::Cluster { event, .. } if event.is_change_of_owner() => None,
-            Self::Cluster { .. } => Some(Subject::Other("the cluster")),
+            // Each ownership has one of these.
+            Self::Cluster(event) if event.is_change_of_owner() => None,
+            Self::Cluster(_) => Some(Subject::Other("the cluster")),
             Self::KeyNotAuthorized { client_id, .. }
             | Self::TemplateSkipped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
@@ -176,7 +177,7 @@ impl Event {
             Self::Broker(event) => event.name(),
             Self::Exchange(event) => event.name(),
             Self::External(event) => event.name(),
-            Self::Cluster { event, .. } => event.name(),
+            Self::Cluster(event) => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::TemplateSkipped { .. } => "template-skipped",
@@ -202,10 +203,7 @@ impl Event {
             Self::Broker(event) => event.fields(),
             Self::Exchange(event) => event.fields(),
             Self::External(event) => event.fields(),
-            Self::Cluster { shard, event } => {
-                let shard = shard.map(|shard| ("shard", shard.to_string()));
-                shard.into_iter().chain(event.fields()).collect()
-            }
+            Self::Cluster(event) => event.fields(),
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
@@ -244,10 +242,7 @@ impl fmt::Display for Event {
             Self::Broker(event) => event.fmt(f),
             Self::Exchange(event) => event.fmt(f),
             Self::External(event) => event.fmt(f),
-            Self::Cluster { shard, event } => {
-                shard.map_or(Ok(()), |shard| write!(f, "shard {shard}: "))?;
-                event.fmt(f)
-            }
+            Self::Cluster(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }

@@ -20,7 +20,6 @@ mod cluster_operator;
 #[cfg(feature = "cluster")]
 mod cluster_serve;
 #[cfg(feature = "cluster")]
-mod cluster_shards;
 #[cfg(feature = "cluster")]
 mod cluster_store;
 mod cluster_usage;

@@ -93,7 +93,7 @@ impl EventLog {
                 let message = ("message", Field::Text(event.to_string()));
                 let field = |name, text: String| match event {
                     Event::LeftOut { count, .. } if name == "count" => Field::Number(u64::from(*count)),
-                    Event::Cluster { .. } if matches!(name, "epoch" | "shard") => {
+                    Event::Cluster(_) if name == "epoch" => {
                         text.parse().map_or(Field::Text(text), Field::Number)
                     }
                     Event::Certificates { outcome: Ok(Some(days)) } => Field::Signed(*days),

@@ -292,7 +292,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let settings = Settings {
         broker: args.limits.limit(broker),
         external: None,
-        cluster: args.cluster.settings(Some(1)).await?,
+        cluster: args.cluster.settings().await?,
         identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),

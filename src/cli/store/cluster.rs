@@ -27,7 +27,7 @@ impl Cluster {
         Ok(Self { etcd, layout: Layout::new(args.cluster()), name: args.cluster().to_owned() })
     }
 
-    /// Returns the cluster's members and shards; `None` if it does not exist.
+    /// Returns the cluster's members and head; `None` if it does not exist.
     ///
     /// # Errors
     /// etcd does not answer, or its content is not valid.
@@ -39,12 +39,12 @@ impl Cluster {
         }
     }
 
-    /// Returns the head of a shard; `None` if there is no valid one.
+    /// Returns the head; `None` if there is no valid one.
     ///
     /// # Errors
     /// etcd does not answer.
-    pub async fn head(&self, shard: u32) -> Result<Option<Head>, EtcdError> {
-        let key = self.layout.head(shard);
+    pub async fn head(&self) -> Result<Option<Head>, EtcdError> {
+        let key = self.layout.head();
         let answer = self.etcd.read(&RangeRead::one(key, None)).await?;
         Ok(answer.pairs.first().and_then(|pair| Head::decode(&pair.value).ok()))
     }

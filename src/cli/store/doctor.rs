@@ -13,6 +13,7 @@ use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::output::{Check, CheckResult, Detail, Status, Warning};
 use crate::commands::{CommandError, Kind, Output};
+use crate::render::escape::escape;
 use crate::render::ms_text;
 use crate::server::cluster::operation::{
     Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn,
@@ -238,13 +239,13 @@ async fn owners(cluster: &Cluster) -> Found {
             warning(cluster.not_found().await, "the first instance creates it; --cluster names another");
         return Ok((String::new(), vec![missing]));
     };
-    let (members, shards) = (overview.members.len(), overview.shards.len());
-    let owned = shards.saturating_sub(overview.unserved().count());
-    let text = format!("{owned} of {shards} shards owned, instances: {members}");
-    if owned < shards {
-        let error = CommandError::new(Kind::Unavailable, format!("{text}: some keys are not served"));
+    let members = overview.members.len();
+    let Some(owner) = overview.owner().filter(|_| overview.is_served()) else {
+        let message = format!("no owner, instances: {members}: no request is answered");
+        let error = CommandError::new(Kind::Unavailable, message);
         return Err(error.hint("mqkv store status; start an instance: mqkv store -b BROKER --etcd URLS"));
-    }
+    };
+    let text = format!("owner {}, instances: {members}", escape(owner.as_bytes()));
     let mut warnings = Vec::new();
     if members < 2 {
         warnings.push(warning("no other instance could take over", "start another instance"));

@@ -179,7 +179,7 @@ async fn start(
 ) -> Result<StoreServer, CommandError> {
     let requests = args.request_filter()?;
     let mut client = session::network_settings(connection, style).await?;
-    let cluster = args.cluster.settings(args.shards).await?;
+    let cluster = args.cluster.settings().await?;
     let is_in_cluster = cluster.is_some();
     if let Some(cluster) = &cluster {
         client.keep_alive = cluster.keep_alive(client.keep_alive);

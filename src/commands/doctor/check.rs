@@ -44,7 +44,7 @@ pub enum Check {
     EtcdRead,
     /// etcd accepts the longest commit of a store.
     EtcdCommit,
-    /// The shards of the cluster have owners.
+    /// The store of the cluster has an owner.
     Cluster,
 }
 

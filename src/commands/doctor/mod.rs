@@ -56,7 +56,7 @@ With --etcd the checks are those of a cluster on etcd, not of a broker:
   read           the time of a linearizable read
   commit         etcd accepts a transaction as long as the longest commit
                  of a store; it changes nothing
-  cluster        every shard has an owner that is there
+  cluster        the store has an owner that is there
 
 Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
 use super::codec::{EncodedResponses, Head};
-use super::commit::{Part, ShardKeys, divide, guarded, put};
+use super::commit::{Part, divide, guarded, put};
 use super::group::Group;
+use super::layout::Layout;
 use super::operation::{EtcdError, Pair, RangeRead, TxnAnswer, TxnOutcome, prefix_end};
 use super::responses::{OldRecords, ResponseIndex};
 use crate::store::Now;
@@ -27,7 +28,7 @@ const CARRIED_BYTES_MAX: usize = 256 * 1024;
 /// the next comparison of the head fails, and the state is read anew.
 #[derive(Debug)]
 pub struct Chain {
-    keys: ShardKeys,
+    layout: Layout,
     /// The last committed head, and the revision of its commit.
     head: Head,
     revision: u64,
@@ -93,14 +94,14 @@ pub enum ChainEvent {
 impl Chain {
     /// Begins with the owner's first head, which was written at `revision`, and the responses in etcd.
     pub fn new(
-        keys: ShardKeys,
+        layout: Layout,
         (head, revision): (Head, u64),
         responses: ResponseIndex,
         confirms_by_commit: bool,
         now: Now,
     ) -> Self {
         Self {
-            keys,
+            layout,
             head,
             revision,
             parts: VecDeque::new(),
@@ -133,7 +134,7 @@ impl Chain {
     /// The group is too long for any commit.
     pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
         let sequence = group.sequence;
-        let parts = divide(group, &self.keys, now, self.wall_ms(now));
+        let parts = divide(group, &self.layout, now, self.wall_ms(now));
         self.parts.extend(parts.ok_or(ChainEvent::Refused { sequence, uncertain: 0 })?);
         Ok(())
     }
@@ -234,18 +235,18 @@ impl Chain {
     }
 
     fn call(&self, kind: &WorkKind) -> Call {
-        let head = self.keys.layout.head(self.keys.shard);
+        let head = self.layout.head();
         match kind {
             WorkKind::Commit { part, next, old, .. } => {
-                Call::txn(part.txn(&self.keys, self.revision, next, *old))
+                Call::txn(part.txn(&self.layout, self.revision, next, *old))
             }
-            WorkKind::Deletions { part, .. } => Call::txn(part.deletions(&self.keys, self.revision)),
+            WorkKind::Deletions { part, .. } => Call::txn(part.deletions(&self.layout, self.revision)),
             WorkKind::Confirmation { .. } => {
                 let to = prefix_end(&head);
                 Call::read(RangeRead { from: head, to, limit: 1, revision: None })
             }
             WorkKind::Resignation { next } => {
-                Call::txn(guarded(&self.keys, self.revision, vec![put(head, next.encode())]))
+                Call::txn(guarded(&self.layout, self.revision, vec![put(head, next.encode())]))
             }
         }
     }
@@ -277,7 +278,7 @@ impl Chain {
 
     /// Whether a head that was read is that of the last commit.
     fn confirms(&self, pair: Option<&Pair>) -> bool {
-        let head = self.keys.layout.head(self.keys.shard);
+        let head = self.layout.head();
         pair.is_some_and(|pair| pair.key == head && pair.mod_revision == self.revision)
     }
 
@@ -359,7 +360,7 @@ impl Chain {
             // An earlier attempt may have been applied. A deletion shows it that etcd takes without space, and that no etcd answers
             // with an earlier state.
             EtcdError::NoSpace if work.kind.writes_head() && !work.is_look => {
-                work.call = Call::txn(Part::empty(0).deletions(&self.keys, self.revision));
+                work.call = Call::txn(Part::empty(0).deletions(&self.layout, self.revision));
                 work.is_look = true;
             }
             EtcdError::Unknown { .. } | EtcdError::NoSpace | EtcdError::Compacted { .. } => {

@@ -7,11 +7,11 @@ use bytes::Bytes;
 /// What an instance reports to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterEvent {
-    /// The state of the cluster has another format or another number of shards: the instance does not take part in it.
+    /// The state of the cluster has another format: the instance does not take part in it.
     Incompatible { reason: String },
-    /// A record in etcd cannot be decoded: the instance does not serve its shard until it can.
+    /// A record in etcd cannot be decoded: the instance does not serve the store until it can.
     Corrupt { key: Bytes },
-    /// The watch has lost changes: the shard is read again.
+    /// The watch has lost changes: the state is read again.
     WatchGap,
     /// etcd has refused an operation for good.
     Refused { reason: String },
@@ -27,11 +27,11 @@ pub enum ClusterEvent {
     LeaseExtended { granted_s: u32 },
     /// The owner's clock, or that of an earlier owner, is ahead of this instance's: versions are, too.
     ClockAhead { ahead_ms: u64 },
-    /// The instance owns the shard.
+    /// The instance owns the store.
     TookOver { epoch: u64 },
-    /// Another instance owns the shard, or may do so: this one follows.
+    /// Another instance owns the store, or may do so: this one follows.
     LostOwnership { epoch: u64 },
-    /// The instance has given the shard up.
+    /// The instance has given the store up.
     Resigned { epoch: u64 },
 }
 

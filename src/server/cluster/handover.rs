@@ -1,4 +1,4 @@
-//! Requests of the operator: an owner that is asked to gives its shard up, to another instance.
+//! Requests of the operator: an owner that is asked to gives the store up, to another instance.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::store::Now;
 
 /// Between two looks of an owner for a request.
 const LOOK_MS: u64 = 1_000;
-/// So long an instance that was asked leaves the shard to others, in milliseconds.
+/// So long an instance that was asked leaves the store to others, in milliseconds.
 pub const LEFT_MS: u64 = 10_000;
 
 /// An owner's looks for a request, which is a key with a lease. An owner watches nothing, so it reads the key each second.
@@ -23,7 +23,7 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// `key` is that of the request for this shard.
+    /// `key` is that of the request.
     pub fn new(key: Bytes) -> Self {
         Self { key, look: None, is_asked: false }
     }
@@ -54,7 +54,7 @@ impl Handover {
         self.look.as_ref().is_some_and(|look| look.is(id))
     }
 
-    /// Handles the answer to a look, of the owner with this epoch. Returns whether it is asked to give the shard up.
+    /// Handles the answer to a look, of the owner with this epoch. Returns whether it is asked to give the store up.
     pub fn handle_answer(&mut self, result: ActionResult, epoch: u64, now: Now) -> bool {
         self.begin(now);
         // A request for an earlier ownership was granted, or came too late.
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_owner_looks_each_second_and_heeds_a_request_for_its_own_epoch() {
-        let key = Layout::new("c").request(3);
+        let key = Layout::new("c").request();
         let (mut handover, mut ids) = (Handover::new(key.clone()), Ids::default());
         assert_eq!(handover.poll_action(at(5_000), &mut ids), None, "it is not the owner");
         handover.begin(at(5_000));

@@ -1,4 +1,4 @@
-//! One instance of a shard: joins the cluster, follows, takes over, commits, resigns.
+//! One instance: joins the cluster, follows, takes over, commits, resigns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use super::candidate::{Candidate, View};
 use super::chain::{Chain, ChainEvent};
-use super::codec::{DecodeError, Meta, Owner};
-use super::commit::{ShardKeys, put};
+use super::codec::{Meta, Owner};
+use super::commit::put;
 use super::departure::Departure;
 use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
@@ -24,7 +24,7 @@ use crate::store::{Now, Version};
 /// How far the clock of an owner may be ahead of that of another instance before this is reported.
 const CLOCK_AHEAD_MS: u64 = 5_000;
 
-/// One instance of a shard, as a state machine without I/O.
+/// One instance of a cluster, as a state machine without I/O.
 ///
 /// The caller does what [`Instance::poll_action`] returns, and passes the answers to [`Instance::handle_answer`] and
 /// [`Instance::handle_watch`]. After each call, and at [`Instance::next_deadline`], it polls until there are no more actions and
@@ -37,7 +37,6 @@ const CLOCK_AHEAD_MS: u64 = 5_000;
 #[derive(Debug)]
 pub struct Instance {
     settings: InstanceSettings,
-    keys: ShardKeys,
     stage: Stage,
     follower: Follower,
     roster: Roster,
@@ -58,10 +57,6 @@ pub struct Instance {
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
     pub layout: Layout,
-    /// The number of shards, which all instances of the cluster agree on.
-    pub shards: u32,
-    /// Number of the shard, from 0 on.
-    pub shard: u32,
     /// The name of the instance, which no other one has.
     pub instance: Arc<str>,
     /// A random number that no other run of the instance has.
@@ -79,7 +74,7 @@ enum Stage {
     /// Reads or creates the record that all instances agree on.
     Joining(Call),
     Active,
-    /// Gives the shard up, or has done so.
+    /// Gives the store up, or has done so.
     Closing,
     /// The cluster has another format.
     Incompatible,
@@ -123,10 +118,10 @@ pub enum Effect {
 impl Instance {
     #[must_use]
     pub fn new(settings: InstanceSettings) -> Self {
-        let keys = ShardKeys { layout: settings.layout.clone(), shard: settings.shard };
+        let layout = settings.layout.clone();
         let owner = Owner { instance: (*settings.instance).to_owned(), run: settings.run };
-        let meta = Meta { shards: settings.shards, hash_key: settings.hash_key };
-        let key = settings.layout.meta();
+        let meta = Meta { hash_key: settings.hash_key };
+        let key = layout.meta();
         let join = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: 0 }],
             operations: vec![put(key.clone(), meta.encode())],
@@ -134,11 +129,11 @@ impl Instance {
         };
         Self {
             stage: Stage::Joining(Call::txn(join)),
-            follower: Follower::new(keys.clone()),
-            roster: Roster::new(settings.layout.clone()),
-            departure: Departure::new(&settings.instance, settings.shards),
-            candidate: Candidate::new(keys.clone(), owner),
-            handover: Handover::new(settings.layout.request(settings.shard)),
+            follower: Follower::new(layout.clone()),
+            roster: Roster::new(layout.clone()),
+            departure: Departure::new(&settings.instance),
+            handover: Handover::new(layout.request()),
+            candidate: Candidate::new(layout, owner),
             chain: None,
             upkeep: None,
             ended_epoch: 0,
@@ -146,7 +141,6 @@ impl Instance {
             ids: Ids::default(),
             effects: VecDeque::new(),
             settings,
-            keys,
         }
     }
 
@@ -217,7 +211,7 @@ impl Instance {
         self.upkeep.as_mut()?.poll_action(now, &mut self.ids)
     }
 
-    /// Whether the instance may give the shard up to another one, which could take it over.
+    /// Whether the instance may give the store up to another one, which could take it over.
     fn may_yield(&self) -> bool {
         let is_steady = |chain: &Chain| !chain.is_short_of_space() && !chain.is_resigning();
         matches!(self.stage, Stage::Active) && self.chain.as_ref().is_some_and(is_steady)
@@ -277,7 +271,7 @@ impl Instance {
         }
     }
 
-    /// Gives the shard up, after what is under way, and takes it over no more: see [`Instance::is_closed`].
+    /// Gives the store up, after what is under way, and takes it over no more: see [`Instance::is_closed`].
     pub fn resign(&mut self) {
         if !matches!(self.stage, Stage::Closing) {
             self.stage = Stage::Closing;
@@ -290,13 +284,13 @@ impl Instance {
     }
 
     /// Notes whether clients reach the instance: behind a broker, whether it is connected. An instance that they do not reach
-    /// takes nothing over; as the owner, it gives the shard up if there is another member, and follows.
+    /// takes nothing over; as the owner, it gives the store up if there is another member, and follows.
     pub fn set_reached(&mut self, is_reached: bool, now: Now) {
         self.departure.set_reached(is_reached, now);
         self.candidate.set_waiting(!is_reached);
     }
 
-    /// Whether the instance has given the shard up, so that nothing is under way any more.
+    /// Whether the instance has given the store up, so that nothing is under way any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closing) && self.chain.is_none()
@@ -361,27 +355,24 @@ impl Instance {
             }
         };
         let meta = match answer.outcome {
-            TxnOutcome::Applied => {
-                Ok(Meta { shards: self.settings.shards, hash_key: self.settings.hash_key })
-            }
+            TxnOutcome::Applied => Ok(Meta { hash_key: self.settings.hash_key }),
             TxnOutcome::NotApplied(pairs) => {
                 let pair = pairs.into_iter().next().flatten();
-                pair.ok_or(DecodeError::Malformed).and_then(|pair| Meta::decode(&pair.value))
+                Meta::decode(pair.as_ref().map_or(&[], |pair| &pair.value))
             }
         };
-        let reason = match meta {
-            Ok(Meta { shards, hash_key }) if shards == self.settings.shards => {
+        match meta {
+            Ok(Meta { hash_key }) => {
                 self.stage = Stage::Active;
                 self.upkeep =
                     self.settings.compacts.then(|| Upkeep::new(self.settings.layout.compaction(), now));
-                return self.effects.push_back(Effect::Joined { hash_key });
+                self.effects.push_back(Effect::Joined { hash_key });
             }
-            Ok(Meta { shards, .. }) => format!("{shards} shards instead of {}", self.settings.shards),
-            Err(DecodeError::OtherFormat(format)) => format!("format {format}"),
-            Err(DecodeError::Malformed) => "the meta record is invalid".to_owned(),
-        };
-        self.stage = Stage::Incompatible;
-        self.effects.push_back(Effect::Report(ClusterEvent::Incompatible { reason }));
+            Err(reason) => {
+                self.stage = Stage::Incompatible;
+                self.effects.push_back(Effect::Report(ClusterEvent::Incompatible { reason }));
+            }
+        }
     }
 
     fn handle_follower_events(&mut self, events: Vec<FollowerEvent>, now: Now) {
@@ -397,11 +388,10 @@ impl Instance {
     }
 
     fn handle_members(&mut self, now: Now) {
-        self.departure.set_better(self.candidate.better_placed(self.roster.members()), now);
         self.handle_view(now);
     }
 
-    /// Looks at a shard or members that have changed.
+    /// Looks at a head or members that have changed.
     fn handle_view(&mut self, now: Now) {
         if self.may_take_over() {
             self.candidate.handle_view(view(&self.follower, &self.roster), now);
@@ -433,11 +423,11 @@ impl Instance {
         }
         let (epoch, floor, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
         self.candidate.reset();
-        self.departure.begin(now);
         // The watch would receive the own commits only. Whether another instance has taken over is known at the next one.
         let responses = self.follower.suspend();
         let by_commit = self.settings.confirms_by_commit;
-        self.chain = Some(Chain::new(self.keys.clone(), (head, revision), responses, by_commit, now));
+        self.chain =
+            Some(Chain::new(self.settings.layout.clone(), (head, revision), responses, by_commit, now));
         self.handover.begin(now);
         self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));

@@ -26,6 +26,6 @@ pub use codec::{DecodeError, Head, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings};
-pub use layout::{Layout, shard_of};
-pub use overview::{Member, Overview, ShardOverview};
+pub use layout::Layout;
+pub use overview::{Member, Overview};
 pub use status::{Role, Status};

@@ -103,7 +103,7 @@ impl Roster {
                 self.read_again_ms = now.monotonic_ms.saturating_add(READ_AGAIN_MS);
                 self.phase = Phase::Watching(Call::new(self.watch(), 0));
             }
-            // What etcd refuses here, it refuses for the shard, too, and that is reported.
+            // What etcd refuses here, it refuses for the state, too, and that is reported.
             Err(EtcdError::Refused { .. }) => call.retry_late(now.monotonic_ms),
             Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. } | EtcdError::NoSpace) => {
                 call.retry(now.monotonic_ms);
@@ -138,7 +138,7 @@ impl Roster {
     }
 
     fn set(&mut self, key: &[u8], value: Option<&[u8]>, mod_revision: u64) {
-        let Some(Place::Member(instance)) = self.layout.place(0, key) else { return };
+        let Some(Place::Member(instance)) = self.layout.place(key) else { return };
         match value {
             Some(value) => {
                 let member = Member { run: decode_run(value), mod_revision };

@@ -16,7 +16,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub async fn text(monitor: &ServerMonitor) -> String {
     let metrics = monitor.metrics();
     let statistics = monitor.broker.statistics().await;
-    let service = monitor.shards.statistics();
+    let service = monitor.service.statistics();
     let mut text = Text::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("mqkv_build_info", "gauge", "Version of the server; always 1.", [(&version[..], 1)]);
@@ -206,7 +206,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         text.family(name, "counter", help, samples);
     }
     cluster::write(&mut text, metrics);
-    if let Some(node) = monitor.shards.first().exchange_report().await {
+    if let Some(node) = monitor.service.exchange_report().await {
         exchange::write(&mut text, &node, metrics);
     }
     text.into_string()

@@ -11,7 +11,6 @@ use super::cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterSignals};
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
-use super::shard_number::ShardNumber;
 use super::shared::Shared;
 use super::state::{Handled, State};
 use super::tombstones::Tombstones;
@@ -44,7 +43,6 @@ pub struct Service {
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
     pub(super) case: CommandCase,
-    shard: ShardNumber,
     metrics: Arc<Metrics>,
     /// `None` if the store takes part in no exchange.
     pub(super) membership: Option<Membership>,
@@ -100,22 +98,21 @@ impl Service {
         Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
     }
 
-    /// Returns a shard of an instance of a cluster, which follows. It has its share of the limits. All keys are persistent, whatever the settings have.
+    /// Returns the store of an instance of a cluster, which follows. All keys are persistent, whatever the settings have.
     /// `has_registrations`: whether clients are known by their ids only, as behind a broker; their watches are in etcd then.
     pub fn in_cluster(
         settings: &StoreSettings,
-        shard: ShardNumber,
         has_registrations: bool,
         events: EventSink,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
-        let limits = Limits { value_bytes_max, ..settings.limits.share(shard.shards) };
+        let limits = Limits { value_bytes_max, ..settings.limits };
         let mut state = State::new(Store::new(limits), true, false);
-        state.follow(shard.shards, has_registrations);
+        state.follow(has_registrations);
         let signals = ClusterSignals::new(has_registrations);
         let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));
-        Arc::new(Self { shard, ..Self::assemble(settings, true, shared, metrics) })
+        Arc::new(Self::assemble(settings, true, shared, metrics))
     }
 
     fn assemble(
@@ -131,7 +128,6 @@ impl Service {
             storage: Mutex::default(),
             persists_all,
             case: settings.case,
-            shard: ShardNumber::ONLY,
             metrics,
             membership: None,
         }
@@ -149,12 +145,6 @@ impl Service {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
         let membership = self.membership.clone();
         BackgroundTasks::start(Arc::clone(&self.shared), storage, membership, publisher)
-    }
-
-    /// Returns the shard that the service has.
-    #[must_use]
-    pub fn number(&self) -> ShardNumber {
-        self.shard
     }
 
     #[must_use]
@@ -386,7 +376,7 @@ impl Service {
             }
             publish_monitor_copy(publisher, from, message, Some(&reply_to));
             match RunningScan::begin(&state, pattern, token) {
-                Ok(scan) => RunningScan::new(shared, &state, self.shard, from.clone(), (scan, reply_to)),
+                Ok(scan) => RunningScan::new(shared, &state, from.clone(), (scan, reply_to)),
                 Err(error) => {
                     state.reject(publisher, reply_to, error);
                     self.shared.wake_commit_thread(&mut state);

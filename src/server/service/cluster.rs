@@ -19,10 +19,10 @@ use crate::server::service::state::State;
 use crate::store::{Change, Limits, Now, Store, StoreRequest, Version, Watcher};
 
 impl State {
-    /// Makes this the state of one of so many shards of an instance of a cluster, which follows.
-    pub(super) fn follow(&mut self, shards: u32, has_registrations: bool) {
-        self.commit_queue = Some(CommitQueue::in_cluster(shards));
-        self.cluster = Some(Box::new(ClusterState::new(shards, has_registrations)));
+    /// Makes this the state of an instance of a cluster, which follows.
+    pub(super) fn follow(&mut self, has_registrations: bool) {
+        self.commit_queue = Some(CommitQueue::in_cluster());
+        self.cluster = Some(Box::new(ClusterState::new(has_registrations)));
     }
 
     pub(super) fn cluster_statistics(&self) -> Option<ClusterStatistics> {

@@ -98,8 +98,6 @@ impl<'a> Node<'a> {
         let layout = Layout::new("c");
         let settings = InstanceSettings {
             layout,
-            shards: 1,
-            shard: 0,
             instance: name.into(),
             run: 1,
             hash_key: [name.as_bytes()[0]; 32],

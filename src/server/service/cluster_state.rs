@@ -55,8 +55,8 @@ pub(super) struct PendingWatch {
 }
 
 impl ClusterState {
-    /// Returns the state of one of so many shards of an instance that follows.
-    pub(super) fn new(shards: u32, has_registrations: bool) -> Self {
+    /// Returns the state of an instance that follows.
+    pub(super) fn new(has_registrations: bool) -> Self {
         Self {
             key: None,
             has_registrations,
@@ -65,7 +65,7 @@ impl ClusterState {
             items: Vec::new(),
             under_way: None,
             uncommitted: VecDeque::new(),
-            answered: AnsweredWrites::new(shards),
+            answered: AnsweredWrites::default(),
         }
     }
 

@@ -19,26 +19,6 @@ pub struct ServiceStatistics {
     pub cluster: Option<ClusterStatistics>,
 }
 
-impl ServiceStatistics {
-    /// Returns the sum of the statistics of two shards.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        let cluster = self.cluster.zip(other.cluster).map(|(one, other)| ClusterStatistics {
-            is_serving: one.is_serving || other.is_serving,
-            is_short_of_room: one.is_short_of_room || other.is_short_of_room,
-        });
-        Self {
-            store: self.store.plus(other.store),
-            waiting_for_commit: self.waiting_for_commit.saturating_add(other.waiting_for_commit),
-            recorded_bytes: self.recorded_bytes.saturating_add(other.recorded_bytes),
-            recorded_bytes_max: self.recorded_bytes_max.saturating_add(other.recorded_bytes_max),
-            // Only a store without shards has a disk.
-            disk: self.disk.or(other.disk),
-            cluster,
-        }
-    }
-}
-
 /// Statistics of the storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskStatistics {

@@ -207,26 +207,13 @@ impl TestService {
         test
     }
 
-    /// A shard of an instance that serves, with a ledger of its own.
-    pub(super) fn of_shard(number: ShardNumber) -> Self {
-        let ledger = SimulatedLedger::default();
-        let test = Self { ledger: Some(ledger.clone()), ..Self::joining_shard(number, true) };
-        test.service.join_cluster(&[7; 32]);
-        ledger.serve(&test.service);
-        test
-    }
-
     /// An instance of a cluster that knows nothing of it.
     pub(super) fn joining(has_registrations: bool) -> Self {
-        Self::joining_shard(ShardNumber::ONLY, has_registrations)
-    }
-
-    fn joining_shard(number: ShardNumber, has_registrations: bool) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
         let sink: EventSink = Arc::new(move |event| sink.lock().unwrap().push(event));
         let settings = StoreSettings::default();
-        let service = Service::in_cluster(&settings, number, has_registrations, sink, Arc::default());
+        let service = Service::in_cluster(&settings, has_registrations, sink, Arc::default());
         Self::of(service, events, None)
     }
 

@@ -5,7 +5,6 @@ use crate::protocol::Key;
 use crate::server::cluster::action::{ActionKind, Answer};
 use crate::server::cluster::codec::Owner;
 use crate::server::cluster::group::{Item, RowChange};
-use crate::server::cluster::layout::Layout;
 use crate::server::cluster::operation::{Operation, RangeAnswer, Txn};
 use crate::store::{StoredValue, Version};
 
@@ -17,8 +16,8 @@ struct Testbed {
     now: Now,
 }
 
-fn keys() -> ShardKeys {
-    ShardKeys { layout: Layout::new("c"), shard: 0 }
+fn layout() -> Layout {
+    Layout::new("c")
 }
 
 fn owner(instance: &str) -> Option<Owner> {
@@ -27,7 +26,7 @@ fn owner(instance: &str) -> Option<Owner> {
 
 fn testbed(confirms_by_commit: bool) -> Testbed {
     let head = Head { owner: owner("a"), epoch: 4, seq: 9, ..Head::default() };
-    let chain = Chain::new(keys(), (head, 50), ResponseIndex::default(), confirms_by_commit, NOW);
+    let chain = Chain::new(layout(), (head, 50), ResponseIndex::default(), confirms_by_commit, NOW);
     Testbed { chain, ids: Ids::default(), now: NOW }
 }
 
@@ -72,7 +71,7 @@ impl Testbed {
 
     /// Answers that a transaction was not applied, because of this head.
     fn not_applied(&mut self, head: &Head, mod_revision: u64) -> Vec<ChainEvent> {
-        let pair = Pair { key: keys().layout.head(0), value: head.encode(), mod_revision };
+        let pair = Pair { key: layout().head(), value: head.encode(), mod_revision };
         let outcome = TxnOutcome::NotApplied(vec![Some(pair)]);
         let answer = Answer::Txn(TxnAnswer { revision: mod_revision, outcome });
         self.chain.handle_answer(Ok(answer), self.now)
@@ -83,7 +82,7 @@ impl Testbed {
     }
 
     fn read(&mut self, mod_revision: u64) -> Vec<ChainEvent> {
-        let pair = Pair { key: keys().layout.head(0), value: self.chain.head.encode(), mod_revision };
+        let pair = Pair { key: layout().head(), value: self.chain.head.encode(), mod_revision };
         let answer = RangeAnswer { revision: 99, pairs: vec![pair], has_more: false };
         self.chain.handle_answer(Ok(Answer::Read(answer)), self.now)
     }

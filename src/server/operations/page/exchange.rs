@@ -46,13 +46,13 @@ const COLUMNS: &[Column<LeafColumn>] = &[
 
 /// Returns the section; `None` if the store takes part in no exchange.
 pub async fn html(monitor: &ServerMonitor, query: &Query) -> Option<String> {
-    let mut html = match monitor.shards.first().exchange_report().await? {
+    let mut html = match monitor.service.exchange_report().await? {
         NodeReport::Root(root) => {
             [live("exchange-now", &root_cards(&root)), leaves(&root.leaves, query)].concat()
         }
         NodeReport::Leaf(own) => live("exchange-now", &own_cards(&own)),
     };
-    let conflicts = monitor.shards.first().latest_conflicts(CONFLICTS_SHOWN_MAX);
+    let conflicts = monitor.service.latest_conflicts(CONFLICTS_SHOWN_MAX);
     html.push_str("<h3 id=\"conflicts\">Last conflicts</h3>\n");
     html.push_str(&live("conflicts-now", &conflict_table(&conflicts)));
     Some(html)
