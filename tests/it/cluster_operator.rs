@@ -2,10 +2,11 @@
 
 use etcd_client::Permission;
 use mqkv::server::cluster::operation::Txn;
+use nix::sys::signal::Signal;
 
 use super::common::cluster::{Instance, ServedCluster};
 use super::common::etcd::EtcdCluster;
-use super::common::{Place, Process, wait_until};
+use super::common::{Place, Process, StreamedProcess, wait_until};
 use super::mosquitto::mosquitto;
 
 fn at(place: &Place, urls: &[String], words: &[&str]) -> String {
@@ -160,11 +161,35 @@ fn an_etcd_that_asks_for_a_user_later_is_reported_to_the_operator() {
     for (shown, expected) in [
         (on(&cluster, &["status"]), "user name is empty"),
         (as_reader(&["status"], "wrong"), "invalid user ID or password"),
-        (as_reader(&["resign"], "right"), "permission denied"),
+        (as_reader(&["resign"], "right"), "ROLE --prefix=true readwrite /mqkv/default/"),
     ] {
         assert!(shown.contains(expected) && shown.ends_with("--- exit 77\n"), "{expected}: {shown}");
     }
     assert!(as_reader(&["status"], "right").contains("1 key"));
+    let words =
+        ["serve", "--listen", "127.0.0.1:0", "--etcd", &cluster.etcd.urls().join(","), "--cluster", "other"];
+    let user = ["--etcd-user", "reader", "--etcd-password-file", "right"];
+    let other = cluster.place.run(&[&words[..], &user].concat());
+    assert!(
+        other.contains("error: cannot use the cluster other: ") && other.ends_with("--- exit 77\n"),
+        "{other}"
+    );
+    assert!(other.contains("ROLE --prefix=true readwrite /mqkv/other/\n"), "{other}");
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn an_instance_that_waits_for_its_name_ends_with_0_when_it_is_told_to_stop() {
+    let cluster = ServedCluster::new(1, &[]);
+    let owner = cluster.start_owner("a");
+    let urls = cluster.etcd.urls().join(",");
+    let listen = format!("127.0.0.1:{}", cluster.port());
+    let words = ["serve", "--listen", &listen, "--etcd", &urls, "--instance", "a", "--failover", "30s"];
+    let second = StreamedProcess::start(&mut cluster.place.command(&words));
+    while !second.log_line().contains("cannot listen on") {}
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.end().2, Some(0));
+    assert_eq!(owner.stop(), Some(0));
 }
 
 #[test]

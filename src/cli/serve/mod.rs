@@ -105,7 +105,8 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         signal = signals.next() => {
             // To drop a server would wait for its disk. No client has been answered, and the process ends.
             forget(starting);
-            return Ok(signal.verdict());
+            // An instance of a cluster may wait for its name.
+            return Ok(if args.cluster.is_given() { Verdict::Yes } else { signal.verdict() });
         }
     };
     let Started { mut server, listeners, exchange } = started?;
@@ -387,7 +388,7 @@ pub fn failure(error: server::Error) -> CommandError {
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
         server::Error::Storage(storage) => storage_error::of_start(storage),
-        server::Error::Cluster { kind, reason, hint } => cluster_error(*kind, reason.clone(), *hint),
+        server::Error::Cluster { kind, reason, hint } => cluster_error(*kind, reason.clone(), hint.clone()),
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }

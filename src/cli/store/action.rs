@@ -42,7 +42,7 @@ Examples:
 Makes the owner answer what it has received, give the store up, and waits until another instance owns it. Behind a broker, no request is \
 lost. Clients of mqkv serve must connect to the next owner; the instance ends with 69.
 
-An owner looks for the request each second. It leaves the store to the others for 10 s; if none takes it in that time, it takes it \
+The owner leaves the store to the others for 10 s; if none takes it in that time, it takes it \
 again.
 
 It is refused if there is no other instance, unless --force is given.

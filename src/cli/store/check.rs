@@ -1,6 +1,6 @@
 //! `store check`: verifies all records of a cluster in etcd.
 
-use super::cluster::{Cluster, overview_error};
+use super::cluster::Cluster;
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
@@ -40,7 +40,7 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             Err(Failure::Overview(OverviewError::NotFound)) => {
                 return cluster.report_missing("store-check", reporter).await;
             }
-            Err(Failure::Overview(error)) => return Err(overview_error(&error)),
+            Err(Failure::Overview(error)) => return Err(cluster.overview_error(&error)),
         };
         if reporter.is_json() {
             reporter.data(answer("store-check", fields(args.cluster(), &report)).as_bytes())?;

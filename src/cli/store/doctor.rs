@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::cluster::{Cluster, etcd_error};
+use super::cluster::{Cluster, SPACE_HINT};
 use super::status::{Endpoints, is_nearly_full, size};
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
@@ -176,7 +176,7 @@ fn alarms(endpoints: &Endpoints) -> Found {
     }
     let listed = alarms.iter().map(|alarm| alarm.as_str()).collect::<Vec<_>>().join(", ");
     let hint = match alarms.iter().any(|alarm| alarm.contains("NOSPACE")) {
-        true => "compact and defragment etcd, then etcdctl alarm disarm: until then keys can only be deleted",
+        true => SPACE_HINT,
         false => "see the log of etcd",
     };
     Err(CommandError::new(Kind::Refused, format!("etcd reports {listed}")).hint(hint))
@@ -198,7 +198,7 @@ async fn read(cluster: &Cluster) -> Found {
     let read = RangeRead::one(cluster.layout.meta(), None);
     for _ in 0..READS {
         let begun = clock::monotonic();
-        cluster.etcd.read(&read).await.map_err(|error| etcd_error(&error))?;
+        cluster.etcd.read(&read).await.map_err(|error| cluster.etcd_error(&error))?;
         times.push(clock::monotonic().saturating_duration_since(begun));
     }
     times.sort_unstable();
@@ -226,7 +226,7 @@ async fn commit(cluster: &Cluster) -> Found {
             Ok((text, Vec::new()))
         }
         Err(error) => {
-            let error = etcd_error(&error);
+            let error = cluster.etcd_error(&error);
             let limits = "the limits of etcd: --max-txn-ops 128, --max-request-bytes 1572864 or more";
             Err(if error.hints.is_empty() { error.hint(limits) } else { error })
         }

@@ -151,7 +151,7 @@ async fn serve(
         signal = signals.next() => {
             // See `serve`.
             forget(starting);
-            return Ok(signal.verdict());
+            return Ok(if args.cluster.is_given() { Verdict::Yes } else { signal.verdict() });
         }
     };
     let mut server = started?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::action::ResignArgs;
-use super::cluster::{Cluster, etcd_error};
+use super::cluster::{Cluster, SPACE_HINT};
 use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::cli::runtime;
@@ -112,7 +112,7 @@ async fn check_space(cluster: &Cluster) -> Result<(), CommandError> {
     if is_full {
         let error =
             CommandError::new(Kind::Refused, "etcd has reached its quota: no instance could take over");
-        return Err(error.hint("compact and defragment etcd, then etcdctl alarm disarm"));
+        return Err(error.hint(SPACE_HINT));
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ async fn wait(
     loop {
         // What etcd refuses now, it refuses for good.
         if let Some(error @ EtcdError::Refused { .. }) = request.failure() {
-            return Err(etcd_error(&error));
+            return Err(cluster.etcd_error(&error));
         }
         match cluster.head().await {
             Ok(head) => {
@@ -151,7 +151,7 @@ async fn wait(
             }
             // The request may be granted nevertheless.
             Err(EtcdError::Unknown { .. }) => {}
-            Err(error) => return Err(etcd_error(&error)),
+            Err(error) => return Err(cluster.etcd_error(&error)),
         }
         if clock::monotonic().saturating_duration_since(begun) >= within {
             let error = format!("no other instance has taken over within {}", duration::text(within));

@@ -142,7 +142,6 @@ impl Candidate {
             wall_ms: head.wall_ms.max(now.wall_ms),
             puts: 0,
             deletions: 0,
-            silent_max: 0,
             ..head
         };
         let key = self.layout.head();

@@ -48,8 +48,6 @@ pub struct Head {
     pub puts: u32,
     /// The number of keys that it deletes, without those of old responses.
     pub deletions: u32,
-    /// How many of these may be absent before, so that no watch receives their deletion.
-    pub silent_max: u32,
     /// Number among the commits that this owner has begun: one that was given up without a known outcome differs from the next
     /// one, which has the same `seq`.
     pub attempt: u64,
@@ -133,7 +131,7 @@ impl Meta {
 impl Head {
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max, attempt } = self;
+        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, attempt } = self;
         let mut out = vec![FORMAT];
         let instance = owner.as_ref().map_or("", |owner| &owner.instance);
         // The name of an instance is far shorter than 65,535 bytes; a head without one would name no owner.
@@ -145,7 +143,8 @@ impl Head {
         out.put_u64(*wall_ms);
         out.put_u32(*puts);
         out.put_u32(*deletions);
-        out.put_u32(*silent_max);
+        // Of the format; it has had no meaning since the deletion of a written key is a commit of its own.
+        out.put_u32(0);
         out.put_u64(*attempt);
         out.into()
     }
@@ -161,7 +160,7 @@ impl Head {
                 (true, 0) => None,
                 (true, _) => return None,
             };
-            Some(Self {
+            let head = Self {
                 owner,
                 epoch: body.try_get_u64().ok()?,
                 seq: body.try_get_u64().ok()?,
@@ -169,9 +168,10 @@ impl Head {
                 wall_ms: body.try_get_u64().ok()?,
                 puts: body.try_get_u32().ok()?,
                 deletions: body.try_get_u32().ok()?,
-                silent_max: body.try_get_u32().ok()?,
-                attempt: body.try_get_u64().ok()?,
-            })
+                attempt: 0,
+            };
+            body.try_get_u32().ok()?;
+            Some(Self { attempt: body.try_get_u64().ok()?, ..head })
         })
     }
 }
@@ -391,9 +391,9 @@ mod tests {
     fn head() -> impl Strategy<Value = Head> {
         let owner = prop::option::of(("[a-z0-9.-]{1,40}", any::<u64>()));
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-        let counts = (any::<u32>(), any::<u32>(), any::<u32>());
+        let counts = (any::<u32>(), any::<u32>());
         (owner, numbers, version(), counts).prop_map(
-            |(owner, (epoch, seq, wall_ms, attempt), greatest, (puts, deletions, silent_max))| Head {
+            |(owner, (epoch, seq, wall_ms, attempt), greatest, (puts, deletions))| Head {
                 owner: owner.map(|(instance, run)| Owner { instance, run }),
                 epoch,
                 seq,
@@ -401,7 +401,6 @@ mod tests {
                 wall_ms,
                 puts,
                 deletions,
-                silent_max,
                 attempt,
             },
         )

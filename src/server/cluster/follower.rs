@@ -207,7 +207,7 @@ impl Follower {
         now: Now,
     ) -> Result<Vec<Item>, DecodeError> {
         match place {
-            Place::Head | Place::Member(_) => {}
+            Place::Head | Place::Member(_) | Place::Request => {}
             Place::Row(key) => {
                 let content = value.map(|value| decode_row(&key, value, reception, now)).transpose()?;
                 return Ok(vec![Item::Row(RowChange { key, content })]);
@@ -315,7 +315,7 @@ impl Follower {
                     let decoded = Head::decode(value).map_err(|_| Failure::Corrupt(key.clone()))?;
                     head = Some((decoded, mod_revision));
                 }
-                Place::Member(_) => {}
+                Place::Member(_) | Place::Request => {}
                 _ if is_old_response => {}
                 _ if value.is_some() => puts = puts.saturating_add(1),
                 _ => deletions = deletions.saturating_add(1),
@@ -328,10 +328,7 @@ impl Follower {
             return if puts == 0 { Ok(items) } else { Err(Failure::Gap) };
         };
         let last_seq = self.head.as_ref().map_or(0, |(head, _)| head.seq);
-        let is_complete = puts == next.puts
-            && deletions <= next.deletions
-            && deletions.saturating_add(next.silent_max) >= next.deletions;
-        if next.seq != last_seq.saturating_add(1) || !is_complete {
+        if next.seq != last_seq.saturating_add(1) || (puts, deletions) != (next.puts, next.deletions) {
             return Err(Failure::Gap);
         }
         self.head = Some((next, revision));

@@ -12,7 +12,6 @@ use super::departure::Departure;
 use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
 use super::group::{Group, Item};
-use super::handover::{Handover, LEFT_MS};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
 use super::roster::Roster;
@@ -23,6 +22,10 @@ use crate::store::{Now, Version};
 
 /// How far the clock of an owner may be ahead of that of another instance before this is reported.
 const CLOCK_AHEAD_MS: u64 = 5_000;
+/// So long an instance that was asked to give the store up leaves it to others, in milliseconds.
+const LEFT_MS: u64 = 10_000;
+/// The time after which the same failure is reported again, in milliseconds.
+const FAILURE_AGAIN_MS: u64 = 60_000;
 
 /// One instance of a cluster, as a state machine without I/O.
 ///
@@ -42,13 +45,16 @@ pub struct Instance {
     roster: Roster,
     candidate: Candidate,
     departure: Departure,
-    handover: Handover,
+    /// Whether the owner gives the store up because an operator asks for it.
+    is_asked: bool,
     chain: Option<Chain>,
     upkeep: Option<Upkeep>,
     /// The epoch of the last ownership that has ended: the same one never serves again.
     ended_epoch: u64,
     /// Whether it was reported that the clock of the cluster is ahead.
     is_ahead: bool,
+    /// The last failure that was reported, and when, in monotonic milliseconds.
+    reported: Option<(ClusterEvent, u64)>,
     ids: Ids,
     effects: VecDeque<Effect>,
 }
@@ -132,12 +138,13 @@ impl Instance {
             follower: Follower::new(layout.clone()),
             roster: Roster::new(layout.clone()),
             departure: Departure::new(&settings.instance),
-            handover: Handover::new(layout.request()),
+            is_asked: false,
             candidate: Candidate::new(layout, owner),
             chain: None,
             upkeep: None,
             ended_epoch: 0,
             is_ahead: false,
+            reported: None,
             ids: Ids::default(),
             effects: VecDeque::new(),
             settings,
@@ -177,10 +184,12 @@ impl Instance {
             self.effects.push_back(Effect::Report(ClusterEvent::WatchGap));
         }
         if self.may_yield()
-            && self.departure.is_due(self.roster.members(), now)
             && let Some(chain) = &mut self.chain
         {
-            chain.resign();
+            self.is_asked = self.roster.requested_epoch() == Some(chain.head().epoch);
+            if self.is_asked || self.departure.is_due(self.roster.members(), now) {
+                chain.resign();
+            }
         }
         if self.chain.as_ref().is_some_and(Chain::is_drained) {
             self.stop();
@@ -193,11 +202,6 @@ impl Instance {
         }
         if self.needs_members()
             && let Some(action) = self.roster.poll_action(now, &mut self.ids)
-        {
-            return Some(action);
-        }
-        if self.may_yield()
-            && let Some(action) = self.handover.poll_action(now, &mut self.ids)
         {
             return Some(action);
         }
@@ -244,7 +248,6 @@ impl Instance {
             self.roster.next_deadline().filter(|_| self.needs_members()),
             takeover.flatten(),
             self.departure.next_deadline(self.roster.members()).filter(|_| self.may_yield()),
-            self.handover.next_deadline().filter(|_| self.may_yield()),
             self.upkeep.as_ref().and_then(Upkeep::next_deadline),
         ]
         .into_iter()
@@ -313,18 +316,10 @@ impl Instance {
             self.handle_members(now);
         } else if self.candidate.awaits(id) {
             if let Some(error) = self.candidate.handle_answer(result, now) {
-                self.effects.push_back(Effect::Report(refusal(error)));
+                self.report_failure(error, now);
             }
             if self.candidate.take_wrong_members() {
                 self.roster.read_again();
-            }
-        } else if self.handover.awaits(id) {
-            let epoch = self.chain.as_ref().map_or(0, |chain| chain.head().epoch);
-            if self.handover.handle_answer(result, epoch, now)
-                && self.may_yield()
-                && let Some(chain) = &mut self.chain
-            {
-                chain.resign();
             }
         } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
             upkeep.handle_answer(result, now);
@@ -351,7 +346,7 @@ impl Instance {
             }
             Err(error) => {
                 call.retry_late(now.monotonic_ms);
-                return self.effects.push_back(Effect::Report(refusal(error)));
+                return self.report_failure(error, now);
             }
         };
         let meta = match answer.outcome {
@@ -376,13 +371,18 @@ impl Instance {
     }
 
     fn handle_follower_events(&mut self, events: Vec<FollowerEvent>, now: Now) {
-        self.effects.extend(events.into_iter().map(|event| match event {
-            FollowerEvent::Reset => Effect::Reset,
-            FollowerEvent::Item(item) => Effect::Apply(item),
-            FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
-            FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
-            FollowerEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
-        }));
+        for event in events {
+            self.effects.push_back(match event {
+                FollowerEvent::Reset => Effect::Reset,
+                FollowerEvent::Item(item) => Effect::Apply(item),
+                FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
+                FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
+                FollowerEvent::Error { reason } => {
+                    self.report_failure(EtcdError::Refused { reason }, now);
+                    continue;
+                }
+            });
+        }
         self.check_clock(now);
         self.handle_view(now);
     }
@@ -428,7 +428,6 @@ impl Instance {
         let by_commit = self.settings.confirms_by_commit;
         self.chain =
             Some(Chain::new(self.settings.layout.clone(), (head, revision), responses, by_commit, now));
-        self.handover.begin(now);
         self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
     }
@@ -443,13 +442,16 @@ impl Instance {
                     self.effects.push_back(Effect::Report(event));
                     Effect::ShortOfSpace(is_short)
                 }
-                ChainEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
+                ChainEvent::Error { reason } => {
+                    self.report_failure(EtcdError::Refused { reason }, now);
+                    continue;
+                }
                 ChainEvent::Lost => {
                     self.stop();
                     Effect::Report(ClusterEvent::LostOwnership { epoch: self.end_chain(now) })
                 }
                 ChainEvent::Resigned => {
-                    let is_asked = self.handover.end();
+                    let is_asked = std::mem::take(&mut self.is_asked);
                     let head = self.chain.as_ref().map(Chain::head);
                     if is_asked && let Some(head) = head.filter(|head| head.owner.is_none()) {
                         // Another instance is to have it. If none takes it, this one does again.
@@ -459,6 +461,24 @@ impl Instance {
                 }
             };
             self.effects.push_back(effect);
+        }
+    }
+
+    /// Reports why etcd has refused an operation. It is asked for again, so the same failure is reported again after a while only.
+    fn report_failure(&mut self, error: EtcdError, now: Now) {
+        let event = match error {
+            EtcdError::NoSpace => ClusterEvent::NoSpace,
+            denied if denied.is_denied() => ClusterEvent::Refused {
+                reason: format!("{denied}: {}", self.settings.layout.grant_command()),
+            },
+            other => ClusterEvent::Refused { reason: other.to_string() },
+        };
+        let is_due = |(last, at_ms): &(ClusterEvent, u64)| {
+            *last != event || at_ms.saturating_add(FAILURE_AGAIN_MS) <= now.monotonic_ms
+        };
+        if self.reported.as_ref().is_none_or(is_due) {
+            self.reported = Some((event.clone(), now.monotonic_ms));
+            self.effects.push_back(Effect::Report(event));
         }
     }
 
@@ -475,7 +495,7 @@ impl Instance {
     /// Ends the ownership, and follows again; returns its epoch.
     fn end_chain(&mut self, now: Now) -> u64 {
         self.chain = None;
-        self.handover.end();
+        self.is_asked = false;
         if matches!(self.stage, Stage::Active) {
             self.follower.read_again(now.monotonic_ms);
         }
@@ -485,13 +505,6 @@ impl Instance {
 
 fn view<'a>(follower: &'a Follower, roster: &'a Roster) -> View<'a> {
     View { head: follower.head(), members: roster.members() }
-}
-
-fn refusal(error: EtcdError) -> ClusterEvent {
-    match error {
-        EtcdError::NoSpace => ClusterEvent::NoSpace,
-        other => ClusterEvent::Refused { reason: other.to_string() },
-    }
 }
 
 #[cfg(test)]

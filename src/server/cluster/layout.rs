@@ -38,10 +38,17 @@ pub struct Layout {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Member(String),
+    /// A request that the owner gives the store up.
+    Request,
     Head,
     Row(Key),
-    Registration { key: Key, client_id: String },
-    Responses { seq: u64 },
+    Registration {
+        key: Key,
+        client_id: String,
+    },
+    Responses {
+        seq: u64,
+    },
 }
 
 impl Layout {
@@ -83,6 +90,19 @@ impl Layout {
         self.key(&[REQUEST])
     }
 
+    /// Returns the members and the request, with the meta record between them: one watch receives both.
+    #[must_use]
+    pub fn members_and_request(&self) -> KeyRange {
+        (self.members().0, range(self.request()).1)
+    }
+
+    /// Returns the command that allows a role of etcd to use the cluster.
+    #[must_use]
+    pub fn grant_command(&self) -> String {
+        let prefix = String::from_utf8_lossy(&self.prefix);
+        format!("etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}")
+    }
+
     /// Returns the head, all rows, registrations and responses.
     #[must_use]
     pub fn state(&self) -> KeyRange {
@@ -118,12 +138,15 @@ impl Layout {
         self.key(&[STATE, b"d/", format!("{seq:016x}").as_bytes()])
     }
 
-    /// Returns what a key of the members or of the state stands for; `None` if it is none of these.
+    /// Returns what a key of the members, of the request or of the state stands for; `None` if it is none of these.
     #[must_use]
     pub fn place(&self, key: &[u8]) -> Option<Place> {
         let key = key.strip_prefix(&self.prefix[..])?;
         if let Some(instance) = key.strip_prefix(MEMBERS) {
             return text(instance).map(Place::Member);
+        }
+        if key == REQUEST {
+            return Some(Place::Request);
         }
         let key = key.strip_prefix(STATE)?;
         match key.split_at_checked(2) {
@@ -220,6 +243,10 @@ mod tests {
             assert_eq!(layout().place(&other), None, "{other:?}");
             assert!(!layout().is_state(&other) && !state.contains(&other));
         }
+        let (from, to) = layout().members_and_request();
+        let watched = from..to;
+        assert!([layout().member("a"), layout().request()].iter().all(|key| watched.contains(key)));
+        assert!(!watched.contains(&layout().head()) && !watched.contains(&layout().compaction()));
         let row = layout().row(&Key::new("k").unwrap());
         assert!(layout().is_state(&row) && state.contains(&row));
     }
@@ -244,6 +271,7 @@ mod tests {
             let (layout, key) = (layout(), Key::new(key).unwrap());
             for (encoded, place) in [
                 (layout.member(&client_id), Place::Member(client_id.clone())),
+                (layout.request(), Place::Request),
                 (layout.head(), Place::Head),
                 (layout.row(&key), Place::Row(key.clone())),
                 (
@@ -252,7 +280,7 @@ mod tests {
                 ),
                 (layout.responses(seq), Place::Responses { seq }),
             ] {
-                prop_assert_eq!(layout.is_state(&encoded), !matches!(place, Place::Member(_)));
+                prop_assert_eq!(layout.is_state(&encoded), !matches!(place, Place::Member(_) | Place::Request));
                 prop_assert_eq!(layout.place(&encoded), Some(place));
             }
             prop_assert!(layout.responses(seq) >= layout.responses(seq / 2));
@@ -265,6 +293,7 @@ mod tests {
                 let encoded = layout.key(&[STATE, kind, &suffix]);
                 let again = layout.place(&encoded).map(|place| match place {
                     Place::Member(instance) => layout.member(&instance),
+                    Place::Request => layout.request(),
                     Place::Head => layout.head(),
                     Place::Row(key) => layout.row(&key),
                     Place::Registration { key, client_id } => layout.registration(&key, &client_id),

@@ -10,7 +10,6 @@ mod departure;
 pub mod event;
 mod follower;
 pub mod group;
-mod handover;
 pub mod instance;
 pub mod layout;
 pub mod operation;

@@ -129,6 +129,14 @@ pub enum EtcdError {
     Refused { reason: String },
 }
 
+impl EtcdError {
+    /// Whether the user lacks a permission.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused { reason } if reason.ends_with("permission denied"))
+    }
+}
+
 impl fmt::Display for EtcdError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

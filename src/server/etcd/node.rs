@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -14,7 +15,7 @@ use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
 use crate::random;
-use crate::server::cluster::operation::RangeRead;
+use crate::server::cluster::operation::{Condition, Operation, RangeRead, Txn};
 use crate::server::cluster::{
     ClusterEvent, Effect, Group, InstanceSettings, Layout, Role, Status, encode_run,
 };
@@ -103,13 +104,14 @@ impl ClusterNode {
         let etcd = etcd.map_err(|error| Error::Cluster {
             kind: error.kind(),
             reason: error.to_string(),
-            hint: error.hint(),
+            hint: error.hint().map(str::to_owned),
         })?;
         let hash_key = random::bytes().map_err(|cause| Error::Cluster {
             kind: ClusterErrorKind::Unavailable,
             reason: format!("no random numbers: {cause}"),
             hint: None,
         })?;
+        check_access(&etcd, &settings).await?;
         check_name(&etcd, &settings).await?;
         let has_stale_reads = !has_fixed_reads(&etcd).await;
         let service = Service::in_cluster(store, has_registrations, Arc::clone(&events), metrics);
@@ -259,7 +261,25 @@ impl fmt::Debug for ClusterNode {
 fn incompatible(reason: &str) -> Error {
     let reason = ClusterEvent::Incompatible { reason: reason.to_owned() }.to_string();
     let hint = "use the version of mqkv that has written it, or another name: --cluster NAME";
-    Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint) }
+    Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint.to_owned()) }
+}
+
+/// Checks that etcd allows this instance to read and write the keys of the cluster, by a change under a condition that never holds.
+async fn check_access(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Error> {
+    let layout = Layout::new(&settings.name);
+    let key = layout.meta();
+    let never = Condition { key: key.clone(), mod_revision: i64::MAX.cast_unsigned() };
+    let put = Operation::Put { key: key.clone(), value: Bytes::new(), lease: None };
+    let txn = Txn { conditions: vec![never], operations: vec![put], otherwise: vec![key] };
+    match etcd.txn(&txn).await {
+        Err(error) if error.is_denied() => Err(Error::Cluster {
+            kind: ClusterErrorKind::Authentication,
+            reason: format!("cannot use the cluster {}: {error}", settings.name),
+            hint: Some(layout.grant_command()),
+        }),
+        // Whatever else fails may be over soon: the instance asks again.
+        _ => Ok(()),
+    }
 }
 
 /// Checks that no other process has this name. One that was killed is a member until its lease has ended.
@@ -279,7 +299,7 @@ async fn check_name(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Error
             return Err(Error::Cluster {
                 kind: ClusterErrorKind::Unavailable,
                 reason,
-                hint: Some("each instance needs a name of its own: --instance NAME"),
+                hint: Some("each instance needs a name of its own: --instance NAME".to_owned()),
             });
         }
         sleep(NAME_POLL).await;

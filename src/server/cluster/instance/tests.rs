@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::server::cluster::action::ActionKind;
-use crate::server::cluster::codec::{Head, encode_run};
+use crate::server::cluster::codec::{Head, encode_request, encode_run};
 use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -207,4 +207,48 @@ fn a_clock_of_the_cluster_that_is_ahead_is_reported_once() {
         })
         .collect();
     assert_eq!(reports, [1, 0, 0, 1]);
+}
+
+#[test]
+fn an_operator_is_heeded_at_once_but_only_about_the_present_ownership() {
+    let ((mut instance, roster), layout) = (watching_owner(), Layout::new("c"));
+    let mut ask = |epoch, revision| {
+        let value = Some(encode_request(epoch));
+        let event = WatchEvent { key: layout.request(), value, mod_revision: revision };
+        instance.handle_watch(roster, Ok(WatchBatch { revision, events: vec![event] }), NOW);
+        instance.poll_action(NOW)
+    };
+    assert_eq!(ask(0, 3), None, "it is about an earlier ownership");
+    let resignation = ask(1, 4).unwrap();
+    assert_eq!(effects(&mut instance), [Effect::Stop]);
+    answer(&mut instance, resignation.id, 5, TxnOutcome::Applied);
+    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Resigned { epoch: 1 })]);
+    let ActionKind::Txn(txn) = resignation.kind else { panic!() };
+    let Operation::Put { key, value, .. } = txn.operations[0].clone() else { panic!() };
+    read(&mut instance, NOW, vec![pair(key, value)]);
+    assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::Watch(_)));
+    assert_eq!(instance.poll_action(NOW), None, "it leaves the store to others, although there are none");
+    assert_eq!(instance.next_deadline(), Some(NOW.monotonic_ms + LEFT_MS));
+}
+
+#[test]
+fn a_failure_that_lasts_is_reported_once_in_a_while_and_names_the_permission_to_grant() {
+    let mut instance = instance();
+    let mut reports = Vec::new();
+    let mut now = NOW;
+    while now.monotonic_ms < NOW.monotonic_ms + FAILURE_AGAIN_MS {
+        let join = instance.poll_action(now).unwrap();
+        let reason = "etcd at a:2379: permission denied".to_owned();
+        instance.handle_answer(join.id, Err(EtcdError::Refused { reason }), now);
+        reports.extend(effects(&mut instance));
+        let due_ms = instance.next_deadline().unwrap();
+        assert_eq!(due_ms - now.monotonic_ms, 1_000, "it is asked again at a bounded rate");
+        now.monotonic_ms = due_ms;
+    }
+    let [Effect::Report(ClusterEvent::Refused { reason })] = &reports[..] else { panic!("{reports:?}") };
+    let command = "etcdctl role grant-permission ROLE --prefix=true readwrite /mqkv/c/";
+    assert!(reason.contains("permission denied: ") && reason.ends_with(command), "{reason}");
+    let join = instance.poll_action(now).unwrap();
+    instance.handle_answer(join.id, Err(EtcdError::Refused { reason: "another".to_owned() }), now);
+    assert_eq!(effects(&mut instance).len(), 1);
 }
