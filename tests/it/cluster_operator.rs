@@ -1,7 +1,7 @@
 //! What the operator of a cluster on etcd sees and does: `mqkv store status`, `check`, `resign`.
 
 use etcd_client::Permission;
-use mqkv::server::cluster::operation::Txn;
+use mqkv::server::cluster::operation::{EtcdError, Txn};
 use nix::sys::signal::Signal;
 
 use super::common::cluster::{Instance, ServedCluster};
@@ -169,7 +169,7 @@ fn an_etcd_that_asks_for_a_user_later_is_reported_to_the_operator() {
     let words =
         ["serve", "--listen", "127.0.0.1:0", "--etcd", &cluster.etcd.urls().join(","), "--cluster", "other"];
     let user = ["--etcd-user", "reader", "--etcd-password-file", "right"];
-    let other = cluster.place.run(&[&words[..], &user].concat());
+    let other = cluster.place.run_bounded(&[&words[..], &user].concat());
     assert!(
         other.contains("error: cannot use the cluster other: ") && other.ends_with("--- exit 77\n"),
         "{other}"
@@ -312,9 +312,67 @@ fn a_cluster_whose_keys_an_earlier_build_has_divided_is_refused_with_what_to_do(
         etcd.txn(&Txn { conditions: Vec::new(), operations, otherwise: Vec::new() }).await.unwrap();
     });
     let urls = cluster.etcd.urls().join(",");
-    let served = cluster.place.run(&["serve", "--listen", "127.0.0.1:0", "--etcd", &urls, "--instance", "a"]);
+    let served =
+        cluster.place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--etcd", &urls, "--instance", "a"]);
     for shown in [served, on(&cluster, &["status"]), on(&cluster, &["check"])] {
         assert!(shown.contains("incompatible state in etcd: 4 shards: export the keys with the"), "{shown}");
         assert!(shown.contains("--cluster NAME") && shown.ends_with("--- exit 65\n"), "{shown}");
     }
+}
+
+/// Fills etcd with values of another application until it takes no more.
+async fn fill(cluster: &ServedCluster) {
+    let etcd = cluster.etcd.client().await;
+    for number in 0.. {
+        let value = vec![b'v'; 1024 * 1024];
+        let operations = vec![super::etcd_requests::put(&format!("/other/{number}"), value)];
+        match etcd.txn(&Txn { conditions: Vec::new(), operations, otherwise: Vec::new() }).await {
+            Ok(_) => {}
+            Err(EtcdError::NoSpace) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Debian's etcd-server"]
+fn a_full_etcd_takes_deletions_and_says_what_the_operator_does_about_it() {
+    let cluster = ServedCluster::new(1, &["--quota-backend-bytes", "16777216"]);
+    let owner = cluster.start_owner("a");
+    cluster.set("k", "v");
+    cluster.set("gone", "v");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(fill(&cluster));
+    // At the latest when the first write is refused.
+    let refused = wait_until("no value is written", || {
+        let shown = cluster.run(&["set", "n", "v"]);
+        (!shown.ends_with("--- exit 0\n")).then_some(shown)
+    });
+    assert!(refused.contains("the quota has been exceeded"), "{refused}");
+    assert!(owner.log_line_with("etcd has reached its quota").contains("etcdctl alarm disarm"));
+    assert_eq!(cluster.get("k"), "v");
+    assert_eq!(cluster.run(&["del", "gone", "-q"]), "--- exit 0\n");
+    let urls = cluster.etcd.urls().join(",");
+    for shown in [on(&cluster, &["status"]), cluster.place.run(&["doctor", "--etcd", &urls])] {
+        assert!(shown.contains("NOSPACE") && shown.contains("etcdctl alarm disarm"), "{shown}");
+        assert!(shown.ends_with("--- exit 76\n"), "{shown}");
+    }
+    runtime.block_on(async {
+        let mut admin = etcd_client::Client::connect(cluster.etcd.urls(), None).await.unwrap();
+        let deleted = etcd_client::DeleteOptions::new().with_prefix();
+        let answer = admin.delete("/other/", Some(deleted)).await.unwrap();
+        admin.compact(answer.header().unwrap().revision(), None).await.unwrap();
+        admin.defragment().await.unwrap();
+        let (disarm, all) = (etcd_client::AlarmAction::Deactivate, etcd_client::AlarmType::Nospace);
+        let alarms = admin.alarm(etcd_client::AlarmAction::Get, all, None).await.unwrap();
+        for alarm in alarms.alarms() {
+            let mut member = etcd_client::AlarmOptions::new();
+            member.with_member(alarm.member_id());
+            admin.alarm(disarm, all, Some(member)).await.unwrap();
+        }
+    });
+    owner.log_line_with("etcd accepts changes again");
+    cluster.set("n", "v");
+    assert!(on(&cluster, &["status"]).ends_with("--- exit 0\n"));
+    assert!(on(&cluster, &["check"]).contains("condition: intact"), "the late responses are in their place");
 }

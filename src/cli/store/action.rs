@@ -19,7 +19,8 @@ EPOCH counts the ownerships, SEQ the commits. COMMITTED is the owner's clock at 
 commits only if etcd is of a version that may answer stale reads. (gone) after an owner: its member key is not there, so another \
 instance takes over.
 
-Exit status: 0 if the store has an owner that is there, 1 if it has none or the cluster does not exist.";
+Exit status: 0 if the store has an owner that is there, 1 if it has none or the cluster does not exist, 76 if etcd reports an alarm or \
+uses over 90 % of its quota.";
 
 const CHECK_HELP: &str = "\
 Examples:

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::cluster::{Cluster, SPACE_HINT};
-use super::status::{Endpoints, is_nearly_full, size};
+use super::cluster::Cluster;
+use super::status::{Endpoints, alarm, is_nearly_full, size};
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
@@ -168,18 +168,7 @@ fn version(endpoints: &Endpoints) -> Found {
 }
 
 fn alarms(endpoints: &Endpoints) -> Found {
-    let mut alarms: Vec<_> = answering(endpoints).flat_map(|(_, status)| &status.alarms).collect();
-    alarms.sort_unstable();
-    alarms.dedup();
-    if alarms.is_empty() {
-        return Ok(("none".to_owned(), Vec::new()));
-    }
-    let listed = alarms.iter().map(|alarm| alarm.as_str()).collect::<Vec<_>>().join(", ");
-    let hint = match alarms.iter().any(|alarm| alarm.contains("NOSPACE")) {
-        true => SPACE_HINT,
-        false => "see the log of etcd",
-    };
-    Err(CommandError::new(Kind::Refused, format!("etcd reports {listed}")).hint(hint))
+    alarm(endpoints).map_or_else(|| Ok(("none".to_owned(), Vec::new())), Err)
 }
 
 fn database_size(endpoints: &Endpoints) -> Found {
@@ -310,5 +299,12 @@ mod tests {
             error.message == "etcd reports alarm:NOSPACE" && error.hints[0].contains("disarm"),
             "{error:?}"
         );
+        let low = |used_bytes| EndpointStatus { used_bytes, ..status("3.6.9") };
+        assert!(alarms(&endpoints(vec![Ok(low(899))])).is_ok());
+        let error = alarms(&endpoints(vec![Ok(low(100)), Ok(low(900))])).unwrap_err();
+        assert!(error.message == "etcd uses over 90 % of its quota" && error.hints[0].contains("compact"));
+        let corrupt = EndpointStatus { alarms: vec!["alarm:CORRUPT".to_owned()], ..status("3.6.9") };
+        let error = alarms(&endpoints(vec![Ok(corrupt)])).unwrap_err();
+        assert_eq!((error.kind, &error.hints[..]), (Kind::Refused, &["see the log of etcd".to_owned()][..]));
     }
 }

@@ -14,9 +14,9 @@ use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind, duration};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::cluster::operation::EtcdError;
+use crate::server::cluster::operation::{EtcdError, Space};
 use crate::server::cluster::{Overview, Owner, encode_request};
-use crate::server::etcd::Member;
+use crate::server::etcd::{EndpointStatus, Member};
 
 /// Between two looks at the owner.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -105,11 +105,8 @@ fn check_others(overview: &Overview, owner: &Owner) -> Result<(), CommandError> 
 /// Checks that etcd has space: otherwise no other instance could take over, and the owner does not give up.
 async fn check_space(cluster: &Cluster) -> Result<(), CommandError> {
     let status = cluster.etcd.status().await;
-    let is_full = status
-        .iter()
-        .filter_map(|(_, status)| status.as_ref().ok())
-        .any(|status| status.alarms.iter().any(|alarm| alarm.contains("NOSPACE")));
-    if is_full {
+    let spaces = status.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::space);
+    if spaces.max() == Some(Space::Exhausted) {
         let error =
             CommandError::new(Kind::Refused, "etcd has reached its quota: no instance could take over");
         return Err(error.hint(SPACE_HINT));

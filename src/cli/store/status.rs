@@ -1,16 +1,16 @@
 //! `store status`: the members, the owner, and the state of etcd.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, SPACE_HINT};
 use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, duration};
+use crate::commands::{CommandError, Kind, duration};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::render::table::table;
-use crate::server::cluster::operation::EtcdError;
+use crate::server::cluster::operation::{EtcdError, Space};
 use crate::server::cluster::{Member, Overview};
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix};
 
@@ -40,6 +40,9 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             warnings
                 .iter()
                 .for_each(|warning| report::log(&format!("warning: {}", escape(warning.as_bytes()))));
+        }
+        if let Some(error) = alarm(&endpoints) {
+            return Err(error);
         }
         if overview.is_served() {
             return Ok(Exit::Yes);
@@ -74,9 +77,6 @@ fn warnings(endpoints: &Endpoints) -> Vec<String> {
         match status {
             Err(error) => warnings.push(error.to_string()),
             Ok(status) => {
-                for alarm in &status.alarms {
-                    warnings.push(format!("etcd at {endpoint} reports {alarm}"));
-                }
                 if is_nearly_full(status) {
                     warnings.push(format!("etcd at {endpoint} uses over 80 % of its quota"));
                 }
@@ -84,6 +84,22 @@ fn warnings(endpoints: &Endpoints) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// Returns the alarms that members of etcd report, or that no more values are written; `None` if there is nothing of that kind.
+pub fn alarm(endpoints: &Endpoints) -> Option<CommandError> {
+    let answering = || endpoints.iter().filter_map(|(_, status)| status.as_ref().ok());
+    let mut alarms: Vec<_> = answering().flat_map(|status| &status.alarms).map(String::as_str).collect();
+    alarms.sort_unstable();
+    alarms.dedup();
+    let space = answering().map(EndpointStatus::space).max().unwrap_or_default();
+    let message = match (alarms.is_empty(), space) {
+        (true, Space::Enough) => return None,
+        (true, _) => "etcd uses over 90 % of its quota".to_owned(),
+        (false, _) => format!("etcd reports {}", alarms.join(", ")),
+    };
+    let hint = if space == Space::Enough { "see the log of etcd" } else { SPACE_HINT };
+    Some(CommandError::new(Kind::Refused, message).hint(hint))
 }
 
 /// Whether over 80 % of the quota is used; `false` where etcd does not report the quota.
@@ -301,11 +317,7 @@ etcd2:2379          unreachable
         assert!(warnings[0].starts_with("etcd 3.4.23 may answer stale reads"), "{warnings:?}");
         assert_eq!(
             warnings[1..],
-            [
-                "etcd at etcd1.example:2379 reports alarm:NOSPACE",
-                "etcd at etcd1.example:2379 uses over 80 % of its quota",
-                "connection refused: etcd2:2379"
-            ]
+            ["etcd at etcd1.example:2379 uses over 80 % of its quota", "connection refused: etcd2:2379"]
         );
     }
 

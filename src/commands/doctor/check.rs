@@ -36,7 +36,7 @@ pub enum Check {
     EtcdMembers,
     /// The versions of etcd.
     EtcdVersion,
-    /// No member of etcd reports an alarm.
+    /// No member of etcd reports an alarm, or uses over 90 % of its quota.
     EtcdAlarms,
     /// The size of the database of etcd, against its quota.
     EtcdSize,

@@ -13,8 +13,6 @@ use crate::store::Now;
 
 /// An owner without requests looks this often whether it is still the owner.
 const IDLE_CONFIRMATION_MS: u64 = 1_000;
-/// While etcd has no space, an owner tries this often whether it accepts a commit.
-const SPACE_PROBE_MS: u64 = 5_000;
 /// The pause after etcd has refused an operation for good: the application may commit the same again.
 const REFUSAL_PAUSE_MS: u64 = 100;
 /// The most bytes of responses that wait for space in etcd; without room, later ones are not kept for a successor.
@@ -45,8 +43,6 @@ pub struct Chain {
     look_ms: u64,
     /// The number of commits that were begun.
     attempts: u64,
-    /// When to try whether etcd has space again.
-    probe_ms: u64,
     /// No operation begins before, because etcd has refused one for good.
     resume_ms: u64,
 }
@@ -113,7 +109,6 @@ impl Chain {
             is_resigning: false,
             look_ms: now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS),
             attempts: 0,
-            probe_ms: 0,
             resume_ms: 0,
         }
     }
@@ -148,6 +143,16 @@ impl Chain {
         self.is_short_of_space
     }
 
+    /// Sets whether etcd takes deletions only, as etcd itself reports it.
+    pub fn set_short_of_space(&mut self, is_short: bool) {
+        self.is_short_of_space = is_short;
+    }
+
+    /// Whether there are responses that were given without a commit, and etcd has space for them.
+    fn has_late_responses(&self) -> bool {
+        !self.is_short_of_space && !self.carried.is_empty()
+    }
+
     pub fn is_resigning(&self) -> bool {
         self.is_resigning
     }
@@ -174,7 +179,7 @@ impl Chain {
         let due_ms = match &self.work {
             Some(work) => return work.call.next_deadline(),
             None if self.is_resigning || !self.parts.is_empty() => 0,
-            None if self.is_short_of_space => self.look_ms.min(self.probe_ms),
+            None if self.has_late_responses() => 0,
             None => self.look_ms,
         };
         Some(due_ms.max(self.resume_ms))
@@ -183,9 +188,6 @@ impl Chain {
     fn next_work(&mut self, now: Now) -> Option<WorkKind> {
         if now.monotonic_ms < self.resume_ms {
             return None;
-        }
-        if self.is_short_of_space && self.probe_ms <= now.monotonic_ms && !self.is_resigning {
-            return Some(self.commit_of(Part::empty(0), None, now));
         }
         if let Some(part) = self.parts.pop_front() {
             let answers = Some(part.sequence);
@@ -201,10 +203,10 @@ impl Chain {
             let next = self.next_head(&Part::empty(0), now);
             return Some(WorkKind::Resignation { next: Head { owner: None, ..next } });
         }
-        if now.monotonic_ms < self.look_ms {
-            return None;
+        if self.has_late_responses() {
+            return Some(self.commit_of(Part::empty(0), None, now));
         }
-        Some(self.confirmation(None, now))
+        (self.look_ms <= now.monotonic_ms).then(|| self.confirmation(None, now))
     }
 
     fn confirmation(&mut self, answers: Option<u64>, now: Now) -> WorkKind {
@@ -377,7 +379,6 @@ impl Chain {
         let Refusal { is_short, is_uncertain } = refusal;
         let mut events = Vec::new();
         if is_short {
-            self.probe_ms = now.monotonic_ms.saturating_add(SPACE_PROBE_MS);
             if !std::mem::replace(&mut self.is_short_of_space, true) {
                 events.push(ChainEvent::Space { is_short });
             }

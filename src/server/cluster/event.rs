@@ -15,7 +15,7 @@ pub enum ClusterEvent {
     WatchGap,
     /// etcd has refused an operation for good.
     Refused { reason: String },
-    /// etcd has reached its quota: keys can only be deleted.
+    /// etcd has no space, or soon none: keys can only be deleted, until an operator has made some.
     NoSpace,
     /// etcd accepts changes again.
     SpaceAgain,
@@ -104,7 +104,10 @@ impl fmt::Display for ClusterEvent {
             Self::Corrupt { key } => write!(out, "invalid record in etcd: {}", key.escape_ascii()),
             Self::WatchGap => out.write_str("a watch of etcd has lost changes; reading the state again"),
             Self::Refused { reason } => write!(out, "etcd has refused an operation: {reason}"),
-            Self::NoSpace => out.write_str("etcd has reached its quota; keys can only be deleted"),
+            Self::NoSpace => out.write_str(
+                "etcd has reached its quota, or 90 % of it: keys can only be deleted until an operator compacts and defragments it, and \
+                 disarms its alarm (etcdctl alarm disarm)",
+            ),
             Self::SpaceAgain => out.write_str("etcd accepts changes again"),
             Self::EtcdUnavailable { reason } => write!(out, "etcd is unavailable, requests wait: {reason}"),
             Self::EtcdAvailable => out.write_str("etcd is available again"),

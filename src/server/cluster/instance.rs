@@ -13,8 +13,9 @@ use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
 use super::group::{Group, Item};
 use super::layout::Layout;
-use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
+use super::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
 use super::roster::Roster;
+use super::space::SpaceWatch;
 use super::status::{Role, Status};
 use super::upkeep::Upkeep;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
@@ -48,6 +49,10 @@ pub struct Instance {
     /// Whether the owner gives the store up because an operator asks for it.
     is_asked: bool,
     chain: Option<Chain>,
+    /// As long as there is a chain.
+    space: Option<SpaceWatch>,
+    /// Whether the application was given [`Effect::ShortOfSpace`] as the owner.
+    is_short_of_space: bool,
     upkeep: Option<Upkeep>,
     /// The epoch of the last ownership that has ended: the same one never serves again.
     ended_epoch: u64,
@@ -114,7 +119,7 @@ pub enum Effect {
         sequence: u64,
         uncertain: u64,
     },
-    /// Whether only deletions can be committed.
+    /// Whether values and registrations must not be written any more: etcd has no space, or soon none.
     ShortOfSpace(bool),
     /// Answer nothing any more, and drop all that waits: another instance may be the owner.
     Stop,
@@ -141,6 +146,8 @@ impl Instance {
             is_asked: false,
             candidate: Candidate::new(layout, owner),
             chain: None,
+            space: None,
+            is_short_of_space: false,
             upkeep: None,
             ended_epoch: 0,
             is_ahead: false,
@@ -197,6 +204,9 @@ impl Instance {
         if let Some(action) = self.chain.as_mut().and_then(|chain| chain.poll_action(now, &mut self.ids)) {
             return Some(action);
         }
+        if let Some(action) = self.space.as_mut().and_then(|space| space.poll_action(now, &mut self.ids)) {
+            return Some(action);
+        }
         if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
             return Some(action);
         }
@@ -244,6 +254,7 @@ impl Instance {
             self.may_take_over().then(|| self.candidate.next_deadline(view(&self.follower, &self.roster)));
         [
             self.chain.as_ref().and_then(Chain::next_deadline),
+            self.space.as_ref().and_then(SpaceWatch::next_deadline),
             self.follower.next_deadline(),
             self.roster.next_deadline().filter(|_| self.needs_members()),
             takeover.flatten(),
@@ -308,6 +319,11 @@ impl Instance {
         } else if self.chain.as_ref().is_some_and(|chain| chain.awaits(id)) {
             let events = self.chain.as_mut().map(|chain| chain.handle_answer(result, now));
             self.handle_chain_events(events.unwrap_or_default(), now);
+        } else if let Some(space) = self.space.as_mut().filter(|space| space.awaits(id)) {
+            space.handle_answer(result, now);
+            let is_exhausted = space.space() == Space::Exhausted;
+            self.chain.iter_mut().for_each(|chain| chain.set_short_of_space(is_exhausted));
+            self.show_space();
         } else if self.follower.awaits(id) {
             let events = self.follower.handle_answer(result, now);
             self.handle_follower_events(events, now);
@@ -428,6 +444,7 @@ impl Instance {
         let by_commit = self.settings.confirms_by_commit;
         self.chain =
             Some(Chain::new(self.settings.layout.clone(), (head, revision), responses, by_commit, now));
+        self.space = Some(SpaceWatch::new(now));
         self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
     }
@@ -438,9 +455,10 @@ impl Instance {
                 ChainEvent::Committed(sequence) => Effect::Committed { sequence },
                 ChainEvent::Refused { sequence, uncertain } => Effect::Refused { sequence, uncertain },
                 ChainEvent::Space { is_short } => {
-                    let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
-                    self.effects.push_back(Effect::Report(event));
-                    Effect::ShortOfSpace(is_short)
+                    let space = if is_short { Space::Exhausted } else { Space::Enough };
+                    self.space.iter_mut().for_each(|watch| watch.set(space, now));
+                    self.show_space();
+                    continue;
                 }
                 ChainEvent::Error { reason } => {
                     self.report_failure(EtcdError::Refused { reason }, now);
@@ -461,6 +479,15 @@ impl Instance {
                 }
             };
             self.effects.push_back(effect);
+        }
+    }
+
+    /// Tells the application, and reports, whether more can be written, if that has changed.
+    fn show_space(&mut self) {
+        let is_short = self.space.as_ref().is_some_and(|watch| watch.space() != Space::Enough);
+        if is_short != std::mem::replace(&mut self.is_short_of_space, is_short) {
+            let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
+            self.effects.extend([Effect::Report(event), Effect::ShortOfSpace(is_short)]);
         }
     }
 
@@ -494,7 +521,7 @@ impl Instance {
 
     /// Ends the ownership, and follows again; returns its epoch.
     fn end_chain(&mut self, now: Now) -> u64 {
-        self.chain = None;
+        (self.chain, self.space, self.is_short_of_space) = (None, None, false);
         self.is_asked = false;
         if matches!(self.stage, Stage::Active) {
             self.follower.read_again(now.monotonic_ms);

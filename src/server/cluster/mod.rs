@@ -18,10 +18,11 @@ mod responses;
 mod roster;
 #[cfg(test)]
 mod simulation_tests;
+mod space;
 mod status;
 mod upkeep;
 
-pub use codec::{DecodeError, Head, Meta, Owner, encode_request, encode_run};
+pub use codec::{Head, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings};

@@ -116,6 +116,17 @@ pub struct WatchEvent {
     pub mod_revision: u64,
 }
 
+/// Whether etcd has space for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Space {
+    #[default]
+    Enough,
+    /// Most of the quota is in use: values are not written any more, so that everything else works on.
+    Low,
+    /// etcd takes deletions only, until an operator has made space and has disarmed the alarm.
+    Exhausted,
+}
+
 /// Why an operation has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdError {

@@ -81,6 +81,9 @@ fn watching_owner() -> (Instance, ActionId) {
     instance.handle_watch(watch, Ok(WatchBatch { revision: 2, events: vec![event] }), NOW);
     let serve = Effect::Serve { epoch: 1, floor: Version::default(), wall_ms: 1_000 };
     assert_eq!(effects(&mut instance)[0], serve);
+    let look = instance.poll_action(NOW).unwrap();
+    assert_eq!(look.kind, ActionKind::Space);
+    instance.handle_answer(look.id, Ok(Answer::Space(Space::Enough)), NOW);
     assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
     (instance, roster)
 }
@@ -251,4 +254,27 @@ fn a_failure_that_lasts_is_reported_once_in_a_while_and_names_the_permission_to_
     let join = instance.poll_action(now).unwrap();
     instance.handle_answer(join.id, Err(EtcdError::Refused { reason: "another".to_owned() }), now);
     assert_eq!(effects(&mut instance).len(), 1);
+}
+
+#[test]
+fn values_are_refused_before_etcd_is_full_and_until_it_has_space_again_while_commits_go_on() {
+    let mut instance = owner();
+    let mut now = NOW;
+    let mut after = |space| loop {
+        now.monotonic_ms += 1_000;
+        let mut actions = std::iter::from_fn(|| instance.poll_action(now));
+        if let Some(look) = actions.find(|action| action.kind == ActionKind::Space) {
+            instance.handle_answer(look.id, Ok(Answer::Space(space)), now);
+            let is_exhausted = instance.chain.as_ref().unwrap().is_short_of_space();
+            break (effects(&mut instance), is_exhausted);
+        }
+    };
+    let shown = |is_short| {
+        let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
+        vec![Effect::Report(event), Effect::ShortOfSpace(is_short)]
+    };
+    assert_eq!(after(Space::Low), (shown(true), false), "responses of deletions are still committed");
+    assert_eq!(after(Space::Exhausted), (Vec::new(), true));
+    assert_eq!(after(Space::Low), (Vec::new(), false));
+    assert_eq!(after(Space::Enough), (shown(false), false));
 }

@@ -263,7 +263,7 @@ impl World {
 
     fn calm_down(&mut self) {
         self.is_calm = true;
-        self.etcd.is_full = false;
+        (self.etcd.is_full, self.etcd.is_low) = (false, false);
         for node in 0..self.nodes.len() {
             let Node { paused_until, cut_until, unreached_until, running, .. } = &mut self.nodes[node];
             (*paused_until, *cut_until, *unreached_until) = (0, 0, 0);
@@ -733,6 +733,7 @@ impl World {
             }
             12..14 if self.has_space_faults => {
                 self.etcd.is_full = !self.etcd.is_full;
+                self.etcd.is_low = self.below(2) == 0;
                 self.figures.no_space += u64::from(self.etcd.is_full);
                 self.trace(|| format!("etcd is full: {}", self.etcd.is_full));
             }
