@@ -41,7 +41,11 @@ const SCENARIOS: &[(&str, Scenario)] = &[
 ];
 
 /// Scenarios that run only if they are named: these need more than a binary.
-const NAMED_SCENARIOS: &[(&str, Scenario)] = &[("cluster", scenarios::cluster::run)];
+const NAMED_SCENARIOS: &[(&str, Scenario)] = &[
+    ("cluster", scenarios::cluster::run),
+    ("cluster-keys", scenarios::cluster::keys::run),
+    ("cluster-clocks", scenarios::cluster::clocks::run),
+];
 
 fn main() -> ExitCode {
     let (options, names): (Vec<String>, Vec<String>) =
