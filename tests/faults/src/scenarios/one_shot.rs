@@ -1,7 +1,5 @@
 //! Scripts that connect, set one key and disconnect, again and again: no write is refused, and memory stays bounded.
 
-use std::time::Duration;
-
 use crate::client::{Origin, set_once};
 use crate::effort::Effort;
 use crate::good_client::{self, MIB, Measured, Refusals, TIMEOUT, beside};
@@ -67,8 +65,7 @@ fn measure(server: &Server, writes: usize, has_new_ids: bool) -> Measured {
 fn detects() -> Result<(), String> {
     let server = Server::start(&["--keys-max", "50"]);
     let refused = |key: usize| {
-        set_once(Origin::HERE, server.port(), "cron", &format!("cron/{key}"), "1", Duration::from_secs(60))
-            .is_err()
+        set_once(Origin::HERE, server.port(), "cron", &format!("cron/{key}"), "1", TIMEOUT).is_err()
     };
     match (0..KEYS).filter(|key| refused(*key)).count() {
         50 => Ok(()),
