@@ -376,6 +376,9 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
         ErrorReply::QuotaExceeded => Some("delete unused keys, or let them expire (--ttl)"),
         ErrorReply::ValueTooLong => Some("use a smaller value, or several keys"),
         ErrorReply::RootOnly => Some("change it at the root, or let leaves change it by a rule of the root"),
+        ErrorReply::NotJoined => Some(
+            "wait until it is linked (mqkv exchange status --wait 30s), or set before_join = \"accept\" in its file",
+        ),
         ErrorReply::NotReplicated => {
             Some("use a key that takes no part in the exchange; `mqkv exchange key KEY` shows its rule")
         }

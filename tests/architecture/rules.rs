@@ -154,6 +154,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["src/commands/", "src/cli/"]),
     ("jiff", &["src/clock.rs"]),
     ("foldhash", &["src/store/entries.rs"]),
+    ("sha2", &["src/exchange/fingerprint.rs"]),
     ("hdrhistogram", &["src/commands/bench/histogram.rs"]),
     ("getrandom", &["src/random.rs"]),
     (

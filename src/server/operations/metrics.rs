@@ -373,7 +373,7 @@ mod tests {
                 leaf: Name::new("press-7").unwrap(),
                 mutex: Mutex::NIL,
                 reason,
-                value: None,
+                lost: crate::exchange::row::LostContent::Deletion,
                 winner: 0,
                 owner: None,
                 at_ms: 0,

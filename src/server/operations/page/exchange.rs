@@ -11,7 +11,7 @@ use crate::clock;
 use crate::exchange::conflict::CONFLICTS_MAX;
 use crate::exchange::leaf::{OUTBOX_BYTES_MAX, OUTBOX_ENTRIES_MAX};
 use crate::exchange::root::{LEAVES_MAX, TOMBSTONES_MAX};
-use crate::exchange::row::Conflict;
+use crate::exchange::row::{Conflict, LostContent};
 use crate::protocol::exchange::{LeafReport, LeafState, OwnReport, OwnState, RootReport};
 use crate::server::operations::monitor::ServerMonitor;
 use crate::server::service::NodeReport;
@@ -129,7 +129,7 @@ fn own_cards(own: &OwnReport) -> String {
 }
 
 fn conflict_rows(conflicts: u64, dropped: u64) -> Vec<(&'static str, String)> {
-    vec![("Kept", of(conflicts, CONFLICTS_MAX)), ("Dropped since the start", text::count(dropped))]
+    vec![("Kept", of(conflicts, CONFLICTS_MAX)), ("Dropped", text::count(dropped))]
 }
 
 fn leaves(leaves: &[LeafReport], query: &Query) -> String {
@@ -221,9 +221,14 @@ fn conflict_table(conflicts: &[(u64, Conflict)]) -> String {
 }
 
 fn conflict_row(id: u64, conflict: &Conflict, now_ms: u64) -> String {
-    let Conflict { key, leaf, reason, value, winner, owner, at_ms, .. } = conflict;
+    let Conflict { key, leaf, reason, lost, winner, owner, at_ms, .. } = conflict;
     let key = key.as_bytes();
-    let lost = value.as_ref().map_or_else(|| "deletion".to_owned(), |value| keys::size(value.len()));
+    let lost = match lost {
+        LostContent::Deletion => "deletion".to_owned(),
+        LostContent::Expired => "expired value".to_owned(),
+        LostContent::Unsent => "value at the leaf".to_owned(),
+        LostContent::Value(value) => keys::size(value.len()),
+    };
     let winner = match owner {
         _ if *winner == 0 => "<span class=\"dim\">–</span>".to_owned(),
         Some(leaf) => format!("version {} of {}", text::count(*winner), code(leaf.as_str())),
