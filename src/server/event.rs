@@ -67,6 +67,13 @@ pub enum Event {
         client_id: Arc<str>,
         reason: String,
     },
+    /// Replies were forgotten for lack of room, although their writes may be delivered again.
+    RepliesForgotten {
+        /// Their number since the last report.
+        count: u64,
+        /// The owner that holds the most, and so loses the next ones.
+        owner: Arc<str>,
+    },
     /// A write to the disk has failed: requests that must be persisted are refused until it works again.
     NotPersisted {
         reason: String,
@@ -136,6 +143,7 @@ impl Event {
             | Self::TemplateSkipped { .. }
             | Self::OutOfTime { .. }
             | Self::Unanswerable { .. }
+            | Self::RepliesForgotten { .. }
             | Self::NotPersisted { .. }
             | Self::PersistedAgain
             | Self::ClockAhead { .. }
@@ -163,6 +171,8 @@ impl Event {
             | Self::Credentials { .. }
             | Self::Certificates { .. }
             | Self::OutOfTime { .. }
+            // One in a minute at most.
+            | Self::RepliesForgotten { .. }
             | Self::ClockAhead { .. }
             | Self::ClockFollowed { .. }
             | Self::ClockBehind { .. }
@@ -186,6 +196,7 @@ impl Event {
             Self::Certificates { .. } => "certificates",
             Self::OutOfTime { .. } => "out-of-time",
             Self::Unanswerable { .. } => "unanswerable",
+            Self::RepliesForgotten { .. } => "replies-forgotten",
             Self::NotPersisted { .. } => "not-persisted",
             Self::PersistedAgain => "persisted-again",
             Self::ClockAhead { .. } => "clock-ahead",
@@ -221,6 +232,9 @@ impl Event {
             }
             Self::Rules { outcome: Err(reason) } | Self::Certificates { outcome: Err(reason) } => {
                 vec![("reason", reason.clone())]
+            }
+            Self::RepliesForgotten { count, owner } => {
+                vec![("count", count.to_string()), ("owner", shortened(owner))]
             }
             Self::PersistedAgain => Vec::new(),
             Self::ClockAhead { by_ms } | Self::ClockFollowed { by_ms } | Self::ClockBehind { by_ms } => {
@@ -276,6 +290,12 @@ impl fmt::Display for Event {
                 let (client_id, reason) = (Shown(client_id), Shown(reason));
                 write!(f, "request of {client_id} cannot be answered: {reason}")
             }
+            Self::RepliesForgotten { count, owner } => write!(
+                f,
+                "recorded replies take too much memory, and {count} were forgotten: if their writes are delivered again, they \
+                 are applied twice; most of this memory is held by {}",
+                Shown(owner),
+            ),
             Self::NotPersisted { reason } => {
                 write!(f, "persistent writes are refused until the disk works again: {reason}")
             }

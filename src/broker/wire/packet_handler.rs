@@ -20,7 +20,7 @@ pub use self::unfinished::wait;
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
-use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, next_connection_id};
+use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SessionPhase, next_connection_id};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase, NOT_READING};
@@ -115,9 +115,18 @@ impl PacketHandler {
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let connection = next_connection_id();
         let owner = principal.owner(&info.remote);
-        let (message_number, confirmed, handle) = (0, 0, None);
-        let mut peer =
-            Peer { connection, client_id, principal, owner, permissions, message_number, confirmed, handle };
+        let mut peer = Peer {
+            connection,
+            client_id,
+            identity: principal.identity().into(),
+            principal,
+            owner,
+            permissions,
+            session: SessionPhase::New,
+            message_number: 0,
+            confirmed: 0,
+            handle: None,
+        };
         let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
         if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
@@ -156,6 +165,9 @@ impl PacketHandler {
             let state = entry.lock();
             (state.session.incoming(), is_resumed && state.is_known())
         };
+        if is_resumed {
+            peer.session = SessionPhase::Resumed;
+        }
         handle.set_certificate_expiry(info.certificate_expiry_s);
         peer.handle = Some(Arc::clone(&handle));
         broker.set_credential(&handle, credential);
@@ -551,6 +563,22 @@ impl PacketHandler {
         Ok(())
     }
 
+    /// Notes the end of a session that ends with its connection. If the connection was lost, or closed by the server, the
+    /// client may not know yet.
+    fn note_session_end(&mut self) {
+        let session_expiry_s = match &self.close_reason {
+            CloseReason::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
+            _ => None,
+        };
+        if session_expiry_s.unwrap_or(self.session_expiry_s) > 0 {
+            return;
+        }
+        self.peer.confirmed = self.peer.message_number;
+        if matches!(self.close_reason, CloseReason::ClientDisconnect { .. }) {
+            self.peer.session = SessionPhase::Ended;
+        }
+    }
+
     fn report_drop(&self, topic: String, reason: &'static str) {
         self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
     }
@@ -559,6 +587,7 @@ impl PacketHandler {
 impl Drop for PacketHandler {
     fn drop(&mut self) {
         self.traffic.add_to(self.broker.counters());
+        self.note_session_end();
         self.broker.hooks().application.handle_disconnect(&self.broker, &self.peer);
         self.broker.detach(self.peer.connection, &self.close_reason);
         let client_id = Arc::clone(&self.peer.client_id);

@@ -12,7 +12,7 @@ use super::event::ExternalEvent;
 use super::held_requests::HeldRequests;
 use super::outbox::{ExternalPublisher, Outbox, Recipient};
 use super::requests::RequestFilter;
-use crate::broker::{AccessControl, Peer, Principal, next_connection_id};
+use crate::broker::{AccessControl, Peer, Principal, SessionPhase, next_connection_id};
 use crate::client::{self, ReasonCode, ServiceConnected, ServiceNode};
 use crate::clock;
 use crate::protocol::{Message, topic};
@@ -136,8 +136,11 @@ impl Node {
             connection,
             client_id,
             principal,
+            identity: [].into(),
             owner,
             permissions,
+            // Of sessions at another broker nothing is known.
+            session: SessionPhase::Resumed,
             message_number: 0,
             confirmed: 0,
             handle: None,

@@ -270,6 +270,7 @@ impl Metrics {
             | Event::Credentials { .. }
             | Event::Certificates { .. }
             | Event::OutOfTime { .. }
+            | Event::RepliesForgotten { .. }
             | Event::ClockAhead { .. }
             | Event::ClockFollowed { .. }
             | Event::ClockBehind { .. } => {}

@@ -89,6 +89,12 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         "Limit of the memory of replies to writes that may be delivered again.",
         service.recorded_bytes_max,
     );
+    text.one(
+        "mqkv_recorded_replies_forgotten_total",
+        "counter",
+        "Replies that were forgotten for lack of memory although their writes may be delivered again.",
+        service.recorded_forgotten,
+    );
     let has_failed = u8::from(metrics.has_disk_failed());
     text.one("mqkv_disk_failed", "gauge", "1 if changes cannot be persisted, otherwise 0.", has_failed);
     if let Some(disk) = service.disk {

@@ -18,7 +18,7 @@ use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
-use crate::protocol::{ConnectionId, ErrorReply, Key, Message, Request, Timestamp, exchange, topic};
+use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, exchange, topic};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
@@ -182,22 +182,8 @@ impl Service {
         if self.is_following() {
             return None;
         }
-        let response_topic = message.response_topic.clone();
-        let correlation = message.correlation.clone();
         match self.handle_request_message(publisher, from, message, now) {
             Err(scan) => Some(scan),
-            Ok(Verdict::Refused(ReasonCode::QuotaExceeded)) => {
-                let reply_to = ReplyTo {
-                    response_topic: response_topic.unwrap_or_default(),
-                    correlation: correlation.unwrap_or_default(),
-                    verb: Verb::default(),
-                    received: now,
-                };
-                let mut state = self.shared.lock();
-                state.reject(publisher, reply_to, ErrorReply::QuotaExceeded);
-                self.shared.wake_commit_thread(&mut state);
-                None
-            }
             Ok(Verdict::Disconnect { text: reason, .. }) => {
                 let client_id = Arc::clone(&from.client_id);
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
@@ -335,12 +321,6 @@ impl Service {
                 let client_id = Arc::clone(&from.client_id);
                 (self.shared.events)(Event::KeyNotAuthorized { client_id, what, key });
                 Verdict::Consumed
-            }
-            Handled::Refused => {
-                let (client_id, topic) = (Arc::clone(&from.client_id), topic::REQUEST.to_owned());
-                let reason = "too many writes have not been acknowledged by their clients";
-                (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
-                Verdict::Refused(ReasonCode::QuotaExceeded)
             }
             Handled::Ignored(reason) => {
                 if let Some(reason) = reason {
@@ -484,7 +464,8 @@ impl Service {
         if peer.permissions.is_some() {
             self.watch_permissions().remove(&connection);
         }
-        self.shared.lock().handle_disconnect(peer);
+        let forgotten = self.shared.lock().handle_disconnect(peer);
+        drop(forgotten);
         if connection != peer.connection {
             return self.end_all_watches(connection);
         }

@@ -110,9 +110,6 @@ pub struct ClusterStatistics {
 }
 
 /// Returns an empty memory of responses, as large as a store with these limits may have.
-pub(super) fn new_duplicates(limits: &Limits, key: Option<ClusterKey>) -> DuplicateDetection {
-    let bytes_max = usize::try_from(recorded_bytes_max(limits)).unwrap_or(usize::MAX);
-    let mut duplicates = DuplicateDetection::new(bytes_max);
-    key.into_iter().for_each(|key| duplicates.set_cluster_key(key));
-    duplicates
+pub(super) fn new_duplicates(limits: &Limits) -> DuplicateDetection {
+    DuplicateDetection::new(usize::try_from(recorded_bytes_max(limits)).unwrap_or(usize::MAX))
 }

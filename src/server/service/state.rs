@@ -1,6 +1,7 @@
 //! What the service's lock protects: the store, the commit queue, and the responses for duplicate detection.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::broker::Peer;
 use crate::protocol::timestamp::COUNTER_MAX;
@@ -9,7 +10,8 @@ use crate::server::commit_queue::{
     BeforeImage, CommitQueue, IfFailed, RepeatableWrite, Unfinished, WriteIdentity,
 };
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
-use crate::server::duplicate_detection::{Delivery, DuplicateDetection, Recognition};
+use crate::server::duplicate_detection::{self, DuplicateDetection};
+use crate::server::event::Event;
 use crate::server::exchange::participant::{Participant, Rows};
 use crate::server::service::cluster_state::{ClusterState, new_duplicates};
 use crate::server::service::statistics::{DiskStatistics, ServiceStatistics};
@@ -35,6 +37,8 @@ pub(super) struct CommitGroup {
     pub(super) ceiling: Version,
 }
 
+/// The least time between two reports of forgotten replies, in milliseconds.
+const FORGOTTEN_REPORT_MS: u64 = 60_000;
 /// Keys that are committed at once after a failure, and as many rows.
 const STALE_KEYS_MAX: usize = 1_000;
 
@@ -43,6 +47,9 @@ const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
 pub(super) struct State {
     pub(super) store: Store,
     pub(super) duplicates: DuplicateDetection,
+    /// How many forgotten responses have been reported, and when the next ones may be, in monotonic milliseconds.
+    reported_forgotten: u64,
+    reports_forgotten_ms: u64,
     /// `None` without a disk, unless the store is in a cluster.
     pub(super) commit_queue: Option<CommitQueue>,
     pub(super) tombstones: Tombstones,
@@ -72,8 +79,6 @@ pub(super) enum Handled {
     Answered,
     /// It was answered: authorization for this key failed.
     NotAuthorized(Key),
-    /// It was not applied and not answered, because another delivery could not be recognized.
-    Refused,
     /// It was not applied and is not answered, for the reason given if there is one to report: another instance of the
     /// cluster answers it, or may do so.
     Ignored(Option<&'static str>),
@@ -81,10 +86,12 @@ pub(super) enum Handled {
 
 impl State {
     pub(super) fn new(store: Store, has_disk: bool, has_memory_keys: bool) -> Self {
-        let duplicates = new_duplicates(store.limits(), None);
+        let duplicates = new_duplicates(store.limits());
         Self {
             store,
             duplicates,
+            reported_forgotten: 0,
+            reports_forgotten_ms: 0,
             commit_queue: has_disk.then(CommitQueue::default),
             tombstones: Tombstones::default(),
             cluster: None,
@@ -115,6 +122,7 @@ impl State {
             waiting_for_commit,
             recorded_bytes: self.duplicates.bytes(),
             recorded_bytes_max: self.duplicates.bytes_max(),
+            recorded_forgotten: self.duplicates.forgotten(),
             disk: queue
                 .filter(|queue| !queue.confirms_all())
                 .map(|queue| DiskStatistics { is_short_of_room: queue.is_short_of_room() }),
@@ -174,24 +182,16 @@ impl State {
         now: Now,
     ) -> Handled {
         let fingerprint = identity.fingerprint;
-        let Peer { connection, client_id, owner, confirmed, message_number, .. } = from;
-        let (connection, confirmed, number) = (*connection, *confirmed, *message_number);
-        let delivery = Delivery { client_id, owner, connection, confirmed, number };
         let again = self.repeatable_write(from, &request, identity);
-        match self.duplicates.recognize(delivery, fingerprint, now.monotonic_ms) {
+        if let Some(response) = self.duplicates.recognize(from, fingerprint, now.monotonic_ms) {
+            // The first delivery may not be committed yet, and its response may still fail.
+            self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
+            self.repeat_last_if_refused(again);
+            return Handled::Answered;
+        }
+        if self.was_answered(fingerprint) {
             // Its response was discarded: it is older than those that are recorded.
-            Recognition::New if self.was_answered(fingerprint) => return Handled::Answered,
-            Recognition::New => {}
-            Recognition::Refused => {
-                self.note_refusal(client_id, identity, now);
-                return Handled::Refused;
-            }
-            Recognition::Duplicate(response) => {
-                // The first delivery may not be committed yet, and its response may still fail.
-                self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
-                self.repeat_last_if_refused(again);
-                return Handled::Answered;
-            }
+            return Handled::Answered;
         }
         let takes_part = self.prepare_write(&mut request, &key);
         let is_persistent = request.persist || self.store.is_persistent(&key);
@@ -203,7 +203,7 @@ impl State {
         if let Some(error) = error {
             self.reject(publisher, reply_to, error.clone());
             self.repeat_last_if_refused(again);
-            self.record_refusal(delivery, identity, error, now);
+            self.record_refusal(from, identity, error, now);
             return Handled::Answered;
         }
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
@@ -236,16 +236,9 @@ impl State {
         }
         if let Some(again) = again {
             self.repeat_last_if_refused(Some(again));
-            self.note_response(client_id, identity, &response, sequence, now);
+            self.note_response(&from.client_id, identity, &response, sequence, now);
         }
-        self.duplicates.record(
-            delivery,
-            fingerprint,
-            response,
-            identity.expiry_s,
-            now.monotonic_ms,
-            sequence,
-        );
+        self.duplicates.record(from, fingerprint, response, identity.expiry_s, now.monotonic_ms, sequence);
         if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
     }
 
@@ -358,18 +351,27 @@ impl State {
         deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now.monotonic_ms)
     }
 
-    /// Handles the end of a client's connection.
-    pub(super) fn handle_disconnect(&mut self, peer: &Peer) {
+    /// Handles the end of a client's connection. Returns what is to be dropped without the lock.
+    pub(super) fn handle_disconnect(&mut self, peer: &Peer) -> Option<Box<duplicate_detection::Client>> {
         self.store.handle_disconnect(peer.connection);
-        self.duplicates.handle_disconnect(&peer.client_id, peer.connection, peer.confirmed);
         if let Some(exchange) = &mut self.exchange {
             exchange.handle_disconnect(peer.connection);
         }
+        self.duplicates.handle_disconnect(peer)
     }
 
     /// Discards the responses of requests that can no longer be delivered again. Must be called about once a second.
-    pub(super) fn discard_expired_responses(&mut self, now: Now) {
+    /// Returns what is to be reported of forgotten ones.
+    pub(super) fn discard_expired_responses(&mut self, now: Now) -> Option<Event> {
         self.duplicates.discard_expired(now.monotonic_ms);
+        let count = self.duplicates.forgotten().saturating_sub(self.reported_forgotten);
+        if count == 0 || now.monotonic_ms < self.reports_forgotten_ms {
+            return None;
+        }
+        self.reported_forgotten = self.duplicates.forgotten();
+        self.reports_forgotten_ms = now.monotonic_ms.saturating_add(FORGOTTEN_REPORT_MS);
+        let owner = self.duplicates.largest_owner().map_or_else(|| "".into(), Arc::clone);
+        Some(Event::RepliesForgotten { count, owner })
     }
 
     /// Removes expired keys, unless the commit queue is half full. Returns when to do so again, in monotonic

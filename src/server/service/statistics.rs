@@ -13,6 +13,8 @@ pub struct ServiceStatistics {
     pub recorded_bytes: usize,
     /// The limit of this memory.
     pub recorded_bytes_max: usize,
+    /// Number of these responses that were forgotten for lack of room although their requests may be delivered again.
+    pub recorded_forgotten: u64,
     /// `None` without a disk.
     pub disk: Option<DiskStatistics>,
     /// `None` unless the store is in a cluster.
