@@ -76,6 +76,7 @@ mod persistence;
 mod persistence_kill;
 mod persistence_versions;
 mod picture;
+mod recorded_replies;
 mod retries;
 mod round_trips;
 mod sat;

@@ -174,3 +174,70 @@ async fn a_disconnect_may_change_the_expiry_interval_unless_it_was_0() {
     server.broker().handle_deadlines(crate::clock::monotonic() + Duration::from_secs(100));
     assert!(!Client::connect_with(&server, ConnectOptions::new("c")).await.1.session_present);
 }
+
+/// Acknowledges each message, and records what was known of each client at the end of its connection.
+#[derive(Default)]
+struct Ends(Mutex<Vec<(SessionPhase, u64)>>);
+
+impl Application for Ends {
+    fn handle_publish(&self, _: &Broker, _: &Peer, _: Message, _: Instant) -> Verdict {
+        Verdict::Consumed
+    }
+
+    fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        self.0.lock().unwrap().push((peer.session, peer.confirmed));
+    }
+}
+
+/// How a test ends a connection.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Lost,
+    /// A DISCONNECT, and its properties.
+    Disconnect(&'static [u8]),
+}
+
+#[tokio::test]
+async fn the_application_learns_which_messages_a_client_may_deliver_again() {
+    let ends = Arc::new(Ends::default());
+    let server = Server::start(Settings::default(), Hooks::new(Arc::<Ends>::clone(&ends))).await.unwrap();
+    let normal = End::Disconnect(b"\xe0\0");
+    let ending = End::Disconnect(b"\xe0\x07\0\x05\x11\0\0\0\0");
+    // Session Expiry Interval and Clean Start, the end, and what is known then: the phase, and how many messages of one are
+    // not delivered again.
+    let steps = [
+        (0, true, normal, (SessionPhase::Ended, 1)),
+        (0, true, End::Lost, (SessionPhase::New, 1)),
+        (9, false, End::Lost, (SessionPhase::New, 0)),
+        (9, false, normal, (SessionPhase::Resumed, 0)),
+        (0, false, End::Lost, (SessionPhase::Resumed, 1)),
+        (9, false, End::Lost, (SessionPhase::New, 0)),
+        (9, true, End::Lost, (SessionPhase::New, 0)),
+        (9, false, ending, (SessionPhase::Ended, 1)),
+        (9, false, normal, (SessionPhase::New, 0)),
+    ];
+    for (at, (expiry_s, clean_start, end, expected)) in steps.into_iter().enumerate() {
+        let mut options = ConnectOptions { clean_start, ..ConnectOptions::new("a") };
+        options.properties.session_expiry_interval = Some(expiry_s);
+        let (mut client, _) = Client::connect_with(&server, options).await;
+        client.publish(qos_1("t", 1)).await;
+        assert_eq!(client.receive_puback().await, PubAckReason::Success);
+        if let End::Disconnect(bytes) = end {
+            client.send_bytes(bytes).await;
+            assert_eq!(client.receive_any().await, None);
+        }
+        drop(client);
+        while ends.0.lock().unwrap().len() <= at {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ends.0.lock().unwrap()[at], expected, "{at}");
+    }
+    // Clean Session of MQTT 3.1.1 ends the session with the connection.
+    let mut old = Client::unconnected(&server);
+    old.send_bytes(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01a\x32\x05\0\x01t\0\x01\xe0\0").await;
+    old.receive_to_end().await;
+    while ends.0.lock().unwrap().len() <= steps.len() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ends.0.lock().unwrap().last(), Some(&(SessionPhase::Ended, 1)));
+}
