@@ -54,11 +54,25 @@ pub(super) struct Clients {
     places: HashMap<ClientKey, usize>,
     clients: Vec<Option<Box<Client>>>,
     vacant: Vec<usize>,
+    /// The place that was found last: each new request has its client looked up twice.
+    last: usize,
 }
 
 impl Clients {
     pub(super) fn place(&self, identity: &[u8], client_id: &str) -> Option<usize> {
         self.places.get(&KeyRef { identity, client_id }).copied()
+    }
+
+    /// Returns the place of the client of a connection.
+    pub(super) fn place_of(&mut self, from: &Peer) -> Option<usize> {
+        let Peer { identity, client_id, connection, .. } = from;
+        let is_same = |client: &Client| {
+            client.connection == *connection && KeyRef { identity, client_id }.equivalent(&client.key)
+        };
+        if !self.get(self.last).is_some_and(is_same) {
+            self.last = self.place(identity, client_id)?;
+        }
+        Some(self.last)
     }
 
     /// Returns the number of places, of clients and vacant ones.
@@ -219,7 +233,7 @@ impl Client {
     }
 
     /// Counts the responses that have become settled.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while let Some(next) = self.responses.get(self.settled) {
             let is_confirmed = next.connection == self.connection && next.number <= self.confirmed;
             let needed = self.responses.len().saturating_sub(self.settled);
@@ -277,7 +291,6 @@ impl Client {
         self.is_active = !self.responses.is_empty();
         self.bytes = self.bytes.saturating_add(bytes);
         self.responses.push_back(known);
-        self.settle();
         bytes
     }
 

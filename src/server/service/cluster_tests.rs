@@ -316,14 +316,12 @@ fn a_client_behind_a_broker_is_not_refused_for_the_answers_to_its_earlier_writes
         test.confirm();
         test.sent_messages.replies()
     };
-    let last = (1..10_000).map(|number| {
-        let sent = message(&set("k", &number.to_string()));
-        assert_eq!(send(&first, number, &sent), [Reply::Done], "{number}");
-        sent
-    });
-    let last = last.last().unwrap();
+    let writes: Vec<_> = (1..10_000).map(|number| message(&set("k", &number.to_string()))).collect();
+    for (number, write) in (1..).zip(&writes) {
+        assert_eq!(send(&first, number, write), [Reply::Done], "{number}");
+    }
     let second = owner(&ledger);
-    assert_eq!(send(&second, 1, &last), [Reply::Done]);
+    assert_eq!(send(&second, 1, writes.last().unwrap()), [Reply::Done]);
     assert_eq!(second.confirmed_replies(&[get("k")]), [value("9999")]);
 }
 
