@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 
-pub use self::client::Client;
-use self::client::{ClientKey, Clients, RecordedResponse};
+pub use self::client::{Client, Fingerprint};
+use self::client::{ClientKey, Clients, RESTORED, RecordedResponse};
 use self::owners::Owners;
 use self::turns::Turns;
 use super::cluster_key::ClusterKey;
 use super::delivery::Response;
 use crate::broker::{Peer, SessionPhase};
+use crate::protocol::Message;
 use crate::protocol::message::TIMESTAMP;
-use crate::protocol::{ConnectionId, Message};
 
 /// The longest time for which a response is recorded, in milliseconds; also if its request has no message expiry. The
 /// sessions of the SDKs last as long.
@@ -36,14 +36,6 @@ const EXPIRED_PER_CLIENT_MAX: usize = 64;
 const ACTIVE_SKIPPED_MAX: usize = 16;
 /// The most bytes of a payload that are hashed. More would cost time and hardly tell more requests apart.
 const HASHED_BYTES_MAX: usize = 1024;
-
-/// Identifies a request of a client. Two different requests have the same fingerprint with a probability of about 2⁻⁶⁴. A
-/// client that could find two would harm its own writes only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(pub u64);
-
-/// The connection of responses that another instance of a cluster has recorded. Connections count from 1.
-const RESTORED: ConnectionId = ConnectionId(0);
 
 /// A response that another instance of a cluster has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -401,7 +393,7 @@ mod tests {
 
     use super::*;
     use crate::broker::Principal;
-    use crate::protocol::{Reply, UserProperties};
+    use crate::protocol::{ConnectionId, Reply, UserProperties};
 
     const TOPIC: &str = "r";
 

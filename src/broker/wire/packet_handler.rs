@@ -1,6 +1,7 @@
 //! Packet handler: the packets of one connection from its CONNECT on, without the stream: bytes in, bytes out.
 
 mod authentication;
+mod end;
 mod final_input;
 mod publish;
 mod reauthentication;
@@ -23,7 +24,7 @@ use crate::broker::event::Event;
 use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SessionPhase, next_connection_id};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
-use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase, NOT_READING};
+use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{SessionEntry, SessionRequest};
 use crate::broker::session::state_machine::{Limits, Outgoing};
 use crate::broker::wire::deferred_packets::DeferredPackets;
@@ -381,21 +382,6 @@ impl PacketHandler {
         }
     }
 
-    /// Closes the connection; returns the last bytes to be written.
-    #[must_use]
-    pub fn close(mut self, close_reason: CloseReason) -> BytesMut {
-        let sent = match &close_reason {
-            CloseReason::ServerDisconnect { reason, text } => Some((*reason, &**text)),
-            CloseReason::NotReading => Some((ReasonCode::QuotaExceeded, NOT_READING)),
-            CloseReason::ClientDisconnect { .. } | CloseReason::ConnectionLost(_) => None,
-        };
-        if let Some((reason, text)) = sent {
-            encode::disconnect(self.version, reason, text, self.packet_bytes_max, &mut self.output);
-        }
-        self.close_reason = close_reason;
-        std::mem::take(&mut self.output)
-    }
-
     /// Whether a deferred packet may be handled. It must be if no other one can be deferred, or none would be read.
     fn may_resume(&self) -> bool {
         !self.deferred.is_empty() && (self.deferred.is_full() || !self.is_backlogged())
@@ -563,35 +549,8 @@ impl PacketHandler {
         Ok(())
     }
 
-    /// Notes the end of a session that ends with its connection. If the connection was lost, or closed by the server, the
-    /// client may not know yet.
-    fn note_session_end(&mut self) {
-        let session_expiry_s = match &self.close_reason {
-            CloseReason::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
-            _ => None,
-        };
-        if session_expiry_s.unwrap_or(self.session_expiry_s) > 0 {
-            return;
-        }
-        self.peer.confirmed = self.peer.message_number;
-        if matches!(self.close_reason, CloseReason::ClientDisconnect { .. }) {
-            self.peer.session = SessionPhase::Ended;
-        }
-    }
-
     fn report_drop(&self, topic: String, reason: &'static str) {
         self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
-    }
-}
-
-impl Drop for PacketHandler {
-    fn drop(&mut self) {
-        self.traffic.add_to(self.broker.counters());
-        self.note_session_end();
-        self.broker.hooks().application.handle_disconnect(&self.broker, &self.peer);
-        self.broker.detach(self.peer.connection, &self.close_reason);
-        let client_id = Arc::clone(&self.peer.client_id);
-        self.broker.report([Event::Disconnected { client_id, reason: self.close_reason.to_string() }]);
     }
 }
 

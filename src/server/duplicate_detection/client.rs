@@ -7,7 +7,6 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{Equivalent, HashMap, HashTable};
 
 use super::turns::Turns;
-use super::{Fingerprint, RESTORED};
 use crate::broker::{Peer, SessionPhase};
 use crate::protocol::ConnectionId;
 use crate::server::delivery::Response;
@@ -26,6 +25,14 @@ const RESPONSE_COST_BYTES: usize = 192;
 const CLIENT_COST_BYTES: usize = 1_024;
 /// So many places for responses are kept, however few there are.
 const PLACES_KEPT: usize = 16;
+
+/// The connection of responses that another instance of a cluster has recorded. Connections count from 1.
+pub(super) const RESTORED: ConnectionId = ConnectionId(0);
+
+/// Identifies a request of a client. Two different requests have the same fingerprint with a probability of about 2⁻⁶⁴. A
+/// client that could find two would harm its own writes only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub u64);
 
 /// What tells clients apart. Another identity with the same client id is another client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
