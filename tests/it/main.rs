@@ -55,6 +55,7 @@ mod exchange_nodes;
 mod fencing;
 mod groups;
 mod help;
+mod idle_sessions;
 mod interrupted;
 mod library_tls;
 mod limits;

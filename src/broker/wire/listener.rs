@@ -1,5 +1,6 @@
 //! Listeners: accept connections up to their limit, and start a task for each.
 
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +66,8 @@ impl Acceptor {
 
     /// Starts the task of a TCP connection, which begins with the handshakes of TLS and WebSockets.
     fn accept_tcp(&self, stream: TcpStream, remote: String, listener: &Arc<ListenerSettings>) {
-        let is_anonymous = listener.is_anonymous;
-        let info = ConnectionInfo { is_anonymous, ..ConnectionInfo::anonymous(&remote) };
+        let (is_anonymous, socket) = (listener.is_anonymous, Some(stream.as_raw_fd()));
+        let info = ConnectionInfo { is_anonymous, socket, ..ConnectionInfo::anonymous(&remote) };
         let Some(permit) = self.permit(&remote) else { return };
         let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { CONNECTION_BYTES };
         if !self.broker.memory().has_room(MemoryKind::Unauthenticated, 0, bytes) {

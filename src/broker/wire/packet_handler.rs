@@ -25,7 +25,7 @@ use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SessionPhase, next_conn
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
-use crate::broker::session::entry::{SessionEntry, SessionRequest};
+use crate::broker::session::entry::{Connack, SessionEntry, SessionRequest};
 use crate::broker::session::state_machine::{Limits, Outgoing};
 use crate::broker::wire::deferred_packets::DeferredPackets;
 use crate::broker::wire::topic_aliases::{InboundAliases, OutboundAliases};
@@ -33,7 +33,7 @@ use crate::broker::wire::traffic_counters::TrafficCounters;
 use crate::clock;
 use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, SubscriptionRequest};
 use crate::mqtt::{DecodeError, Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode, filter};
-use crate::net::Secret;
+use crate::net::{Secret, SentMark};
 use crate::protocol::message::Qos;
 use crate::random;
 
@@ -141,6 +141,8 @@ impl PacketHandler {
         if will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
             return Err(reject("no rule permits this client to publish its Will Message"));
         }
+        let may_be_unknown = !connect.clean_start && session_expiry_s > 0;
+        let mark = info.socket.filter(|_| may_be_unknown).and_then(SentMark::at_end);
         let request = SessionRequest {
             remote: info.remote.as_str().into(),
             connection: peer.connection,
@@ -152,8 +154,9 @@ impl PacketHandler {
             receive_maximum: connect.receive_maximum,
             will,
             expiry_s: session_expiry_s,
+            connack: mark.map(|mark| Box::new(mark) as Box<dyn Connack>),
         };
-        let AttachedSession { entry, handle, is_resumed, .. } =
+        let AttachedSession { entry, handle, is_resumed: session_present, .. } =
             broker.attach(request).map_err(|reason| match reason {
                 ReasonCode::NotAuthorized => reject("another user is connected with this client id"),
                 ReasonCode::QuotaExceeded => {
@@ -162,11 +165,8 @@ impl PacketHandler {
                 }
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
-        let (incoming, session_present) = {
-            let state = entry.lock();
-            (state.session.incoming(), is_resumed && state.is_known())
-        };
-        if is_resumed {
+        let incoming = entry.lock().session.incoming();
+        if session_present {
             peer.session = SessionPhase::Resumed;
         }
         handle.set_certificate_expiry(info.certificate_expiry_s);
@@ -551,6 +551,13 @@ impl PacketHandler {
 
     fn report_drop(&self, topic: String, reason: &'static str) {
         self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
+    }
+}
+
+/// The first packet behind the mark. The socket is closed after the session has been detached.
+impl Connack for SentMark {
+    fn is_acknowledged(&self) -> bool {
+        self.is_passed()
     }
 }
 
