@@ -54,6 +54,7 @@ mod exchange_links;
 mod exchange_nodes;
 mod fencing;
 mod groups;
+mod half_open;
 mod help;
 mod idle_sessions;
 mod interrupted;
