@@ -22,6 +22,8 @@ pub enum Check {
     Ws,
     /// The broker accepts the client.
     Connack,
+    /// The broker supports QoS 1. Reported only if it does not.
+    Qos,
     /// The client may subscribe to its replies.
     Subscribe,
     /// The store answers a request.
@@ -77,6 +79,7 @@ impl Check {
             Self::Tls => "tls",
             Self::Ws => "ws",
             Self::Connack => "connack",
+            Self::Qos => "qos",
             Self::Subscribe => "subscribe",
             Self::Request => "request",
             Self::Clock => "clock",

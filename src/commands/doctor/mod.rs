@@ -38,6 +38,8 @@ The checks run in this order; after a failure the rest is skipped:
                  requested. Warns 30 days before the expiry.
   ws             the WebSocket handshake, if the URL is ws:// or wss://
   connack        the broker accepts the client; properties of the CONNACK
+  qos            shown only if the broker supports QoS 0 only: requests to
+                 the store need QoS 1
   subscribe      the client may subscribe to the store's replies (QoS 1)
   request        the store answers a GET of a key that does not exist
   clock          the difference between the clocks of the store and of this
