@@ -1,4 +1,4 @@
-//! `mqkv store --etcd` behind Mosquitto, with 1 to 8 shards, against etcd's own puts and compare-and-puts in the same run; and how
+//! `mqkv store --etcd` behind Mosquitto, against etcd's own puts and compare-and-puts in the same run; and how
 //! long nothing answers after the owner is killed.
 //!
 //! `cargo bench --features cluster --bench cluster` needs Debian's `etcd-server` and `mosquitto`. `MQKV_KILLS` sets the number of
@@ -17,7 +17,6 @@ use mqkv::server::etcd::{Etcd, EtcdSettings};
 use shared::raw::{self, KEY_BYTES, RawClient, VALUE_BYTES, command, key};
 use shared::{MQKV, Process, free_port, in_turn, mosquitto, rate, ratios, run, spread, wait_until_open};
 
-const SHARDS: [u32; 4] = [1, 2, 4, 8];
 const WRITERS: usize = 64;
 const ROUNDS: usize = 5;
 /// Requests per round: by one client, and by many.
@@ -58,26 +57,23 @@ fn etcd(home: &Path) -> (Vec<Process>, Vec<String>) {
 }
 
 /// Starts an instance of a cluster of this name, behind a broker.
-fn store(urls: &[String], broker: u16, cluster: &str, instance: &str, shards: u32) -> Process {
+fn store(urls: &[String], broker: u16, cluster: &str, instance: &str) -> Process {
     let mut command = Command::new(MQKV);
     command.args(["store", "-q", "-b", &format!("mqtt://127.0.0.1:{broker}"), "--etcd", &urls.join(",")]);
-    command.args(["--cluster", cluster, "--instance", instance, "--shards", &shards.to_string()]);
+    command.args(["--cluster", cluster, "--instance", instance]);
     Process::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), broker)
 }
 
-/// Waits until a store answers for every shard.
+/// Waits until a store answers.
 fn wait_until_served(broker: u16) {
-    for number in 0..64 {
-        let get = || {
-            let mut get = Command::new(MQKV);
-            let url = format!("mqtt://127.0.0.1:{broker}");
-            get.args(["get", &number.to_string(), "-b", &url, "-t", "30s"]);
-            get.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code()
-        };
-        // 1: the key is absent.
-        while get() != Some(1) {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+    let get = || {
+        let mut get = Command::new(MQKV);
+        get.args(["get", "absent", "-b", &format!("mqtt://127.0.0.1:{broker}"), "-t", "30s"]);
+        get.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code()
+    };
+    // 1: the key is absent.
+    while get() != Some(1) {
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -147,34 +143,23 @@ async fn get(port: u16, count: usize) -> Vec<f64> {
 }
 
 fn throughput(urls: &[String]) {
-    // Each cluster has a broker of its own, because each store answers all requests of its broker.
-    let brokers: Vec<_> = SHARDS.iter().map(|_| mosquitto()).collect();
-    let start = |(shards, broker): (&u32, &Process)| {
-        store(urls, broker.port, &format!("bench-{shards}"), &format!("bench-{shards}"), *shards)
-    };
-    let _stores: Vec<_> = SHARDS.iter().zip(&brokers).map(start).collect();
-    brokers.iter().for_each(|broker| wait_until_served(broker.port));
+    let broker = mosquitto();
+    let _store = store(urls, broker.port, "bench", "bench");
+    wait_until_served(broker.port);
     for (writers, sets, puts) in [(1, FEW, FEW), (WRITERS, MANY, MANY_PUTS)] {
         println!("writes of {KEY_BYTES} + {VALUE_BYTES} bytes, writers: {writers}");
-        let mut subjects: Vec<Box<dyn FnMut() -> f64>> = vec![
+        let mut subjects: [Box<dyn FnMut() -> f64>; 3] = [
             Box::new(|| rate(puts, || run(put(urls, writers, puts, false)))),
             Box::new(|| rate(puts, || run(put(urls, writers, puts, true)))),
+            Box::new(|| rate(sets, || run(raw::set_by_each(broker.port, writers, sets)))),
         ];
-        for broker in &brokers {
-            let port = broker.port;
-            subjects.push(Box::new(move || rate(sets, || run(raw::set_by_each(port, writers, sets)))));
-        }
         let figures = in_turn(ROUNDS, &mut subjects);
-        println!("  {:28} {} a second", "etcd, put", spread(&figures[0], 0));
-        println!("  {:28} {} a second", "etcd, compare-and-put", spread(&figures[1], 0));
-        for (shards, figures_of) in SHARDS.iter().zip(&figures[2..]) {
-            println!("  {:28} {} a second", format!("mqkv, {shards} shards"), spread(figures_of, 0));
-            println!("  {:28} {}", "  ratio to compare-and-put", spread(&ratios(figures_of, &figures[1]), 2));
+        for (name, figures) in ["etcd, put", "etcd, compare-and-put", "mqkv"].into_iter().zip(&figures) {
+            println!("  {name:28} {} a second", spread(figures, 0));
         }
+        println!("  {:28} {}", "  ratio to compare-and-put", spread(&ratios(&figures[2], &figures[1]), 2));
     }
-    for (shards, broker) in SHARDS.iter().zip(&brokers) {
-        println!("GET, {shards} shards: {} ms", spread(&run(get(broker.port, 4 * FEW)), 2));
-    }
+    println!("GET: {} ms", spread(&run(get(broker.port, 4 * FEW)), 2));
 }
 
 /// Kills the owner of two instances again and again, and measures how long nothing answers.
@@ -182,7 +167,7 @@ fn gaps(urls: &[String]) {
     let kills = std::env::var("MQKV_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let broker = mosquitto();
     let names = ["one", "two"];
-    let start = |name: &str| store(urls, broker.port, "gaps", name, 1);
+    let start = |name: &str| store(urls, broker.port, "gaps", name);
     let mut owner = start(names[0]);
     wait_until_served(broker.port);
     let mut waits = Vec::new();

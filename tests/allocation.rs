@@ -119,6 +119,7 @@ impl Held {
             receive_maximum: 10,
             will: None,
             expiry_s: 3_600,
+            connack: None,
         };
         self.registry.attach(request, self.now).unwrap();
         let options = SubscriptionOptions {

@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// Returns the part of an address that one host cannot choose: with IPv6, a host has a whole network of 64 bits.
-fn network(address: SocketAddr) -> IpAddr {
-    match address.ip().to_canonical() {
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         v4 @ IpAddr::V4(_) => v4,
     }
@@ -15,7 +16,7 @@ fn network(address: SocketAddr) -> IpAddr {
 /// with each connection.
 #[must_use]
 pub fn address(remote: &str) -> Arc<str> {
-    match remote.parse().map(network) {
+    match remote.parse().map(|remote: SocketAddr| network(remote.ip())) {
         Ok(v6 @ IpAddr::V6(_)) => format!("{v6}/64").into(),
         Ok(v4) => v4.to_string().into(),
         // A connection in memory.

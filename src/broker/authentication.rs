@@ -1,6 +1,7 @@
 //! Authentication: checks what a client presents in CONNECT, and its certificate.
 
 use std::fmt;
+use std::os::fd::RawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -91,6 +92,8 @@ pub struct ConnectionInfo {
     pub bypasses_permissions: bool,
     /// Whether the stream buffers output, so that it must be flushed after a write.
     pub buffers_output: bool,
+    /// The socket below the stream. None: a connection in memory.
+    pub socket: Option<RawFd>,
 }
 
 impl ConnectionInfo {
@@ -104,6 +107,7 @@ impl ConnectionInfo {
             is_anonymous: true,
             bypasses_permissions: false,
             buffers_output: false,
+            socket: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-pub use self::peer::Peer;
+pub use self::peer::{Peer, SessionPhase};
 use super::authentication::{Authenticator, Credential};
 use super::counters::Counters;
 use super::event::{Event, EventSink};

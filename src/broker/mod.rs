@@ -29,7 +29,9 @@ pub use self::address::address;
 pub use self::authentication::{Authenticated, Authenticator, Credential, Denial, PendingCheck};
 pub use self::counters::{Counter, Counters, Traffic};
 pub use self::event::{Event, EventSink};
-pub use self::handle::{Application, Broker, Continuation, Hooks, Peer, SYS, Verdict, next_connection_id};
+pub use self::handle::{
+    Application, Broker, Continuation, Hooks, Peer, SYS, SessionPhase, Verdict, next_connection_id,
+};
 pub use self::memory::{MemoryBudget, MemoryKind};
 pub use self::permissions::{AccessControl, Permissions};
 pub use self::principal::Principal;

@@ -123,11 +123,11 @@ pub async fn connect(args: &EtcdArgs) -> Result<Etcd, CommandError> {
 /// Returns the error of a connection with its exit code and hint.
 #[cfg(feature = "cluster")]
 pub fn connect_error(error: &ConnectError) -> CommandError {
-    cluster_error(error.kind(), error.to_string(), error.hint())
+    cluster_error(error.kind(), error.to_string(), error.hint().map(str::to_owned))
 }
 
 /// Returns an error of etcd, or of what is in it, with its exit code and hint.
-pub fn cluster_error(kind: ClusterErrorKind, reason: String, hint: Option<&'static str>) -> CommandError {
+pub fn cluster_error(kind: ClusterErrorKind, reason: String, hint: Option<String>) -> CommandError {
     let kind = match kind {
         ClusterErrorKind::Settings => Kind::Usage,
         ClusterErrorKind::Files => Kind::File,

@@ -3,10 +3,12 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 
 use super::exit::Exit;
+use super::permissions;
 use super::progress::Bar;
 use crate::commands::{CommandError, Output};
 use crate::render::escape::escape;
@@ -153,6 +155,13 @@ impl Reporter {
         for (name, meant) in names {
             let name = escape(name.as_bytes());
             log(&format!("warning: unknown variable {name}; did you mean {meant}?"));
+        }
+    }
+
+    /// Warns if other users can write the configuration file.
+    pub fn warn_of_settings(&self, file: &Path) {
+        if takes_warnings(&self.style) {
+            permissions::warning_of_settings(file).iter().for_each(|line| log(line));
         }
     }
 

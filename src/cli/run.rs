@@ -32,7 +32,7 @@ use super::trace::Tracing;
 use super::usage::{self, Instead};
 use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse, store};
 use crate::client::Access;
-use crate::commands::process::signal::Signal;
+use crate::commands::process::signal::{self, Signal};
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
 
 /// Runs the command line that `words` contain; the first word is the program.
@@ -43,6 +43,9 @@ pub fn run(words: &[OsString]) -> Exit {
         let mut reporter = Reporter::new(resolve::style(&Configuration::default().settings, false));
         let result = complete(arguments, &mut reporter);
         return end(result, &mut reporter);
+    }
+    if words.iter().any(|word| word == "serve" || word == "store") {
+        signal::hold_hangup();
     }
     let completed = match serve::configuration::complete(words) {
         Ok(completed) => completed,
@@ -89,6 +92,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
         Ok(configuration) => {
             let mut reporter = Reporter::new(resolve::style(&configuration.settings, is_json));
             reporter.warn_of_names(&variables.mistyped());
+            configuration.context.iter().for_each(|context| reporter.warn_of_settings(&context.file));
             let checked = habit.as_ref().map_or(Ok(()), LockAtHost::check);
             let result = checked.and_then(|()| run_verb(cli, &configuration, &variables, &mut reporter));
             let result = match &habit {
@@ -151,6 +155,14 @@ fn run_verb(
         None if resolve::is_at_terminal() => return prompt::run(options, variables, reporter),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
+    let is_server = match &verb {
+        Verb::Serve(args) => args.action.is_none() && !args.exchange.leave_exchange,
+        Verb::Store(args) => args.action.is_none(),
+        _ => false,
+    };
+    if !is_server {
+        signal::release_hangup();
+    }
     let trace = options.connection.trace.clone();
     let trace = trace.as_ref();
     match verb {
@@ -182,9 +194,6 @@ fn run_verb(
                 return store::run_action(action, variables, reporter);
             }
             args.cluster.complete(variables, args.data.data.is_some())?;
-            if args.shards.is_some() && !args.cluster.is_given() {
-                return Err(CommandError::usage("--shards requires --etcd"));
-            }
             return run_store(&args, configuration, &options.display, reporter);
         }
         Verb::Data(args) => {

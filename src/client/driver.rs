@@ -363,7 +363,7 @@ impl Driver {
                 self.session.cancel_next(Ticket::is_abandoned);
                 let Some(outgoing) = self.session.poll_outgoing(now) else { break };
                 if let Err(error) = connection.queue(outgoing) {
-                    self.session.handle_too_large(error.packet_id, error.size, error.max);
+                    self.session.handle_too_large(error.packet_id, error.size, error.max, now);
                 }
             }
         }
@@ -455,7 +455,7 @@ impl Driver {
             && let Some(outgoing) = self.session.poll_early(now)
         {
             if let Err(error) = handshake.queue(outgoing) {
-                self.session.handle_too_large(error.packet_id, error.size, error.max);
+                self.session.handle_too_large(error.packet_id, error.size, error.max, now);
             }
         }
         self.connection = ConnectionState::accepting(handshake, &self.settings);

@@ -36,6 +36,8 @@ pub enum Error {
     NoConnack { target: String, after: Duration },
     /// The server does not speak MQTT 5.
     NotMqtt { target: String, cause: String },
+    /// The server is an MQTT broker, but lacks what requests to the store need. Nothing was sent to the store.
+    Unsuitable { target: String, cause: UnsuitableCause },
     /// The connection was lost before the response arrived.
     Lost { target: String, cause: LossCause, outcome: Outcome },
     /// No response arrived within this time.
@@ -61,6 +63,15 @@ pub enum Error {
     EmptyPattern,
     /// The session was closed by this client.
     Closed,
+}
+
+/// What a broker lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnsuitableCause {
+    /// MQTT 5.
+    Version,
+    /// QoS 1: its Maximum QoS is 0.
+    Qos,
 }
 
 /// The cause of an invalid password or token file.
@@ -100,6 +111,9 @@ pub struct ReasonCode {
 impl Error {
     /// The cause of an [`Error::Connect`] if nothing listens on the port.
     pub const CONNECTION_REFUSED: &str = io_error::CONNECTION_REFUSED;
+
+    /// The causes of an [`Error::Connect`] if the other side has accepted the connection, and ended it before a CONNACK.
+    pub const CONNECTION_ENDED: [&str; 2] = io_error::CONNECTION_ENDED;
 
     /// Returns whether a reconnect would fail with the same error.
     pub(super) fn is_fatal(&self) -> bool {
@@ -165,12 +179,20 @@ impl fmt::Display for LossCause {
 
 impl ReasonCode {
     pub const NO_MATCHING_SUBSCRIBERS: u8 = 0x10;
+    pub const UNSUPPORTED_VERSION: u8 = 0x84;
     pub const BAD_CLIENT_ID: u8 = 0x85;
     pub const BAD_LOGIN: u8 = 0x86;
     pub const NOT_AUTHORIZED: u8 = 0x87;
     pub const REAUTHENTICATE: u8 = 0x19;
     pub const SESSION_TAKEN_OVER: u8 = 0x8E;
     pub const BAD_METHOD: u8 = 0x8C;
+    pub const PACKET_TOO_LARGE: u8 = 0x95;
+
+    /// Returns the reason why a packet of `size` bytes is not sent to a broker that accepts at most `max`.
+    pub(super) fn too_large(size: usize, max: usize) -> Self {
+        let text = format!("{size} bytes; the broker accepts at most {max}");
+        Self { code: Self::PACKET_TOO_LARGE, text: Some(text) }
+    }
 
     /// Returns whether the code is about the client's identity or permissions.
     #[must_use]
@@ -186,7 +208,6 @@ impl ReasonCode {
         const PROTOCOL_ERROR: u8 = 0x82;
         const IMPLEMENTATION_SPECIFIC_ERROR: u8 = 0x83;
         const RECEIVE_MAXIMUM_EXCEEDED: u8 = 0x93;
-        const PACKET_TOO_LARGE: u8 = 0x95;
         const MESSAGE_RATE_TOO_HIGH: u8 = 0x96;
         const QUOTA_EXCEEDED: u8 = 0x97;
         matches!(
@@ -196,7 +217,7 @@ impl ReasonCode {
                 | PROTOCOL_ERROR
                 | IMPLEMENTATION_SPECIFIC_ERROR
                 | RECEIVE_MAXIMUM_EXCEEDED
-                | PACKET_TOO_LARGE
+                | Self::PACKET_TOO_LARGE
                 | MESSAGE_RATE_TOO_HIGH
                 | QUOTA_EXCEEDED
         )
@@ -242,10 +263,15 @@ impl ReasonCode {
             0x97 => "quota exceeded",
             0x98 => "administrative action",
             0x99 => "payload format invalid",
+            0x9A => "retain not supported",
+            0x9B => "QoS not supported",
             0x9C => "use another server",
             0x9D => "server moved",
+            0x9E => "shared subscriptions not supported",
             0x9F => "connection rate exceeded",
             0xA0 => "maximum connect time",
+            0xA1 => "subscription identifiers not supported",
+            0xA2 => "wildcard subscriptions not supported",
             _ => return None,
         })
     }
@@ -284,6 +310,12 @@ impl fmt::Display for Error {
                 write!(out, "no CONNACK from {target} within {after:?}")
             }
             Self::NotMqtt { target, cause } => write!(out, "{target} does not speak MQTT 5: {cause}"),
+            Self::Unsuitable { target, cause: UnsuitableCause::Version } => {
+                write!(out, "{target} does not speak MQTT 5: the broker supports older versions only")
+            }
+            Self::Unsuitable { target, cause: UnsuitableCause::Qos } => {
+                write!(out, "{target} supports only QoS 0, but requests to the store need QoS 1")
+            }
             Self::Lost { target, cause, .. } => write!(out, "lost the connection to {target}: {cause}"),
             Self::Timeout { target, after, .. } => write!(out, "no answer from {target} within {after:?}"),
             Self::NoStore { target, .. } => {

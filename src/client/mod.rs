@@ -37,7 +37,7 @@ pub use backoff::Backoff;
 pub use bulk::Bulk;
 pub use connection_info::ConnectionInfo;
 pub use connection_status::ConnectionStatus;
-pub use error::{CredentialError, Error, LossCause, Outcome, ReasonCode};
+pub use error::{CredentialError, Error, LossCause, Outcome, ReasonCode, UnsuitableCause};
 pub use handle::Client;
 pub use probe::{ConnectionProbe, ConnectionStep};
 pub use protocol_detection::detect_protocol;

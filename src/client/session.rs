@@ -302,11 +302,14 @@ impl<T> Session<T> {
         self.last_packet_ms
     }
 
-    /// Handles a publish from [`Session::poll_outgoing`] that is larger than the broker accepts, and was not sent.
-    pub fn handle_too_large(&mut self, packet_id: u16, size: usize, max: usize) {
+    /// Handles a packet from [`Session::poll_outgoing`] that is larger than the broker accepts, and was not sent.
+    pub fn handle_too_large(&mut self, packet_id: u16, size: usize, max: usize, now: Reading) {
         if let Some(id) = self.unacknowledged.remove(&packet_id) {
             self.fail(id, |_, _| Error::TooLarge { size, max });
             self.end_message(id, |_, _| Err(Error::TooLarge { size, max }));
+        } else {
+            // A SUBSCRIBE, which gets no SUBACK: all that waits for it would end with a timeout.
+            self.handle_suback(packet_id, ReasonCode::too_large(size, max), now);
         }
     }
 

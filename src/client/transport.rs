@@ -259,7 +259,12 @@ impl Connection {
             self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
             return Ok(Some(incoming));
         }
-        let Some(packet) = self.decode().map_err(|error| format!("malformed packet: {error}"))? else {
+        if let Some(puback) = self.unknown_puback()? {
+            self.trace(|| TraceEvent::Received(Packet::from(&puback)));
+            return Ok(Some(puback));
+        }
+        let first = self.input.first().copied();
+        let Some(packet) = self.decode().map_err(|error| decoding_error(first, &error))? else {
             return Ok(None);
         };
         let incoming = match packet {
@@ -298,6 +303,22 @@ impl Connection {
         };
         self.trace(|| TraceEvent::Received(Packet::from(&incoming)));
         Ok(Some(incoming))
+    }
+
+    /// Returns a PUBACK whose reason code is none of this packet, and unknown to the crate's decoder. From 0x80 on, each is a
+    /// failure (MQTT 5, 2.4), so the message has not been accepted. Of another one the effect is unknown.
+    fn unknown_puback(&mut self) -> Result<Option<Incoming>, LossCause> {
+        let [PUBACK, len @ 3..=0x7F, high, low, code, ..] = *self.input else { return Ok(None) };
+        let (packet_id, bytes) = (u16::from_be_bytes([high, low]), usize::from(len).saturating_add(2));
+        if packet_id == 0 || self.input.len() < bytes || v5::PubAckReason::try_from(code).is_ok() {
+            return Ok(None);
+        }
+        let reason = ReasonCode { code, text: None };
+        if code < FAILURE_MIN {
+            return Err(format!("PUBACK with the unexpected reason code 0x{code:02X}").into());
+        }
+        self.input.advance(bytes);
+        Ok(Some(Incoming::PubAck { packet_id, reason }))
     }
 
     /// As [`Connection::next_packet`], but skips a malformed PUBLISH whose topic and packet id can be read: a broker forwards
@@ -390,6 +411,24 @@ impl Connection {
     }
 }
 
+/// Returns the text of a decoder's error about a packet with this first byte. The crate's text for a reason code that the packet
+/// does not have is about CONNACK, whatever the packet is.
+fn decoding_error(first: Option<u8>, error: &mqttbytes::Error) -> String {
+    let mqttbytes::Error::InvalidConnectReturnCode(code) = error else {
+        return format!("malformed packet: {error}");
+    };
+    let name = match first.map(|first| first >> 4) {
+        Some(2) => "CONNACK",
+        Some(4) => "PUBACK",
+        Some(5) => "PUBREC",
+        Some(6) => "PUBREL",
+        Some(7) => "PUBCOMP",
+        Some(14) => "DISCONNECT",
+        _ => "a packet",
+    };
+    format!("{name} with the unexpected reason code 0x{code:02X}")
+}
+
 /// Writes some bytes, and flushes a buffered stream. Cancel safe: `needs_flush` remembers an interrupted flush.
 async fn write<W: AsyncWrite + Unpin>(
     writer: &mut W,
@@ -410,6 +449,8 @@ async fn write<W: AsyncWrite + Unpin>(
 /// The size of the output buffer at which no more packets are queued.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 const PUBACK: u8 = 0x40;
+/// The first reason code of a failure.
+const FAILURE_MIN: u8 = 0x80;
 /// The first bytes of packets whose decoding the crate gets wrong.
 const DISCONNECT: u8 = 0xE0;
 const AUTH: u8 = 0xF0;

@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::client::{CredentialError, Error, Outcome, ReasonCode, TlsError, TlsSetupError, WebSocketError};
+use crate::client::{
+    CredentialError, Error, Outcome, ReasonCode, TlsError, TlsSetupError, UnsuitableCause, WebSocketError,
+};
 use crate::protocol::ErrorReply;
 
 /// The kind of an error, in the order of the exit statuses.
@@ -221,6 +223,7 @@ fn kind(error: &Error) -> Kind {
         | Error::SubscribeRefused { .. }
         | Error::QosTooLow { .. }
         | Error::NotMqtt { .. }
+        | Error::Unsuitable { .. }
         | Error::Refused(_)
         | Error::MalformedReply { .. }
         | Error::ClockSkew { .. } => Kind::Refused,
@@ -264,6 +267,9 @@ fn hint(error: &Error) -> Option<String> {
                 _ => format!("check the port, or start a broker with `mqkv serve --listen {target}`"),
             });
         }
+        Error::Connect { cause, .. } if Error::CONNECTION_ENDED.contains(&&**cause) => {
+            "check port and protocol (mqtts:// for TLS, ws:// for WebSockets); the broker must support MQTT 5"
+        }
         Error::Connect { .. } => {
             "check host, port, protocol (mqtts:// for TLS, ws:// for WebSockets) and firewalls"
         }
@@ -275,7 +281,18 @@ fn hint(error: &Error) -> Option<String> {
         Error::Tls { cause, .. } => return hint_of_tls(cause).map(str::to_owned),
         Error::WebSocket { cause, .. } => return hint_of_web_socket(cause).map(str::to_owned),
         Error::Lost { cause, .. } if cause.is_takeover() => "use a unique client id with -i, or omit -i",
-        Error::NoConnack { .. } => "check the port: a TLS port does not answer plain MQTT",
+        Error::NoConnack { .. } => {
+            "check the port: a TLS port does not answer plain MQTT, and a broker without MQTT 5 may not answer"
+        }
+        Error::Unsuitable { cause: UnsuitableCause::Version, .. } => {
+            "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`"
+        }
+        Error::Unsuitable { cause: UnsuitableCause::Qos, .. } => {
+            "use a broker or a listener that supports QoS 1"
+        }
+        Error::Rejected { reason, .. } if reason.code == ReasonCode::UNSUPPORTED_VERSION => {
+            "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`"
+        }
         Error::NotMqtt { .. } => "check the port: 1883 is the default for MQTT without TLS",
         Error::NoStore { .. } => "connect to Azure IoT Operations or to `mqkv serve`",
         Error::Timeout { .. } => "increase --timeout",
@@ -376,6 +393,9 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
         ErrorReply::QuotaExceeded => Some("delete unused keys, or let them expire (--ttl)"),
         ErrorReply::ValueTooLong => Some("use a smaller value, or several keys"),
         ErrorReply::RootOnly => Some("change it at the root, or let leaves change it by a rule of the root"),
+        ErrorReply::NotJoined => Some(
+            "wait until it is linked (mqkv exchange status --wait 30s), or set before_join = \"accept\" in its file",
+        ),
         ErrorReply::NotReplicated => {
             Some("use a key that takes no part in the exchange; `mqkv exchange key KEY` shows its rule")
         }

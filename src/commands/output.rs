@@ -13,7 +13,7 @@ pub use super::bench::report::{
 use super::configured::ConfigRecord;
 pub use super::doctor::check::{Check, CheckResult, Detail, Status, Warning};
 use super::error::CommandError;
-pub use super::exchange::record::ExchangeRecord;
+pub use super::exchange::record::{ExchangeRecord, present};
 use super::lines::records::Id;
 use super::monitor::traffic_event::TrafficEvent;
 pub use crate::client::lock::LossReason;

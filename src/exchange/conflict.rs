@@ -1,13 +1,16 @@
 //! Log of the changes that lost, bounded in number and bytes (I5, I9).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::protocol::Key;
+
 use super::effects::{Effects, Event};
+use super::frame::Reason;
 use super::names::Name;
-use super::row::{Conflict, Row, RowId};
+use super::row::{Conflict, LostContent, Row, RowId};
 use super::rows::{Kind, rest};
 
 /// The most conflicts that a node keeps.
@@ -21,26 +24,32 @@ pub struct ConflictLog {
     conflicts: BTreeMap<u64, Conflict>,
     /// The number of conflicts of each leaf that has one.
     by_leaf: BTreeMap<Name, usize>,
+    /// Those of values that went because the root was restored.
+    restored: BTreeMap<Key, BTreeSet<u64>>,
     bytes: usize,
-    dropped: u64,
 }
 
 impl ConflictLog {
     /// Appends a conflict and drops the oldest ones beyond the bounds. A value above [`CONFLICT_BYTES_MAX`] alone is
-    /// kept until the next conflict. `id` is greater than all before, also than those that are gone.
-    pub(super) fn append(&mut self, id: u64, mut conflict: Conflict, effects: &mut Effects) {
-        // A value can share the memory of its frame, which is not counted.
-        conflict.value = conflict.value.map(|value| Bytes::copy_from_slice(&value));
+    /// kept until the next conflict. `id` is greater than all before, also than those that are gone. Returns the number of
+    /// conflicts that were dropped, which the row of the node counts.
+    pub(super) fn append(&mut self, id: u64, mut conflict: Conflict, effects: &mut Effects) -> u64 {
+        if let LostContent::Value(value) = &mut conflict.lost {
+            // It can share the memory of its frame, which is not counted.
+            *value = Bytes::copy_from_slice(value);
+        }
+        let mut dropped = 0;
         effects.row(RowId::Conflict(id), None, Some(Row::Conflict(conflict.clone())));
         self.restore(id, Some(Row::Conflict(conflict.clone())));
         effects.events.push(Event::Conflict { id, conflict });
         while self.conflicts.len() > CONFLICTS_MAX
             || (self.bytes > CONFLICT_BYTES_MAX && self.conflicts.len() > 1)
         {
-            let Some(oldest) = self.conflicts.keys().next().copied() else { return };
+            let Some(oldest) = self.conflicts.keys().next().copied() else { break };
             self.remove(oldest, effects);
-            self.dropped = self.dropped.saturating_add(1);
+            dropped = u64::saturating_add(dropped, 1);
         }
+        dropped
     }
 
     /// Removes a conflict that an operator has dealt with. Returns whether it was there.
@@ -60,19 +69,32 @@ impl ConflictLog {
             if left == 0 {
                 self.by_leaf.remove(&before.leaf);
             }
+            if let Some(ids) = self.restored.get_mut(&before.key) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.restored.remove(&before.key);
+                }
+            }
         }
         if let Some(Row::Conflict(conflict)) = row {
             self.bytes = self.bytes.saturating_add(size(&conflict));
             let count = self.of_leaf(&conflict.leaf).saturating_add(1);
             self.by_leaf.insert(conflict.leaf.clone(), count);
+            if conflict.reason == Reason::Restored {
+                self.restored.entry(conflict.key.clone()).or_default().insert(id);
+            }
             self.conflicts.insert(id, conflict);
         }
     }
 
-    /// Returns what a restart keeps.
-    #[cfg(test)]
-    pub(super) fn on_disk(&self) -> Self {
-        Self { dropped: 0, ..self.clone() }
+    /// Whether a leaf has lost this value of the key because the root was restored: all leaves that had it report it, and
+    /// would take the room of all other conflicts.
+    pub(super) fn has_restored(&self, key: &Key, lost: &LostContent) -> bool {
+        /// More backups are not put back one after the other.
+        const LATEST_MAX: usize = 8;
+        let latest = self.restored.get(key).into_iter().flat_map(|ids| ids.iter().rev().take(LATEST_MAX));
+        let mut conflicts = latest.filter_map(|id| self.conflicts.get(id));
+        lost.value().is_some() && conflicts.any(|conflict| conflict.lost == *lost)
     }
 
     #[must_use]
@@ -115,27 +137,19 @@ impl ConflictLog {
     pub fn is_empty(&self) -> bool {
         self.conflicts.is_empty()
     }
-
-    /// Returns the number of conflicts that made room for others since the process started.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
 }
 
 fn size(conflict: &Conflict) -> usize {
     /// The rest of a conflict, and its place in the table.
     const OVERHEAD_BYTES: usize = 256;
-    let value = conflict.value.as_ref().map_or(0, Bytes::len);
+    let value = conflict.lost.value().map_or(0, Bytes::len);
     value.saturating_add(conflict.key.as_bytes().len()).saturating_add(OVERHEAD_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::Reason;
     use super::super::names::Mutex;
     use super::*;
-    use crate::protocol::Key;
 
     fn conflict(value: usize) -> Conflict {
         Conflict {
@@ -143,7 +157,7 @@ mod tests {
             leaf: Name::new("press").unwrap(),
             mutex: Mutex::NIL,
             reason: Reason::RootWins,
-            value: Some(vec![0; value].into()),
+            lost: LostContent::Value(vec![0; value].into()),
             winner: 1,
             owner: None,
             at_ms: 0,
@@ -153,13 +167,13 @@ mod tests {
     #[test]
     fn the_oldest_conflicts_make_room_and_are_counted() {
         let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
-        for id in 0..=CONFLICTS_MAX as u64 {
-            log.append(id + 1, conflict(1), &mut effects);
-        }
-        assert_eq!((log.len(), log.dropped(), log.since(0).next().unwrap().0), (CONFLICTS_MAX, 1, 2));
+        let ids = 1..=CONFLICTS_MAX as u64 + 1;
+        let dropped: u64 = ids.map(|id| log.append(id, conflict(1), &mut effects)).sum();
+        assert_eq!((log.len(), dropped, log.since(0).next().unwrap().0), (CONFLICTS_MAX, 1, 2));
         let removed = effects.rows.last().unwrap();
         assert!(removed.id == RowId::Conflict(1) && removed.after.is_none() && removed.before.is_some());
-        log.append(u64::MAX, conflict(CONFLICT_BYTES_MAX), &mut effects);
+        let dropped = log.append(u64::MAX, conflict(CONFLICT_BYTES_MAX), &mut effects);
+        assert_eq!(dropped, CONFLICTS_MAX as u64);
         assert_eq!((log.len(), log.of_leaf(&Name::new("press").unwrap())), (1, 1));
     }
 
@@ -167,9 +181,9 @@ mod tests {
     fn a_value_does_not_hold_the_memory_of_its_frame() {
         let frame = Bytes::from(vec![b'x'; 10_000]);
         let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
-        log.append(1, Conflict { value: Some(frame.slice(1..3)), ..conflict(0) }, &mut effects);
+        log.append(1, Conflict { lost: LostContent::Value(frame.slice(1..3)), ..conflict(0) }, &mut effects);
         drop(effects);
-        assert_eq!(log.get(1).unwrap().value.as_deref(), Some(&b"xx"[..]));
+        assert_eq!(log.get(1).unwrap().lost.value().unwrap().as_ref(), b"xx");
         assert!(frame.is_unique());
     }
 
@@ -180,5 +194,26 @@ mod tests {
         assert!(!log.remove(u64::MAX, &mut effects), "an operator may ask for any id");
         assert!(log.get(1).is_some() && log.remove(1, &mut effects) && !log.remove(1, &mut effects));
         assert!(log.is_empty() && log.bytes == 0 && log.by_leaf.is_empty());
+    }
+
+    #[test]
+    fn a_value_that_went_with_a_restored_root_is_known_until_it_is_removed() {
+        let (mut log, mut effects) = (ConflictLog::default(), Effects::default());
+        let lost = |text: &'static str| LostContent::Value(text.into());
+        for (id, text) in [(1, "a"), (2, "b")] {
+            log.append(
+                id,
+                Conflict { reason: Reason::Restored, lost: lost(text), ..conflict(0) },
+                &mut effects,
+            );
+        }
+        log.append(3, Conflict { lost: lost("c"), ..conflict(0) }, &mut effects);
+        let key = conflict(0).key;
+        let known = |log: &ConflictLog| ["a", "b", "c"].map(|text| log.has_restored(&key, &lost(text)));
+        assert_eq!(known(&log), [true, true, false]);
+        assert!(!log.has_restored(&key, &LostContent::Unsent), "nobody knows which value that is");
+        assert!(log.remove(1, &mut effects));
+        assert_eq!(known(&log), [false, true, false]);
+        assert!(log.remove(2, &mut effects) && log.restored.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use crate::protocol::frame::Frame;
 
 pub(super) use crate::protocol::exchange::elements::{Elements, number, simple, text};
 
-use super::names::{Mutex, Name};
+use super::names::{Mutex, Name, Serial};
 
 /// The longest free text in bytes: a version of the software, the reason of a refusal.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
@@ -19,6 +19,10 @@ pub(super) fn mutex(mutex: Mutex) -> Frame {
     Frame::Bulk(Bytes::copy_from_slice(&mutex.to_bytes()))
 }
 
+pub(super) fn serial(serial: Serial) -> Frame {
+    Frame::Bulk(Bytes::copy_from_slice(&serial.to_bytes()))
+}
+
 impl Elements<'_> {
     pub(super) fn id(&mut self) -> Option<u64> {
         self.bulk()?.as_ref().try_into().ok().map(u64::from_be_bytes)
@@ -26,6 +30,10 @@ impl Elements<'_> {
 
     pub(super) fn mutex(&mut self) -> Option<Mutex> {
         Mutex::from_bytes(self.bulk()?)
+    }
+
+    pub(super) fn serial(&mut self) -> Option<Serial> {
+        Serial::from_bytes(self.bulk()?)
     }
 
     pub(super) fn name(&mut self) -> Option<Name> {

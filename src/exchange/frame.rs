@@ -10,8 +10,12 @@ use crate::protocol::frame::{self, Frame};
 use super::elements::{Elements, TEXT_BYTES_MAX, id, mutex, number, simple, text};
 use super::names::{Mutex, Name};
 use super::rules::Rules;
+pub use content::Content;
+pub use proposal::{Flags, Proposal, Proposed, ValueKind};
 pub use reason::Reason;
 
+mod content;
+mod proposal;
 mod reason;
 
 /// The most items of one CHANGES or RECORDS.
@@ -131,37 +135,6 @@ pub struct Changes {
     /// The number of the frame on the link, from 1.
     pub n: u64,
     pub items: Vec<Proposal>,
-}
-
-/// One change that a leaf proposes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Proposal {
-    pub seq: u64,
-    pub key: Key,
-    pub mutex: Mutex,
-    pub base: Mutex,
-    pub flags: Flags,
-    /// `None`: the key is deleted.
-    pub content: Option<Content>,
-}
-
-/// Flags of a proposal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Flags {
-    /// The leaf has replaced the change by a record: it is sent to be recorded, and never accepted.
-    pub is_lost: bool,
-    /// The change may have been judged in an earlier stream.
-    pub is_again: bool,
-    /// The base is no record: nothing, or the leaf's own tombstone.
-    pub is_base_absent: bool,
-}
-
-/// A value and the time that it has left.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Content {
-    pub value: Bytes,
-    /// `None`: it does not expire; never 0.
-    pub ttl_ms: Option<u64>,
 }
 
 /// Records and verdicts for a leaf.
@@ -415,67 +388,11 @@ fn refused(rest: &mut Elements<'_>) -> Option<Refused> {
 }
 
 fn changes(rest: &mut Elements<'_>) -> Option<Changes> {
-    Some(Changes { link: rest.id()?, n: rest.number()?, items: rest.list_within(ITEMS_MAX, proposal)? })
-}
-
-impl Proposal {
-    fn to_frame(&self) -> Frame {
-        let mut elements = vec![
-            number(self.seq),
-            Frame::Bulk(self.key.to_bytes()),
-            mutex(self.mutex),
-            mutex(self.base),
-            self.flags.to_frame(),
-        ];
-        elements.extend(content_frames(self.content.as_ref()));
-        Frame::Array(elements)
-    }
-}
-
-fn proposal(rest: &mut Elements<'_>) -> Option<Proposal> {
-    Some(Proposal {
-        seq: rest.number().filter(|seq| *seq > 0)?,
-        key: rest.key()?,
-        mutex: rest.mutex().filter(|mutex| *mutex != Mutex::NIL)?,
-        base: rest.mutex()?,
-        flags: Flags::parse(rest.simple()?),
-        content: content(rest)?,
+    Some(Changes {
+        link: rest.id()?,
+        n: rest.number()?,
+        items: rest.list_within(ITEMS_MAX, Proposal::decode)?,
     })
-}
-
-impl Flags {
-    fn to_frame(self) -> Frame {
-        let flags = [(self.is_lost, "lost"), (self.is_again, "again"), (self.is_base_absent, "absent")];
-        let set: Vec<_> = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
-        simple(&set.join(","))
-    }
-
-    /// Unknown flags are ignored.
-    fn parse(text: &[u8]) -> Self {
-        let has = |name: &str| text.split(|byte| *byte == b',').any(|flag| flag == name.as_bytes());
-        Self { is_lost: has("lost"), is_again: has("again"), is_base_absent: has("absent") }
-    }
-}
-
-fn content(rest: &mut Elements<'_>) -> Option<Option<Content>> {
-    let (value, ttl_ms) = (rest.next()?, rest.next()?);
-    let ttl_ms = match ttl_ms {
-        Frame::Null => None,
-        // A store would take 0 for "no expiry".
-        ttl_ms => Some(Elements(std::slice::from_ref(ttl_ms)).number().filter(|ttl_ms| *ttl_ms > 0)?),
-    };
-    match value {
-        Frame::Null => Some(None),
-        Frame::Bulk(value) => Some(Some(Content { value: value.clone(), ttl_ms })),
-        _ => None,
-    }
-}
-
-/// Returns the value and the time that it has left, as two elements.
-fn content_frames(content: Option<&Content>) -> [Frame; 2] {
-    let value = content.map_or(Frame::Null, |content| Frame::Bulk(content.value.clone()));
-    let ttl = content.and_then(|content| content.ttl_ms).map_or(Frame::Null, number);
-    [value, ttl]
 }
 
 impl Records {
@@ -548,7 +465,7 @@ impl RecordItem {
         let owner = self.owner.as_ref().map_or(Frame::Null, |owner| text(owner.as_str()));
         let key = Frame::Bulk(self.key.to_bytes());
         let mut elements = vec![simple("R"), key, number(self.ver), mutex(self.mutex), owner];
-        elements.extend(content_frames(self.content.as_ref()));
+        elements.extend(content::to_frames(self.content.as_ref()));
         Frame::Array(elements)
     }
 }
@@ -559,7 +476,7 @@ fn record_item(rest: &mut Elements<'_>) -> Option<RecordItem> {
         ver: rest.number()?,
         mutex: rest.mutex()?,
         owner: rest.optional_name()?,
-        content: content(rest)?,
+        content: content::decode(rest)?,
     })
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::names::{Mutex, Name};
+use super::names::{Mutex, Name, Serial};
 use crate::protocol::Key;
 
 pub fn counter() -> impl Strategy<Value = u64> {
@@ -20,7 +20,11 @@ pub fn name() -> impl Strategy<Value = Name> {
 }
 
 pub fn any_mutex() -> impl Strategy<Value = Mutex> {
-    (any::<u64>(), any::<u64>()).prop_map(|(run, counter)| Mutex { run, counter })
+    any::<[u8; 16]>().prop_map(|bytes| Mutex::from_bytes(&bytes).unwrap())
+}
+
+pub fn serial() -> impl Strategy<Value = Serial> {
+    (any::<u64>(), any::<u64>()).prop_map(|(run, counter)| Serial { run, counter })
 }
 
 pub fn value() -> impl Strategy<Value = Bytes> {

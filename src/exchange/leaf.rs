@@ -9,15 +9,19 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use bytes::Bytes;
+
 use crate::protocol::Key;
 
 use super::conflict::ConflictLog;
 use super::digest;
 use super::effects::{Cause, Effects, Event, LinkEnd, Values};
+use super::fingerprint::Fingerprint;
 use super::frame::{Content, LinkFrame, Reason};
-use super::names::{Mutex, MutexSource};
+use super::names::{Mutex, SerialSource};
 use super::row::{
-    Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, Note, Resync, ResyncKind, Row, RowId,
+    Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, LostContent, Note, Resync,
+    ResyncKind, Row, RowId,
 };
 use super::rules::{Change, Rules};
 use super::steps::{Steps, UncommittedRemovals};
@@ -44,6 +48,7 @@ pub struct Leaf {
     /// `None` before the first WELCOME: which keys take part is not known yet.
     rules: Option<Rules>,
     on_join: OnJoin,
+    before_join: BeforeJoin,
     notes: BTreeMap<Key, Note>,
     /// Keys by the version of their notes, for tombstones.
     tombstones: BTreeMap<u64, Key>,
@@ -76,7 +81,7 @@ pub struct Leaf {
     sweep: Option<Bound<Key>>,
     /// Whether the walk has found a key for which the outbox had no room.
     is_walk_cut: bool,
-    source: MutexSource,
+    source: SerialSource,
     steps: Steps<Progress>,
     saved: Progress,
 }
@@ -89,6 +94,23 @@ pub enum OnJoin {
     Offer,
     /// They are deleted, and recorded as conflicts.
     Discard,
+}
+
+/// What becomes of writes of clients before the leaf has been linked for the first time: it has no rules yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum BeforeJoin {
+    /// They are refused, all of them: a rule of the root may forbid any, and the first link would then delete the key.
+    #[default]
+    Refuse,
+    /// They are accepted, and treated by [`OnJoin`] and by the rules when the leaf joins.
+    Accept,
+}
+
+/// How a leaf joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct JoinPolicy {
+    pub on_join: OnJoin,
+    pub before_join: BeforeJoin,
 }
 
 /// How far a leaf is, in memory or on disk.
@@ -107,6 +129,8 @@ struct Progress {
 /// The reason why a leaf refuses a request to change a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeError {
+    /// The leaf has not been linked yet, so that it does not know the rule of the key.
+    NotJoined,
     /// Only the root of the exchange changes this key.
     RootOnly,
     /// The outbox is full.
@@ -118,7 +142,8 @@ pub enum ChangeError {
 impl Leaf {
     /// Returns a leaf that has not joined. `run` and `stream` are random; a stored row replaces the stream.
     #[must_use]
-    pub fn new(identity: Identity, on_join: OnJoin, run: u64, stream: u64) -> Self {
+    pub fn new(identity: Identity, policy: JoinPolicy, run: u64, stream: u64) -> Self {
+        let JoinPolicy { on_join, before_join } = policy;
         let row = LeafNodeRow {
             identity,
             root: None,
@@ -137,11 +162,13 @@ impl Leaf {
             is_walk_due: false,
             counts: Counts::default(),
             last_conflict: 0,
+            dropped_conflicts: 0,
         };
         Self {
             row,
             rules: None,
             on_join,
+            before_join,
             notes: BTreeMap::new(),
             tombstones: BTreeMap::new(),
             outbox: BTreeMap::new(),
@@ -160,7 +187,7 @@ impl Leaf {
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,
-            source: MutexSource::new(run),
+            source: SerialSource::new(run),
             steps: Steps::new(),
             saved: Progress::default(),
         }
@@ -200,8 +227,10 @@ impl Leaf {
     /// [`ChangeError`]: the request is refused before it changes the store.
     pub fn check_change(&self, key: &Key, bytes: usize) -> Result<(), ChangeError> {
         let name = &self.row.identity.node;
-        let rule = self.rules.as_ref().and_then(|rules| rules.find(key)).filter(|rule| rule.concerns(name));
-        let Some(rule) = rule else { return Ok(()) };
+        let Some(rules) = &self.rules else {
+            return if self.before_join == BeforeJoin::Refuse { Err(ChangeError::NotJoined) } else { Ok(()) };
+        };
+        let Some(rule) = rules.find(key).filter(|rule| rule.concerns(name)) else { return Ok(()) };
         if rule.change() == Change::Root {
             return Err(ChangeError::RootOnly);
         }
@@ -269,18 +298,33 @@ impl Leaf {
             self.put_entry(seq, None, effects);
             self.row.counts.merged = self.row.counts.merged.saturating_add(1);
         }
-        let seq = self.row.last_seq.saturating_add(1);
-        self.row.last_seq = seq;
-        let entry = Entry {
-            key: key.clone(),
-            mutex: self.source.next(),
-            base,
-            state: EntryState::Live,
-            value: content.map(|content| content.value.clone()),
-            until: content.map_or(FOREVER, |content| content.until(now_ms)),
-        };
-        self.put_entry(seq, Some(entry), effects);
+        let until = content.map_or(FOREVER, |content| content.until(now_ms));
+        let value = content.map(|content| content.value.clone());
+        self.put_next(key, base, EntryState::Live, value, until, effects);
         self.put_node(before, effects);
+    }
+
+    /// Puts an entry at the end of the outbox. The caller writes the row of the leaf.
+    fn put_next(
+        &mut self,
+        key: &Key,
+        base: Mutex,
+        state: EntryState,
+        value: Option<Bytes>,
+        until: u64,
+        effects: &mut Effects,
+    ) {
+        let serial = self.source.next();
+        let fingerprint = Fingerprint::of(value.as_ref(), until != FOREVER);
+        let mutex = Mutex::of(Some(&self.row.identity.node), serial, key, fingerprint);
+        self.row.last_seq = self.row.last_seq.saturating_add(1);
+        let entry = Entry { key: key.clone(), serial, mutex, base, state, value, until };
+        self.put_entry(self.row.last_seq, Some(entry), effects);
+    }
+
+    /// Whether over half of the outbox is taken.
+    fn is_half_full(&self) -> bool {
+        self.outbox.len() > OUTBOX_ENTRIES_MAX / 2 || self.outbox_bytes > OUTBOX_BYTES_MAX / 2
     }
 
     /// Whether the key takes part, and concerns this leaf.
@@ -375,12 +419,15 @@ impl Leaf {
     /// Records a conflict. The caller writes the row of the leaf.
     fn conflict(&mut self, conflict: Conflict, effects: &mut Effects) {
         self.row.last_conflict = self.row.last_conflict.saturating_add(1);
-        self.conflicts.append(self.row.last_conflict, conflict, effects);
+        let dropped = self.conflicts.append(self.row.last_conflict, conflict, effects);
+        self.row.dropped_conflicts = self.row.dropped_conflicts.saturating_add(dropped);
     }
 
     fn progress(&self) -> Progress {
         let LeafNodeRow { last_seq, cursor, last_ver, term, acked, .. } = self.row;
-        let (link, n) = self.link.as_ref().map_or((0, 0), Link::received);
+        // Before WELCOME, the cursor may be ahead of a root that was restored: it must not be acknowledged on this link.
+        let link = self.link.as_ref().filter(|link| link.is_welcome());
+        let (link, n) = link.map_or((0, 0), Link::received);
         Progress { last_seq, cursor, last_ver, term, acked, n, link }
     }
 
@@ -452,7 +499,7 @@ impl Leaf {
     #[must_use]
     pub fn too_large(&self) -> Option<(&Key, usize, usize)> {
         let entry = self.outbox.get(&self.link.as_ref()?.too_large?)?;
-        let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
+        let value = entry.value.as_ref().map_or(0, Bytes::len);
         Some((&entry.key, frame_bytes(&entry.key, value), self.frame_bytes_max))
     }
 
@@ -474,7 +521,7 @@ fn frame_bytes(key: &Key, value_bytes: usize) -> usize {
 }
 
 fn size(entry: &Entry) -> usize {
-    let value = entry.value.as_ref().map_or(0, bytes::Bytes::len);
+    let value = entry.value.as_ref().map_or(0, Bytes::len);
     value.saturating_add(entry.key.as_bytes().len()).saturating_add(ENTRY_OVERHEAD_BYTES)
 }
 

@@ -9,6 +9,7 @@ pub mod effects;
 mod elements;
 #[cfg(test)]
 mod explorer;
+pub mod fingerprint;
 pub mod frame;
 #[cfg(test)]
 mod generators;
@@ -84,6 +85,15 @@ impl Exchange {
         match self {
             Self::Root(_) => Ok(()),
             Self::Leaf(leaf) => leaf.check_change(key, bytes),
+        }
+    }
+
+    /// Whether the node knows which keys take part: a leaf gets its rules with its first link.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        match self {
+            Self::Root(_) => true,
+            Self::Leaf(leaf) => leaf.rules().is_some(),
         }
     }
 
@@ -245,6 +255,15 @@ impl Exchange {
         match self {
             Self::Root(root) => root.conflicts(),
             Self::Leaf(leaf) => leaf.conflicts(),
+        }
+    }
+
+    /// Returns the number of conflicts that made room for others.
+    #[must_use]
+    pub fn dropped_conflicts(&self) -> u64 {
+        match self {
+            Self::Root(root) => root.dropped_conflicts(),
+            Self::Leaf(leaf) => leaf.row().dropped_conflicts,
         }
     }
 

@@ -59,19 +59,56 @@ impl fmt::Display for InvalidName {
 
 impl std::error::Error for InvalidName {}
 
-/// The identity of one change: the random number of the process that made it, and a counter of that process.
+/// The identity of one change: a digest of who made it, of its number there, and of what it does ([`Mutex::of`]).
 ///
 /// It is a *change mutex* in an outbox, a *shared mutex* in a record, and obsolete once a record has replaced it (S11).
+/// Changes with the same mutex have the same key and the same content, and no node can make the mutex of another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Mutex {
+pub struct Mutex([u8; 16]);
+
+impl Mutex {
+    /// The base of a change that is based on nothing.
+    pub const NIL: Self = Self([0; 16]);
+
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// Returns `None` unless there are exactly 16 bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// Returns an id that no change has; `run` is random.
+    pub(super) fn of_no_change(run: u64) -> Self {
+        Self(Serial { run, counter: 0 }.to_bytes())
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{self}")
+    }
+}
+
+impl fmt::Display for Mutex {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+/// The number of a change at the node that made it: the random number of the process, and a counter of that process.
+///
+/// It keeps changes apart that do the same. It repeats if a machine goes on from an earlier state of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Serial {
     pub run: u64,
     pub counter: u64,
 }
 
-impl Mutex {
-    /// The base of a change that is based on nothing.
-    pub const NIL: Self = Self { run: 0, counter: 0 };
-
+impl Serial {
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         (u128::from(self.run) << 64 | u128::from(self.counter)).to_be_bytes()
@@ -85,26 +122,14 @@ impl Mutex {
     }
 }
 
-impl fmt::Debug for Mutex {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{self}")
-    }
-}
-
-impl fmt::Display for Mutex {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:016x}{:016x}", self.run, self.counter)
-    }
-}
-
-/// Makes the mutexes of one process.
+/// Makes the serials of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MutexSource {
+pub struct SerialSource {
     run: u64,
     counter: u64,
 }
 
-impl MutexSource {
+impl SerialSource {
     /// `run` is random, different for each start of each process.
     #[must_use]
     pub fn new(run: u64) -> Self {
@@ -116,10 +141,10 @@ impl MutexSource {
         self.run
     }
 
-    pub(super) fn next(&mut self) -> Mutex {
+    pub(super) fn next(&mut self) -> Serial {
         // A process does not count to the end of 64 bits.
         self.counter = self.counter.saturating_add(1);
-        Mutex { run: self.run, counter: self.counter }
+        Serial { run: self.run, counter: self.counter }
     }
 }
 
@@ -137,12 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn a_mutex_has_16_bytes_and_is_never_given_twice() {
-        let mut source = MutexSource::new(7);
+    fn a_serial_has_16_bytes_and_is_never_given_twice() {
+        let mut source = SerialSource::new(7);
         let (first, second) = (source.next(), source.next());
-        assert!(first != second && first != Mutex::NIL);
-        assert_eq!(Mutex::from_bytes(&second.to_bytes()), Some(second));
+        assert_ne!(first, second);
+        assert_eq!(Serial::from_bytes(&second.to_bytes()), Some(second));
+        assert_eq!(Serial::from_bytes(&[0; 15]).or(Serial::from_bytes(&[0; 17])), None);
+    }
+
+    #[test]
+    fn a_mutex_has_16_bytes() {
+        let mutex = Mutex::from_bytes(&[0x1b; 16]).unwrap();
+        assert_eq!(Mutex::from_bytes(&mutex.to_bytes()), Some(mutex));
         assert_eq!(Mutex::from_bytes(&[0; 15]).or(Mutex::from_bytes(&[0; 17])), None);
-        assert_eq!(second.to_string(), "00000000000000070000000000000002");
+        assert_eq!(mutex.to_string(), "1b".repeat(16));
     }
 }

@@ -13,8 +13,9 @@ use crate::protocol::Key;
 
 use super::conflict::ConflictLog;
 use super::effects::{Cause, Effects, Event, Values};
+use super::fingerprint::Fingerprint;
 use super::frame::{Content, LinkFrame, Refused, VERDICTS_MAX};
-use super::names::{Mutex, MutexSource, Name};
+use super::names::{Mutex, Name, SerialSource};
 use super::row::{Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term, Verdict};
 use super::rules::{Patterns, Rules};
 use super::steps::{Steps, UncommittedRemovals};
@@ -52,6 +53,8 @@ pub struct Root {
     digests: Vec<u64>,
     /// Leaves that may join unasked.
     admit: Patterns,
+    /// Those of them that are names: they are expected.
+    expected: BTreeSet<Name>,
     terms: Vec<Term>,
     records: BTreeMap<Key, Record>,
     /// Keys by the version of their records.
@@ -78,7 +81,7 @@ pub struct Root {
     /// Notices of links that have ended: at most one per leaf, apart from the refusals so that none is lost.
     ended: BTreeMap<Name, Refused>,
     conflicts: ConflictLog,
-    source: MutexSource,
+    source: SerialSource,
     steps: Steps<Progress>,
     /// The last version that is committed.
     saved_ver: u64,
@@ -136,6 +139,7 @@ impl Root {
                 is_sweep_due: false,
                 is_walk_due: true,
                 last_conflict: 0,
+                dropped_conflicts: 0,
             },
             rules_digest: rules.digest(),
             stored_rules: rules.clone(),
@@ -144,6 +148,7 @@ impl Root {
             digests: vec![0; rules.iter().count()],
             rule_vers: vec![0; rules.iter().count()],
             rules,
+            expected: names_of(&admit),
             admit,
             terms: Vec::new(),
             records: BTreeMap::new(),
@@ -159,7 +164,7 @@ impl Root {
             refusals: VecDeque::new(),
             ended: BTreeMap::new(),
             conflicts: ConflictLog::default(),
-            source: MutexSource::new(run),
+            source: SerialSource::new(run),
             steps: Steps::new(),
             saved_ver: 0,
         }
@@ -173,7 +178,7 @@ impl Root {
         self.saved_ver = self.row.ver;
         // What could not be committed may be on the disk all the same, and in a backup of it. Versions that are given out again
         // are of another term; a number after a random one is random, too.
-        self.source = MutexSource::new(self.source.run().wrapping_add(1));
+        self.source = SerialSource::new(self.source.run().wrapping_add(1));
         for leaf in self.leaves.values_mut() {
             leaf.saved = leaf.row.applied;
         }
@@ -218,7 +223,9 @@ impl Root {
         let mut effects = Effects::default();
         self.adopt_if_due(&mut effects);
         if self.concerns(key) {
-            let mutex = self.source.next();
+            let expires = content.is_some_and(|content| content.ttl_ms.is_some());
+            let fingerprint = Fingerprint::of(content.map(|content| &content.value), expires);
+            let mutex = Mutex::of(None, self.source.next(), key, fingerprint);
             self.write(key.clone(), mutex, None, RecordKind::of(content), &mut effects);
         } else if self.has_leftovers() {
             // The record does not stand for this value, should the key come back into the rules.
@@ -262,6 +269,7 @@ impl Root {
 
     /// Replaces the names of the leaves that may join unasked.
     pub fn set_admit(&mut self, admit: Patterns) {
+        self.expected = names_of(&admit);
         self.admit = admit;
     }
 
@@ -450,6 +458,12 @@ impl Root {
         &self.conflicts
     }
 
+    /// Returns the number of conflicts that made room for others.
+    #[must_use]
+    pub fn dropped_conflicts(&self) -> u64 {
+        self.row.dropped_conflicts
+    }
+
     /// Returns what `exchange status` shows of the root itself: its name, the number of records and of tombstones.
     pub(super) fn summary(&self) -> (&Identity, usize, usize) {
         (&self.row.identity, self.records.len(), self.tombstones.len())
@@ -465,6 +479,18 @@ impl Root {
     /// Returns the state of a leaf.
     pub(super) fn leaf(&self, name: &Name) -> Option<LeafState<'_>> {
         self.leaves.get_key_value(name).map(|(name, leaf)| self.state_of(name, leaf))
+    }
+
+    /// Returns the leaves after a name that the file of the root names and that have never come, in the order of the names.
+    pub(super) fn expected_after(&self, last: Option<&Name>) -> impl Iterator<Item = &Name> {
+        let first = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.expected.range::<Name, _>((first, Bound::Unbounded));
+        names.filter(|name| !self.leaves.contains_key(*name))
+    }
+
+    /// Whether the file of the root names a leaf that has never come.
+    pub(super) fn is_expected(&self, name: &Name) -> bool {
+        self.expected.contains(name) && !self.leaves.contains_key(name)
     }
 
     fn state_of<'a>(&'a self, name: &'a Name, leaf: &'a Leaf) -> LeafState<'a> {
@@ -514,6 +540,11 @@ impl Root {
         }
         self.finish(effects)
     }
+}
+
+/// Returns the patterns that match one leaf only: the characters of patterns are none of names.
+fn names_of(admit: &Patterns) -> BTreeSet<Name> {
+    admit.texts().filter_map(|text| Name::new(text).ok()).collect()
 }
 
 impl Leaf {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::protocol::Key;
 
-use super::frame::{Content, Reason};
-use super::names::{Mutex, Name};
+use super::frame::{Content, Proposed, Reason};
+use super::names::{Mutex, Name, Serial};
 use super::rules::Rules;
 
 /// The address of a row in the table `notes`.
@@ -72,6 +72,8 @@ pub struct RootRow {
     pub is_walk_due: bool,
     /// The number of the last conflict, which may be gone.
     pub last_conflict: u64,
+    /// The number of conflicts that made room for others.
+    pub dropped_conflicts: u64,
 }
 
 /// The run of the root that made the versions from `first` on.
@@ -178,6 +180,8 @@ pub struct LeafNodeRow {
     pub counts: Counts,
     /// The number of the last conflict, which may be gone.
     pub last_conflict: u64,
+    /// The number of conflicts that made room for others.
+    pub dropped_conflicts: u64,
 }
 
 /// A resync until the root has named all its records.
@@ -224,6 +228,8 @@ pub const FOREVER: u64 = i64::MAX as u64;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub key: Key,
+    pub serial: Serial,
+    /// The id that the root makes of the serial, the key and the value.
     pub mutex: Mutex,
     pub base: Mutex,
     pub state: EntryState,
@@ -242,6 +248,8 @@ pub enum EntryState {
     Settled,
     /// A record has replaced it.
     Lost,
+    /// It is no change, but a value that went because the root was restored, which the root is to record, too.
+    Restored,
 }
 
 /// A change that lost (I5).
@@ -251,14 +259,48 @@ pub struct Conflict {
     pub leaf: Name,
     pub mutex: Mutex,
     pub reason: Reason,
-    /// The value that lost; `None`: a deletion.
-    pub value: Option<Bytes>,
+    pub lost: LostContent,
     /// The version that won; 0 if there is no record.
     pub winner: u64,
     /// The leaf that made the winner; `None`: the root.
     pub owner: Option<Name>,
     /// The time of the verdict in milliseconds.
     pub at_ms: u64,
+}
+
+/// The content of a change that lost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LostContent {
+    Deletion,
+    Value(Bytes),
+    /// At the root: a value that had expired before the change arrived.
+    Expired,
+    /// At the root: a value that the leaf has not sent, because it was too large. The conflict at the leaf has it.
+    Unsent,
+}
+
+impl LostContent {
+    #[must_use]
+    pub fn of(value: Option<Bytes>) -> Self {
+        value.map_or(Self::Deletion, Self::Value)
+    }
+
+    /// Returns what is lost if a change of a leaf is refused.
+    #[must_use]
+    pub fn of_proposed(proposed: &Proposed) -> Self {
+        match proposed {
+            Proposed::Deletion => Self::Deletion,
+            Proposed::Value(content) => Self::Value(content.value.clone()),
+            Proposed::Expired(_) => Self::Expired,
+            Proposed::Unsent(..) => Self::Unsent,
+        }
+    }
+
+    /// Returns the bytes that the node has.
+    #[must_use]
+    pub fn value(&self) -> Option<&Bytes> {
+        if let Self::Value(value) = self { Some(value) } else { None }
+    }
 }
 
 impl RecordKind {

@@ -104,18 +104,25 @@ impl Root {
     /// step.
     #[must_use]
     pub fn status_after(&self, last: Option<&Name>, max: usize) -> RootStatus {
-        self.status_with(self.leaves_after(last).take(max))
+        let expected = self.expected_after(last).take(max).map(LeafStatus::expected);
+        let mut leaves: Vec<_> =
+            self.leaves_after(last).take(max).map(|leaf| self.leaf_status(&leaf)).collect();
+        leaves.extend(expected);
+        leaves.sort_by(|one, other| one.name.cmp(&other.name));
+        leaves.truncate(max);
+        self.status_with(leaves)
     }
 
     /// Returns the state with one leaf; `None` if there is no such leaf.
     #[must_use]
     pub fn status_of(&self, name: &Name) -> Option<RootStatus> {
-        self.leaf(name).map(|leaf| self.status_with(std::iter::once(leaf)))
+        let known = self.leaf(name).map(|leaf| self.leaf_status(&leaf));
+        let leaf = known.or_else(|| self.is_expected(name).then(|| LeafStatus::expected(name)))?;
+        Some(self.status_with(vec![leaf]))
     }
 
-    fn status_with<'a>(&'a self, leaves: impl Iterator<Item = LeafState<'a>>) -> RootStatus {
-        let (identity, records, tombstones) = self.summary();
-        let status = |leaf: LeafState<'_>| LeafStatus {
+    fn leaf_status(&self, leaf: &LeafState<'_>) -> LeafStatus {
+        LeafStatus {
             name: leaf.name.clone(),
             has_joined: leaf.row.store.is_some(),
             heard_ms: leaf.heard_ms,
@@ -127,14 +134,18 @@ impl Root {
             refused: leaf.row.refused,
             is_blocked: leaf.is_blocked,
             is_busy: leaf.is_busy,
-        };
+        }
+    }
+
+    fn status_with(&self, leaves: Vec<LeafStatus>) -> RootStatus {
+        let (identity, records, tombstones) = self.summary();
         RootStatus {
             exchange: identity.exchange.clone(),
             ver: self.ver(),
             records: records.saturating_sub(tombstones),
             tombstones,
             conflicts: self.conflicts().len(),
-            leaves: leaves.map(status).collect(),
+            leaves,
         }
     }
 
@@ -163,6 +174,23 @@ impl Root {
 }
 
 impl LeafStatus {
+    /// Returns the state of a leaf that may join and has never come.
+    fn expected(name: &Name) -> Self {
+        Self {
+            name: name.clone(),
+            has_joined: false,
+            heard_ms: None,
+            behind: 0,
+            unjudged: None,
+            verdicts: 0,
+            conflicts: 0,
+            accepted: 0,
+            refused: 0,
+            is_blocked: false,
+            is_busy: false,
+        }
+    }
+
     /// Whether a link is established.
     #[must_use]
     pub fn is_linked(&self) -> bool {

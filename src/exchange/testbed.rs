@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::effects::{Cause, Effects, Event, Values};
 use super::frame::{Content, IDLE_MS, LinkFrame};
-use super::leaf::{Leaf, OnJoin};
+use super::leaf::{JoinPolicy, Leaf, OnJoin};
 use super::names::Name;
 use super::root::Root;
-use super::row::{Conflict, Identity, Row, RowId};
+use super::row::{Conflict, Identity, LostContent, Row, RowId};
 use super::rules::{Patterns, Position, Rules, Text};
 use super::{Exchange, LinkPeer};
 use crate::protocol::Key;
@@ -77,7 +77,12 @@ pub fn new_root(rules: Rules, store: u64, run: u64) -> Exchange {
 
 pub fn new_leaf(leaf: &str, on_join: OnJoin, store: u64, run: u64) -> Exchange {
     let identity = Identity { exchange: name("plant"), node: name(leaf), store };
-    Exchange::Leaf(Box::new(Leaf::new(identity, on_join, run, 7_000 + run)))
+    Exchange::Leaf(Box::new(Leaf::new(
+        identity,
+        JoinPolicy { on_join, ..JoinPolicy::default() },
+        run,
+        7_000 + run,
+    )))
 }
 
 impl Node {
@@ -113,7 +118,11 @@ impl Node {
     pub fn conflicts(&self) -> Vec<(String, String, &'static str)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let parts = |conflict: &Conflict| {
-            let value = conflict.value.as_ref().map_or("-".to_owned(), |value| text(value));
+            let value = match &conflict.lost {
+                LostContent::Value(value) => text(value),
+                LostContent::Deletion => "-".to_owned(),
+                other => format!("{other:?}"),
+            };
             (text(conflict.key.as_bytes()), value, conflict.reason.as_str())
         };
         self.exchange.conflicts().since(0).map(|(_, conflict)| parts(conflict)).collect()
@@ -142,6 +151,14 @@ impl Node {
 
     /// Writes the rows and values of a step, and reports the commit.
     pub fn commit(&mut self, effects: Effects) {
+        let step = self.write(effects);
+        if step > 0 {
+            self.exchange.handle_saved(step);
+        }
+    }
+
+    /// Writes the rows and values of a step, of which the commit is reported later.
+    pub fn write(&mut self, effects: Effects) -> u64 {
         for change in effects.rows {
             match change.after {
                 Some(row) => drop(self.disk.insert(change.id, row)),
@@ -153,9 +170,7 @@ impl Node {
             self.put(&key, change.content);
         }
         self.events.extend(effects.events);
-        if effects.step > 0 {
-            self.exchange.handle_saved(effects.step);
-        }
+        effects.step
     }
 
     /// A client changes a key.

@@ -6,9 +6,11 @@ pub mod io_error;
 pub mod origin;
 pub mod runtime_thread;
 pub mod secret;
+pub mod sent_mark;
 pub mod tls;
 pub mod websocket;
 
 pub use certificate::Certificate;
 pub use secret::Secret;
+pub use sent_mark::SentMark;
 pub use tls::{ClientTls, IdentityFiles, TlsError, TlsOptions, TlsSetupError};

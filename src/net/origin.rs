@@ -1,6 +1,6 @@
 //! Checks of the `Host` and `Origin` headers against DNS rebinding and cross-site requests.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Returns whether `host`, a `Host` header or the authority of a URL, is an IP address, `localhost` or one of `names`.
 ///
@@ -8,10 +8,12 @@ use std::net::IpAddr;
 /// cannot do so with an address or with `localhost`.
 #[must_use]
 pub fn is_own_host(host: &str, names: &[String]) -> bool {
-    let name = without_port(host);
-    name.parse::<IpAddr>().is_ok()
-        || name.eq_ignore_ascii_case("localhost")
-        || names.iter().any(|own| own.eq_ignore_ascii_case(name))
+    let is_own = |name: &str| {
+        name.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || names.iter().any(|own| own.eq_ignore_ascii_case(name))
+    };
+    without_port(host).is_some_and(is_own)
 }
 
 /// Returns whether a page of this `Origin` may use a server that it addressed as `host`.
@@ -23,19 +25,27 @@ pub fn is_allowed_origin(origin: &str, host: Option<&str>, names: &[String], all
     if allowed.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin)) {
         return true;
     }
-    let Some((_, authority)) = origin.split_once("://") else { return false };
-    let name = without_port(authority);
+    let authority = origin.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme));
+    let Some(name) = authority.and_then(|(_, authority)| without_port(authority)) else { return false };
     let is_local = name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
-    let is_same = |host: &str| without_port(host).eq_ignore_ascii_case(name) && is_own_host(host, names);
+    let is_same = |host: &str| {
+        is_own_host(host, names) && without_port(host).is_some_and(|host| host.eq_ignore_ascii_case(name))
+    };
     is_local || host.is_some_and(is_same)
 }
 
-fn without_port(authority: &str) -> &str {
-    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => authority.split(':').next().unwrap_or(authority),
-    }
+/// Returns the host of `HOST` or `HOST:PORT`, without the brackets of an IPv6 address; `None` if the text has another form.
+///
+/// A text that only begins like this must not pass: what follows can be the host that a browser has connected to, as in
+/// `localhost:x@evil.example`.
+fn without_port(authority: &str) -> Option<&str> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').filter(|(address, _)| address.parse::<Ipv6Addr>().is_ok())?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(host)
 }
 
 #[cfg(test)]
@@ -62,6 +72,57 @@ mod tests {
             "[evil]",
         ] {
             assert!(!is_own_host(host, &names()), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_authority_that_only_begins_or_ends_like_an_own_host_is_refused() {
+        for authority in [
+            "[::1]evil.example",
+            "[::1].evil.example:80",
+            "[::1]@evil.example",
+            "[::1",
+            "[[::1]]",
+            "[127.0.0.1]",
+            "[::1%25lo]",
+            "[localhost]",
+            "[]",
+            "::1",
+            "user@localhost",
+            "user:secret@localhost",
+            "localhost:x@evil.example",
+            "localhost:80@evil.example",
+            "localhost:80:80",
+            "localhost:",
+            "localhost:+80",
+            "localhost:65536",
+            "localhost:80/",
+            "localhost/",
+            "localhost#",
+            "localhost?",
+            "localhost.",
+            "localhost\\evil.example",
+            " localhost",
+            "localhost ",
+            "localhost,evil.example",
+            "127.0.0.1evil.example",
+            "127.1",
+            "0x7f000001",
+            "store.example@evil.example",
+            "store.example:x@evil.example",
+        ] {
+            assert!(!is_own_host(authority, &names()), "{authority}");
+            for scheme in ["http", "https"] {
+                let origin = format!("{scheme}://{authority}");
+                for host in ["localhost", authority] {
+                    assert!(!is_allowed_origin(&origin, Some(host), &names(), &[]), "{origin} {host}");
+                }
+            }
+        }
+        for origin in
+            ["file://localhost", "ws://localhost", "x-http://localhost", "http:///localhost", "//localhost"]
+        {
+            assert!(!is_allowed_origin(origin, Some("localhost"), &names(), &[]), "{origin}");
         }
     }
 

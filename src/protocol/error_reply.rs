@@ -38,6 +38,8 @@ pub enum ErrorReply {
     ScanInterrupted,
     /// Only the root of the exchange changes the key. Of this program.
     RootOnly,
+    /// This leaf of an exchange has not been linked yet, and does not know the rules of keys. Of this program.
+    NotJoined,
     /// The key takes part in an exchange, which replicates neither leases nor fencing tokens. Of this program.
     NotReplicated,
     /// A text that is not in the table, as received; at most one line of a frame.
@@ -45,7 +47,7 @@ pub enum ErrorReply {
 }
 
 /// The exact texts, after `-ERR `.
-const TEXTS: [(ErrorReply, &str); 19] = [
+const TEXTS: [(ErrorReply, &str); 20] = [
     (
         ErrorReply::TimestampTooFarAhead,
         "the request timestamp is too far in the future; ensure that the client and broker system clocks are synchronized",
@@ -73,6 +75,7 @@ const TEXTS: [(ErrorReply, &str); 19] = [
     (ErrorReply::NotPersisted, "the change could not be persisted"),
     (ErrorReply::ScanInterrupted, "the scan was interrupted by a restart of the store"),
     (ErrorReply::RootOnly, "only the root of the exchange changes this key"),
+    (ErrorReply::NotJoined, "this leaf has not joined its exchange yet"),
     (ErrorReply::NotReplicated, "a key of the exchange takes neither a lease nor a fencing token"),
 ];
 

@@ -6,7 +6,7 @@ use super::message::negative;
 use super::table::table;
 use super::{Rendered, Style, time};
 use crate::commands::encoding::to_hex;
-use crate::commands::output::ExchangeRecord;
+use crate::commands::output::{ExchangeRecord, present};
 use crate::protocol::Key;
 use crate::protocol::exchange::{
     ConflictReport, KeyReport, LeafReport, LeafState, Lost, Origin, OwnReport, RootReport, RuleReport,
@@ -26,15 +26,15 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 #[must_use]
 pub fn text(record: &ExchangeRecord, style: &Style) -> Rendered {
     match record {
-        ExchangeRecord::Root { is_one_leaf, report } => {
-            with_no(root(report, *is_one_leaf), &unfinished(report), style)
+        ExchangeRecord::Root { is_one_leaf, leaves_min, report } => {
+            with_no(root(report, *is_one_leaf), &unfinished(report, *leaves_min), style)
         }
         ExchangeRecord::Leaf(report) => with_no(own(report), &own_unfinished(report), style),
         ExchangeRecord::Key { key, report } => Rendered::stdout(key_text(key, report)),
         ExchangeRecord::Conflict { conflict, now_ms } => {
             Rendered::stdout(conflict_text(conflict, *now_ms, style))
         }
-        ExchangeRecord::Value { value: Some(value), .. } => {
+        ExchangeRecord::Value { value: Ok(value), .. } => {
             Rendered::stdout(format!("{}\n", escape_lines(value)))
         }
         ExchangeRecord::Cleared { count } => {
@@ -62,6 +62,8 @@ pub fn text(record: &ExchangeRecord, style: &Style) -> Rendered {
             };
             confirmation(&format!("all records are sent again{leaves}"), style)
         }
+        ExchangeRecord::Reconnect { is_needed: true } => confirmation("the leaf connects now", style),
+        ExchangeRecord::Reconnect { is_needed: false } => confirmation("the leaf is connected", style),
         other => lines(other, style),
     }
 }
@@ -70,8 +72,8 @@ pub fn text(record: &ExchangeRecord, style: &Style) -> Rendered {
 #[must_use]
 pub fn lines(record: &ExchangeRecord, style: &Style) -> Rendered {
     match record {
-        ExchangeRecord::Root { report, .. } => {
-            with_no(report.leaves.iter().map(leaf_line).collect(), &unfinished(report), style)
+        ExchangeRecord::Root { report, leaves_min, .. } => {
+            with_no(report.leaves.iter().map(leaf_line).collect(), &unfinished(report, *leaves_min), style)
         }
         ExchangeRecord::Leaf(report) => with_no(own(report), &own_unfinished(report), style),
         ExchangeRecord::Key { key, report } => Rendered::stdout(key_text(key, report)),
@@ -82,14 +84,22 @@ pub fn lines(record: &ExchangeRecord, style: &Style) -> Rendered {
             negative(&format!("leaf not found: {}", shown(name)), style)
         }
         ExchangeRecord::NoConflict { id } => negative(&format!("conflict not found: {id}"), style),
-        ExchangeRecord::Value { id, value: None } => {
-            negative(&format!("no value: the change of conflict {id} was a deletion"), style)
+        ExchangeRecord::Value { id, value: Err(lost) } => {
+            let why = match lost {
+                Lost::Expired => format!("that of conflict {id} had expired when it reached the root"),
+                Lost::Unsent => {
+                    format!("that of conflict {id} was too large for the root, only the leaf has it")
+                }
+                Lost::Deletion | Lost::Value { .. } => format!("the change of conflict {id} was a deletion"),
+            };
+            negative(&format!("no value: {why}"), style)
         }
         // A value is formatted in `raw`.
         ExchangeRecord::Value { .. }
         | ExchangeRecord::Cleared { .. }
         | ExchangeRecord::LeafAdded { .. }
         | ExchangeRecord::LeafDropped { .. }
+        | ExchangeRecord::Reconnect { .. }
         | ExchangeRecord::Resync { .. } => Rendered::default(),
     }
 }
@@ -104,7 +114,7 @@ fn with_no(stdout: String, reason: &str, style: &Style) -> Rendered {
     Rendered { stdout: stdout.into(), ..no }
 }
 
-fn unfinished(report: &RootReport) -> String {
+fn unfinished(report: &RootReport, leaves_min: u64) -> String {
     /// More would not fit a line.
     const NAMES_MAX: usize = 3;
     let is_unfinished = |leaf: &&LeafReport| leaf.state != LeafState::Synchronised;
@@ -114,6 +124,9 @@ fn unfinished(report: &RootReport) -> String {
         more => format!(" and {more} more"),
     };
     match names.get(..NAMES_MAX).unwrap_or(&names) {
+        [] if present(report) < leaves_min => {
+            format!("not synchronised: {} of {leaves_min} required leaves joined", present(report))
+        }
         [] => String::new(),
         names => format!("not synchronised: {}{more}", names.join(", ")),
     }
@@ -133,7 +146,7 @@ fn root(report: &RootReport, is_one_leaf: bool) -> String {
     let mut out = if is_one_leaf { format!("{head}\n") } else { format!("{head}, {count}\n") };
     if *dropped > 0 {
         let dropped = counted(*dropped, "conflict");
-        out.push_str(&format!("{dropped} made room for newer ones since the start\n"));
+        out.push_str(&format!("{dropped} made room for newer ones\n"));
     }
     if !leaves.is_empty() {
         out.push_str(&table_of(leaves));
@@ -293,6 +306,8 @@ fn conflict_line(conflict: &ConflictReport) -> String {
 fn content_text(content: &Lost) -> String {
     match content {
         Lost::Deletion => "deletion".to_owned(),
+        Lost::Expired => "expired value".to_owned(),
+        Lost::Unsent => "value at the leaf".to_owned(),
         Lost::Value { start, size } => {
             let is_cut = u64::try_from(start.len()).is_ok_and(|len| len < *size);
             let more = if is_cut { "…" } else { "" };
@@ -357,7 +372,7 @@ mod tests {
             dropped: 0,
             leaves,
         };
-        ExchangeRecord::Root { is_one_leaf: false, report }
+        ExchangeRecord::Root { is_one_leaf: false, leaves_min: 0, report }
     }
 
     fn conflict() -> ConflictReport {

@@ -1,11 +1,14 @@
 //! Log lines of the server as text and JSON, and records of its commands as JSON.
 
+use super::escape::escape;
 pub use super::log_field::Field;
 use super::{Style, time};
 
-/// Returns a log line of text without a line feed, for standard error: its time comes first.
+/// Returns a log line of text without a line feed, for standard error: its time comes first. The message cannot control the
+/// terminal, whatever names are in it.
 #[must_use]
 pub fn text(at_ms: u64, message: &str, style: &Style) -> String {
+    let message = escape(message.as_bytes());
     format!("{}  {message}", time::of_stream(at_ms, style.stderr_is_terminal, style))
 }
 
@@ -33,6 +36,12 @@ mod tests {
         let terminal = Style { stderr_is_terminal: true, ..Style::PLAIN };
         assert_eq!(text(at_ms, "ready", &terminal), "20:13:59.958  ready");
         assert_eq!(text(at_ms, "ready", &Style::PLAIN), "2025-11-20T20:13:59.958Z  ready");
+    }
+
+    #[test]
+    fn a_line_of_text_cannot_control_the_terminal() {
+        let line = text(0, "data in x\x1b[2J\ny", &Style::PLAIN);
+        assert_eq!(line, "1970-01-01T00:00:00.000Z  data in x\\x1B[2J\\x0Ay");
     }
 
     #[test]

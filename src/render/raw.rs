@@ -28,7 +28,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
             &found.value
         }
         (Output::Exchange(record), _) => match &**record {
-            ExchangeRecord::Value { value: Some(value), .. } => value,
+            ExchangeRecord::Value { value: Ok(value), .. } => value,
             _ => return None,
         },
         // By default `raw` shows the meaning of a payload, also in a pipe.

@@ -18,19 +18,6 @@ const SENT_PER_STEP_MAX: usize = 256;
 /// A key and its state before a change, for the rollback if the change cannot be committed.
 pub type BeforeImage = (Key, Option<(Version, StoredValue)>);
 
-/// What a queue may hold.
-#[derive(Clone, Copy, Debug)]
-struct QueueLimits {
-    items: usize,
-    bytes: usize,
-}
-
-impl Default for QueueLimits {
-    fn default() -> Self {
-        Self { items: ITEMS_MAX, bytes: BYTES_MAX }
-    }
-}
-
 /// Queue of changes in front of the disk, or of etcd.
 ///
 /// A response or notification waits until the changes that it depends on are committed, because a client that has seen
@@ -46,7 +33,6 @@ pub struct CommitQueue {
     /// The changes that no commit group has taken yet.
     next_group: Vec<Change>,
     bytes: usize,
-    limits: QueueLimits,
     /// Sequence number of the last change; in a cluster, of whatever waits. It counts from 1 and does not reach the end of
     /// 64 bits.
     sequence: u64,
@@ -55,10 +41,8 @@ pub struct CommitQueue {
     confirms_all: bool,
     /// In a cluster, the sequence number of the last group.
     taken: u64,
-    /// No greater version may be sent: after a crash, the store continues above this one.
+    /// No greater version of a key without a record on disk may be sent: after a crash, such keys continue above it.
     ceiling: Version,
-    /// Whether a change waits for a greater ceiling.
-    awaits_ceiling: bool,
     /// Whether rows of the exchange wait for a commit.
     has_rows: bool,
     /// Number of failed commits.
@@ -132,10 +116,8 @@ pub enum Unfinished {
 impl CommitQueue {
     /// Returns the queue of a store in a cluster.
     #[must_use]
-    pub fn in_cluster(shards: u32) -> Self {
-        let shards = usize::try_from(shards.max(1)).unwrap_or(usize::MAX);
-        let limits = QueueLimits { items: ITEMS_MAX.div_ceil(shards), bytes: BYTES_MAX.div_ceil(shards) };
-        Self { confirms_all: true, limits, ..Self::default() }
+    pub fn in_cluster() -> Self {
+        Self { confirms_all: true, ..Self::default() }
     }
 
     /// Whether everything waits: see [`CommitQueue`].
@@ -173,13 +155,12 @@ impl CommitQueue {
     /// that have begun.
     pub fn has_room(&self) -> bool {
         let three_quarters = |limit: usize| limit.saturating_sub(limit / 4);
-        self.waiting.len() < three_quarters(self.limits.items)
-            && self.bytes < three_quarters(self.limits.bytes)
+        self.waiting.len() < three_quarters(ITEMS_MAX) && self.bytes < three_quarters(BYTES_MAX)
     }
 
     /// Whether expiry must pause, so that the second half of the queue is left to requests.
     pub fn is_half_full(&self) -> bool {
-        self.waiting.len() >= self.limits.items / 2 || self.bytes >= self.limits.bytes / 2
+        self.waiting.len() >= ITEMS_MAX / 2 || self.bytes >= BYTES_MAX / 2
     }
 
     /// Returns the error with which requests that must wait are rejected at present, if any. In a cluster there is none:
@@ -191,7 +172,7 @@ impl CommitQueue {
     /// Whether there is no room for further requests. In a cluster these get no answer: an error would have to wait, too.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.waiting.len() >= self.limits.items || self.bytes >= self.limits.bytes
+        self.waiting.len() >= ITEMS_MAX || self.bytes >= BYTES_MAX
     }
 
     /// Whether a response that depends on `key` (on all keys, if `None`) must wait for a commit.
@@ -205,7 +186,7 @@ impl CommitQueue {
 
     /// Whether there is something to commit that no commit group has taken.
     pub fn has_uncommitted(&self) -> bool {
-        self.awaits_ceiling || self.has_rows || !self.next_group.is_empty() || self.is_unconfirmed()
+        self.has_rows || !self.next_group.is_empty() || self.is_unconfirmed()
     }
 
     /// Whether something waits for a confirmation that has not begun.
@@ -293,11 +274,7 @@ impl CommitQueue {
         if let Some(change) = change.filter(|_| !self.confirms_all) {
             self.sequence = self.sequence.saturating_add(1);
             self.uncommitted.insert(change.key.clone(), self.sequence);
-            if is_above_ceiling {
-                self.awaits_ceiling = true;
-            } else {
-                self.next_group.push(change.clone());
-            }
+            self.next_group.push(change.clone());
         }
         self.push(outbound, before, IfFailed::Refuse);
         None
@@ -344,10 +321,11 @@ impl CommitQueue {
     }
 
     /// Takes all changes for the next commit group, with the sequence number of the last one; `None` if there is nothing
-    /// to commit. The group may be empty: then a change waits for a greater ceiling, or a response for a confirmation.
+    /// to commit. The group may be empty: then a response waits for a confirmation. Changes of keys that are in memory only
+    /// are in it if their version is greater than the ceiling.
     pub fn take_group(&mut self) -> Option<(Vec<Change>, u64)> {
         let has_uncommitted = self.has_uncommitted();
-        (self.awaits_ceiling, self.has_rows, self.taken) = (false, false, self.sequence);
+        (self.has_rows, self.taken) = (false, self.sequence);
         has_uncommitted.then(|| (std::mem::take(&mut self.next_group), self.sequence))
     }
 
@@ -415,9 +393,9 @@ impl CommitQueue {
 
     /// Drops everything that waits, without an answer: the instance does not own the keys any more.
     pub fn clear(&mut self) {
-        let Self { sequence, failures, confirms_all, limits, .. } = *self;
+        let Self { sequence, failures, confirms_all, .. } = *self;
         // A commit that was under way is not handled any more: the numbers go on, so that it could not be taken for another.
-        *self = Self { sequence, failures, confirms_all, limits, ..Self::default() };
+        *self = Self { sequence, failures, confirms_all, ..Self::default() };
         (self.committed, self.taken) = (sequence, sequence);
     }
 

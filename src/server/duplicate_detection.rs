@@ -1,17 +1,24 @@
 //! Duplicate detection: QoS 1 may deliver a write twice, and it must be applied once (protocol §1).
 
+mod client;
+mod owners;
+mod turns;
+
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::DefaultHashBuilder;
 
+pub use self::client::{Client, Fingerprint};
+use self::client::{ClientKey, Clients, RESTORED, RecordedResponse};
+use self::owners::Owners;
+use self::turns::Turns;
 use super::cluster_key::ClusterKey;
 use super::delivery::Response;
+use crate::broker::{Peer, SessionPhase};
+use crate::protocol::Message;
 use crate::protocol::message::TIMESTAMP;
-use crate::protocol::{ConnectionId, Message};
 
 /// The longest time for which a response is recorded, in milliseconds; also if its request has no message expiry. The
 /// sessions of the SDKs last as long.
@@ -20,36 +27,15 @@ const LIFETIME_MS_MAX: u64 = 3_600_000;
 /// connection delivers the request again once it is back, even if it has expired, and another client may have written
 /// the key meanwhile (protocol §12). The SDKs use the same time.
 const GRACE_MS: u64 = 60_000;
-/// The most responses of one client to requests whose acknowledgement it may not have received. A connection of a client
-/// that observes the Receive Maximum leaves at most a quarter of these.
-const UNCONFIRMED_MAX: u32 = 4_096;
-/// The confirmed responses of one client above which the oldest are discarded, so that its memory stays in the cache of its
-/// processor core.
-const CONFIRMED_ENOUGH: usize = 2_048;
-/// Memory per response besides its payload, in bytes: the record, its place in the index, the allocation of the payload.
-const RESPONSE_COST_BYTES: usize = 192;
-/// Memory per client besides its id and its responses, in bytes.
-const CLIENT_COST_BYTES: usize = 512;
-/// The most responses that are looked at for one that can be discarded, because other requests wait meanwhile.
-const EXAMINED_MAX: usize = 8;
-/// The most clients whose responses are looked at when all together take too much memory.
-const CLIENTS_EXAMINED_MAX: usize = 8;
+/// The most responses of a client that are discarded with each new one, because other requests wait meanwhile.
+const DISCARDED_MAX: usize = 8;
 /// The most clients whose expired responses one [`DuplicateDetection::discard_expired`] discards, and how many of each.
 const CLIENTS_PER_SWEEP_MAX: usize = 256;
 const EXPIRED_PER_CLIENT_MAX: usize = 64;
-/// The most earlier connections of a client of which it is known what it has received. Of others, nothing counts as
-/// received.
-const EARLIER_MAX: usize = 16;
+/// The most clients of an owner that are passed over for one that has not written lately.
+const ACTIVE_SKIPPED_MAX: usize = 16;
 /// The most bytes of a payload that are hashed. More would cost time and hardly tell more requests apart.
 const HASHED_BYTES_MAX: usize = 1024;
-
-/// Identifies a request of a client. Two different requests have the same fingerprint with a probability of about 2⁻⁶⁴. A
-/// client that could find two would harm its own writes only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint(pub u64);
-
-/// The connection of responses that another instance of a cluster has recorded. Connections count from 1.
-const RESTORED: ConnectionId = ConnectionId(0);
 
 /// A response that another instance of a cluster has recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,61 +47,29 @@ pub struct RestoredResponse {
     pub until_ms: u64,
 }
 
-/// A request as duplicate detection needs it.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivery<'a> {
-    pub client_id: &'a Arc<str>,
-    /// Whose memory the response is: see [`crate::broker::Peer::owner`].
-    pub owner: &'a Arc<str>,
-    pub connection: ConnectionId,
-    /// How many requests of the connection the client is known to have received the acknowledgement of: it does not deliver
-    /// these again.
-    pub confirmed: u64,
-    /// Number of the request among those of the connection, from 1 on.
-    pub number: u64,
-}
-
-/// What a request is to duplicate detection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recognition {
-    /// It was handled before, with this response.
-    Duplicate(Response),
-    /// It was not handled before, and there is room for its response.
-    New,
-    /// There is no room for its response: it must be refused, because it could be applied twice.
-    Refused,
-}
-
 /// The responses to writes, each until its request can no longer be delivered again.
 ///
-/// Every client has its own, so that no client makes another one's be forgotten. While there is room, a response is
-/// recorded for its whole time. Without room, responses are discarded whose acknowledgement the client has received; if
-/// there are none, further writes are refused.
+/// No write is refused for lack of room. Above the limit responses are forgotten: first settled ones, which MQTT does not
+/// let a client deliver again (see [`Client`]), then the oldest of the owner that holds the most. So the writes of one owner
+/// make no response of another one be forgotten that holds less.
 ///
-/// The clients of one owner may take as much as they leave free, as the holders of a `MemoryBudget`: one owner with any
-/// number of client ids takes at most half, and there is always room for another one.
+/// Clients with the same id and another identity are other clients.
 #[derive(Debug)]
 pub struct DuplicateDetection {
     hasher: DefaultHashBuilder,
     /// The key of fingerprints that are the same in all instances of a cluster.
     cluster_key: Option<ClusterKey>,
-    clients: HashMap<Arc<str>, Client>,
-    /// The clients in the order in which they are looked at for responses that can be discarded.
-    rotation: VecDeque<Arc<str>>,
-    /// The owners that have clients.
-    owners: HashMap<Arc<str>, Arc<Owner>>,
-    /// Memory of all clients.
-    bytes: usize,
+    clients: Clients,
+    owners: Owners,
+    /// The turns of clients that may have settled responses to lose one.
+    with_settled: Turns,
+    /// The place of the next client whose expired responses are discarded.
+    next_swept: usize,
     bytes_max: usize,
+    /// Number of responses that were forgotten although their requests may be delivered again.
+    forgotten: u64,
     /// Changes that were rolled back, in their order: each after the first number, up to the second one.
     rolled_back: VecDeque<RolledBack>,
-}
-
-#[derive(Debug)]
-struct Owner {
-    name: Arc<str>,
-    /// Memory of its clients. Only changed under the lock of the service.
-    bytes: AtomicUsize,
 }
 
 /// Changes that were rolled back by one failure.
@@ -129,42 +83,6 @@ struct RolledBack {
     until_ms: u64,
 }
 
-/// The responses to one client's writes.
-///
-/// They are stored in the order in which they came, so that the one that is added and the one that is discarded have their
-/// neighbours in the processor's cache.
-#[derive(Debug)]
-struct Client {
-    /// The owner of the last connection.
-    owner: Arc<Owner>,
-    /// Memory of the client.
-    bytes: usize,
-    /// Its last connection.
-    connection: ConnectionId,
-    confirmed: u64,
-    /// Number of the last request on that connection.
-    last: u64,
-    /// Its earlier connections, and how many acknowledgements it has received on each.
-    earlier: VecDeque<(ConnectionId, u64)>,
-    /// Number of unconfirmed responses of earlier connections.
-    orphans: u32,
-    responses: VecDeque<RecordedResponse>,
-    /// Number of the first response; the others count on from it and wrap around.
-    first: u32,
-    /// Maps fingerprints to the numbers of responses.
-    index: HashTable<u32>,
-}
-
-#[derive(Debug)]
-struct RecordedResponse {
-    fingerprint: Fingerprint,
-    response: Response,
-    until_ms: u64,
-    sequence: u64,
-    connection: ConnectionId,
-    number: u64,
-}
-
 impl DuplicateDetection {
     /// Returns an empty memory of at most `bytes_max` bytes.
     #[must_use]
@@ -172,13 +90,20 @@ impl DuplicateDetection {
         Self {
             hasher: DefaultHashBuilder::default(),
             cluster_key: None,
-            clients: HashMap::new(),
-            rotation: VecDeque::new(),
-            owners: HashMap::new(),
-            bytes: 0,
+            clients: Clients::default(),
+            owners: Owners::default(),
+            with_settled: Turns::default(),
+            next_swept: 0,
             bytes_max,
+            forgotten: 0,
             rolled_back: VecDeque::new(),
         }
+    }
+
+    /// Returns an empty memory in the place of this one.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self { cluster_key: self.cluster_key, forgotten: self.forgotten, ..Self::new(self.bytes_max) }
     }
 
     /// Makes fingerprints the same in all instances of a cluster.
@@ -186,9 +111,27 @@ impl DuplicateDetection {
         self.cluster_key = Some(cluster_key);
     }
 
+    /// Returns the memory of all recorded responses, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.owners.bytes()
+    }
+
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
+    }
+
+    /// Returns the number of responses that were forgotten for lack of room although their requests may be delivered again.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Returns the owner that holds the most.
+    #[must_use]
+    pub fn largest_owner(&self) -> Option<&Arc<str>> {
+        self.owners.largest()
     }
 
     /// Returns the fingerprint of a request.
@@ -217,114 +160,62 @@ impl DuplicateDetection {
         Fingerprint(hasher.finish())
     }
 
-    /// Recognizes a request that was handled before, or makes room for the response to a new one.
+    /// Returns the response to a request of `from` that was handled before.
+    #[must_use]
     pub fn recognize(
         &mut self,
-        delivery: Delivery<'_>,
+        from: &Peer,
         fingerprint: Fingerprint,
         monotonic_ms: u64,
-    ) -> Recognition {
-        let Delivery { client_id, owner, connection, confirmed, .. } = delivery;
-        let mut free = self.bytes_max.saturating_sub(self.bytes);
-        let mut held = 0;
-        if let Some(client) = self.clients.get_mut(&**client_id) {
-            let known = client.find(fingerprint, monotonic_ms);
-            if let Some(known) = known.filter(|known| !is_rolled_back(&self.rolled_back, known.sequence)) {
-                return Recognition::Duplicate(known.response.clone());
+    ) -> Option<Response> {
+        if let Some(place) = self.clients.place_of(from) {
+            self.handle_delivery(place, from);
+            if let Some(known) = self.find(place, fingerprint, monotonic_ms) {
+                known.handle_redelivery(from);
+                return Some(known.response.clone());
             }
-            if client.connection != connection && client.owner.name != *owner {
-                // A client that connects from another address takes its responses with it.
-                let earlier = std::mem::replace(&mut client.owner, owner_named(&mut self.owners, owner));
-                client.owner.charge(client.bytes);
-                release(&mut self.owners, &earlier, client.bytes);
-            }
-            client.handle_delivery(connection, confirmed);
-            // With the one that is recorded next, which will be confirmed later.
-            let surplus = client.confirmed().saturating_add(1).saturating_sub(CONFIRMED_ENOUGH);
-            let wanted = surplus.max(usize::from(client.owner.bytes() >= free));
-            let freed = client.discard(monotonic_ms, EXAMINED_MAX, wanted);
-            client.owner.release(freed);
-            self.bytes = self.bytes.saturating_sub(freed);
-            if client.unconfirmed() >= UNCONFIRMED_MAX {
-                return Recognition::Refused;
-            }
-            (held, free) = (client.owner.bytes(), free.saturating_add(freed));
-        } else if let Some(owner) = self.owners.get(owner) {
-            held = owner.bytes();
         }
-        if held < free || self.make_room(owner, monotonic_ms) {
-            Recognition::New
-        } else {
-            Recognition::Refused
+        if from.identity.is_empty() {
+            return None;
         }
+        // Other instances do not record the identity.
+        self.cluster_key?;
+        let place = self.clients.place(&[], &from.client_id)?;
+        let known = self.find(place, fingerprint, monotonic_ms)?;
+        (known.connection == RESTORED).then(|| known.response.clone())
     }
 
-    /// Discards what any clients can be without. Returns whether an owner may take more now.
-    fn make_room(&mut self, owner: &str, monotonic_ms: u64) -> bool {
-        for _ in 0..CLIENTS_EXAMINED_MAX {
-            self.sweep_next(monotonic_ms, EXAMINED_MAX, 1);
-            let held = self.owners.get(owner).map_or(0, |owner| owner.bytes());
-            if held < self.bytes_max.saturating_sub(self.bytes) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Records the response to a request that is new to [`DuplicateDetection::recognize`]. `sequence` is the change whose commit it depends on,
+    /// Records the response to a request that [`DuplicateDetection::recognize`] does not know. `sequence` is the change whose commit it depends on,
     /// 0 if none.
     pub fn record(
         &mut self,
-        delivery: Delivery<'_>,
+        from: &Peer,
         fingerprint: Fingerprint,
         response: Response,
         expiry_s: Option<u32>,
         monotonic_ms: u64,
         sequence: u64,
     ) {
-        let Delivery { client_id, connection, number, .. } = delivery;
         let until_ms = monotonic_ms.saturating_add(lifetime_ms(expiry_s));
+        let Peer { identity, client_id, owner, connection, message_number: number, .. } = from;
+        let (connection, number) = (*connection, *number);
         let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
-        let bytes = known.cost();
-        if let Some(client) = self.clients.get_mut(&**client_id) {
-            client.last = number;
-            client.bytes = client.bytes.saturating_add(bytes);
-            client.owner.charge(bytes);
-            client.push(known);
-            self.bytes = self.bytes.saturating_add(bytes);
-            return;
-        }
-        self.add_client(delivery, known);
-    }
-
-    /// Adds a client with its first response.
-    fn add_client(&mut self, delivery: Delivery<'_>, known: RecordedResponse) {
-        let Delivery { client_id, owner, connection, confirmed, number } = delivery;
-        let bytes = known.cost().saturating_add(client_cost(client_id));
-        let owner = owner_named(&mut self.owners, owner);
-        owner.charge(bytes);
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.rotation.push_back(Arc::clone(client_id));
-        let mut client = Client {
-            owner,
-            bytes,
-            connection,
-            confirmed,
-            last: number,
-            earlier: VecDeque::new(),
-            orphans: 0,
-            responses: VecDeque::new(),
-            first: 0,
-            index: HashTable::new(),
+        let place = match self.clients.place_of(from) {
+            Some(place) => place,
+            None => {
+                let key = ClientKey { identity: Arc::clone(identity), client_id: Arc::clone(client_id) };
+                let place = self.add_client(key, owner);
+                self.handle_delivery(place, from);
+                place
+            }
         };
-        client.push(known);
-        self.clients.insert(Arc::clone(client_id), client);
+        self.push(place, known, monotonic_ms);
     }
 
     /// Records a response of another instance.
     ///
     /// Here it is not known which acknowledgements the client has received from its broker. Restored responses count as
-    /// confirmed: they are kept for their whole time while there is room, and otherwise the oldest are discarded.
+    /// settled: they are kept for their whole time while there is room, and otherwise the oldest are discarded.
     pub fn restore(&mut self, restored: RestoredResponse, monotonic_ms: u64) {
         let RestoredResponse { client_id, fingerprint, response, until_ms } = restored;
         // No later than a response of this instance, so that clocks that differ keep nothing for ever.
@@ -334,44 +225,38 @@ impl DuplicateDetection {
         }
         let (sequence, connection, number) = (0, RESTORED, 0);
         let known = RecordedResponse { fingerprint, response, until_ms, sequence, connection, number };
-        let bytes = known.cost().saturating_add(client_cost(&client_id));
-        let is_full = |duplicates: &Self| duplicates.bytes.saturating_add(bytes) > duplicates.bytes_max;
-        for _ in 0..CLIENTS_EXAMINED_MAX {
-            if !is_full(self) {
-                break;
-            }
-            self.sweep_next(monotonic_ms, EXAMINED_MAX, 1);
-        }
-        if is_full(self) {
-            return;
-        }
-        let Some(client) = self.clients.get_mut(&client_id) else {
-            let (owner, confirmed) = (&client_id, 0);
-            return self
-                .add_client(Delivery { client_id: &client_id, owner, connection, confirmed, number }, known);
-        };
-        let surplus = client.confirmed().saturating_add(1).saturating_sub(CONFIRMED_ENOUGH);
-        let freed = client.discard(monotonic_ms, EXAMINED_MAX, surplus);
-        let bytes = known.cost();
-        client.bytes = client.bytes.saturating_add(bytes);
-        client.owner.charge(bytes);
-        client.owner.release(freed);
-        client.push(known);
-        self.bytes = self.bytes.saturating_add(bytes).saturating_sub(freed);
+        let place = self.clients.place(&[], &client_id).unwrap_or_else(|| {
+            let key = ClientKey { identity: [].into(), client_id: Arc::clone(&client_id) };
+            self.add_client(key, &client_id)
+        });
+        self.push(place, known, monotonic_ms);
     }
 
-    /// Notes how many acknowledgements a client has received on a connection that has ended.
-    pub fn handle_disconnect(&mut self, client_id: &str, connection: ConnectionId, confirmed: u64) {
-        let Some(client) = self.clients.get_mut(client_id) else { return };
-        if client.connection == connection {
-            client.confirmed = client.confirmed.max(confirmed);
+    /// Notes what a client has received on a connection that has ended. If it has ended its session with it, it delivers
+    /// nothing again: then its responses are forgotten, and returned to be dropped without the lock of the service.
+    pub fn handle_disconnect(&mut self, from: &Peer) -> Option<Box<Client>> {
+        let place = self.clients.place(&from.identity, &from.client_id)?;
+        if !self.clients.get(place).is_some_and(|client| client.is_latest(from.connection)) {
+            return None;
         }
+        if from.session == SessionPhase::Ended {
+            return self.remove_client(place);
+        }
+        self.handle_delivery(place, from);
+        None
     }
 
     /// Discards expired responses, of a bounded number of clients. Must be called about once a second.
     pub fn discard_expired(&mut self, monotonic_ms: u64) {
-        for _ in 0..self.rotation.len().min(CLIENTS_PER_SWEEP_MAX) {
-            self.sweep_next(monotonic_ms, EXPIRED_PER_CLIENT_MAX, 0);
+        for _ in 0..self.clients.places().min(CLIENTS_PER_SWEEP_MAX) {
+            let place = self.next_swept;
+            self.next_swept = place.saturating_add(1).checked_rem(self.clients.places()).unwrap_or(0);
+            let Some(client) = self.clients.get_mut(place) else { continue };
+            let freed = client.discard(monotonic_ms, EXPIRED_PER_CLIENT_MAX);
+            self.owners.change(&client.owner, 0, freed);
+            if client.is_empty() {
+                self.remove_client(place);
+            }
         }
         while self.rolled_back.pop_front_if(|failure| failure.until_ms <= monotonic_ms).is_some() {}
     }
@@ -390,64 +275,101 @@ impl DuplicateDetection {
         }
     }
 
-    /// Returns the memory of all recorded responses, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Discards responses of the client whose turn it is, and the client if it has no more.
-    fn sweep_next(&mut self, monotonic_ms: u64, examined_max: usize, wanted: usize) {
-        let Some(client_id) = self.rotation.pop_front() else { return };
-        let Some(client) = self.clients.get_mut(&client_id) else { return };
-        let mut freed = client.discard(monotonic_ms, examined_max, wanted);
-        let owner = Arc::clone(&client.owner);
-        if client.responses.is_empty() {
-            self.clients.remove(&client_id);
-            freed = freed.saturating_add(client_cost(&client_id));
-        } else {
-            self.rotation.push_back(client_id);
-        }
-        self.bytes = self.bytes.saturating_sub(freed);
-        release(&mut self.owners, &owner, freed);
-    }
-
     /// Returns the response to an earlier delivery of the same request, if it is still recorded.
-    #[cfg(test)]
-    fn find(&self, client_id: &str, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<Response> {
-        let known = self.clients.get(client_id)?.find(fingerprint, monotonic_ms)?;
-        (!is_rolled_back(&self.rolled_back, known.sequence)).then(|| known.response.clone())
-    }
-}
-
-impl Owner {
-    fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+    fn find(
+        &mut self,
+        place: usize,
+        fingerprint: Fingerprint,
+        monotonic_ms: u64,
+    ) -> Option<&mut RecordedResponse> {
+        let known = self.clients.get_mut(place)?.find(fingerprint, monotonic_ms)?;
+        (!is_rolled_back(&self.rolled_back, known.sequence)).then_some(known)
     }
 
-    fn charge(&self, bytes: usize) {
-        self.bytes.store(self.bytes().saturating_add(bytes), Ordering::Relaxed);
+    /// Notes what a client has received. One that connects from another address takes its responses with it.
+    fn handle_delivery(&mut self, place: usize, from: &Peer) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        if client.handle_delivery(from) && client.owner != from.owner {
+            self.owners.remove(&client.owner, client.turn, client.bytes());
+            client.owner = Arc::clone(&from.owner);
+            client.turn = self.owners.add(&client.owner, place, client.bytes());
+        }
+        client.note_settled(place, &mut self.with_settled);
     }
 
-    fn release(&self, bytes: usize) {
-        self.bytes.store(self.bytes().saturating_sub(bytes), Ordering::Relaxed);
+    fn push(&mut self, place: usize, known: RecordedResponse, monotonic_ms: u64) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let is_restored = known.connection == RESTORED;
+        let bytes = client.push(known);
+        if is_restored {
+            client.settle();
+            client.note_settled(place, &mut self.with_settled);
+        }
+        let freed = client.discard(monotonic_ms, DISCARDED_MAX);
+        self.owners.change(&client.owner, bytes, freed);
+        while self.bytes() > self.bytes_max
+            && let Some(place) = self.next_with_settled().or_else(|| self.next_of_largest_owner())
+        {
+            self.forget_oldest(place, monotonic_ms);
+        }
     }
-}
 
-fn owner_named(owners: &mut HashMap<Arc<str>, Arc<Owner>>, name: &Arc<str>) -> Arc<Owner> {
-    if let Some(owner) = owners.get(name) {
-        return Arc::clone(owner);
+    fn add_client(&mut self, key: ClientKey, owner: &Arc<str>) -> usize {
+        let client = Client::new(key, owner);
+        let bytes = client.bytes();
+        let place = self.clients.insert(client);
+        let turn = self.owners.add(owner, place, bytes);
+        if let Some(client) = self.clients.get_mut(place) {
+            client.turn = turn;
+        }
+        place
     }
-    let owner = Arc::new(Owner { name: Arc::clone(name), bytes: AtomicUsize::new(0) });
-    owners.insert(Arc::clone(name), Arc::clone(&owner));
-    owner
-}
 
-/// Releases memory of an owner, and the owner if it has no more.
-fn release(owners: &mut HashMap<Arc<str>, Arc<Owner>>, owner: &Owner, bytes: usize) {
-    owner.release(bytes);
-    if owner.bytes() == 0 {
-        owners.remove(&owner.name);
+    fn remove_client(&mut self, place: usize) -> Option<Box<Client>> {
+        let client = self.clients.remove(place)?;
+        self.owners.remove(&client.owner, client.turn, client.bytes());
+        client.settled_turn.into_iter().for_each(|turn| _ = self.with_settled.remove(turn));
+        Some(client)
+    }
+
+    /// Forgets the oldest response of a client, and the client if it has no more.
+    fn forget_oldest(&mut self, place: usize, monotonic_ms: u64) {
+        let Some(client) = self.clients.get_mut(place) else { return };
+        let is_settled = client.has_settled();
+        if let Some((oldest, is_found)) = client.pop_oldest() {
+            let is_needed = is_found && !is_settled && monotonic_ms < oldest.until_ms;
+            if is_needed && !is_rolled_back(&self.rolled_back, oldest.sequence) {
+                self.forgotten = self.forgotten.saturating_add(1);
+            }
+            self.owners.change(&client.owner, 0, oldest.cost());
+        }
+        if client.is_empty() {
+            self.remove_client(place);
+        }
+    }
+
+    /// Returns the place of a client that has settled responses: the one that has had some for longest.
+    fn next_with_settled(&mut self) -> Option<usize> {
+        loop {
+            let place = self.with_settled.first()?;
+            match self.clients.get_mut(place) {
+                Some(client) if client.has_settled() => return Some(place),
+                client => client.and_then(|client| self.with_settled.remove(client.settled_turn.take()?))?,
+            };
+        }
+    }
+
+    /// Returns the place of a client of the owner that holds the most: the one that has not written for longest.
+    fn next_of_largest_owner(&mut self) -> Option<usize> {
+        let owner = Arc::clone(self.owners.largest()?);
+        for _ in 0..ACTIVE_SKIPPED_MAX {
+            let client = self.clients.get_mut(self.owners.first_of(&owner)?)?;
+            if !std::mem::take(&mut client.is_active) {
+                break;
+            }
+            client.turn = self.owners.put_last(&owner, client.turn);
+        }
+        self.owners.first_of(&owner)
     }
 }
 
@@ -465,133 +387,13 @@ pub fn lifetime_ms(expiry_s: Option<u32>) -> u64 {
     })
 }
 
-fn client_cost(client_id: &str) -> usize {
-    // Twice: a client that is read again from another connection brings its own copy of the id.
-    CLIENT_COST_BYTES.saturating_add(client_id.len().saturating_mul(2))
-}
-
-impl RecordedResponse {
-    fn cost(&self) -> usize {
-        RESPONSE_COST_BYTES.saturating_add(self.response.payload_len())
-    }
-}
-
-impl Client {
-    /// Notes how many acknowledgements of a connection have been received. On another connection, the client may deliver
-    /// all requests again whose acknowledgement it has not received.
-    fn handle_delivery(&mut self, connection: ConnectionId, confirmed: u64) {
-        if self.connection == connection {
-            self.confirmed = self.confirmed.max(confirmed);
-            return;
-        }
-        self.orphans = self.unconfirmed();
-        self.earlier.truncate(EARLIER_MAX.saturating_sub(1));
-        self.earlier.push_front((self.connection, self.confirmed));
-        (self.connection, self.confirmed, self.last) = (connection, confirmed, 0);
-    }
-
-    /// Returns the number of responses to requests whose acknowledgement the client may not have received.
-    fn unconfirmed(&self) -> u32 {
-        let current = self.last.saturating_sub(self.confirmed);
-        u32::try_from(current).unwrap_or(u32::MAX).saturating_add(self.orphans)
-    }
-
-    /// Returns about how many responses are confirmed: at most as many as there are.
-    fn confirmed(&self) -> usize {
-        let unconfirmed = usize::try_from(self.unconfirmed()).unwrap_or(usize::MAX);
-        self.responses.len().saturating_sub(unconfirmed)
-    }
-
-    fn is_confirmed(&self, known: &RecordedResponse) -> bool {
-        let current = (self.connection, self.confirmed);
-        let mut connections = std::iter::once(&current).chain(&self.earlier);
-        connections
-            .any(|(connection, confirmed)| known.connection == *connection && known.number <= *confirmed)
-    }
-
-    /// Returns a response that has not expired.
-    fn find(&self, fingerprint: Fingerprint, monotonic_ms: u64) -> Option<&RecordedResponse> {
-        let known = self.number(fingerprint).and_then(|number| numbered(&self.responses, self.first, number));
-        known.filter(|known| monotonic_ms < known.until_ms)
-    }
-
-    /// Returns the number of the last response to a request.
-    fn number(&self, fingerprint: Fingerprint) -> Option<u32> {
-        let get = |number: u32| numbered(&self.responses, self.first, number);
-        let is_same = |number: &u32| get(*number).is_some_and(|known| known.fingerprint == fingerprint);
-        self.index.find(fingerprint.0, is_same).copied()
-    }
-
-    /// Discards expired responses from the oldest on and, if these are fewer than `wanted`, confirmed ones. Returns the
-    /// memory that they took.
-    fn discard(&mut self, monotonic_ms: u64, examined_max: usize, wanted: usize) -> usize {
-        let (mut freed, mut count) = (0_usize, 0_usize);
-        for _ in 0..examined_max.min(self.responses.len()) {
-            let Some(oldest) = self.responses.front() else { break };
-            let is_expired = oldest.until_ms <= monotonic_ms;
-            if !is_expired && count >= wanted {
-                break;
-            }
-            let is_confirmed = self.is_confirmed(oldest);
-            let Some(oldest) = self.pop_oldest() else { break };
-            // After a rollback the request may have been handled once more: then the later response counts.
-            let is_superseded = self.number(oldest.fingerprint).is_some();
-            if is_expired || is_confirmed || is_superseded {
-                (freed, count) = (freed.saturating_add(oldest.cost()), count.saturating_add(1));
-                self.note_discarded(&oldest);
-            } else {
-                // Those behind it can still be discarded.
-                self.push(oldest);
-            }
-        }
-        self.bytes = self.bytes.saturating_sub(freed);
-        freed
-    }
-
-    fn note_discarded(&mut self, known: &RecordedResponse) {
-        if known.connection != self.connection && !self.is_confirmed(known) {
-            self.orphans = self.orphans.saturating_sub(1);
-        }
-    }
-
-    /// Adds a response. An expired one with the same fingerprint is no longer found.
-    fn push(&mut self, known: RecordedResponse) {
-        let fingerprint = known.fingerprint;
-        // The conversion cannot fail: the memory of all responses is bounded.
-        let count = u32::try_from(self.responses.len()).unwrap_or(u32::MAX);
-        let number = self.first.wrapping_add(count);
-        let print = |of: &u32| numbered(&self.responses, self.first, *of).map(|known| known.fingerprint);
-        let is_same = |of: &u32| print(of) == Some(fingerprint);
-        let hash = |of: &u32| print(of).map_or(0, |print| print.0);
-        match self.index.entry(fingerprint.0, is_same, hash) {
-            Entry::Occupied(mut older) => *older.get_mut() = number,
-            Entry::Vacant(place) => _ = place.insert(number),
-        }
-        self.responses.push_back(known);
-    }
-
-    fn pop_oldest(&mut self) -> Option<RecordedResponse> {
-        let oldest = self.responses.pop_front()?;
-        let number = self.first;
-        self.first = number.wrapping_add(1);
-        if let Ok(place) = self.index.find_entry(oldest.fingerprint.0, |of| *of == number) {
-            place.remove();
-        }
-        Some(oldest)
-    }
-}
-
-/// Returns the response with this number, where `first` is the number of the first one.
-fn numbered(responses: &VecDeque<RecordedResponse>, first: u32, number: u32) -> Option<&RecordedResponse> {
-    responses.get(usize::try_from(number.wrapping_sub(first)).ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::protocol::{Reply, UserProperties};
+    use crate::broker::Principal;
+    use crate::protocol::{ConnectionId, Reply, UserProperties};
 
     const TOPIC: &str = "r";
 
@@ -608,35 +410,66 @@ mod tests {
 
     /// A request of a client, which is an owner by itself, with its number on its connection, and how many
     /// acknowledgements have been received.
-    fn delivery(client_id: &Arc<str>, connection: u64, number: u64, confirmed: u64) -> Delivery<'_> {
-        Delivery { client_id, owner: client_id, connection: ConnectionId(connection), confirmed, number }
-    }
-
-    /// Handles a request as the service does: returns the response to its first delivery, if that is known, or records
-    /// one, if there is room.
-    fn handle(
-        duplicates: &mut DuplicateDetection,
-        delivery: Delivery<'_>,
-        fingerprint: u64,
-        expiry_s: Option<u32>,
-        now_ms: u64,
-    ) -> Outcome {
-        let fingerprint = Fingerprint(fingerprint);
-        match duplicates.recognize(delivery, fingerprint, now_ms) {
-            Recognition::Duplicate(_) => Outcome::Duplicate,
-            Recognition::Refused => Outcome::Refused,
-            Recognition::New => {
-                duplicates.record(delivery, fingerprint, response(), expiry_s, now_ms, 0);
-                Outcome::Recorded
-            }
+    fn delivery(client_id: &str, connection: u64, number: u64, confirmed: u64) -> Peer {
+        Peer {
+            connection: ConnectionId(connection),
+            client_id: client_id.into(),
+            principal: Principal::default(),
+            identity: [].into(),
+            owner: client_id.into(),
+            permissions: None,
+            session: SessionPhase::Resumed,
+            message_number: number,
+            confirmed,
+            handle: None,
         }
     }
 
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Outcome {
-        Duplicate,
-        Refused,
-        Recorded,
+    /// The only request of a connection of an owner.
+    fn one_shot(owner: &str, connection: u64) -> Peer {
+        let session = SessionPhase::New;
+        Peer { owner: owner.into(), session, ..delivery(&format!("{owner} {connection}"), connection, 1, 0) }
+    }
+
+    /// Handles a request as the service does. Returns whether it is recognized; otherwise a response is recorded.
+    fn handle(
+        duplicates: &mut DuplicateDetection,
+        from: &Peer,
+        fingerprint: u64,
+        expiry_s: Option<u32>,
+        now_ms: u64,
+    ) -> bool {
+        let fingerprint = Fingerprint(fingerprint);
+        let is_known = duplicates.recognize(from, fingerprint, now_ms).is_some();
+        if !is_known {
+            duplicates.record(from, fingerprint, response(), expiry_s, now_ms, 0);
+        }
+        is_known
+    }
+
+    /// Whether a request would be recognized.
+    fn is_known(duplicates: &mut DuplicateDetection, client_id: &str, fingerprint: u64, now_ms: u64) -> bool {
+        let place = duplicates.clients.place(&[], client_id);
+        place.is_some_and(|place| duplicates.find(place, Fingerprint(fingerprint), now_ms).is_some())
+    }
+
+    /// Returns the number of responses of a client, and how many of them are settled.
+    fn counts(duplicates: &DuplicateDetection, client_id: &str) -> (usize, usize) {
+        let place = duplicates.clients.place(&[], client_id);
+        let client = place.and_then(|place| duplicates.clients.get(place));
+        client.map_or((0, 0), |client| (client.len(), client.checked_settled()))
+    }
+
+    /// Checks that all tables agree. Returns the number of owners.
+    fn check(duplicates: &DuplicateDetection) -> usize {
+        let owners = duplicates.owners.checked_len();
+        let bytes = duplicates.clients.iter().map(|client| {
+            assert!(!client.is_empty() && (client.checked_settled() == 0 || client.settled_turn.is_some()));
+            client.bytes()
+        });
+        assert_eq!(bytes.sum::<usize>(), duplicates.bytes());
+        assert!(duplicates.bytes() <= duplicates.bytes_max);
+        owners
     }
 
     #[test]
@@ -670,99 +503,285 @@ mod tests {
 
     #[test]
     fn a_response_is_recorded_as_long_as_its_request_may_be_delivered_again() {
-        let client = "c".into();
         let mut duplicates = DuplicateDetection::new(UNLIMITED);
         // The Go SDK makes 0 seconds of a timeout below one second.
         for (number, expiry_s) in [(1, Some(0)), (2, Some(2)), (3, None), (4, Some(u32::MAX))] {
-            let recorded = handle(&mut duplicates, delivery(&client, 1, number, 0), number, expiry_s, 100);
-            assert_eq!(recorded, Outcome::Recorded);
+            assert!(!handle(&mut duplicates, &delivery("c", 1, number, 0), number, expiry_s, 100));
         }
         for (number, end_ms) in [(1, 60_100), (2, 62_100), (3, 3_600_100), (4, 3_600_100)] {
-            let is_known = |now_ms| duplicates.find(&client, Fingerprint(number), now_ms).is_some();
-            assert_eq!((is_known(end_ms - 1), is_known(end_ms)), (true, false), "{number}");
+            let known = [end_ms - 1, end_ms].map(|now_ms| is_known(&mut duplicates, "c", number, now_ms));
+            assert_eq!(known, [true, false], "{number}");
         }
         duplicates.discard_expired(3_600_099);
         assert!(duplicates.bytes() > 0);
         duplicates.discard_expired(3_600_100);
-        assert_eq!((duplicates.bytes(), duplicates.clients.len(), duplicates.rotation.len()), (0, 0, 0));
-        assert!(duplicates.owners.is_empty());
+        assert_eq!((duplicates.bytes(), check(&duplicates)), (0, 0));
+    }
+
+    #[test]
+    fn any_number_of_expired_responses_is_discarded_in_time() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        (1..=1_000).for_each(|number| _ = handle(&mut duplicates, &one_shot("c", number), 1, None, 0));
+        for _ in 0..4 {
+            duplicates.discard_expired(LIFETIME_MS_MAX);
+        }
+        assert_eq!((duplicates.bytes(), check(&duplicates), duplicates.with_settled.first()), (0, 0, None));
+        assert!(!handle(&mut duplicates, &one_shot("c", 2_000), 1, None, 0));
+        assert_eq!(duplicates.clients.places(), 1_000, "places are used again");
     }
 
     #[test]
     fn the_writes_of_other_clients_make_no_response_be_forgotten() {
-        let (client, other) = ("c".into(), "other".into());
         let mut duplicates = DuplicateDetection::new(1_000_000);
-        handle(&mut duplicates, delivery(&client, 1, 1, 0), 7, Some(10), 0);
+        handle(&mut duplicates, &delivery("c", 1, 1, 0), 7, Some(10), 0);
         for number in 1..=30_000 {
-            // A client that receives its acknowledgements may always write.
-            let delivery = delivery(&other, 2, number, number.saturating_sub(10));
-            assert_eq!(handle(&mut duplicates, delivery, 100 + number, Some(10), 1), Outcome::Recorded);
+            let from = delivery("other", 2, number, number.saturating_sub(10));
+            assert!(!handle(&mut duplicates, &from, 100 + number, Some(10), 1));
         }
-        assert!(duplicates.bytes() < 1_001_000, "{}", duplicates.bytes());
-        assert_eq!(
-            handle(&mut duplicates, delivery(&client, 3, 1, 0), 7, Some(10), 69_999),
-            Outcome::Duplicate
-        );
+        check(&duplicates);
+        assert!(handle(&mut duplicates, &delivery("c", 3, 1, 0), 7, Some(10), 69_999));
+        assert_eq!(duplicates.forgotten(), 0);
     }
 
     #[test]
-    fn a_client_with_too_many_unacknowledged_writes_is_refused_and_others_are_not() {
-        let (client, other) = ("c".into(), "other".into());
+    fn a_client_with_many_unacknowledged_writes_loses_its_oldest_responses_only() {
         let mut duplicates = DuplicateDetection::new(UNLIMITED);
-        // It connects again and again, and reads no acknowledgement.
-        let mut write = |number: u64, confirmed, now_ms| {
-            handle(
-                &mut duplicates,
-                delivery(&client, number / 1_000, number % 1_000 + 1, confirmed),
-                number,
-                Some(10),
-                now_ms,
-            )
-        };
-        let accepted = (0..10_000).take_while(|number| write(*number, 0, 0) == Outcome::Recorded).count();
-        assert_eq!(accepted, 4_096);
-        assert_eq!(write(0, 0, 69_999), Outcome::Duplicate, "the first is still known");
-        assert_eq!(write(10_000, 0, 70_000), Outcome::Recorded, "they have expired");
-        assert_eq!(handle(&mut duplicates, delivery(&other, 99, 1, 0), 1, None, 0), Outcome::Recorded);
+        assert!(!handle(&mut duplicates, &delivery("other", 99, 1, 0), 1, None, 0));
+        // It connects again and again, resumes its session, and receives no acknowledgement.
+        for number in 0..10_000 {
+            let from = delivery("c", 100 + number / 1_000, number % 1_000 + 1, 0);
+            assert!(!handle(&mut duplicates, &from, number, None, 0));
+        }
+        // With the last one, which is counted with the next write.
+        assert_eq!(counts(&duplicates, "c"), (4_096 + 2_048 + 1, 2_048));
+        let known = |from| (from..10_000).all(|number| is_known(&mut duplicates, "c", number, 1));
+        assert_eq!([3_854, 3_855].map(known), [false, true]);
+        assert!(is_known(&mut duplicates, "other", 1, 1));
+        check(&duplicates);
     }
 
     #[test]
-    fn without_room_confirmed_responses_are_discarded_also_those_of_clients_that_are_gone() {
-        let mut duplicates = DuplicateDetection::new(200_000);
-        let gone: Arc<str> = "gone".into();
-        // The first is unconfirmed, from an earlier connection; the rest are confirmed but for the last.
-        handle(&mut duplicates, delivery(&gone, 1, 1, 0), 1, None, 0);
-        let mut number = 1;
-        while duplicates.bytes() < 100_000 {
-            number += 1;
-            handle(&mut duplicates, delivery(&gone, 2, number, number - 1), number, None, 0);
-        }
-        let client: Arc<str> = "c".into();
-        for other in 1..=400 {
-            let delivery = Delivery { owner: &gone, ..delivery(&client, 3, other, 0) };
-            assert_eq!(handle(&mut duplicates, delivery, other, None, 1), Outcome::Recorded);
-        }
-        assert!(duplicates.bytes() < 101_000, "{}", duplicates.bytes());
-        let is_known = |duplicates: &DuplicateDetection, number| {
-            duplicates.find(&gone, Fingerprint(number), 1).is_some()
-        };
-        assert_eq!([1, 2, 3, number].map(|number| is_known(&duplicates, number)), [true, false, false, true]);
-    }
-
-    #[test]
-    fn without_room_and_without_a_confirmed_response_writes_are_refused_until_some_expire() {
+    fn without_room_settled_responses_are_forgotten_first_also_those_of_clients_that_are_gone() {
         let mut duplicates = DuplicateDetection::new(100_000);
-        let clients: Vec<Arc<str>> = (0..50).map(|index: u32| index.to_string().into()).collect();
-        let mut write = |at: usize, number: u64, now_ms| {
-            let delivery = Delivery { owner: &clients[0], ..delivery(&clients[at], at as u64, number, 0) };
-            handle(&mut duplicates, delivery, number, Some(10), now_ms)
+        // Of a client that is gone, all responses are confirmed but for the last.
+        let last = 400;
+        for number in 1..=last {
+            handle(&mut duplicates, &delivery("gone", 2, number, number - 1), number, None, 0);
+        }
+        for number in 1..=400 {
+            let from = Peer { owner: "gone".into(), ..delivery("c", 3, number, 0) };
+            assert!(!handle(&mut duplicates, &from, number, None, 1));
+            check(&duplicates);
+        }
+        assert!((1..=400).all(|number| is_known(&mut duplicates, "c", number, 1)));
+        assert!(is_known(&mut duplicates, "gone", last, 1) && !is_known(&mut duplicates, "gone", 1, 1));
+        assert_eq!(duplicates.forgotten(), 0);
+    }
+
+    #[test]
+    fn clients_that_have_received_all_acknowledgements_leave_all_room_to_others() {
+        let mut duplicates = DuplicateDetection::new(300_000);
+        for connection in 1..=1_000 {
+            let from = one_shot("address", connection);
+            handle(&mut duplicates, &from, connection, None, 0);
+            // Half of them are connected still, and idle. Their last acknowledgement came with another message.
+            let received = Peer { confirmed: 1, message_number: 2, ..from };
+            match connection % 2 {
+                0 => assert!(duplicates.handle_disconnect(&received).is_none()),
+                _ => assert!(duplicates.recognize(&received, Fingerprint(0), 0).is_none()),
+            }
+        }
+        for number in 1..=1_000 {
+            let from = Peer { owner: "address".into(), ..delivery("new", 2_000, number, 0) };
+            assert!(!handle(&mut duplicates, &from, number, None, 1));
+        }
+        assert!((1..=1_000).all(|number| is_known(&mut duplicates, "new", number, 1)));
+        assert_eq!((duplicates.forgotten(), check(&duplicates)), (0, 1));
+    }
+
+    #[test]
+    fn without_room_and_without_a_settled_response_the_oldest_of_the_owner_are_forgotten_and_counted() {
+        let mut duplicates = DuplicateDetection::new(100_000);
+        for connection in 1..=60_000 {
+            assert!(!handle(&mut duplicates, &one_shot("address", connection), connection, Some(10), 0));
+        }
+        let known: Vec<_> = (1..=60_000)
+            .filter(|connection| is_known(&mut duplicates, &format!("address {connection}"), *connection, 1))
+            .collect();
+        let forgotten = 60_000 - known.len() as u64;
+        assert_eq!(known, (forgotten + 1..=60_000).collect::<Vec<_>>());
+        assert!(known.len() > 70, "{}", known.len());
+        assert_eq!((duplicates.forgotten(), check(&duplicates)), (forgotten, 1));
+        // A client that writes now and then is not the next one.
+        let busy = one_shot("address", 59_990);
+        for connection in 60_001..=70_000 {
+            if connection % 10 == 0 {
+                let from = Peer { message_number: connection, confirmed: connection - 20, ..busy.clone() };
+                handle(&mut duplicates, &from, connection, Some(10), 0);
+            }
+            handle(&mut duplicates, &one_shot("address", connection), connection, Some(10), 0);
+        }
+        assert!(is_known(&mut duplicates, &busy.client_id, 70_000, 1));
+        assert!(is_known(&mut duplicates, &busy.client_id, 69_990, 1));
+    }
+
+    #[test]
+    fn an_owner_with_many_responses_makes_no_other_owner_lose_one() {
+        let mut duplicates = DuplicateDetection::new(1_000_000);
+        let modest: Vec<_> = (0..20).map(|owner| one_shot(&format!("modest{owner}"), 1 + owner)).collect();
+        modest.iter().for_each(|from| _ = handle(&mut duplicates, from, 1, None, 0));
+        // One with many client ids, one with many writes of one client.
+        for number in 1..=20_000 {
+            handle(&mut duplicates, &one_shot("ids", 100 + number), number, None, 0);
+            handle(&mut duplicates, &delivery("writes", 50, number, 0), number, None, 0);
+        }
+        check(&duplicates);
+        assert!(modest.iter().all(|from| handle(&mut duplicates, from, 1, None, 1)));
+        let held = |owner| duplicates.owners.bytes_of(owner).unwrap();
+        assert!(held("ids").abs_diff(held("writes")) < 200_000, "{} {}", held("ids"), held("writes"));
+    }
+
+    #[test]
+    fn fifteen_addresses_that_fill_the_memory_take_nothing_from_a_modest_client_of_another() {
+        let mut duplicates = DuplicateDetection::new(1_000_000);
+        for number in 1..=20_000 {
+            let owner = format!("10.0.0.{}", number % 15);
+            handle(&mut duplicates, &one_shot(&owner, number), number, None, 0);
+        }
+        assert!(duplicates.bytes() > 990_000);
+        for number in 1..=30 {
+            assert!(!handle(&mut duplicates, &delivery("modest", 30_000, number, 0), number, None, 0));
+        }
+        for number in 40_001..=60_000 {
+            let owner = format!("10.0.0.{}", number % 15);
+            handle(&mut duplicates, &one_shot(&owner, number), number, None, 0);
+        }
+        assert!((1..=30).all(|number| is_known(&mut duplicates, "modest", number, 1)));
+        check(&duplicates);
+    }
+
+    #[test]
+    fn an_owner_loses_responses_only_while_it_holds_the_most() {
+        let mut duplicates = DuplicateDetection::new(1_000_000);
+        for number in 1..=4_000 {
+            handle(&mut duplicates, &delivery("first", 1, number, 0), number, None, 0);
+        }
+        assert!(is_known(&mut duplicates, "first", 1, 1), "it is alone");
+        for number in 1..=2_000 {
+            handle(&mut duplicates, &delivery("second", 2, number, 0), number, None, 0);
+        }
+        assert!((1..=2_000).all(|number| is_known(&mut duplicates, "second", number, 1)));
+        for number in 4_001..=20_000 {
+            handle(&mut duplicates, &delivery("first", 1, number, 0), number, None, 0);
+        }
+        assert!((1..=2_000).all(|number| is_known(&mut duplicates, "second", number, 1)));
+        check(&duplicates);
+    }
+
+    #[test]
+    fn a_session_that_its_client_ends_leaves_nothing() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        handle(&mut duplicates, &delivery("other", 1, 1, 0), 1, None, 0);
+        let bytes = duplicates.bytes();
+        for connection in 2..5_000 {
+            // With a connection before it that was lost.
+            let client_id = if connection % 2 == 0 { "c".to_owned() } else { connection.to_string() };
+            handle(&mut duplicates, &delivery(&client_id, connection, 1, 0), 1, None, 0);
+            let ended = Peer { session: SessionPhase::Ended, ..delivery(&client_id, connection + 1, 0, 0) };
+            assert!(duplicates.handle_disconnect(&ended).is_some());
+            assert_eq!(duplicates.bytes(), bytes);
+        }
+        assert_eq!((check(&duplicates), duplicates.clients.places()), (1, 2));
+        // The end of an earlier connection than the last one, after a takeover.
+        handle(&mut duplicates, &delivery("c", 9_000, 1, 0), 1, None, 0);
+        let ended = Peer { session: SessionPhase::Ended, ..delivery("c", 8_999, 1, 0) };
+        assert!(duplicates.handle_disconnect(&ended).is_none());
+        assert!(is_known(&mut duplicates, "c", 1, 0));
+    }
+
+    #[test]
+    fn a_client_that_begins_a_new_session_needs_none_of_the_earlier_responses() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        let new =
+            |connection, number| Peer { session: SessionPhase::New, ..delivery("c", connection, number, 0) };
+        for connection in 1..=20_000 {
+            // Another client delivers the last write again on its next connection, as paho does.
+            let again = new(connection, 1);
+            assert_eq!(handle(&mut duplicates, &again, connection - 1, None, 0), connection > 1);
+            assert!(!handle(&mut duplicates, &new(connection, 2), connection, None, 0));
+        }
+        assert_eq!(counts(&duplicates, "c"), (2_048 + 1, 2_048));
+        let resumed = delivery("c", 30_000, 1, 0);
+        assert!(handle(&mut duplicates, &resumed, 20_000, None, 0), "and the last session may be resumed");
+    }
+
+    #[test]
+    fn a_redelivered_write_is_settled_by_the_acknowledgement_of_the_second_delivery() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        (1..=10)
+            .for_each(|number| _ = handle(&mut duplicates, &delivery("c", 1, number, 4), number, None, 0));
+        assert_eq!(counts(&duplicates, "c"), (10, 4));
+        // The client had received one more.
+        for number in 1..=5 {
+            assert!(handle(&mut duplicates, &delivery("c", 2, number, 0), 5 + number, None, 0));
+        }
+        assert_eq!(counts(&duplicates, "c"), (10, 4));
+        handle(&mut duplicates, &delivery("c", 2, 6, 5), 11, None, 0);
+        assert_eq!(counts(&duplicates, "c"), (11, 4), "the fifth may come, as far as is known here");
+        handle(&mut duplicates, &delivery("c", 3, 1, 0), 5, None, 0);
+        duplicates.handle_disconnect(&delivery("c", 3, 1, 1));
+        assert_eq!(counts(&duplicates, "c"), (11, 5));
+    }
+
+    #[test]
+    fn a_message_of_a_connection_that_was_taken_over_is_recorded_and_settles_nothing() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        handle(&mut duplicates, &delivery("c", 2, 1, 0), 1, None, 0);
+        let late = Peer { session: SessionPhase::New, ..delivery("c", 1, 7, 6) };
+        assert!(!handle(&mut duplicates, &late, 2, None, 0));
+        assert_eq!(counts(&duplicates, "c"), (2, 0));
+        assert!(handle(&mut duplicates, &delivery("c", 2, 2, 1), 2, None, 0));
+        duplicates.handle_disconnect(&delivery("c", 2, 2, 2));
+        assert_eq!(counts(&duplicates, "c"), (2, 2));
+    }
+
+    #[test]
+    fn another_identity_with_the_same_client_id_finds_nothing_and_takes_nothing() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        let as_user = |user: &str, connection, number| {
+            let principal = Principal { user: Some(user.into()), ..Principal::default() };
+            let (identity, owner) = (principal.identity().into(), principal.owner(""));
+            Peer { principal, identity, owner, ..delivery("c", connection, number, 0) }
         };
-        let accepted =
-            (1..).take_while(|number| write((number % 40) as usize, *number, 0) == Outcome::Recorded).count();
-        assert!((50..250).contains(&accepted), "{accepted}");
-        assert_eq!(write(49, 1, 69_999), Outcome::Refused);
-        assert_eq!(write(1, 1, 69_999), Outcome::Duplicate);
-        assert_eq!(write(49, 1, 70_000), Outcome::Recorded);
+        assert!(!handle(&mut duplicates, &as_user("ann", 1, 1), 1, None, 0));
+        for number in 1..=10_000 {
+            assert!(!handle(&mut duplicates, &as_user("bob", 2, number), number, None, 0), "{number}");
+        }
+        let ended = Peer { session: SessionPhase::Ended, ..as_user("bob", 2, 10_000) };
+        assert!(duplicates.handle_disconnect(&ended).is_some());
+        assert!(!handle(&mut duplicates, &delivery("c", 3, 1, 0), 1, None, 0), "an anonymous client");
+        assert!(handle(&mut duplicates, &as_user("ann", 4, 1), 1, None, 0));
+        assert_eq!(check(&duplicates), 2);
+        // Other instances do not record identities, and responses of this one are not theirs.
+        duplicates.set_cluster_key(ClusterKey::new(&[1; 32]));
+        duplicates.restore(restored("c", 70, 3_600_000), 0);
+        assert!(!handle(&mut duplicates, &delivery("c", 3, 2, 0), 71, None, 0));
+        assert!(handle(&mut duplicates, &as_user("ann", 4, 2), 70, None, 0));
+        assert!(!handle(&mut duplicates, &as_user("ann", 4, 2), 71, None, 0));
+    }
+
+    #[test]
+    fn the_places_of_forgotten_responses_are_released() {
+        let mut duplicates = DuplicateDetection::new(2_000_000);
+        for number in 1..=4_000 {
+            handle(&mut duplicates, &delivery("first", 1, number, 0), number, None, 0);
+        }
+        for number in 1..=20_000 {
+            let owner = format!("other{}", number % 1_000);
+            handle(&mut duplicates, &delivery(&owner, 2, number, 0), number, None, 0);
+        }
+        let first = duplicates.clients.iter().find(|client| *client.owner == *"first").unwrap();
+        assert!(first.len() < 200 && first.places() < 800, "{} {}", first.len(), first.places());
     }
 
     fn restored(client_id: &str, number: u64, until_ms: u64) -> RestoredResponse {
@@ -804,160 +823,116 @@ mod tests {
 
     #[test]
     fn a_restored_response_is_found_until_it_expires_and_no_longer_than_any_other() {
-        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
         for (number, until_ms) in [(1, 1_000), (2, u64::MAX), (3, 500)] {
             duplicates.restore(restored("a", number, until_ms), 500);
         }
-        let at = |number| delivery(&client, 7, number, 0);
         let mut found = |number, now_ms| {
-            duplicates.recognize(at(number), Fingerprint(number), now_ms) != Recognition::New
+            duplicates.recognize(&delivery("a", 7, number, 0), Fingerprint(number), now_ms).is_some()
         };
         assert!(found(1, 999) && !found(1, 1_000) && !found(3, 500));
         assert!(found(2, LIFETIME_MS_MAX + 499) && !found(2, LIFETIME_MS_MAX + 500));
         duplicates.discard_expired(LIFETIME_MS_MAX + 500);
-        assert_eq!((duplicates.bytes(), duplicates.owners.len()), (0, 0));
+        assert_eq!((duplicates.bytes(), check(&duplicates)), (0, 0));
     }
 
     #[test]
     fn the_memory_of_restored_responses_is_bounded_and_the_oldest_make_room() {
         let mut duplicates = DuplicateDetection::new(100_000);
+        let name = |number: u64| if number.is_multiple_of(2) { "even" } else { "odd" };
         for number in 1..=5_000 {
-            duplicates.restore(restored(if number % 2 == 0 { "even" } else { "odd" }, number, 3_600_000), 0);
-            assert!(duplicates.bytes() <= 100_000);
+            duplicates.restore(restored(name(number), number, 3_600_000), 0);
+            check(&duplicates);
         }
-        let known: Vec<_> = (1..=5_000_u64)
-            .filter(|number| {
-                let client = if number % 2 == 0 { "even" } else { "odd" };
-                duplicates.find(client, Fingerprint(*number), 0).is_some()
-            })
-            .collect();
+        let known: Vec<_> =
+            (1..=5_000_u64).filter(|number| is_known(&mut duplicates, name(*number), *number, 0)).collect();
         assert!(known.len() > 300 && known[0] > 4_000 && known.last() == Some(&5_000), "{}", known.len());
         // Many clients, each with one.
         for number in 1..=5_000 {
             duplicates.restore(restored(&format!("c{number}"), number, 3_600_000), 0);
-            assert!(duplicates.bytes() <= 100_000);
-            assert!(duplicates.find(&format!("c{number}"), Fingerprint(number), 0).is_some());
+            assert!(is_known(&mut duplicates, &format!("c{number}"), number, 0));
         }
+        assert_eq!((check(&duplicates) > 50, duplicates.forgotten()), (true, 0));
         let mut duplicates = DuplicateDetection::new(UNLIMITED);
         (1..=40_000).for_each(|number| duplicates.restore(restored("a", number, 3_600_000), 0));
-        assert_eq!(duplicates.clients["a"].responses.len(), CONFIRMED_ENOUGH);
+        assert_eq!(counts(&duplicates, "a"), (2_048, 2_048));
+        assert_eq!(duplicates.emptied().bytes(), 0);
     }
 
     #[test]
     fn a_client_with_restored_responses_goes_on_as_any_other() {
-        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
         (1..=10).for_each(|number| duplicates.restore(restored("a", number, 3_600_000), 0));
         for number in 1..=10_000 {
-            let delivery = delivery(&client, 3, number, number.saturating_sub(100));
-            assert_eq!(handle(&mut duplicates, delivery, 100 + number, None, 0), Outcome::Recorded);
+            let from = Peer { owner: "b".into(), ..delivery("a", 3, number, number.saturating_sub(100)) };
+            assert!(!handle(&mut duplicates, &from, 100 + number, None, 0));
         }
-        let held = duplicates.owners.values().map(|owner| owner.bytes()).sum::<usize>();
-        assert_eq!((held, duplicates.owners.len()), (duplicates.bytes(), 1));
-        assert_eq!(duplicates.clients["a"].responses.len(), CONFIRMED_ENOUGH + 99);
+        assert_eq!((duplicates.owners.bytes_of("b"), check(&duplicates)), (Some(duplicates.bytes()), 1));
+        assert_eq!(counts(&duplicates, "a"), (2_048 + 100, 2_048));
     }
 
     #[test]
     fn a_response_is_found_although_an_earlier_one_to_the_same_request_was_rolled_back() {
         // Room for two responses.
-        let (mut duplicates, client) = (DuplicateDetection::new(1_600), Arc::from("a"));
-        let at = |number| delivery(&client, 1, number, 0);
-        duplicates.record(at(1), Fingerprint(4), response(), None, 0, 1);
+        let mut duplicates = DuplicateDetection::new(1_600);
+        let at = |number| delivery("a", 1, number, 0);
+        duplicates.record(&at(1), Fingerprint(4), response(), None, 0, 1);
         duplicates.handle_rollback(0, 1, 0);
-        assert_eq!(duplicates.recognize(at(2), Fingerprint(4), 0), Recognition::New);
-        duplicates.record(at(2), Fingerprint(4), response(), None, 0, 2);
-        // There is no room, so responses are examined whether they can be discarded.
-        assert_eq!(duplicates.recognize(at(3), Fingerprint(5), 0), Recognition::New);
-        assert_eq!(duplicates.recognize(at(4), Fingerprint(4), 0), Recognition::Duplicate(response()));
+        assert_eq!(duplicates.recognize(&at(2), Fingerprint(4), 0), None);
+        duplicates.record(&at(2), Fingerprint(4), response(), None, 0, 2);
+        // There is no room for this one, so the first one is forgotten.
+        assert_eq!(duplicates.recognize(&at(3), Fingerprint(5), 0), None);
+        duplicates.record(&at(3), Fingerprint(5), response(), None, 0, 2);
+        assert_eq!((counts(&duplicates, "a"), duplicates.forgotten()), ((2, 0), 0));
+        assert_eq!(duplicates.recognize(&at(4), Fingerprint(4), 0), Some(response()));
     }
 
     #[test]
     fn a_client_that_receives_its_acknowledgements_has_a_bounded_number_of_responses() {
-        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
         for number in 1..=40_000 {
-            let delivery = delivery(&client, 1, number, number.saturating_sub(100));
-            assert_eq!(handle(&mut duplicates, delivery, number, None, 0), Outcome::Recorded);
+            let from = delivery("a", 1, number, number.saturating_sub(100));
+            assert!(!handle(&mut duplicates, &from, number, None, 0));
         }
-        assert_eq!(duplicates.clients[&client].responses.len(), CONFIRMED_ENOUGH + 99);
-        let is_known = |number| duplicates.find(&client, Fingerprint(number), 0).is_some();
-        assert!(is_known(40_000) && is_known(40_001 - CONFIRMED_ENOUGH as u64) && !is_known(1));
+        assert_eq!(counts(&duplicates, "a"), (2_048 + 100, 2_048));
+        let known = [40_000, 40_001 - 2_048, 1].map(|number| is_known(&mut duplicates, "a", number, 0));
+        assert_eq!(known, [true, true, false]);
     }
 
     #[test]
-    fn unconfirmed_responses_of_lost_connections_leave_room_for_confirmed_ones() {
-        let (mut duplicates, client) = (DuplicateDetection::new(UNLIMITED), Arc::from("a"));
-        for lost in 0..3_000 {
-            let delivery = delivery(&client, 1 + lost / 1_000, 1 + lost % 1_000, 0);
-            assert_eq!(handle(&mut duplicates, delivery, lost, None, 0), Outcome::Recorded);
+    fn responses_of_lost_connections_are_known_for_four_times_as_many_writes_as_may_be_in_flight() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        for lost in 0..1_000 {
+            assert!(!handle(&mut duplicates, &delivery("a", 1, 1 + lost, 0), lost, None, 0));
         }
         for number in 1..=20_000 {
-            let delivery = delivery(&client, 4, number, number - 1);
-            assert_eq!(handle(&mut duplicates, delivery, 10_000 + number, None, 0), Outcome::Recorded);
-            let confirmed = duplicates.clients[&client].confirmed();
-            // While the others pass, eight at a time.
-            assert!(confirmed <= CONFIRMED_ENOUGH + 3_000 / EXAMINED_MAX + 1, "{confirmed}");
-            assert!(number < 3_000 || confirmed >= CONFIRMED_ENOUGH - 10, "{confirmed}");
+            assert!(!handle(&mut duplicates, &delivery("a", 4, number, number - 1), 1_000 + number, None, 0));
+            if number <= 3_096 {
+                assert!((0..1_000).step_by(99).all(|lost| is_known(&mut duplicates, "a", lost, 0)));
+            }
         }
-        assert!((0..3_000).all(|lost| duplicates.find(&client, Fingerprint(lost), 0).is_some()));
-    }
-
-    #[test]
-    fn any_number_of_clients_that_write_once_and_receive_the_acknowledgement_are_accepted() {
-        let mut duplicates = DuplicateDetection::new(50_000);
-        for number in 0..1_000_u64 {
-            let client_id = number.to_string().into();
-            let recorded = handle(&mut duplicates, delivery(&client_id, number, 1, 0), number, None, 0);
-            assert_eq!(recorded, Outcome::Recorded, "{number}");
-            duplicates.handle_disconnect(&client_id, ConnectionId(number), 1);
-        }
-        assert!(duplicates.bytes() < 51_000, "{}", duplicates.bytes());
-    }
-
-    #[test]
-    fn an_owner_with_any_number_of_client_ids_leaves_room_for_others() {
-        const BYTES_MAX: usize = 100_000;
-        let mut duplicates = DuplicateDetection::new(BYTES_MAX);
-        let write = |duplicates: &mut DuplicateDetection, owner: &Arc<str>, client: u64, now_ms| {
-            let client_id = format!("{owner}{client}").into();
-            let delivery = Delivery { owner, ..delivery(&client_id, client, 1, 0) };
-            handle(duplicates, delivery, client, None, now_ms) == Outcome::Recorded
-        };
-        let owners = ["flood", "second", "third"].map(Arc::<str>::from);
-        let mut last = 0;
-        for (owner, share) in owners.iter().zip([2, 4, 8]) {
-            (0..1_000).for_each(|client| _ = write(&mut duplicates, owner, client, 0));
-            assert!(!write(&mut duplicates, owner, 1_000, 0), "{owner}");
-            let taken = duplicates.bytes() - last;
-            assert!(taken.abs_diff(BYTES_MAX / share) < 1_000, "{owner}: {taken}");
-            last = duplicates.bytes();
-        }
-        for client in 0..5 {
-            assert!(write(&mut duplicates, &format!("small{client}").into(), client, 0), "{client}");
-        }
-        duplicates.discard_expired(LIFETIME_MS_MAX);
-        assert!(write(&mut duplicates, &owners[0], 2_000, LIFETIME_MS_MAX), "its responses have expired");
+        assert_eq!(counts(&duplicates, "a"), (2_048 + 1, 2_048));
+        assert_eq!(duplicates.forgotten(), 0, "the client has to deliver them again first of all");
     }
 
     #[test]
     fn a_client_that_connects_from_another_address_takes_its_responses_with_it() {
-        let (client, first, second): (Arc<str>, Arc<str>, Arc<str>) =
-            ("c".into(), "one".into(), "two".into());
         let mut duplicates = DuplicateDetection::new(100_000);
-        let from = |owner, connection| Delivery { owner, ..delivery(&client, connection, 1, 0) };
-        assert_eq!(handle(&mut duplicates, from(&first, 1), 1, None, 0), Outcome::Recorded);
-        assert_eq!(handle(&mut duplicates, from(&second, 2), 1, None, 0), Outcome::Duplicate);
-        assert_eq!(handle(&mut duplicates, from(&second, 2), 2, None, 0), Outcome::Recorded);
-        let held = |owner: &Arc<str>| duplicates.owners.get(owner).map(|owner| owner.bytes());
-        assert_eq!((held(&first), held(&second)), (None, Some(duplicates.bytes())));
+        let from = |owner: &str, connection| Peer { owner: owner.into(), ..delivery("c", connection, 1, 0) };
+        assert!(!handle(&mut duplicates, &from("one", 1), 1, None, 0));
+        assert!(handle(&mut duplicates, &from("two", 2), 1, None, 0));
+        assert!(!handle(&mut duplicates, &from("two", 2), 2, None, 0));
+        let held = ["one", "two"].map(|owner| duplicates.owners.bytes_of(owner));
+        assert_eq!((held, check(&duplicates)), ([None, Some(duplicates.bytes())], 1));
     }
 
     #[test]
     fn a_response_that_depends_on_a_failed_commit_is_no_longer_known() {
-        let client = "c".into();
         let mut duplicates = DuplicateDetection::new(UNLIMITED);
         let record = |duplicates: &mut DuplicateDetection, numbers: std::ops::RangeInclusive<u64>| {
             for number in numbers {
-                let delivery = delivery(&client, 1, number, 0);
-                duplicates.record(delivery, Fingerprint(number), response(), None, 0, number);
+                let from = delivery("c", 1, number, 0);
+                duplicates.record(&from, Fingerprint(number), response(), None, 0, number);
             }
         };
         // Two failures without a commit between them, a third one after the commit of the ninth change.
@@ -968,12 +943,12 @@ mod tests {
         record(&mut duplicates, 9..=10);
         duplicates.handle_rollback(9, 10, 0);
         record(&mut duplicates, 11..=11);
-        let known = (1..=11).filter(|number| duplicates.find(&client, Fingerprint(*number), 1).is_some());
+        let known = (1..=11).filter(|number| is_known(&mut duplicates, "c", *number, 1));
         assert_eq!(known.collect::<Vec<_>>(), [1, 2, 3, 4, 9, 11]);
         assert_eq!(duplicates.rolled_back.len(), 2);
         // The same requests again, with the same fingerprints.
-        duplicates.record(delivery(&client, 2, 1, 0), Fingerprint(5), response(), None, 1, 12);
-        assert!(duplicates.find(&client, Fingerprint(5), 1).is_some());
+        duplicates.record(&delivery("c", 2, 1, 0), Fingerprint(5), response(), None, 1, 12);
+        assert!(is_known(&mut duplicates, "c", 5, 1));
         duplicates.discard_expired(LIFETIME_MS_MAX);
         assert!(duplicates.rolled_back.is_empty());
     }
@@ -982,8 +957,10 @@ mod tests {
     enum Step {
         /// A request with this fingerprint arrives some milliseconds later, and is answered if it is new.
         Request { client: u8, fingerprint: u64, later_ms: u64, expiry_s: Option<u32>, confirmed: u64 },
-        /// The client connects again.
-        Connect { client: u8 },
+        /// The client connects again, and resumes its session or begins a new one.
+        Connect { client: u8, session: SessionPhase },
+        /// The client ends its session.
+        Disconnect { client: u8 },
         /// The latest commits fail.
         Failure { commits: u64 },
     }
@@ -993,79 +970,98 @@ mod tests {
         let request = request.prop_map(|(client, fingerprint, later_ms, expiry_s, confirmed)| {
             Step::Request { client, fingerprint, later_ms, expiry_s, confirmed }
         });
+        let session = prop_oneof![Just(SessionPhase::New), Just(SessionPhase::Resumed)];
         prop_oneof![
             9 => request,
-            1 => (0..3_u8).prop_map(|client| Step::Connect { client }),
+            1 => (0..3_u8, session).prop_map(|(client, session)| Step::Connect { client, session }),
+            1 => (0..3_u8).prop_map(|client| Step::Disconnect { client }),
             1 => (0..4_u64).prop_map(|commits| Step::Failure { commits }),
         ]
     }
 
+    /// A response that was recorded, with the connection and the number of the last delivery.
     struct Known {
-        client: u8,
+        client: usize,
         fingerprint: u64,
         until_ms: u64,
         sequence: u64,
         response: Response,
         connection: u64,
         number: u64,
+        is_settled: bool,
     }
 
     proptest! {
         #[test]
         fn a_request_that_may_be_delivered_again_has_its_response_and_others_have_it_or_none(
             steps in prop::collection::vec(step(), 0..80),
-            bytes_max in prop_oneof![Just(UNLIMITED), 2_000..6_000_usize],
+            bytes_max in prop_oneof![Just(UNLIMITED), 3_000..8_000_usize],
         ) {
             let mut duplicates = DuplicateDetection::new(bytes_max);
-            let names: [Arc<str>; 3] = ["a", "b", "c"].map(Arc::from);
-            // Of each client: the connection, the last number on it, the acknowledgements received on it.
-            let mut clients = [(0_u64, 0_u64, 0_u64), (1, 0, 0), (2, 0, 0)];
-            let mut received: HashMap<u64, u64> = HashMap::new();
+            // The first two have the same id and different identities.
+            let identities: [Arc<[u8]>; 3] = [[].into(), [1].into(), [].into()];
+            let mut peers = [("a", 0), ("a", 1), ("c", 2)].map(|(id, connection)| delivery(id, 1 + connection, 0, 0));
+            for (peer, identity) in peers.iter_mut().zip(identities) {
+                peer.owner = format!("{} {identity:?}", peer.client_id).into();
+                peer.identity = identity;
+            }
             let mut model: Vec<Known> = Vec::new();
             let (mut now_ms, mut sequence, mut committed, mut connections) = (0, 0_u64, 0, 3);
             for step in steps {
                 match step {
-                    Step::Connect { client } => {
-                        clients[usize::from(client)] = (connections, 0, 0);
+                    Step::Connect { client, session } => {
+                        let client = usize::from(client);
+                        duplicates.handle_disconnect(&peers[client]);
                         connections += 1;
+                        let (connection, message_number, confirmed) = (ConnectionId(connections), 0, 0);
+                        peers[client] = Peer { connection, session, message_number, confirmed, ..peers[client].clone() };
+                        if session == SessionPhase::New {
+                            model.iter_mut().for_each(|known| known.is_settled |= known.client == client);
+                        }
+                    }
+                    Step::Disconnect { client } => {
+                        let client = usize::from(client);
+                        duplicates.handle_disconnect(&Peer { session: SessionPhase::Ended, ..peers[client].clone() });
+                        connections += 1;
+                        let (connection, message_number, confirmed) = (ConnectionId(connections), 0, 0);
+                        peers[client] = Peer { connection, message_number, confirmed, ..peers[client].clone() };
+                        model.retain(|known| known.client != client);
                     }
                     Step::Request { client, fingerprint, later_ms, expiry_s, confirmed } => {
                         now_ms += later_ms;
-                        let (connection, number, acknowledged) = &mut clients[usize::from(client)];
-                        *acknowledged = (*number).saturating_sub(confirmed).max(*acknowledged);
-                        *number += 1;
-                        let delivery = Delivery {
-                            client_id: &names[usize::from(client)],
-                            owner: &names[usize::from(client)],
-                            connection: ConnectionId(*connection),
-                            confirmed: *acknowledged,
-                            number: *number,
-                        };
-                        let known = model.iter().rev().find(|known| (known.client, known.fingerprint) == (client, fingerprint));
-                        let known = known.filter(|known| now_ms < known.until_ms);
-                        let is_confirmed = known.is_some_and(|known| {
-                            received.get(&known.connection).is_some_and(|count| known.number <= *count)
-                        });
-                        received.insert(*connection, *acknowledged);
-                        let recognized = duplicates.recognize(delivery, Fingerprint(fingerprint), now_ms);
-                        let found = match &recognized {
-                            Recognition::Duplicate(response) => Some(response),
-                            Recognition::New | Recognition::Refused => None,
-                        };
-                        match (found, known) {
-                            (Some(found), known) => prop_assert_eq!(Some(found), known.map(|known| &known.response)),
-                            (None, None) => {}
-                            (None, Some(_)) => prop_assert!(bytes_max < UNLIMITED && is_confirmed),
+                        let client = usize::from(client);
+                        let from = &mut peers[client];
+                        from.confirmed = from.message_number.saturating_sub(confirmed).max(from.confirmed);
+                        from.message_number += 1;
+                        let from = &*from;
+                        for known in model.iter_mut().filter(|known| known.client == client) {
+                            known.is_settled |= known.number <= from.confirmed
+                                && known.connection == from.connection.0;
                         }
-                        if recognized == Recognition::New {
+                        let known = model.iter_mut().rev().find(|known| {
+                            (known.client, known.fingerprint) == (client, fingerprint) && now_ms < known.until_ms
+                        });
+                        let found = duplicates.recognize(from, Fingerprint(fingerprint), now_ms);
+                        match (&found, known) {
+                            (Some(found), known) => {
+                                prop_assert_eq!(Some(found), known.as_ref().map(|known| &known.response));
+                                if let Some(known) = known {
+                                    (known.connection, known.number) = (from.connection.0, from.message_number);
+                                }
+                            }
+                            (None, None) => {}
+                            (None, Some(known)) => {
+                                prop_assert!(bytes_max < UNLIMITED && (known.is_settled || duplicates.forgotten() > 0));
+                            }
+                        }
+                        if found.is_none() {
                             sequence += 1;
                             let response = Response::new(&Reply::Count(sequence), None);
-                            duplicates.record(delivery, Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
+                            duplicates.record(from, Fingerprint(fingerprint), response.clone(), expiry_s, now_ms, sequence);
                             let lifetime_s = expiry_s.map_or(3_600, |expiry_s| u64::from(expiry_s) + 60);
-                            let (until_ms, connection, number) = (now_ms + lifetime_s * 1000, *connection, *number);
-                            model.push(Known { client, fingerprint, until_ms, sequence, response, connection, number });
-                        } else if recognized == Recognition::Refused {
-                            prop_assert!(bytes_max < UNLIMITED);
+                            let until_ms = now_ms + lifetime_s * 1000;
+                            let (connection, number, is_settled) = (from.connection.0, from.message_number, false);
+                            model.push(Known { client, fingerprint, until_ms, sequence, response, connection, number, is_settled });
                         }
                     }
                     Step::Failure { commits } => {
@@ -1074,13 +1070,7 @@ mod tests {
                         model.retain(|known| known.sequence <= committed);
                     }
                 }
-                let bytes = duplicates.clients.iter().map(|(client_id, client)| {
-                    prop_assert!(client.index.len() <= client.responses.len());
-                    Ok(client_cost(client_id) + client.responses.iter().map(RecordedResponse::cost).sum::<usize>())
-                });
-                prop_assert_eq!(bytes.sum::<Result<usize, TestCaseError>>()?, duplicates.bytes());
-                prop_assert_eq!(duplicates.owners.values().map(|owner| owner.bytes()).sum::<usize>(), duplicates.bytes());
-                prop_assert!(duplicates.bytes() < bytes_max.saturating_add(1_000));
+                check(&duplicates);
             }
         }
     }

@@ -16,7 +16,7 @@ pub enum ClusterErrorKind {
     Files,
     /// etcd cannot be reached.
     Unavailable,
-    /// etcd does not accept the user.
+    /// etcd does not accept the user, or does not allow it to use the cluster.
     Authentication,
     /// The state in etcd has another format.
     Incompatible,
@@ -34,7 +34,7 @@ pub enum Error {
     /// The storage cannot be opened.
     Storage(StorageError),
     /// etcd, or what is in it, cannot be used.
-    Cluster { kind: ClusterErrorKind, reason: String, hint: Option<&'static str> },
+    Cluster { kind: ClusterErrorKind, reason: String, hint: Option<String> },
     /// The system cannot create a thread.
     Thread(io::Error),
 }

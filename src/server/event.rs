@@ -20,12 +20,7 @@ pub enum Event {
     Broker(broker::Event),
     Exchange(ExchangeEvent),
     External(ExternalEvent),
-    /// An event of the instance of a cluster.
-    Cluster {
-        /// The shard that it is about; `None` if there is only one, or if it is about all.
-        shard: Option<u32>,
-        event: ClusterEvent,
-    },
+    Cluster(ClusterEvent),
     /// A changed file with users or tokens is invalid; its last valid content stays in force.
     IdentityFile {
         /// The error, with the name of the file.
@@ -72,6 +67,13 @@ pub enum Event {
         client_id: Arc<str>,
         reason: String,
     },
+    /// Replies were forgotten for lack of room, although their writes may be delivered again.
+    RepliesForgotten {
+        /// Their number since the last report.
+        count: u64,
+        /// The owner that holds the most, and so loses the next ones.
+        owner: Arc<str>,
+    },
     /// A write to the disk has failed: requests that must be persisted are refused until it works again.
     NotPersisted {
         reason: String,
@@ -117,6 +119,12 @@ impl From<ExternalEvent> for Event {
     }
 }
 
+impl From<ClusterEvent> for Event {
+    fn from(event: ClusterEvent) -> Self {
+        Self::Cluster(event)
+    }
+}
+
 impl Event {
     /// Whether the event reports a failure.
     #[must_use]
@@ -125,7 +133,7 @@ impl Event {
             Self::Broker(event) => event.is_failure(),
             Self::Exchange(event) => event.is_failure(),
             Self::External(event) => event.is_failure(),
-            Self::Cluster { event, .. } => event.is_failure(),
+            Self::Cluster(event) => event.is_failure(),
             Self::LeftOut { is_failure, .. } => *is_failure,
             Self::Rules { outcome } => outcome.is_err(),
             Self::Certificates { outcome } => outcome.is_err(),
@@ -135,6 +143,7 @@ impl Event {
             | Self::TemplateSkipped { .. }
             | Self::OutOfTime { .. }
             | Self::Unanswerable { .. }
+            | Self::RepliesForgotten { .. }
             | Self::NotPersisted { .. }
             | Self::PersistedAgain
             | Self::ClockAhead { .. }
@@ -149,9 +158,9 @@ impl Event {
             Self::Broker(event) => Some(event.subject()),
             Self::Exchange(event) => event.subject(),
             Self::External(event) => Some(event.subject()),
-            // Each ownership has one of these, and there are at most as many as shards at a time.
-            Self::Cluster { event, .. } if event.is_change_of_owner() => None,
-            Self::Cluster { .. } => Some(Subject::Other("the cluster")),
+            // Each ownership has one of these.
+            Self::Cluster(event) if event.is_change_of_owner() => None,
+            Self::Cluster(_) => Some(Subject::Other("the cluster")),
             Self::KeyNotAuthorized { client_id, .. }
             | Self::TemplateSkipped { client_id, .. }
             | Self::Unanswerable { client_id, .. } => Some(client_subject(client_id)),
@@ -162,6 +171,8 @@ impl Event {
             | Self::Credentials { .. }
             | Self::Certificates { .. }
             | Self::OutOfTime { .. }
+            // One in a minute at most.
+            | Self::RepliesForgotten { .. }
             | Self::ClockAhead { .. }
             | Self::ClockFollowed { .. }
             | Self::ClockBehind { .. }
@@ -176,7 +187,7 @@ impl Event {
             Self::Broker(event) => event.name(),
             Self::Exchange(event) => event.name(),
             Self::External(event) => event.name(),
-            Self::Cluster { event, .. } => event.name(),
+            Self::Cluster(event) => event.name(),
             Self::IdentityFile { .. } => "identity-file",
             Self::KeyNotAuthorized { .. } => "not-authorized",
             Self::TemplateSkipped { .. } => "template-skipped",
@@ -185,6 +196,7 @@ impl Event {
             Self::Certificates { .. } => "certificates",
             Self::OutOfTime { .. } => "out-of-time",
             Self::Unanswerable { .. } => "unanswerable",
+            Self::RepliesForgotten { .. } => "replies-forgotten",
             Self::NotPersisted { .. } => "not-persisted",
             Self::PersistedAgain => "persisted-again",
             Self::ClockAhead { .. } => "clock-ahead",
@@ -202,10 +214,7 @@ impl Event {
             Self::Broker(event) => event.fields(),
             Self::Exchange(event) => event.fields(),
             Self::External(event) => event.fields(),
-            Self::Cluster { shard, event } => {
-                let shard = shard.map(|shard| ("shard", shard.to_string()));
-                shard.into_iter().chain(event.fields()).collect()
-            }
+            Self::Cluster(event) => event.fields(),
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
@@ -223,6 +232,9 @@ impl Event {
             }
             Self::Rules { outcome: Err(reason) } | Self::Certificates { outcome: Err(reason) } => {
                 vec![("reason", reason.clone())]
+            }
+            Self::RepliesForgotten { count, owner } => {
+                vec![("count", count.to_string()), ("owner", shortened(owner))]
             }
             Self::PersistedAgain => Vec::new(),
             Self::ClockAhead { by_ms } | Self::ClockFollowed { by_ms } | Self::ClockBehind { by_ms } => {
@@ -244,10 +256,7 @@ impl fmt::Display for Event {
             Self::Broker(event) => event.fmt(f),
             Self::Exchange(event) => event.fmt(f),
             Self::External(event) => event.fmt(f),
-            Self::Cluster { shard, event } => {
-                shard.map_or(Ok(()), |shard| write!(f, "shard {shard}: "))?;
-                event.fmt(f)
-            }
+            Self::Cluster(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason.escape_debug())
             }
@@ -281,6 +290,12 @@ impl fmt::Display for Event {
                 let (client_id, reason) = (Shown(client_id), Shown(reason));
                 write!(f, "request of {client_id} cannot be answered: {reason}")
             }
+            Self::RepliesForgotten { count, owner } => write!(
+                f,
+                "recorded replies take too much memory, and {count} were forgotten: if their writes are delivered again, they \
+                 are applied twice; most of this memory is held by {}",
+                Shown(owner),
+            ),
             Self::NotPersisted { reason } => {
                 write!(f, "persistent writes are refused until the disk works again: {reason}")
             }

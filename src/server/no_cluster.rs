@@ -9,7 +9,7 @@ use super::delivery::Publisher;
 use super::error::Error;
 use super::event::EventSink;
 use super::operations::metrics::Metrics;
-use super::service::{Shards, StoreSettings};
+use super::service::{Service, StoreSettings};
 
 /// Settings of an instance of a cluster.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl ClusterNode {
         _: bool,
         _: EventSink,
         _: Arc<Metrics>,
-    ) -> Result<(Shards, Self), Error> {
+    ) -> Result<(Arc<Service>, Self), Error> {
         match settings {}
     }
 

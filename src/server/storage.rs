@@ -18,7 +18,7 @@ mod staged_backend;
 mod tables;
 mod wal;
 
-pub use self::core::{RESERVE_BYTES, Storage};
+pub use self::core::{RESERVE_BYTES, Storage, needs_tombstone};
 pub use error::{StorageError, StorageErrorKind};
 pub use files::{FileSystem, TABLES_NAME};
 pub use record::{CommitMetadata, EncodedRows};

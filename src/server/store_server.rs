@@ -19,11 +19,11 @@ use super::exchange::settings::RootFile;
 use super::external::{ConnectionError, External};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, Shards, StoreSettings};
+use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
-use crate::net::detached::run_detached;
+use crate::net::detached::{run_detached, start_detached};
 use crate::net::tls::ServerTls;
 use crate::server::rate_limit::rate_limited;
 
@@ -51,8 +51,8 @@ const COMMIT_POLL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct StoreServer {
     server: Server,
-    shards: Shards,
-    background: Vec<BackgroundTasks>,
+    service: Arc<Service>,
+    background: BackgroundTasks,
     monitor: Arc<ServerMonitor>,
     admin_addresses: Vec<SocketAddr>,
     rules: Option<RulesReloader>,
@@ -79,7 +79,7 @@ impl Drop for Tasks {
 pub struct RulesReloader {
     authorizer: Arc<Authorizer>,
     broker: Broker,
-    shards: Shards,
+    service: Arc<Service>,
     events: EventSink,
 }
 
@@ -91,7 +91,7 @@ impl RulesReloader {
         let outcome = self.authorizer.reload().map(|()| self.authorizer.len());
         if outcome.is_ok() {
             self.broker.reauthorize_all();
-            self.shards.iter().for_each(|service| service.revoke_watches());
+            self.service.revoke_watches();
         }
         (self.events)(Event::Rules { outcome: outcome.map_err(|error| error.to_string()) });
     }
@@ -222,19 +222,19 @@ impl StoreServer {
         let metrics = Arc::new(Metrics::default());
         let events = counting(settings.events, Arc::clone(&metrics));
         let held_for = settings.cluster.as_ref().map(|cluster| cluster.held_for());
-        let (shards, mut cluster) = match settings.cluster.take() {
+        let (service, mut cluster) = match settings.cluster.take() {
             Some(cluster) => {
                 let has_registrations = settings.external.is_some();
                 let (events, metrics) = (Arc::clone(&events), Arc::clone(&metrics));
                 let opened = ClusterNode::open(cluster, &store, has_registrations, events, metrics).await?;
                 (opened.0, Some(opened.1))
             }
-            None => (open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?.into(), None),
+            None => (open_service(store, Arc::clone(&events), Arc::clone(&metrics)).await?, None),
         };
         if cluster.is_some()
             && let Some(authorizer) = &settings.authorizer
         {
-            shards.iter().for_each(|service| service.set_registration_rules(Arc::clone(authorizer)));
+            service.set_registration_rules(Arc::clone(authorizer));
         }
         let mut admin_listeners = Vec::new();
         for AdminSettings { address, names } in admin {
@@ -246,10 +246,10 @@ impl StoreServer {
         }
         let Settings { broker, identities, authorizer, external, .. } = settings;
         let external = external.map(|settings| {
-            External::new(settings, shards.clone(), authorizer.clone(), held_for, Arc::clone(&events))
+            External::new(settings, Arc::clone(&service), authorizer.clone(), held_for, Arc::clone(&events))
         });
         let tls_configurations = tls_configurations(&broker.listeners);
-        let hooks = hooks(shards.first(), Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
+        let hooks = hooks(&service, Arc::clone(&identities), authorizer.clone(), Arc::clone(&events));
         let server = match &cluster {
             // Another instance may listen there.
             Some(_) => Server::without_listeners(broker, hooks)?,
@@ -271,23 +271,23 @@ impl StoreServer {
         let rules = authorizer.map(|authorizer| RulesReloader {
             authorizer,
             broker: server.broker().clone(),
-            shards: shards.clone(),
+            service: Arc::clone(&service),
             events: Arc::clone(&events),
         });
         let publisher = BrokerPublisher { broker: server.broker().clone(), metrics };
-        // Only a store without shards takes part in an exchange.
-        let exchange = shards.first().takes_part().then(|| ExchangeReloader {
-            service: Arc::clone(shards.first()),
+        let exchange = service.takes_part().then(|| ExchangeReloader {
+            service: Arc::clone(&service),
             publisher: publisher.clone(),
             events,
         });
         let background = match &external {
-            Some(external) => start(&shards, cluster.as_mut(), external.publisher(), external.reached()),
+            Some(external) => start(&service, cluster.as_mut(), external.publisher(), external.reached()),
             // Its own listeners open once it owns the store.
-            None => start(&shards, cluster.as_mut(), publisher, watch::Sender::new(true).subscribe()),
+            None => start(&service, cluster.as_mut(), publisher, watch::Sender::new(true).subscribe()),
         };
         let background = background.map_err(Error::Thread)?;
-        let monitor = ServerMonitor::new(server.broker().clone(), shards.clone()).with_identities(identities);
+        let monitor =
+            ServerMonitor::new(server.broker().clone(), Arc::clone(&service)).with_identities(identities);
         let monitor = Arc::new(monitor);
         let admin_addresses = admin_listeners.iter().map(admin::AdminListener::address).collect();
         let has_readers = !admin_listeners.is_empty();
@@ -304,7 +304,7 @@ impl StoreServer {
         let tasks = Tasks(tasks);
         Ok(Self {
             server,
-            shards,
+            service,
             background,
             monitor,
             admin_addresses,
@@ -436,14 +436,16 @@ impl StoreServer {
     /// Returns the store if it has no disk, for requests of this process before [`StoreServer::open`].
     #[must_use]
     pub fn memory_store(&self) -> Option<MemoryStore<'_>> {
-        self.shards.first().memory_store()
+        self.service.memory_store()
     }
 
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all
     /// changes, sends what waits for each client, and disconnects it. Gives up after the time `within`, and
-    /// returns whether everything was done.
+    /// returns whether everything was done. A disk that hangs does not hold it up, nor the drop of the future: what is not on
+    /// disk by then was not acknowledged, and a thread goes on with the commit while the process lasts.
     pub fn drain(self, within: Duration) -> impl Future<Output = bool> {
-        let Self { server, shards, background, monitor, tasks, mut external, cluster, .. } = self;
+        let Self { server, service, background, monitor, tasks, mut external, cluster, .. } = self;
+        let background = DroppedAside(Some(background));
         // The phase changes at once, not when the future is first polled: a health check may follow
         // immediately.
         monitor.set_phase(Phase::Draining);
@@ -458,11 +460,10 @@ impl StoreServer {
                 }
                 if let Some(cluster) = cluster {
                     // One that etcd does not answer must not keep the others from being handed over.
-                    let _ = timeout(within.mul_f32(0.5), wait_for_commits(&shards)).await;
+                    let _ = timeout(within.mul_f32(0.5), wait_for_commits(&service)).await;
                     cluster.resign(at_most).await;
                 }
-                // The drop waits for the last commit, so it must not run in this task.
-                let committed = run_detached(move || drop(background)).await;
+                let committed = run_detached(move || background.drop_here()).await;
                 server.finish().await;
                 let is_published = match external {
                     Some(external) => external.close(at_most).await,
@@ -488,25 +489,39 @@ impl StoreServer {
     }
 }
 
-/// Waits until etcd has committed what each shard had, one after the other: all at once may never be idle.
-async fn wait_for_commits(shards: &Shards) {
-    for service in shards.iter() {
-        while service.is_serving() && service.is_waiting_for_commit() {
-            sleep(COMMIT_POLL).await;
+/// Background tasks whose drop, which waits for the last commit, does not run in the task that drops this.
+struct DroppedAside(Option<BackgroundTasks>);
+
+impl DroppedAside {
+    fn drop_here(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for DroppedAside {
+    fn drop(&mut self) {
+        if let Some(background) = self.0.take() {
+            // Without a thread the drop runs here.
+            let _ = start_detached(move || drop(background));
         }
     }
 }
 
-/// Starts what the services do by themselves, and its part in a cluster.
+/// Waits until etcd has committed everything.
+async fn wait_for_commits(service: &Service) {
+    while service.is_serving() && service.is_waiting_for_commit() {
+        sleep(COMMIT_POLL).await;
+    }
+}
+
+/// Starts what the service does by itself, and its part in a cluster.
 fn start(
-    shards: &Shards,
+    service: &Service,
     cluster: Option<&mut ClusterNode>,
     publisher: impl Publisher + Clone + 'static,
     reached: watch::Receiver<bool>,
-) -> std::io::Result<Vec<BackgroundTasks>> {
-    let background: std::io::Result<_> =
-        shards.iter().map(|service| service.start_background_tasks(publisher.clone())).collect();
-    let background = background?;
+) -> std::io::Result<BackgroundTasks> {
+    let background = service.start_background_tasks(publisher.clone())?;
     if let Some(cluster) = cluster {
         cluster.start(publisher, reached);
     }

@@ -37,20 +37,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the share of one of several stores that have these limits together; the limits of single keys, values and
-    /// connections stay.
-    #[must_use]
-    pub fn share(self, stores: u32) -> Self {
-        let stores = stores.max(1);
-        let share = |all: usize| all.div_ceil(usize::try_from(stores).unwrap_or(usize::MAX));
-        Self {
-            keys_max: share(self.keys_max),
-            memory_bytes_max: self.memory_bytes_max.div_ceil(u64::from(stores)),
-            watches_max: share(self.watches_max),
-            ..self
-        }
-    }
-
     /// The most keys for which there are slots.
     pub(super) fn keys_max(&self) -> usize {
         self.keys_max.min(u32::MAX as usize)

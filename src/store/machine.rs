@@ -279,8 +279,34 @@ impl Store {
         self.versions.greatest()
     }
 
-    /// Makes every absent key get a version greater than `floor` when it is set: the greatest version of an earlier
-    /// process, which may have given it to a key that was deleted since.
+    /// Returns the last version of a key that is present, or was removed and had a version ahead of the clock.
+    #[must_use]
+    pub fn last_version(&self, key: &Key) -> Option<Version> {
+        let slot = self.entries.find(key.as_bytes());
+        let version = slot.and_then(|slot| self.entries.get(slot)).map(Entry::version);
+        version.or_else(|| self.versions.removed(key.as_bytes()))
+    }
+
+    /// Remembers the last version of a key that an earlier process has removed.
+    pub fn restore_removed(&mut self, key: &Key, last: Version) {
+        self.versions.raise_greatest(last);
+        self.versions.remember_removed(key, last);
+    }
+
+    /// Returns the wall clock that versions follow, in Unix milliseconds: it never goes back.
+    #[must_use]
+    pub fn wall_ms(&self) -> u64 {
+        self.versions.wall_ms()
+    }
+
+    /// Returns what [`Store::raise_floor`] has set.
+    #[must_use]
+    pub fn floor(&self) -> Version {
+        self.versions.floor()
+    }
+
+    /// Makes every absent key get a version greater than `floor` when it is set: an earlier process may have given it to
+    /// the key.
     pub fn raise_floor(&mut self, floor: Version) {
         self.versions.raise_floor(floor);
     }

@@ -18,22 +18,6 @@ pub struct StoreStatistics {
     pub watches_max: usize,
 }
 
-impl StoreStatistics {
-    /// Returns the sum of the statistics of two stores.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            keys: self.keys.saturating_add(other.keys),
-            keys_max: self.keys_max.saturating_add(other.keys_max),
-            bytes: self.bytes.saturating_add(other.bytes),
-            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
-            memory_bytes_max: self.memory_bytes_max.saturating_add(other.memory_bytes_max),
-            watches: self.watches.saturating_add(other.watches),
-            watches_max: self.watches_max.saturating_add(other.watches_max),
-        }
-    }
-}
-
 impl Store {
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {

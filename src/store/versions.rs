@@ -51,6 +51,16 @@ impl Versions {
         self.greatest = self.greatest.max(version);
     }
 
+    /// Returns the time of the clock, in Unix milliseconds.
+    pub(super) fn wall_ms(&self) -> u64 {
+        self.wall_ms
+    }
+
+    /// Returns a version that any absent key may have had.
+    pub(super) fn floor(&self) -> Version {
+        self.floor
+    }
+
     /// Returns the next version of a key, given its last one; `None` if the key is absent.
     pub(super) fn next(&mut self, key: &[u8], last: Option<Version>, received: &Timestamp) -> Version {
         let last = last.unwrap_or_else(|| self.removed(key).unwrap_or_default().max(self.floor));
@@ -59,7 +69,8 @@ impl Versions {
         next
     }
 
-    fn removed(&self, key: &[u8]) -> Option<Version> {
+    /// Returns the last version of a removed key, if it is remembered.
+    pub(super) fn removed(&self, key: &[u8]) -> Option<Version> {
         if self.removed.len() == 0 {
             return None;
         }

@@ -54,6 +54,7 @@ pub const PURE: &[&str] = &[
     "src/client/lock.rs",
     "src/broker/wire/topic_aliases.rs",
     "src/broker/wire/busy_poll.rs",
+    "src/broker/wire/unfinished_logins.rs",
     "src/broker/routing/retained.rs",
     "src/broker/routing/route.rs",
     "src/broker/session/state_machine.rs",
@@ -155,6 +156,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["src/commands/", "src/cli/"]),
     ("jiff", &["src/clock.rs"]),
     ("foldhash", &["src/store/entries.rs"]),
+    ("sha2", &["src/exchange/fingerprint.rs"]),
     ("hdrhistogram", &["src/commands/bench/histogram.rs"]),
     ("getrandom", &["src/random.rs"]),
     (
@@ -166,6 +168,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
             "src/clock.rs",
             "src/broker/wire/busy_poll_stream.rs",
             "src/net/secret.rs",
+            "src/net/sent_mark.rs",
         ],
     ),
     ("colored", &["src/render/style.rs"]),

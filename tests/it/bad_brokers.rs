@@ -34,6 +34,7 @@ fn hint(hint: &str) -> String {
 }
 
 const ANSWERS: [&str; 2] = ["mqkv doctor", "increase --timeout"];
+const VERSION_HINT: &str = "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`";
 const LOGIN_HINT: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
 const IDENTITY_HINT: &str =
     "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
@@ -117,7 +118,8 @@ fn a_peer_that_does_not_speak_mqtt_is_recognized_by_its_first_bytes() {
     );
     let suback = answered(&[0x90, 4, 0, 1, 0, 0], "get k");
     assert_eq!(suback, not_mqtt("received \\x90\\x04\\x00\\x01\\x00\\x00", ""));
-    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), not_mqtt("the broker supports older versions only", ""));
+    assert_eq!(answered(b"\x20\x02\0\x01", "get k"), old_version(""));
+    assert_eq!(answered(b"\x20\x02\0\x01", "set k v"), old_version(UNCHANGED));
     let long = answered(&[0xFF; 5000], "get k");
     assert_eq!(long, not_mqtt(&format!("received {}", "\\xff".repeat(32)), ""));
     for garbage in
@@ -132,11 +134,74 @@ fn a_peer_that_does_not_speak_mqtt_is_recognized_by_its_first_bytes() {
     }
 }
 
+/// The error at a broker without MQTT 5.
+fn old_version(outcome: &str) -> String {
+    let message = "BROKER does not speak MQTT 5: the broker supports older versions only";
+    error(message, &format!("{outcome}{}", hint(VERSION_HINT)), 76)
+}
+
+#[test]
+fn a_broker_that_rejects_the_version_of_a_connect_is_named_with_what_to_use() {
+    let shown = run("get k", |connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(0x84, &[]));
+    });
+    let message = "BROKER rejected the connection: unsupported protocol version (0x84)";
+    assert_eq!(shown, error(message, &hint(VERSION_HINT), 69));
+}
+
+#[test]
+fn a_broker_that_announces_maximum_qos_0_is_refused_and_gets_no_request() {
+    let connack = |connection: &mut Connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(0, b"\x24\0"));
+    };
+    let message = "BROKER supports only QoS 0, but requests to the store need QoS 1";
+    let more = hint("use a broker or a listener that supports QoS 1");
+    assert_eq!(run("set k v", connack), error(message, &format!("{UNCHANGED}{more}"), 76));
+    assert_eq!(run("get k", connack), error(message, &more, 76));
+    assert_eq!(run("watch k", connack), error(message, &more, 76));
+}
+
+#[test]
+fn a_broker_whose_maximum_packet_size_is_too_small_for_a_subscription_is_named_at_once() {
+    let shown = run("set k v -i me", |connection| {
+        connection.expect("CONNECT");
+        connection.send(&wire::connack(0, b"\x27\0\0\0\x28"));
+    });
+    let message = "packet too large (0x95): 102 bytes; the broker accepts at most 40";
+    assert!(
+        shown.starts_with("--- stderr\nerror: the broker refused the subscription to clients/me/"),
+        "{shown}"
+    );
+    assert!(shown.ends_with(&format!("{message}\n{UNCHANGED}--- exit 76\n")), "{shown}");
+}
+
+#[test]
+fn a_puback_with_a_reason_code_of_other_packets_is_named_with_what_it_means_for_the_write() {
+    let puback = |code| {
+        run("set k v", move |connection| {
+            let request = connection.serve();
+            connection.send(&wire::puback(request.packet_id, code));
+        })
+    };
+    let message = "the broker refused the request: QoS not supported (0x9B)";
+    assert_eq!(puback(0x9B), error(message, UNCHANGED, 76));
+    assert_eq!(puback(0xEE), error("the broker refused the request: reason 0xEE", UNCHANGED, 76));
+    let shown = puback(0x04);
+    let message = "error: lost the connection to BROKER: PUBACK with the unexpected reason code 0x04\n";
+    assert!(shown.starts_with(&format!("--- stderr\n{message}{UNKNOWN}")), "{shown}");
+    assert!(shown.ends_with("--- exit 69\n"), "{shown}");
+}
+
 #[test]
 fn a_connection_that_closes_before_its_connack_exits_with_69() {
     let fake = FakeBrokers::start(|_, connection| drop(connection.expect("CONNECT")));
     let shown = Place::new().run_at(&fake.url(), &[AN_HOUR, &["set", "k", "v"]].concat());
+    let causes =
+        "check port and protocol (mqtts:// for TLS, ws:// for WebSockets); the broker must support MQTT 5";
     assert!(shown.contains("connection closed by the other side"), "{shown}");
+    assert!(shown.contains(&hint(causes)), "{shown}");
     assert!(shown.contains(UNCHANGED) && shown.ends_with("--- exit 69\n"), "{shown}");
 }
 

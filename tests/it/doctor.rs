@@ -414,6 +414,22 @@ fn each_kind_of_failed_handshake_has_its_own_message() {
 }
 
 #[test]
+fn a_broker_that_closes_a_connect_of_mqtt_5_and_answers_one_of_mqtt_3_1_1_is_detected() {
+    const LEVEL: usize = 6;
+    // Anything else, such as the beginning of a TLS handshake, ends the connection, too.
+    let serve = |_, connection: &mut Connection| {
+        if connection.next().is_some_and(|packet| packet.body.get(LEVEL) == Some(&4)) {
+            connection.send(b"\x20\x02\0\0");
+            connection.listen();
+        }
+    };
+    let found = failure(&Place::new(), &format!("-b {}", FakeBrokers::start(serve).url()));
+    let message = "BROKER does not speak MQTT 5: the broker supports older versions only";
+    let hint = "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`";
+    assert_eq!(found, failed("connack", message, hint, 76));
+}
+
+#[test]
 fn a_rejected_connection_fails_the_connack_check() {
     let reject = |reason| {
         failure_at("", move |connection| {
@@ -436,28 +452,36 @@ fn a_rejected_connection_fails_the_connack_check() {
     assert_eq!(found, failed("connack", message, hint, 76));
     let found = failure_at("--connect-timeout 200ms", |connection| drop(connection.expect("CONNECT")));
     let message = "no CONNACK from BROKER within 200ms";
-    let hint = "check the port: a TLS port does not answer plain MQTT";
+    let hint =
+        "check the port: a TLS port does not answer plain MQTT, and a broker without MQTT 5 may not answer";
     assert_eq!(found, failed("connack", message, hint, 124));
 }
 
 #[test]
 fn the_connack_check_reports_the_limits_of_the_broker() {
-    // QoS 0, no retained messages, 10 unacknowledged, packets of 1000 bytes, an hour, a client id, 5 s of keep-alive.
+    // QoS 1, no retained messages, 10 unacknowledged, packets of 1000 bytes, an hour, a client id, 5 s of keep-alive.
     let connack =
-        b"\x24\0\x25\0\x21\0\x0a\x27\0\0\x03\xe8\x11\0\0\x0e\x10\x12\0\x02ab\x13\0\x05\x22\0\x07\x28\0\x29\0\x2a\0";
+        b"\x24\x01\x25\0\x21\0\x0a\x27\0\0\x03\xe8\x11\0\0\x0e\x10\x12\0\x02ab\x13\0\x05\x22\0\x07\x28\0\x29\0\x2a\0";
     let (checks, code, _) = at_store("", Faults { connack: connack.to_vec(), ..NO_FAULTS });
     let connack = find(&checks, "connack");
-    assert_eq!((connack.text("status"), code), ("warn", 0));
-    assert_eq!(
-        connack.text("message"),
-        "the broker supports only QoS 0, but requests to the store need QoS 1"
-    );
+    assert_eq!((connack.text("status"), code), ("ok", 0));
     let expected = serde_json::json!({
-        "client_id": "ab", "client_id_assigned": true, "qos_max": 0, "retain": false, "packet_bytes_max": 1000,
+        "client_id": "ab", "client_id_assigned": true, "qos_max": 1, "retain": false, "packet_bytes_max": 1000,
         "receive_max": 10, "session_expiry_s": 3600, "keep_alive_s": 5, "topic_aliases_max": 7,
         "wildcard_subscriptions": false, "subscription_ids": false, "shared_subscriptions": false,
     });
     assert_eq!(connack.0["details"], expected);
+}
+
+#[test]
+fn a_broker_without_qos_1_fails_a_check_of_its_own_after_its_connack() {
+    let (checks, code, _) = at_store("", Faults { connack: b"\x24\0".to_vec(), ..NO_FAULTS });
+    assert_eq!(find(&checks, "connack").text("status"), "ok");
+    let qos = find(&checks, "qos");
+    assert_eq!((qos.text("status"), code), ("fail", 76));
+    let message = "supports only QoS 0, but requests to the store need QoS 1";
+    assert!(qos.text("message").ends_with(message), "{qos:?}");
+    assert_eq!(find(&checks, "subscribe").text("status"), "skipped");
 }
 
 #[test]

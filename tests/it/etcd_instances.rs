@@ -70,7 +70,7 @@ impl Application for Counter {
         }
     }
 
-    fn note_status(&self, _: u32, _: &Status) {}
+    fn note_status(&self, _: &Status) {}
 
     fn take_group(&self) -> Option<Group> {
         let mut state = self.state.lock().unwrap();
@@ -113,8 +113,6 @@ impl Running {
         let (_, reached) = watch::channel(true);
         let instance = InstanceSettings {
             layout: Layout::new("test"),
-            shards: 1,
-            shard: 0,
             instance: name.into(),
             run: mqkv::random::u64(),
             hash_key: [7; 32],

@@ -46,6 +46,7 @@ fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let mut leaf = root.leaf("press-7");
+    root.wait_synchronised("press-7");
     leaf.set("line/1", "75");
     root.wait_for("line/1", "75");
     root.wait_synchronised("press-7");
@@ -228,6 +229,71 @@ rules:
     let thief = Node::start(&place, "thief", &[]);
     thief.log("another client identity has this name");
     root.log("leaf press-7 was refused: another client identity has this name");
+}
+
+#[test]
+fn an_operator_without_a_permission_learns_which_one_is_missing() {
+    const RULES: &str = r##"
+rules:
+- principals: {usernames: [ann, bob]}
+  brokerResources:
+  - {method: Connect}
+  - {method: Publish, topics: ["mqkv/exchange/v1/command", "clients/{principal.clientId}/#"]}
+  - {method: Subscribe, topics: ["clients/{principal.clientId}/#"]}
+- principals: {usernames: [ann]}
+  stateStoreResources:
+  - {method: Read, keyType: Pattern, keys: ["*"]}
+- principals: {usernames: [eve]}
+  brokerResources:
+  - {method: Connect}
+"##;
+    let place = Place::new();
+    place.write("rules", RULES);
+    place.write("secret", "p");
+    for name in ["ann", "bob", "eve"] {
+        place.run_with_input(&["serve", "user", "add", "users", name, "-q"], b"p\n");
+    }
+    let root = Node::root(&place, &["--users", "users", "--authz", "rules"]);
+    let key = |name: &str| root.run(&["exchange", "key", "line/1", "-u", name, "--password-file", "secret"]);
+    assert!(key("ann").contains("state:     absent"), "{}", key("ann"));
+    let refused = key("bob");
+    assert!(refused.contains("error: no permission to read the key\n"), "{refused}");
+    assert!(
+        refused.contains("hint: this client needs in the rules of --authz: stateStoreResources"),
+        "{refused}"
+    );
+    assert!(refused.ends_with("--- exit 76\n"), "{refused}");
+    let refused = key("eve");
+    assert!(
+        refused.contains("mqkv/exchange/v1/command") && refused.contains("clients/CLIENT-ID/#"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_restored_root_lists_what_its_leaves_have_lost() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let leaf = root.leaf("press-7");
+    root.set("recipe/1", "old");
+    root.wait_synchronised("press-7");
+    root.kill();
+    copy(&place, "root", "backup");
+    root.start_again();
+    root.set("recipe/1", "new");
+    leaf.wait_for("recipe/1", "new");
+    root.kill();
+    fs::remove_dir_all(place.path("root")).unwrap();
+    copy(&place, "backup", "root");
+    root.start_again();
+    leaf.wait_for("recipe/1", "old");
+    root.wait_synchronised("press-7");
+    for node in [&root, &leaf] {
+        let conflicts = node.run(&["exchange", "conflicts"]);
+        assert!(conflicts.contains("\trecipe/1\tpress-7\trestored\t"), "{conflicts}");
+        assert!(node.run(&["exchange", "value", "1"]).contains("new"));
+    }
+    assert!(leaf.run(&["exchange", "status"]).contains("0 made, 0 accepted, 0 refused"));
 }
 
 #[test]

@@ -119,6 +119,97 @@ fn a_conflict_is_listed_read_and_cleared_at_both_nodes() {
 }
 
 #[test]
+fn the_first_bytes_of_a_long_value_that_lost_are_in_the_json_of_its_conflict() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    let mut leaf = root.leaf("press-7");
+    root.wait_synchronised("press-7");
+    leaf.kill();
+    root.set("line/1", "root");
+    root.kill();
+    leaf.start_again();
+    leaf.set("line/1", &"x".repeat(300));
+    root.start_again();
+    root.wait_synchronised("press-7");
+    let start = format!("{{\"size\":300,\"start\":\"{}\",\"encoding\":\"utf-8\"}}", "x".repeat(256));
+    for node in [&root, &leaf] {
+        let conflicts = node.run(&["exchange", "conflicts", "-j"]);
+        assert!(conflicts.contains(&format!("\"lost\":{start}")), "{conflicts}");
+    }
+}
+
+#[test]
+fn a_leaf_that_has_never_been_linked_refuses_writes_until_it_is() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    root.kill();
+    let leaf = root.leaf("press-7");
+    for words in [&["set", "line/1", "x"][..], &["del", "other"]] {
+        let refused = leaf.run(words);
+        let cause = "the store refused the request: this leaf has not joined its exchange yet";
+        assert!(refused.contains(cause) && refused.contains("before_join"), "{refused}");
+        assert!(refused.ends_with("--- exit 76\n"), "{refused}");
+    }
+    assert!(leaf.run(&["get", "line/1"]).ends_with("--- exit 1\n"));
+    let early = root.leaf_with("press-9", "before_join = \"accept\"\n");
+    early.set("line/9", "early");
+    early.set("other", "local");
+    root.start_again();
+    root.wait_synchronised("press-7");
+    leaf.set("line/1", "80");
+    root.wait_for("line/1", "80");
+    root.wait_for("line/9", "early");
+    assert_eq!(early.run(&["get", "other"]), value("local"));
+}
+
+#[test]
+fn a_leaf_connects_at_once_when_an_operator_asks_for_it() {
+    let place = Place::new();
+    let mut root = Node::root(&place, &[]);
+    root.kill();
+    let leaf = root.leaf("press-7");
+    leaf.log("cannot connect to the root of the exchange");
+    root.start_again();
+    wait_until("the leaf is linked", || {
+        let asked = leaf.run(&["exchange", "reconnect", "-j"]);
+        assert!(asked.contains("\"op\":\"exchange-reconnect\"") && asked.ends_with("exit 0\n"), "{asked}");
+        asked.contains("\"connected\":true").then_some(())
+    });
+    root.wait_synchronised("press-7");
+    let refused = root.run(&["exchange", "reconnect"]);
+    assert!(refused.contains("only a leaf of the exchange has a root") && refused.ends_with("exit 76\n"));
+}
+
+#[test]
+fn a_root_is_not_synchronised_before_the_leaves_that_are_asked_for_have_joined() {
+    let place = Place::new();
+    let root = Node::root(&place, &[]);
+    assert!(root.run(&["exchange", "status", "--wait", "1ms"]).ends_with("--- exit 0\n"), "it has no leaf");
+    let expected = "--- stderr\nerror: not synchronised: 0 of 2 required leaves joined\n--- exit 1\n";
+    assert_eq!(root.run(&["exchange", "status", "--leaves", "2"]), expected);
+    let waited = root.run(&["exchange", "status", "--leaves", "1", "--wait", "1ms"]);
+    assert!(waited.ends_with("error: timed out after 1ms\n--- exit 124\n"), "{waited}");
+    let leaf = root.leaf("press-7");
+    let waited = root.run(&["exchange", "status", "--leaves", "1", "--wait", "60s"]);
+    assert!(waited.contains("press-7\tsynchronised\t") && waited.ends_with("--- exit 0\n"), "{waited}");
+    let refused = leaf.run(&["exchange", "status", "--leaves", "1"]);
+    assert!(refused.contains("only the root of the exchange has leaves") && refused.ends_with("exit 76\n"));
+}
+
+#[test]
+fn a_leaf_that_the_file_of_the_root_names_is_expected_until_it_comes() {
+    let place = Place::new();
+    place.write("plant.toml", ROOT.replace("[\"press-*\"]", "[\"press-*\", \"mill\"]"));
+    let root = Node::start(&place, "plant", &[]);
+    let status = root.run(&["exchange", "status", "--wait", "1ms"]);
+    assert!(status.starts_with("--- stdout\nmill\texpected\t0\t?\t0\t?\n--- stderr\n"), "{status}");
+    assert!(status.contains("error: not synchronised: mill\n"), "{status}");
+    assert!(status.ends_with("--- exit 124\n"), "{status}");
+    let _leaf = root.leaf("mill");
+    root.settle();
+}
+
+#[test]
 fn sighup_reads_the_rules_of_a_root_again() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
@@ -258,7 +349,7 @@ fn following_conflicts_reports_a_lost_connection_once() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     root.kill();
-    let mut leaf = root.leaf("press-7");
+    let mut leaf = root.leaf_with("press-7", "before_join = \"accept\"\n");
     leaf.set("recipe/1", "own");
     root.start_again();
     root.wait_synchronised("press-7");
@@ -280,8 +371,9 @@ fn a_leaf_joins_a_new_root_when_an_operator_asks_for_it() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    leaf.set("line/1", "80");
     root.wait_synchronised("press-7");
+    leaf.set("line/1", "80");
+    root.wait_for("line/1", "80");
     root.kill();
     fs::remove_dir_all(place.path("root")).unwrap();
     root.start_again();

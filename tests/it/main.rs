@@ -20,7 +20,6 @@ mod cluster_operator;
 #[cfg(feature = "cluster")]
 mod cluster_serve;
 #[cfg(feature = "cluster")]
-mod cluster_shards;
 #[cfg(feature = "cluster")]
 mod cluster_store;
 mod cluster_usage;
@@ -55,7 +54,9 @@ mod exchange_links;
 mod exchange_nodes;
 mod fencing;
 mod groups;
+mod half_open;
 mod help;
+mod idle_sessions;
 mod interrupted;
 mod library_tls;
 mod limits;
@@ -75,7 +76,9 @@ mod operations_seed;
 mod operations_sys;
 mod persistence;
 mod persistence_kill;
+mod persistence_versions;
 mod picture;
+mod recorded_replies;
 mod retries;
 mod round_trips;
 mod sat;
@@ -83,6 +86,7 @@ mod serve_certificates;
 mod serve_configuration;
 mod serve_identity;
 mod serve_listeners;
+mod serve_signals;
 mod service_connection;
 mod shell;
 mod shell_contexts;

@@ -1,10 +1,11 @@
 //! `serve --config`: options from a file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use nix::sys::signal::Signal;
 
-use super::common::{LoggedServer, Place};
+use super::common::{LoggedServer, Place, StreamedProcess};
 
 #[test]
 fn options_of_a_file_take_effect() {
@@ -25,6 +26,30 @@ fn options_of_a_file_take_effect() {
     assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
     let refused = place.run_at(&url, &["set", "l", "v"]);
     assert!(refused.ends_with("--- exit 76\n"), "{refused}");
+}
+
+#[test]
+fn a_file_that_others_can_change_gets_a_warning_that_names_it() {
+    let place = Place::new();
+    place.write("mqkv.toml", "listen = '127.0.0.1:0'\nauthz = 'rules'\n");
+    place.write("rules", "rules: []\n");
+    place.write("config.toml", "[context.c]\nbroker = 'mqtt://127.0.0.1:1'\n");
+    for name in ["mqkv.toml", "rules", "config.toml"] {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    let warning =
+        |name: &str| format!("warning: other users can change {name} (mode 0666): chmod go-w {name}");
+    let server = StreamedProcess::start(&mut place.command(&["serve", "-v", "--config", "mqkv.toml"]));
+    let lines = std::iter::from_fn(|| Some(server.log_line()));
+    let log: Vec<_> = lines.take_while(|line| !line.starts_with("listening on ")).collect();
+    for name in ["mqkv.toml", "rules"] {
+        assert!(log.iter().any(|line| line.ends_with(&warning(name))), "{log:?}");
+    }
+    let get = |options: &[&str]| {
+        place.run(&[&["get", "k", "--config", "config.toml", "-x", "c"], options].concat())
+    };
+    assert!(get(&[]).starts_with(&format!("--- stderr\n{}\nerror: ", warning("config.toml"))));
+    assert!(get(&["-q"]).starts_with("--- stderr\nerror: "));
 }
 
 #[test]

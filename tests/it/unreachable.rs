@@ -43,7 +43,7 @@ fn a_silent_broker_exits_with_124() {
         place.run(&["get", "k", "-b", &url, "--connect-timeout", "100ms"]),
         format!(
             "--- stderr\nerror: no CONNACK from {address} within 100ms\n\
-             hint: check the port: a TLS port does not answer plain MQTT\n--- exit 124\n"
+             hint: check the port: a TLS port does not answer plain MQTT, and a broker without MQTT 5 may not answer\n--- exit 124\n"
         )
     );
 }

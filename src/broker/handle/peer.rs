@@ -8,6 +8,17 @@ use crate::broker::principal::Principal;
 use crate::broker::session::connection_handle::{ConnectionHandle, HeldAcknowledgement};
 use crate::protocol::ConnectionId;
 
+/// What is known of the session of a connection, as far as it decides what its client may deliver again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionPhase {
+    /// It began with this connection: of what the client sent before, it delivers nothing again.
+    New,
+    /// It began with an earlier connection, or that is not known.
+    Resumed,
+    /// The client has ended it with the connection, by its DISCONNECT: it delivers nothing again.
+    Ended,
+}
+
 /// The client at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
@@ -15,10 +26,13 @@ pub struct Peer {
     pub connection: ConnectionId,
     pub client_id: Arc<str>,
     pub principal: Principal,
+    /// See [`Principal::identity`].
+    pub identity: Arc<[u8]>,
     /// Whose memory it is that the client makes the application hold: see [`Principal::owner`].
     pub owner: Arc<str>,
     /// None if there are no rules: then the client may do everything.
     pub permissions: Option<Arc<dyn Permissions>>,
+    pub session: SessionPhase,
     /// Number of the last message with QoS 1 among those of the connection, from 1 on.
     pub message_number: u64,
     /// How many of these messages the client is known to have received the acknowledgement of. It does not send these

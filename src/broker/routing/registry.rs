@@ -208,7 +208,8 @@ impl Registry {
         }
         self.cancel_deadlines(&entry, &state);
         // A session with an expiry interval of 0 ends with its connection, also if the takeover has just closed it.
-        let is_resumed = is_owner && !request.clean_start && (last.is_none() || state.expiry_s > 0);
+        let is_kept = state.settle_is_known() && (last.is_none() || state.expiry_s > 0);
+        let is_resumed = is_owner && !request.clean_start && is_kept;
         // A resumed session cancels a delayed Will Message (MQTT 5, 3.1.3.2.2); one without a delay is due.
         let will = state.will.take().filter(|will| !is_resumed || will.delay_s == 0);
         let will = will.and_then(|will| self.authorized_will(&entry, &state, will));
@@ -251,8 +252,7 @@ impl Registry {
         self.taken_over.remove(&connection);
         let (entry, _) = self.connections.remove(&connection)?;
         let mut state = entry.lock();
-        state.handle = None;
-        state.session.release();
+        state.detach();
         state.expiry_s = expiry_s.unwrap_or(state.expiry_s);
         if !publishes_will {
             state.will = None;
@@ -560,6 +560,7 @@ pub(in crate::broker) mod tests {
     use super::retained_delivery::RetainedDelivery;
     use super::*;
     use crate::broker::principal::Principal;
+    use crate::broker::session::entry::Connack;
     use crate::broker::{ClientStatistics, Statistics};
     use crate::mqtt::packet::Will;
 
@@ -585,6 +586,31 @@ pub(in crate::broker) mod tests {
             receive_maximum: 10,
             will: will_delay_s.map(|delay_s| Will { message, delay_s }),
             expiry_s,
+            connack: None,
+        }
+    }
+
+    impl Registry {
+        /// As [`Registry::attach`]; the client has sent something since its CONNACK.
+        pub fn attach_known(
+            &mut self,
+            request: SessionRequest,
+            now: Instant,
+        ) -> Result<AttachedSession, ReasonCode> {
+            let attached = self.attach(request, now)?;
+            attached.entry.resume(attached.handle.id, true);
+            Ok(attached)
+        }
+    }
+
+    #[derive(Debug)]
+    struct FakeConnack {
+        is_acknowledged: bool,
+    }
+
+    impl Connack for FakeConnack {
+        fn is_acknowledged(&self) -> bool {
+            self.is_acknowledged
         }
     }
 
@@ -633,7 +659,7 @@ pub(in crate::broker) mod tests {
     fn a_session_ends_at_its_deadline_and_not_before() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 10, None), start).unwrap();
+        registry.attach_known(request(1, "a", 10, None), start).unwrap();
         assert_eq!(registry.next_deadline(), None);
         detach(&mut registry, 1, start);
         assert_eq!(registry.next_deadline(), Some(start + Duration::from_secs(10)));
@@ -644,12 +670,39 @@ pub(in crate::broker) mod tests {
     }
 
     #[test]
+    fn a_session_is_resumed_if_its_client_knows_of_it_and_is_a_new_one_otherwise() {
+        // Clean Start of the first connection, whether its CONNACK was acknowledged, if that is known.
+        for (clean_start, connack, is_known) in [
+            (false, None, false),
+            (false, Some(false), false),
+            (false, Some(true), true),
+            (true, None, true),
+            (true, Some(false), true),
+        ] {
+            for is_taken_over in [true, false] {
+                let start = crate::clock::monotonic();
+                let mut registry = registry();
+                let connack = connack.map(|is_acknowledged| FakeConnack { is_acknowledged });
+                let connack = connack.map(|connack| Box::new(connack) as Box<dyn Connack>);
+                let first = SessionRequest { clean_start, connack, ..request(1, "a", 10, None) };
+                let first = registry.attach(first, start).unwrap().entry;
+                if !is_taken_over {
+                    detach(&mut registry, 1, start);
+                }
+                let second = registry.attach(request(2, "a", 10, None), start).unwrap();
+                assert_eq!((second.is_resumed, second.entry.id == first.id), (is_known, is_known));
+                assert_eq!(registry.sessions.len(), 1);
+            }
+        }
+    }
+
+    #[test]
     fn a_client_that_reconnects_cancels_its_deadlines() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 10, Some(5)), start).unwrap();
+        registry.attach_known(request(1, "a", 10, Some(5)), start).unwrap();
         assert_eq!(detach(&mut registry, 1, start), None);
-        let attached = registry.attach(request(2, "a", 10, None), start).unwrap();
+        let attached = registry.attach_known(request(2, "a", 10, None), start).unwrap();
         assert!(attached.is_resumed && attached.will.is_none());
         assert_eq!(registry.next_deadline(), None);
         assert!(registry.handle_deadlines(start + Duration::from_secs(60)).is_empty());
@@ -661,7 +714,7 @@ pub(in crate::broker) mod tests {
         for (expiry_s, delay_s, due_s) in [(10, 5, 5), (5, 10, 5), (u32::MAX, 7, 7)] {
             let start = crate::clock::monotonic();
             let mut registry = registry();
-            registry.attach(request(1, "a", expiry_s, Some(delay_s)), start).unwrap();
+            registry.attach_known(request(1, "a", expiry_s, Some(delay_s)), start).unwrap();
             assert_eq!(detach(&mut registry, 1, start), None);
             assert!(registry.handle_deadlines(start + Duration::from_secs(due_s - 1)).is_empty());
             assert_eq!(registry.handle_deadlines(start + Duration::from_secs(due_s)).len(), 1);
@@ -672,10 +725,10 @@ pub(in crate::broker) mod tests {
     fn a_will_is_due_at_once_if_the_session_ends_with_the_connection() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
+        registry.attach_known(request(1, "a", 0, Some(60)), start).unwrap();
         assert!(detach(&mut registry, 1, start).is_some());
         assert!(registry.sessions.is_empty());
-        registry.attach(request(2, "b", u32::MAX, Some(0)), start).unwrap();
+        registry.attach_known(request(2, "b", u32::MAX, Some(0)), start).unwrap();
         assert!(detach(&mut registry, 2, start).is_some(), "or if it has no delay");
         assert_eq!(registry.next_deadline(), None, "the session does not expire");
     }
@@ -684,8 +737,8 @@ pub(in crate::broker) mod tests {
     fn statistics_count_subscriptions_and_queued_messages_of_all_sessions() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 10, None), start).unwrap();
-        registry.attach(request(2, "b", 10, None), start).unwrap();
+        registry.attach_known(request(1, "a", 10, None), start).unwrap();
+        registry.attach_known(request(2, "b", 10, None), start).unwrap();
         assert!(!registry.has_subscribers("t"));
         for (connection, filter) in [(1, "t"), (2, "$share/g/u"), (2, "other")] {
             subscribe_to(&mut registry, connection, filter, start);
@@ -723,9 +776,9 @@ pub(in crate::broker) mod tests {
         ] {
             let start = crate::clock::monotonic();
             let mut registry = registry();
-            registry.attach(request(1, "a", expiry_s, Some(delay_s)), start).unwrap();
+            registry.attach_known(request(1, "a", expiry_s, Some(delay_s)), start).unwrap();
             let next = SessionRequest { clean_start, ..request(2, "a", expiry_s, None) };
-            let attached = registry.attach(next, start).unwrap();
+            let attached = registry.attach_known(next, start).unwrap();
             let case = (expiry_s, clean_start, delay_s);
             assert_eq!(attached.will.is_some(), is_published, "{case:?}");
             assert_eq!(attached.is_resumed, expiry_s > 0 && !clean_start, "{case:?}");
@@ -747,8 +800,8 @@ pub(in crate::broker) mod tests {
             [(Some("ann"), Some("bob"), false), (Some("ann"), None, false), (None, Some("ann"), true)]
         {
             let mut registry = registry();
-            let handle = registry.attach(request(1, owner), start).unwrap().handle;
-            let attached = registry.attach(request(2, other), start);
+            let handle = registry.attach_known(request(1, owner), start).unwrap().handle;
+            let attached = registry.attach_known(request(2, other), start);
             assert_eq!(handle.close_reason().is_some(), is_closed, "{owner:?} {other:?}");
             if is_closed {
                 assert!(!attached.unwrap().is_resumed, "{owner:?} {other:?}");
@@ -756,7 +809,7 @@ pub(in crate::broker) mod tests {
             }
             assert_eq!(attached.unwrap_err(), ReasonCode::NotAuthorized, "{owner:?} {other:?}");
             detach(&mut registry, 1, start);
-            assert!(!registry.attach(request(3, other), start).unwrap().is_resumed);
+            assert!(!registry.attach_known(request(3, other), start).unwrap().is_resumed);
             assert_eq!(registry.sessions.len(), 1);
         }
     }
@@ -765,8 +818,8 @@ pub(in crate::broker) mod tests {
     fn a_session_without_expiry_interval_is_not_taken_over() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 0, Some(60)), start).unwrap();
-        let attached = registry.attach(request(2, "a", 0, None), start).unwrap();
+        registry.attach_known(request(1, "a", 0, Some(60)), start).unwrap();
+        let attached = registry.attach_known(request(2, "a", 0, None), start).unwrap();
         assert!(!attached.is_resumed && attached.will.is_some());
     }
 
@@ -774,8 +827,10 @@ pub(in crate::broker) mod tests {
     fn a_connection_whose_session_was_taken_over_changes_nothing() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 10, None), start).unwrap();
-        registry.attach(SessionRequest { clean_start: true, ..request(2, "a", 10, None) }, start).unwrap();
+        registry.attach_known(request(1, "a", 10, None), start).unwrap();
+        registry
+            .attach_known(SessionRequest { clean_start: true, ..request(2, "a", 10, None) }, start)
+            .unwrap();
         assert_eq!(detach(&mut registry, 1, start), None);
         let options = SubscriptionOptions {
             qos: Qos::AtLeastOnce,
@@ -796,7 +851,7 @@ pub(in crate::broker) mod tests {
     fn retained_messages_are_not_searched_once_the_queue_is_full_or_the_connection_closes() {
         let start = crate::clock::monotonic();
         let mut registry = Registry::new(&Settings { session_queue_bytes_max: 1_000, ..Settings::default() });
-        let handle = registry.attach(request(1, "a", 0, None), start).unwrap().handle;
+        let handle = registry.attach_known(request(1, "a", 0, None), start).unwrap().handle;
         for (topic, bytes) in [("r/1", 1), ("r/2", 1_000), ("r/3", 1)] {
             let payload = vec![b'x'; bytes].into();
             let message = Message { topic: topic.to_owned(), payload, ..Message::default() };
@@ -830,9 +885,11 @@ pub(in crate::broker) mod tests {
         let start = crate::clock::monotonic();
         for clean_start in [false, true] {
             let mut registry = registry();
-            registry.attach(request(1, "a", 10, None), start).unwrap();
-            registry.attach(SessionRequest { clean_start, ..request(2, "a", 10, None) }, start).unwrap();
-            registry.attach(request(3, "b", 10, None), start).unwrap();
+            registry.attach_known(request(1, "a", 10, None), start).unwrap();
+            registry
+                .attach_known(SessionRequest { clean_start, ..request(2, "a", 10, None) }, start)
+                .unwrap();
+            registry.attach_known(request(3, "b", 10, None), start).unwrap();
             for connection in [2, 3] {
                 subscribe_to(&mut registry, connection, "#", start);
             }
@@ -853,10 +910,13 @@ pub(in crate::broker) mod tests {
     fn the_number_of_sessions_is_limited() {
         let start = crate::clock::monotonic();
         let mut registry = registry();
-        registry.attach(request(1, "a", 10, None), start).unwrap();
-        registry.attach(request(2, "b", 10, None), start).unwrap();
-        assert_eq!(registry.attach(request(3, "c", 10, None), start).unwrap_err(), ReasonCode::QuotaExceeded);
-        registry.attach(request(4, "a", 10, None), start).unwrap();
+        registry.attach_known(request(1, "a", 10, None), start).unwrap();
+        registry.attach_known(request(2, "b", 10, None), start).unwrap();
+        assert_eq!(
+            registry.attach_known(request(3, "c", 10, None), start).unwrap_err(),
+            ReasonCode::QuotaExceeded
+        );
+        registry.attach_known(request(4, "a", 10, None), start).unwrap();
     }
 
     fn request_of(connection: u64, client_id: &str, owner: &str) -> SessionRequest {
@@ -871,17 +931,17 @@ pub(in crate::broker) mod tests {
         let start = crate::clock::monotonic();
         let mut registry = Registry::new(&Settings { sessions_max: 10, ..Settings::default() });
         for client_id in ["a", "b", "c"] {
-            registry.attach(request_of(1, client_id, "user ann"), start).unwrap();
+            registry.attach_known(request_of(1, client_id, "user ann"), start).unwrap();
             detach(&mut registry, 1, start);
         }
         for connection in 2..100 {
             let client_id = format!("flood-{connection}");
-            registry.attach(request_of(connection, &client_id, "10.0.0.1"), start).unwrap();
+            registry.attach_known(request_of(connection, &client_id, "10.0.0.1"), start).unwrap();
             detach(&mut registry, connection, start);
             assert!(registry.sessions.len() <= 3 + 4, "at most half of the rest for one owner");
         }
         for client_id in ["a", "b", "c"] {
-            assert!(registry.attach(request_of(100, client_id, "user ann"), start).unwrap().is_resumed);
+            assert!(registry.attach_known(request_of(100, client_id, "user ann"), start).unwrap().is_resumed);
             detach(&mut registry, 100, start);
         }
         let flood: Vec<_> = (96..100).map(|number| format!("flood-{number}")).collect();
@@ -893,12 +953,12 @@ pub(in crate::broker) mod tests {
         let start = crate::clock::monotonic();
         let mut registry = Registry::new(&Settings { sessions_max: 4, ..Settings::default() });
         for (connection, owner) in [(1, "one"), (2, "one"), (3, "two"), (4, "two")] {
-            registry.attach(request_of(connection, &format!("c{connection}"), owner), start).unwrap();
+            registry.attach_known(request_of(connection, &format!("c{connection}"), owner), start).unwrap();
         }
         (1..=4).for_each(|connection| drop(detach(&mut registry, connection, start)));
-        let refused = registry.attach(request_of(5, "new", "three"), start).unwrap_err();
+        let refused = registry.attach_known(request_of(5, "new", "three"), start).unwrap_err();
         assert_eq!((refused, registry.sessions.len()), (ReasonCode::QuotaExceeded, 4));
-        registry.attach(request_of(6, "new", "two"), start).unwrap();
+        registry.attach_known(request_of(6, "new", "two"), start).unwrap();
         assert!(!registry.sessions.contains_key("c3") && registry.sessions.contains_key("c1"));
     }
 
@@ -907,21 +967,21 @@ pub(in crate::broker) mod tests {
         let start = crate::clock::monotonic();
         let later = |seconds| start + Duration::from_secs(seconds);
         let mut registry = registry();
-        registry.attach(request(1, "first", u32::MAX, Some(60)), start).unwrap();
-        registry.attach(request(2, "second", u32::MAX, None), start).unwrap();
+        registry.attach_known(request(1, "first", u32::MAX, Some(60)), start).unwrap();
+        registry.attach_known(request(2, "second", u32::MAX, None), start).unwrap();
         detach(&mut registry, 2, later(1));
         detach(&mut registry, 1, later(2));
-        assert!(registry.attach(request(3, "second", u32::MAX, None), start).unwrap().is_resumed);
-        let attached = registry.attach(request(4, "third", u32::MAX, None), start).unwrap();
+        assert!(registry.attach_known(request(3, "second", u32::MAX, None), start).unwrap().is_resumed);
+        let attached = registry.attach_known(request(4, "third", u32::MAX, None), start).unwrap();
         assert!(!attached.is_resumed && attached.will.is_some(), "the first one's will");
         assert_eq!((registry.sessions.len(), registry.disconnected.len()), (2, 0));
         assert_eq!(registry.next_deadline(), None);
         assert_eq!(
-            registry.attach(request(5, "fourth", 0, None), start).unwrap_err(),
+            registry.attach_known(request(5, "fourth", 0, None), start).unwrap_err(),
             ReasonCode::QuotaExceeded
         );
         detach(&mut registry, 3, later(3));
-        assert!(!registry.attach(request(6, "first", 0, None), start).unwrap().is_resumed);
+        assert!(!registry.attach_known(request(6, "first", 0, None), start).unwrap().is_resumed);
         detach(&mut registry, 6, later(4));
         assert_eq!((registry.sessions.len(), registry.disconnected.len()), (1, 0));
     }
@@ -930,13 +990,13 @@ pub(in crate::broker) mod tests {
     fn a_closed_or_draining_registry_rejects_every_connection() {
         let start = crate::clock::monotonic();
         let (mut registry, mut draining) = (registry(), registry());
-        let attached = registry.attach(request(1, "a", 10, None), start).unwrap();
+        let attached = registry.attach_known(request(1, "a", 10, None), start).unwrap();
         registry.close();
         assert!(attached.handle.close_reason().is_some());
         draining.drain();
         for mut registry in [registry, draining] {
             assert_eq!(
-                registry.attach(request(2, "b", 10, None), start).unwrap_err(),
+                registry.attach_known(request(2, "b", 10, None), start).unwrap_err(),
                 ReasonCode::ServerShuttingDown
             );
         }
@@ -949,7 +1009,7 @@ pub(in crate::broker) mod tests {
         let count = ENDED_PER_CALL_MAX * 2 + 1;
         let mut registry = Registry::new(&Settings { sessions_max: count * 2, ..Settings::default() });
         for number in 0..count as u64 {
-            registry.attach(request(number, &number.to_string(), 10, None), start).unwrap();
+            registry.attach_known(request(number, &number.to_string(), 10, None), start).unwrap();
             detach(&mut registry, number, start);
         }
         for left in [ENDED_PER_CALL_MAX + 1, 1, 0] {

@@ -261,7 +261,7 @@ mod tests {
 
     /// Connects a client and subscribes it at QoS 1.
     fn join(registry: &mut Registry, connection: u64, client_id: &str, filter: &str, now: Instant) {
-        registry.attach(request(connection, client_id, 60, None), now).unwrap();
+        registry.attach_known(request(connection, client_id, 60, None), now).unwrap();
         let options = SubscriptionOptions {
             qos: Qos::AtLeastOnce,
             no_local: false,
@@ -345,13 +345,13 @@ mod tests {
         };
         registry.detach(ConnectionId(1), true, None, now);
         assert_eq!(sizes(&registry), Some((1, 1)));
-        registry.attach(request(3, "a", 60, None), now).unwrap();
+        registry.attach_known(request(3, "a", 60, None), now).unwrap();
         assert_eq!(sizes(&registry), Some((2, 0)), "a session is resumed");
-        registry.attach(request(4, "a", 60, None), now).unwrap();
+        registry.attach_known(request(4, "a", 60, None), now).unwrap();
         assert_eq!(sizes(&registry), Some((2, 0)), "a session is taken over");
         join(&mut registry, 4, "a", "$share/g/t", now);
         assert_eq!(sizes(&registry), Some((2, 0)), "a subscription is repeated");
-        registry.attach(request(5, "a", 0, None), now).unwrap();
+        registry.attach_known(request(5, "a", 0, None), now).unwrap();
         registry.detach(ConnectionId(5), true, None, now);
         assert_eq!(sizes(&registry), Some((1, 0)), "a session has ended");
         registry.unsubscribe(ConnectionId(2), &["$share/g/t".to_owned()]);

@@ -1,6 +1,7 @@
 //! Session entries: a client's session and its current connection, shared by all parts of the broker.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -50,6 +51,14 @@ pub struct SessionRequest {
     pub will: Option<Will>,
     /// The session expiry interval, in seconds.
     pub expiry_s: u32,
+    /// The CONNACK that will answer the CONNECT, if it can be seen whether it has arrived.
+    pub connack: Option<Box<dyn Connack>>,
+}
+
+/// The CONNACK of a connection.
+pub trait Connack: fmt::Debug + Send {
+    /// Whether TCP has acknowledged it. Only called before the connection is detached from its session.
+    fn is_acknowledged(&self) -> bool;
 }
 
 /// Whether a client can be given a message now.
@@ -102,8 +111,10 @@ pub struct SessionState {
     pub filters: HashMap<String, SubscriptionOptions>,
     /// The bytes charged for the topic filters, by `filter_memory::bytes`.
     filter_bytes: usize,
-    /// Whether the client knows of the session: it has sent something since the CONNACK.
+    /// Whether the client knows of the session: see [`SessionState::settle_is_known`].
     is_known: bool,
+    /// See [`SessionRequest::connack`]; None if the client knows of the session without it.
+    connack: Option<Box<dyn Connack>>,
     /// Whether the connection's task has seen everything, so that it must be woken for more.
     is_idle: bool,
     /// Whether a dropped message has been reported since the client last caught up.
@@ -133,6 +144,7 @@ impl SessionEntry {
             filters: HashMap::new(),
             filter_bytes: 0,
             is_known: false,
+            connack: None,
             is_idle: false,
             is_overflowing: false,
             fixed_bytes,
@@ -283,11 +295,20 @@ impl SessionEntry {
 }
 
 impl SessionState {
-    /// Whether the client knows of the session. Of another one, the CONNACK may have been lost: the session is empty, and must
-    /// not be reported as present, or the client would take it for an earlier one that it had before a restart of the broker.
-    /// It would then deliver messages again that the earlier broker has handled.
-    #[must_use]
-    pub fn is_known(&self) -> bool {
+    /// Returns whether the client knows of the session, when its connection ends. A session that is not known is
+    /// not resumed.
+    ///
+    /// Such a session began with Clean Start 0, is empty, and its CONNACK, with Session Present 0, may have been lost. Then
+    /// the client may believe in a session that it had before a restart of the broker. If this one were reported as present,
+    /// the client would deliver messages again that the earlier broker has handled. With Clean Start 1 it has discarded its
+    /// earlier session, and input or an acknowledgement of TCP shows that the CONNACK has arrived.
+    ///
+    /// TCP acknowledges before the client reads. A client that ends in between has lost its earlier session too, unless it
+    /// has it in a file; a proxy between both that acknowledges, and does not pass the CONNACK on, is not noticed either. If
+    /// the acknowledgement itself is lost with the connection, the client is told that its session is gone.
+    pub fn settle_is_known(&mut self) -> bool {
+        let connack = self.connack.take();
+        self.is_known = self.is_known || connack.is_some_and(|connack| connack.is_acknowledged());
         self.is_known
     }
 
@@ -345,6 +366,13 @@ impl SessionState {
         self.fixed_bytes.saturating_add(self.filter_bytes).saturating_add(self.session.held_bytes())
     }
 
+    /// Notes that no connection serves the session any more.
+    pub fn detach(&mut self) {
+        self.settle_is_known();
+        self.handle = None;
+        self.session.release();
+    }
+
     /// Makes a new connection serve the session.
     pub fn attach(&mut self, handle: Arc<ConnectionHandle>, request: SessionRequest, now: Instant) {
         self.fixed_bytes = bytes_of_new(&request.client_id, request.will.as_ref());
@@ -360,6 +388,8 @@ impl SessionState {
         self.ends_at = None;
         self.disconnected_since = None;
         self.is_idle = false;
+        self.is_known |= request.clean_start;
+        self.connack = request.connack.filter(|_| !self.is_known);
         self.session.handle_connect(request.receive_maximum);
         self.update_charge();
     }

@@ -24,7 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, retained, with_properties};
 use super::{
     Application, Broker, Event, EventSink, HeldAcknowledgement, Hooks, ListenerSettings, Peer, Server,
-    Settings, Verdict,
+    SessionPhase, Settings, Verdict,
 };
 use crate::broker::test_client::wire::{
     ConnectReturnCode, Disconnect, DisconnectProperties, DisconnectReasonCode, LastWill, LastWillProperties,

@@ -1,5 +1,8 @@
 //! Sessions: contents, expiry and takeover (MQTT 5, 4.1).
 
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
 use super::*;
 
 #[tokio::test]
@@ -173,4 +176,145 @@ async fn a_disconnect_may_change_the_expiry_interval_unless_it_was_0() {
     assert_eq!(client.receive_any().await, None);
     server.broker().handle_deadlines(crate::clock::monotonic() + Duration::from_secs(100));
     assert!(!Client::connect_with(&server, ConnectOptions::new("c")).await.1.session_present);
+}
+
+/// Acknowledges each message, and records what was known of each client at the end of its connection.
+#[derive(Default)]
+struct Ends(Mutex<Vec<(SessionPhase, u64)>>);
+
+impl Application for Ends {
+    fn handle_publish(&self, _: &Broker, _: &Peer, _: Message, _: Instant) -> Verdict {
+        Verdict::Consumed
+    }
+
+    fn handle_disconnect(&self, _: &Broker, peer: &Peer) {
+        self.0.lock().unwrap().push((peer.session, peer.confirmed));
+    }
+}
+
+/// How a test ends a connection.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Lost,
+    /// A DISCONNECT, and its properties.
+    Disconnect(&'static [u8]),
+}
+
+#[tokio::test]
+async fn the_application_learns_which_messages_a_client_may_deliver_again() {
+    let ends = Arc::new(Ends::default());
+    let server = Server::start(Settings::default(), Hooks::new(Arc::<Ends>::clone(&ends))).await.unwrap();
+    let normal = End::Disconnect(b"\xe0\0");
+    let ending = End::Disconnect(b"\xe0\x07\0\x05\x11\0\0\0\0");
+    // Session Expiry Interval and Clean Start, the end, and what is known then: the phase, and how many messages of one are
+    // not delivered again.
+    let steps = [
+        (0, true, normal, (SessionPhase::Ended, 1)),
+        (0, true, End::Lost, (SessionPhase::New, 1)),
+        (9, false, End::Lost, (SessionPhase::New, 0)),
+        (9, false, normal, (SessionPhase::Resumed, 0)),
+        (0, false, End::Lost, (SessionPhase::Resumed, 1)),
+        (9, false, End::Lost, (SessionPhase::New, 0)),
+        (9, true, End::Lost, (SessionPhase::New, 0)),
+        (9, false, ending, (SessionPhase::Ended, 1)),
+        (9, false, normal, (SessionPhase::New, 0)),
+    ];
+    for (at, (expiry_s, clean_start, end, expected)) in steps.into_iter().enumerate() {
+        let mut options = ConnectOptions { clean_start, ..ConnectOptions::new("a") };
+        options.properties.session_expiry_interval = Some(expiry_s);
+        let (mut client, _) = Client::connect_with(&server, options).await;
+        client.publish(qos_1("t", 1)).await;
+        assert_eq!(client.receive_puback().await, PubAckReason::Success);
+        if let End::Disconnect(bytes) = end {
+            client.send_bytes(bytes).await;
+            assert_eq!(client.receive_any().await, None);
+        }
+        drop(client);
+        while ends.0.lock().unwrap().len() <= at {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ends.0.lock().unwrap()[at], expected, "{at}");
+    }
+    // Clean Session of MQTT 3.1.1 ends the session with the connection.
+    let mut old = Client::unconnected(&server);
+    old.send_bytes(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01a\x32\x05\0\x01t\0\x01\xe0\0").await;
+    old.receive_to_end().await;
+    while ends.0.lock().unwrap().len() <= steps.len() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ends.0.lock().unwrap().last(), Some(&(SessionPhase::Ended, 1)));
+}
+
+/// The versions of MQTT, and whether a client of each can have a session that begins with Clean Start 1 and persists.
+const VERSIONS: [(u8, bool); 2] = [(5, true), (4, false)];
+
+/// Returns a CONNECT of the client `a` whose session persists.
+fn raw_connect(version: u8, clean_start: bool) -> Vec<u8> {
+    let expiry = if version == 5 { &b"\x05\x11\0\0\x0e\x10"[..] } else { b"" };
+    let head = [&b"\0\x04MQTT"[..], &[version, u8::from(clean_start) << 1, 0, 0]].concat();
+    let body = [&head, expiry, b"\0\x01a"].concat();
+    [&[0x10, u8::try_from(body.len()).unwrap()], &body[..]].concat()
+}
+
+/// Starts a server with a listener; returns it with its log lines.
+async fn start_tcp() -> (Server, UnboundedReceiver<String>) {
+    let (sender, lines) = unbounded_channel();
+    let events = Arc::new(move |event: Event| drop(sender.send(event.to_string())));
+    let listeners = vec![ListenerSettings::plain("127.0.0.1:0".parse().unwrap())];
+    let hooks = Hooks { events, ..Hooks::new(Arc::new(())) };
+    (Server::start(Settings { listeners, ..Settings::default() }, hooks).await.unwrap(), lines)
+}
+
+/// Connects the client `a` and reads the CONNACK; returns its Session Present.
+async fn connect_by_tcp(server: &Server, version: u8, clean_start: bool) -> (TcpStream, bool) {
+    let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
+    stream.write_all(&raw_connect(version, clean_start)).await.unwrap();
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).await.unwrap();
+    let mut rest = vec![0; usize::from(head[1])];
+    stream.read_exact(&mut rest).await.unwrap();
+    assert_eq!((head[0], rest[1]), (0x20, 0), "version {version}");
+    (stream, rest[0] == 1)
+}
+
+#[tokio::test]
+async fn an_idle_session_whose_connack_has_arrived_is_resumed() {
+    for (version, clean_start) in [(5, false), (5, true), (4, false)] {
+        // Whether the server notices the end of the connection before the client comes back.
+        for is_noticed in [true, false] {
+            let (server, mut lines) = start_tcp().await;
+            let (first, session_present) = connect_by_tcp(&server, version, clean_start).await;
+            assert!(!session_present);
+            if is_noticed {
+                drop(first);
+                while !lines.recv().await.unwrap().contains(" disconnected: ") {}
+            }
+            let (_second, session_present) = connect_by_tcp(&server, version, false).await;
+            assert!(session_present, "version {version}, Clean Start {clean_start}, {is_noticed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_connack_was_lost_is_not_resumed_unless_the_client_began_it_with_clean_start() {
+    for (version, can_be_clean) in VERSIONS {
+        for (is_reset, clean_start) in [(true, false), (false, false), (true, can_be_clean)] {
+            let (server, mut lines) = start_tcp().await;
+            // The server's tasks do not run before the client is gone.
+            let mut client = std::net::TcpStream::connect(server.addresses()[0]).unwrap();
+            std::io::Write::write_all(&mut client, &raw_connect(version, clean_start)).unwrap();
+            if is_reset {
+                client.set_nonblocking(true).unwrap();
+                TcpStream::from_std(client).unwrap().set_zero_linger().unwrap();
+            } else {
+                drop(client);
+            }
+            assert!(lines.recv().await.unwrap().ends_with(", new session"));
+            while !lines.recv().await.unwrap().contains(" disconnected: ") {}
+            let (second, session_present) = connect_by_tcp(&server, version, false).await;
+            assert_eq!(session_present, clean_start, "version {version}, {is_reset}");
+            drop(second);
+            assert!(connect_by_tcp(&server, version, false).await.1, "this CONNACK has arrived");
+        }
+    }
 }

@@ -28,7 +28,9 @@ async fn a_delayed_will_is_not_published_if_the_client_reconnects_in_time() {
     watcher.subscribe(filter("will/#")).await;
     let options =
         |delay_s| ConnectOptions { will: Some(will("will/a", delay_s)), ..ConnectOptions::persistent("a") };
-    drop(Client::connect_with(&server, options(3600)).await);
+    let (mut client, _) = Client::connect_with(&server, options(3600)).await;
+    client.expect_nothing().await;
+    drop(client);
     let (back, _) = Client::connect_with(&server, options(1)).await;
     watcher.expect_nothing().await;
     drop(back);

@@ -1,21 +1,20 @@
 //! Task of one connection: moves bytes between the stream and the packet handler, keep-alive, close.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
-use super::handshake_turns::run_in_turns;
 use super::keep_alive::KeepAlive;
+use super::login::{ENDED, Login, Permit, UnfinishedLogin};
 use super::packet_handler::{PacketHandler, wait};
+use super::transfer::{Sending, Transfer, write_or_read};
 use crate::broker::authentication;
 use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
 use crate::broker::counters::Counter;
@@ -61,25 +60,25 @@ const CONNECT: u8 = 0x10;
 const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Serves one connection until it closes. `closing` turns true when the server stops.
-///
-/// `charge` is for the connection until its client has authenticated.
 pub async fn serve<S>(
     broker: Broker,
     stream: S,
     info: ConnectionInfo,
-    charge: Charge,
+    login: Login,
     mut closing: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let mut connection = Connection::new(stream, info.buffers_output, charge);
+    let unfinished = Arc::clone(&login.unfinished);
+    let mut connection = Connection::new(stream, info.buffers_output, login);
     let accepted = tokio::select! {
         biased;
         _ = closing.wait_for(|is_closing| *is_closing) => Err(Rejection::Unanswered("the server stops".to_owned())),
-        accepted = run_in_turns(connection.accept(&broker, &info)) => accepted,
+        accepted = unfinished.run(connection.accept(&broker, &info)) => accepted.unwrap_or(Err(Rejection::Ended)),
     };
     match accepted {
         Ok(mut handler) => {
+            drop(unfinished);
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
             handler.complete_route().await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
@@ -90,68 +89,23 @@ pub async fn serve<S>(
             }
         }
         Err(rejection) => {
+            let is_ended = matches!(rejection, Rejection::Ended);
             let (event, output) = rejection.into_event(info.remote);
             broker.report([event]);
-            run_in_turns(connection.close(output, closing)).await;
+            if !is_ended {
+                unfinished.run(connection.close(output, closing)).await;
+            }
         }
     }
 }
 
 /// Closes a connection whose handshake has failed, so that the client can read what was written last.
-pub async fn close_after_handshake<S>(stream: S, charge: Charge, closing: watch::Receiver<bool>)
+pub async fn close_after_handshake<S>(stream: S, login: Login, closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    run_in_turns(Connection::new(stream, false, charge).close(BytesMut::new(), closing)).await;
-}
-
-/// The result of a write or a read.
-enum Transfer {
-    /// The number of bytes written.
-    Written(io::Result<usize>),
-    Flushed(io::Result<()>),
-    /// The number of bytes read.
-    Read(io::Result<usize>),
-}
-
-/// What is to be sent now.
-enum Sending<'a> {
-    Write(&'a mut BytesMut),
-    /// What the stream has buffered.
-    Flush,
-    Nothing,
-}
-
-/// Writes or flushes, or else reads if it `reads`. Cancellation safe.
-///
-/// One future polls the stream for both: two futures would need a lock around the stream.
-async fn write_or_read<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut S,
-    mut sending: Sending<'_>,
-    (input, reads): (&mut BytesMut, bool),
-) -> Transfer {
-    poll_fn(|context| {
-        // The futures are created anew for each poll: none has a state that would be lost.
-        let sent = match &mut sending {
-            Sending::Write(output) => {
-                let written = pin!(stream.write(output)).poll(context);
-                if let Poll::Ready(Ok(len)) = written {
-                    output.advance(len);
-                }
-                written.map(Transfer::Written)
-            }
-            Sending::Flush => pin!(stream.flush()).poll(context).map(Transfer::Flushed),
-            Sending::Nothing => Poll::Pending,
-        };
-        if sent.is_ready() {
-            return sent;
-        }
-        if reads {
-            return pin!(stream.read_buf(input)).poll(context).map(Transfer::Read);
-        }
-        Poll::Pending
-    })
-    .await
+    let unfinished = Arc::clone(&login.unfinished);
+    unfinished.run(Connection::new(stream, false, login).close(BytesMut::new(), closing)).await;
 }
 
 fn count(bytes: &Counter, len: usize) {
@@ -166,6 +120,8 @@ enum Rejection {
     Answered(ConnectError, Option<u32>, Option<String>),
     /// With a CONNACK, because authentication failed.
     Denied { client_id: String, version: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
+    /// Without an answer, to make room for other logins.
+    Ended,
 }
 
 impl Rejection {
@@ -174,6 +130,7 @@ impl Rejection {
         let mut output = BytesMut::new();
         let reason = match self {
             Self::Unanswered(text) => text,
+            Self::Ended => ENDED.to_owned(),
             Self::Answered(ConnectError { reason, text, version }, bytes_max, client_id) => {
                 encode::connack_error(version, reason, &text, bytes_max, &mut output);
                 match client_id {
@@ -271,6 +228,9 @@ struct Connection<S> {
     /// The memory of the input buffer: its capacity is less once a part has been handled.
     input_bytes: usize,
     charge: Charge,
+    _permit: Permit,
+    /// Until the client has authenticated; then None.
+    unfinished: Option<Arc<UnfinishedLogin>>,
     /// The bytes that are charged besides the buffers until the client has authenticated; then None.
     handshake_bytes: Option<usize>,
     /// Whether the stream buffers output, so that it must be flushed.
@@ -280,13 +240,16 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    fn new(stream: S, buffers_output: bool, charge: Charge) -> Self {
+    fn new(stream: S, buffers_output: bool, login: Login) -> Self {
+        let Login { charge, permit, unfinished } = login;
         let (input, handshake_bytes) = (BytesMut::new(), Some(charge.bytes()));
         Self {
             stream,
             input,
             input_bytes: 0,
             charge,
+            _permit: permit,
+            unfinished: Some(unfinished),
             handshake_bytes,
             buffers_output,
             has_buffered_output: false,
@@ -300,12 +263,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut connect =
             connect.unwrap_or_else(|_| Err(Rejection::Unanswered("no CONNECT in time".to_owned())))?;
         let bytes_max = connect.packet_bytes_max;
+        self.set_checked(true);
         // A client that closes the connection leaves the queue of checks, so that others do not wait for it.
         let authenticated = tokio::select! {
             biased;
             authenticated = timeout(after, authentication::authenticate(&*broker.hooks().authenticator, &mut connect, info)) => authenticated,
             rejection = self.end_of_input() => return Err(rejection),
         };
+        self.set_checked(false);
         let identity =
             authenticated.unwrap_or_else(|_| Err(too_slow())).map_err(|denial| Rejection::Denied {
                 client_id: connect.client_id.clone(),
@@ -319,6 +284,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let owner = broker.memory().account(&handler.peer().owner);
         self.charge.move_to(&owner, MemoryKind::Connections);
         self.handshake_bytes = None;
+        if let Some(unfinished) = self.unfinished.take() {
+            unfinished.finish();
+        }
         Ok(handler)
     }
 
@@ -347,7 +315,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(Decoded::Packet(Incoming::Connect(connect))) => {
                     self.shrink_input();
                     let bytes = self.input_bytes.saturating_add(bytes_of(&connect));
-                    self.charge_for(bytes).map_err(|_| out_of_memory(connect.version))?;
+                    while self.charge_for(bytes).is_err() {
+                        self.wait_for_room().await.map_err(|_| out_of_memory(connect.version))?;
+                    }
                     return Ok(*connect);
                 }
                 Ok(Decoded::Packet(_)) => {
@@ -356,12 +326,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(Decoded::Missing(missing)) => missing,
                 Err(error) => return Err(Rejection::Answered(error.into(), None, None)),
             };
-            self.make_room(missing, 0).map_err(|_| out_of_memory(ProtocolVersion::V5))?;
+            while self.make_room(missing, 0).is_err() {
+                self.wait_for_room().await.map_err(|_| out_of_memory(ProtocolVersion::V5))?;
+            }
             match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => return Err(Rejection::Unanswered("closed before its CONNECT".to_owned())),
                 Ok(len) => count(&broker.counters().received.bytes, len),
                 Err(error) => return Err(Rejection::Unanswered(error.to_string())),
             }
+        }
+    }
+
+    /// Ends another login, so that there is memory for this one.
+    async fn wait_for_room(&self) -> Result<(), OutOfMemory> {
+        let ending = self.unfinished.as_ref().and_then(|unfinished| unfinished.make_room());
+        ending.ok_or(OutOfMemory)?.wait().await;
+        Ok(())
+    }
+
+    fn set_checked(&self, is_checked: bool) {
+        if let Some(unfinished) = &self.unfinished {
+            unfinished.set_checked(is_checked);
         }
     }
 

@@ -26,7 +26,10 @@ thread_local! {
 ///
 /// Otherwise strangers that connect again and again would be in the queue of the thread all the time, and each request of
 /// a connected client would wait for all of them.
-pub async fn run_in_turns<T>(handshake: impl Future<Output = T>) -> T {
+///
+/// `set_waiting` is called with true when the handshake waits, for its client or another part of the server, and with false
+/// when it is to go on.
+pub async fn run_in_turns<T>(handshake: impl Future<Output = T>, set_waiting: impl Fn(bool)) -> T {
     let turn = TURN.with(Arc::clone);
     let mut handshake = pin!(handshake);
     loop {
@@ -44,7 +47,11 @@ pub async fn run_in_turns<T>(handshake: impl Future<Output = T>) -> T {
         match polled {
             Poll::Ready(result) => return result,
             // The handshake has registered the waker of this task.
-            Poll::Pending => wait_until_woken().await,
+            Poll::Pending => {
+                set_waiting(true);
+                wait_until_woken().await;
+                set_waiting(false);
+            }
         }
     }
 }
@@ -76,7 +83,8 @@ mod tests {
             }
         };
         let all = async {
-            let begin = || spawn_local(run_in_turns(handshake(Rc::clone(&in_a_row), Rc::clone(&most))));
+            let begin =
+                || spawn_local(run_in_turns(handshake(Rc::clone(&in_a_row), Rc::clone(&most)), |_| {}));
             let handshakes: Vec<_> = (0..10).map(|_| begin()).collect();
             let other = Rc::clone(&in_a_row);
             let other = spawn_local(async move {
@@ -96,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_handshake_that_is_given_up_leaves_its_turn_to_the_others() {
-        let step = || run_in_turns(async { thread::sleep(PAUSE_MIN * 2) });
+        let step = || run_in_turns(async { thread::sleep(PAUSE_MIN * 2) }, |_| {});
         step().await;
         let mut given_up = Box::pin(step());
         // Holds the turn, and pauses.

@@ -1,5 +1,7 @@
 //! Listeners: accept connections up to their limit, and start a task for each.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tokio::time::timeout;
 
 use super::busy_poll_stream::{ActiveStream, BusyPollStream};
 use super::connection;
-use super::handshake_turns::run_in_turns;
+use super::login::{ENDED, EndingLogin, Login, Logins, Permit, UnfinishedLogin};
 use super::workers::Workers;
 use crate::broker::address::address;
 use crate::broker::authentication::ConnectionInfo;
@@ -28,6 +30,12 @@ use crate::net::websocket;
 const TLS_CONNECTION_BYTES: usize = 32 * 1024;
 /// How long a listener waits after the system has failed to accept a connection, for example without descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// The most connections that wait for the end of the logins that make room for them; one more is refused. A login that is to
+/// end needs one turn of its thread for it, so a client gets there while the thread is blocked, and can connect again at once.
+const WAITING_MAX: usize = 256;
+const TOO_MANY_CONNECTIONS: &str = "too many connections";
+/// The address of connections in memory.
+const IN_MEMORY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Accepts connections. Clones share the limit and the threads.
 #[derive(Clone, Debug)]
@@ -36,9 +44,18 @@ pub struct Acceptor {
     closing: watch::Receiver<bool>,
     /// One permit per connection.
     permits: Arc<Semaphore>,
+    logins: Logins,
+    /// One permit per connection that waits for the end of a login.
+    waiting: Arc<Semaphore>,
     workers: Workers,
     active_stream: Arc<ActiveStream>,
 }
+
+/// What a connection needs: a permit, and a charge until its client has authenticated.
+type Room = (Permit, Charge);
+
+/// A connection that waits for the end of a login, and one of the permits to do so.
+type Waiting = (EndingLogin, OwnedSemaphorePermit);
 
 impl Acceptor {
     /// Returns an acceptor whose listeners accept connections until `closing` turns true.
@@ -49,48 +66,106 @@ impl Acceptor {
         permits: Arc<Semaphore>,
         workers: Workers,
     ) -> Self {
-        Self { broker, closing, permits, workers, active_stream: Arc::default() }
+        let (logins, waiting) = (Logins::default(), Arc::new(Semaphore::new(WAITING_MAX)));
+        Self { broker, closing, permits, logins, waiting, workers, active_stream: Arc::default() }
     }
 
     /// Starts the task of an in-memory connection, or drops the connection if there are too many.
     pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
-        let Some(permit) = self.permit(&info.remote) else { return };
+        let permit = match self.permit(&info.remote) {
+            Ok(permit) => permit,
+            Err(reason) => return self.refuse_for(info.remote, reason),
+        };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
-        let charge = Charge::new(permit.1.account(), MemoryKind::Unauthenticated, 0);
-        self.workers.spawn_on_caller(async move {
-            connection::serve(broker, stream, info, charge, closing).await;
-            drop(permit);
-        });
+        let charge = Charge::new(permit.account(), MemoryKind::Unauthenticated, 0);
+        let login = Login { charge, permit, unfinished: Arc::new(self.logins.begin(IN_MEMORY)) };
+        self.workers.spawn_on_caller(connection::serve(broker, stream, info, login, closing));
     }
 
     /// Starts the task of a TCP connection, which begins with the handshakes of TLS and WebSockets.
-    fn accept_tcp(&self, stream: TcpStream, remote: String, listener: &Arc<ListenerSettings>) {
-        let is_anonymous = listener.is_anonymous;
-        let info = ConnectionInfo { is_anonymous, ..ConnectionInfo::anonymous(&remote) };
-        let Some(permit) = self.permit(&remote) else { return };
+    fn accept_tcp(&self, stream: TcpStream, remote: SocketAddr, listener: &Arc<ListenerSettings>) {
+        let (is_anonymous, socket) = (listener.is_anonymous, Some(stream.as_raw_fd()));
+        let info = ConnectionInfo { is_anonymous, socket, ..ConnectionInfo::anonymous(&remote.to_string()) };
         let bytes = if listener.tls.is_some() { TLS_CONNECTION_BYTES } else { 0 };
-        let mut charge = Charge::new(permit.1.account(), MemoryKind::Unauthenticated, 0);
-        if !charge.may_hold(bytes) {
-            let reason = "too many clients that have not authenticated".to_owned();
-            return self.broker.report([Event::Refused { remote, reason }]);
-        }
-        charge.set(bytes);
+        let unfinished = self.logins.begin(remote.ip());
+        let room = match self.room(&info.remote, bytes) {
+            Ok(room) => Ok(room),
+            Err(reason) => match self.make_room(&unfinished) {
+                Some(waiting) => Err(waiting),
+                None => return self.refuse_for(info.remote, reason),
+            },
+        };
         let (acceptor, listener) = (self.clone(), Arc::clone(listener));
-        self.workers.serve(stream, |stream| async move {
+        self.workers.serve(stream, move |stream| async move {
             let stream = match stream {
                 Ok(stream) => BusyPollStream::new(stream, Arc::clone(&acceptor.active_stream)),
                 Err(error) => {
                     return acceptor.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                 }
             };
+            let room = match room {
+                Ok(room) => Ok(room),
+                Err(waiting) => {
+                    Box::pin(acceptor.wait_for_room(waiting, &unfinished, &info.remote, bytes)).await
+                }
+            };
+            let (permit, charge) = match room {
+                Ok(room) => room,
+                Err(reason) => return acceptor.refuse_for(info.remote, reason),
+            };
+            let login = Login { charge, permit, unfinished: Arc::new(unfinished) };
             if listener.tls.is_none() && listener.web_socket.is_none() {
-                connection::serve(acceptor.broker, stream, info, charge, acceptor.closing).await;
+                connection::serve(acceptor.broker, stream, info, login, acceptor.closing).await;
             } else {
                 // Boxed, so that the tasks of plain connections do not have the size of the handshakes.
-                Box::pin(acceptor.handshake(stream, info, charge, &listener)).await;
+                Box::pin(acceptor.handshake(stream, info, login, &listener)).await;
             }
-            drop(permit);
         });
+    }
+
+    /// Returns what another connection holds until it ends, or why there is no room for it.
+    fn permit(&self, remote: &str) -> Result<Permit, &'static str> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TOO_MANY_CONNECTIONS)?;
+        let owner = self.broker.memory().account(&address(remote));
+        Ok(Permit::new(permit, Charge::new(&owner, MemoryKind::Reserved, RESERVED_BYTES)))
+    }
+
+    /// Returns the room for another connection that holds `bytes` beyond what is reserved for it, or why there is none.
+    fn room(&self, remote: &str, bytes: usize) -> Result<Room, &'static str> {
+        let permit = self.permit(remote)?;
+        let mut charge = Charge::new(permit.account(), MemoryKind::Unauthenticated, 0);
+        if !charge.may_hold(bytes) {
+            return Err("too many clients that have not authenticated");
+        }
+        charge.set(bytes);
+        Ok((permit, charge))
+    }
+
+    /// Ends a login to make room for another one.
+    fn make_room(&self, unfinished: &UnfinishedLogin) -> Option<Waiting> {
+        let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
+        Some((unfinished.make_room()?, permit))
+    }
+
+    /// Waits for the end of a login, and of another one if a third connection has taken its room.
+    async fn wait_for_room(
+        &self,
+        waiting: Waiting,
+        unfinished: &UnfinishedLogin,
+        remote: &str,
+        bytes: usize,
+    ) -> Result<Room, &'static str> {
+        let (mut ending, _waiting) = waiting;
+        loop {
+            tokio::select! {
+                () = unfinished.ended() => return Err(ENDED),
+                () = ending.wait() => {}
+            }
+            match self.room(remote, bytes) {
+                Ok(room) => return Ok(room),
+                Err(reason) => ending = unfinished.make_room().ok_or(reason)?,
+            }
+        }
     }
 
     /// Does the TLS handshake, if the listener has TLS, and serves the connection.
@@ -98,12 +173,12 @@ impl Acceptor {
         &self,
         stream: BusyPollStream,
         info: ConnectionInfo,
-        charge: Charge,
+        login: Login,
         listener: &ListenerSettings,
     ) {
-        let Some(tls) = &listener.tls else { return self.upgrade(stream, info, charge, listener).await };
-        let Some((stream, info, charge)) =
-            self.within_time_limit(info, charge, "no TLS handshake in time", tls.accept(stream)).await
+        let Some(tls) = &listener.tls else { return self.upgrade(stream, info, login, listener).await };
+        let Some((stream, info, login)) =
+            self.within_time_limit(info, login, "no TLS handshake in time", tls.accept(stream)).await
         else {
             return;
         };
@@ -112,33 +187,32 @@ impl Acceptor {
                 let certificate_expiry_s = certificate.as_ref().map(|certificate| certificate.not_after_s);
                 let certificate = certificate.map(Principal::of_certificate);
                 let info = ConnectionInfo { certificate, certificate_expiry_s, buffers_output: true, ..info };
-                self.upgrade(stream, info, charge, listener).await;
+                self.upgrade(stream, info, login, listener).await;
             }
             Err(error) => {
                 let reason = format!("invalid client certificate: {error}");
-                self.refuse(info.remote, charge, reason, Some(stream)).await;
+                self.refuse(info.remote, login, reason, Some(stream)).await;
             }
         }
     }
 
     /// Does the WebSocket handshake, if the listener has WebSockets, and serves the connection.
-    async fn upgrade<S>(&self, stream: S, info: ConnectionInfo, charge: Charge, listener: &ListenerSettings)
+    async fn upgrade<S>(&self, stream: S, info: ConnectionInfo, login: Login, listener: &ListenerSettings)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         let closing = self.closing.clone();
         let Some(WebSocketSettings { path, names, origins }) = &listener.web_socket else {
-            return connection::serve(self.broker.clone(), stream, info, charge, closing).await;
+            return connection::serve(self.broker.clone(), stream, info, login, closing).await;
         };
         let is_allowed =
             |origin: &str, host: Option<&str>| origin::is_allowed_origin(origin, host, names, origins);
         let bytes_max = self.broker.settings().packet_bytes_max;
         let accepting = websocket::accept(stream, path.as_deref(), is_allowed, bytes_max);
-        let accepted =
-            self.within_time_limit(info, charge, "no WebSocket handshake in time", accepting).await;
-        if let Some((stream, info, charge)) = accepted {
+        let accepted = self.within_time_limit(info, login, "no WebSocket handshake in time", accepting).await;
+        if let Some((stream, info, login)) = accepted {
             let info = ConnectionInfo { buffers_output: true, ..info };
-            connection::serve(self.broker.clone(), stream, info, charge, closing).await;
+            connection::serve(self.broker.clone(), stream, info, login, closing).await;
         }
     }
 
@@ -146,10 +220,10 @@ impl Acceptor {
     async fn within_time_limit<T, S>(
         &self,
         info: ConnectionInfo,
-        charge: Charge,
+        login: Login,
         timeout_reason: &str,
         handshake: impl Future<Output = Result<T, (String, S)>>,
-    ) -> Option<(T, ConnectionInfo, Charge)>
+    ) -> Option<(T, ConnectionInfo, Login)>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
@@ -157,35 +231,29 @@ impl Acceptor {
         let (reason, stream) = tokio::select! {
             biased;
             _ = closing.wait_for(|is_closing| *is_closing) => ("the server stops".to_owned(), None),
-            result = timeout(self.broker.settings().connect_timeout, run_in_turns(handshake)) => match result {
-                Ok(Ok(stream)) => return Some((stream, info, charge)),
-                Ok(Err((reason, stream))) => (reason, Some(stream)),
+            result = timeout(self.broker.settings().connect_timeout, login.unfinished.run(handshake)) => match result {
+                Ok(Some(Ok(stream))) => return Some((stream, info, login)),
+                Ok(Some(Err((reason, stream)))) => (reason, Some(stream)),
+                Ok(None) => (ENDED.to_owned(), None),
                 Err(_) => (timeout_reason.to_owned(), None),
             }
         };
-        self.refuse(info.remote, charge, reason, stream).await;
+        self.refuse(info.remote, login, reason, stream).await;
         None
     }
 
-    async fn refuse<S>(&self, remote: String, charge: Charge, reason: String, stream: Option<S>)
+    async fn refuse<S>(&self, remote: String, login: Login, reason: String, stream: Option<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
         self.broker.report([Event::Refused { remote, reason }]);
         if let Some(stream) = stream {
-            connection::close_after_handshake(stream, charge, self.closing.clone()).await;
+            connection::close_after_handshake(stream, login, self.closing.clone()).await;
         }
     }
 
-    /// Returns what a connection holds until it ends: its permit and the memory that is reserved for it.
-    fn permit(&self, remote: &str) -> Option<(OwnedSemaphorePermit, Charge)> {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            let (remote, reason) = (remote.to_owned(), "too many connections".to_owned());
-            self.broker.report([Event::Refused { remote, reason }]);
-            return None;
-        };
-        let owner = self.broker.memory().account(&address(remote));
-        Some((permit, Charge::new(&owner, MemoryKind::Reserved, RESERVED_BYTES)))
+    fn refuse_for(&self, remote: String, reason: &str) {
+        self.broker.report([Event::Refused { remote, reason: reason.to_owned() }]);
     }
 
     /// Accepts connections until the server stops; a failure to accept one does not end the listener.
@@ -199,11 +267,15 @@ impl Acceptor {
                         if let Err(error) = stream.set_nodelay(true) {
                             self.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                         }
-                        self.accept_tcp(stream, remote.to_string(), &listener);
+                        self.accept_tcp(stream, remote, &listener);
                     }
                     Err(error) => {
                         self.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        // Without a descriptor, for example, a login that has stalled makes room.
+                        match self.logins.make_room(None) {
+                            Some(ending) => ending.wait().await,
+                            None => tokio::time::sleep(ACCEPT_PAUSE).await,
+                        }
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! Packet handler: the packets of one connection from its CONNECT on, without the stream: bytes in, bytes out.
 
 mod authentication;
+mod end;
 mod final_input;
 mod publish;
 mod reauthentication;
@@ -20,11 +21,11 @@ pub use self::unfinished::wait;
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
-use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, next_connection_id};
+use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SessionPhase, next_connection_id};
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
-use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase, NOT_READING};
-use crate::broker::session::entry::{SessionEntry, SessionRequest};
+use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
+use crate::broker::session::entry::{Connack, SessionEntry, SessionRequest};
 use crate::broker::session::state_machine::{Limits, Outgoing};
 use crate::broker::wire::deferred_packets::DeferredPackets;
 use crate::broker::wire::topic_aliases::{InboundAliases, OutboundAliases};
@@ -32,7 +33,7 @@ use crate::broker::wire::traffic_counters::TrafficCounters;
 use crate::clock;
 use crate::mqtt::packet::{ConnAck, Connect, OutgoingPublish, SubscriptionRequest};
 use crate::mqtt::{DecodeError, Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode, filter};
-use crate::net::Secret;
+use crate::net::{Secret, SentMark};
 use crate::protocol::message::Qos;
 use crate::random;
 
@@ -115,9 +116,18 @@ impl PacketHandler {
         let permissions = access_control.map(|access| Arc::clone(access).permissions(&client_id, &principal));
         let connection = next_connection_id();
         let owner = principal.owner(&info.remote);
-        let (message_number, confirmed, handle) = (0, 0, None);
-        let mut peer =
-            Peer { connection, client_id, principal, owner, permissions, message_number, confirmed, handle };
+        let mut peer = Peer {
+            connection,
+            client_id,
+            identity: principal.identity().into(),
+            principal,
+            owner,
+            permissions,
+            session: SessionPhase::New,
+            message_number: 0,
+            confirmed: 0,
+            handle: None,
+        };
         let will = connect.will.filter(|will| !will.message.topic.starts_with(BRIDGE_STATUS));
         if let Some(will) = &will {
             let reject = |text| ConnectError { reason: ReasonCode::TopicNameInvalid, text, version };
@@ -131,6 +141,8 @@ impl PacketHandler {
         if will.as_ref().is_some_and(|will| !peer.may_publish(&will.message.topic)) {
             return Err(reject("no rule permits this client to publish its Will Message"));
         }
+        let may_be_unknown = !connect.clean_start && session_expiry_s > 0;
+        let mark = info.socket.filter(|_| may_be_unknown).and_then(SentMark::at_end);
         let request = SessionRequest {
             remote: info.remote.as_str().into(),
             connection: peer.connection,
@@ -142,8 +154,9 @@ impl PacketHandler {
             receive_maximum: connect.receive_maximum,
             will,
             expiry_s: session_expiry_s,
+            connack: mark.map(|mark| Box::new(mark) as Box<dyn Connack>),
         };
-        let AttachedSession { entry, handle, is_resumed, .. } =
+        let AttachedSession { entry, handle, is_resumed: session_present, .. } =
             broker.attach(request).map_err(|reason| match reason {
                 ReasonCode::NotAuthorized => reject("another user is connected with this client id"),
                 ReasonCode::QuotaExceeded => {
@@ -152,10 +165,10 @@ impl PacketHandler {
                 }
                 reason => ConnectError { reason, text: reason.to_string(), version },
             })?;
-        let (incoming, session_present) = {
-            let state = entry.lock();
-            (state.session.incoming(), is_resumed && state.is_known())
-        };
+        let incoming = entry.lock().session.incoming();
+        if session_present {
+            peer.session = SessionPhase::Resumed;
+        }
         handle.set_certificate_expiry(info.certificate_expiry_s);
         peer.handle = Some(Arc::clone(&handle));
         broker.set_credential(&handle, credential);
@@ -369,21 +382,6 @@ impl PacketHandler {
         }
     }
 
-    /// Closes the connection; returns the last bytes to be written.
-    #[must_use]
-    pub fn close(mut self, close_reason: CloseReason) -> BytesMut {
-        let sent = match &close_reason {
-            CloseReason::ServerDisconnect { reason, text } => Some((*reason, &**text)),
-            CloseReason::NotReading => Some((ReasonCode::QuotaExceeded, NOT_READING)),
-            CloseReason::ClientDisconnect { .. } | CloseReason::ConnectionLost(_) => None,
-        };
-        if let Some((reason, text)) = sent {
-            encode::disconnect(self.version, reason, text, self.packet_bytes_max, &mut self.output);
-        }
-        self.close_reason = close_reason;
-        std::mem::take(&mut self.output)
-    }
-
     /// Whether a deferred packet may be handled. It must be if no other one can be deferred, or none would be read.
     fn may_resume(&self) -> bool {
         !self.deferred.is_empty() && (self.deferred.is_full() || !self.is_backlogged())
@@ -556,13 +554,10 @@ impl PacketHandler {
     }
 }
 
-impl Drop for PacketHandler {
-    fn drop(&mut self) {
-        self.traffic.add_to(self.broker.counters());
-        self.broker.hooks().application.handle_disconnect(&self.broker, &self.peer);
-        self.broker.detach(self.peer.connection, &self.close_reason);
-        let client_id = Arc::clone(&self.peer.client_id);
-        self.broker.report([Event::Disconnected { client_id, reason: self.close_reason.to_string() }]);
+/// The first packet behind the mark. The socket is closed after the session has been detached.
+impl Connack for SentMark {
+    fn is_acknowledged(&self) -> bool {
+        self.is_passed()
     }
 }
 

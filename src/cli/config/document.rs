@@ -13,6 +13,21 @@ pub struct Node {
     pub content: Content,
 }
 
+impl Node {
+    /// Returns the place of the first text with a control character: no setting has one, and it would reach the terminal.
+    #[must_use]
+    pub fn control_character(&self) -> Option<Position> {
+        let is_bad =
+            |content: &Content| matches!(content, Content::Text(text) if text.contains(char::is_control));
+        match &self.content {
+            Content::List(elements) => {
+                elements.iter().find(|element| is_bad(&element.content)).map(|element| element.at)
+            }
+            content => is_bad(content).then_some(self.value_at),
+        }
+    }
+}
+
 /// An element of an array, or a table of an array of tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Element {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::document::{self, Content, Node, Syntax};
+use super::document::{self, Content, Node, Position, Syntax};
 use super::layers::{Layer, Rank};
 use super::origin::{Line, Origin};
 use super::setting::{PathBases, RawValue, Setting, Value};
@@ -12,6 +12,9 @@ use crate::commands::{CommandError, Kind};
 
 /// Maximum size of the file in bytes, far above that of any real file.
 pub const BYTES_MAX: usize = 1024 * 1024;
+
+/// The error of [`Node::control_character`].
+pub const HAS_CONTROL: &str = "the value contains a control character";
 
 /// A valid configuration file.
 #[derive(Clone, Debug, Default)]
@@ -134,6 +137,10 @@ impl Reading<'_> {
         let Some(setting) = Setting::of_key(key) else {
             return Err(self.unknown(node.at.line, key, Setting::all().map(Setting::key)));
         };
+        if let Some(Position { line, column }) = node.control_character() {
+            let message = format!("{}:{line}:{column}: {key}: {HAS_CONTROL}", self.file.display());
+            return Err(configuration(message));
+        }
         let bases = PathBases { folder: self.file.parent(), home: self.home };
         let value = setting
             .read(raw_value(setting, &node.content), bases)
@@ -293,6 +300,17 @@ mod tests {
         assert!(!format!("{secret:?}").contains("hunter2"), "{secret:?}");
         let error = File::read("c".as_ref(), b"a = 1\nb = \xff", None).unwrap_err();
         assert_eq!(error.message, "c:2: invalid UTF-8");
+    }
+
+    #[test]
+    fn a_value_with_a_control_character_is_an_error_with_its_place() {
+        for (text, place) in [
+            ("[context.a]\nusername = \"a\\u001B[31m\"", "2:12: username"),
+            ("[context.a]\nbroker = 'mqtt://h'\ncafile = '''a\nb'''", "3:10: cafile"),
+        ] {
+            let message = format!("/etc/mqkv/config.toml:{place}: {HAS_CONTROL}");
+            assert_eq!(read(text).unwrap_err().message, message);
+        }
     }
 
     #[test]

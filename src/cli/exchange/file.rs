@@ -11,7 +11,7 @@ use crate::cli::config::setting::{PathBases, Setting, Value};
 use crate::cli::connection::{Connection, Process};
 use crate::commands::suggestions::closest;
 use crate::commands::{CommandError, Kind};
-use crate::exchange::leaf::OnJoin;
+use crate::exchange::leaf::{BeforeJoin, JoinPolicy, OnJoin};
 use crate::exchange::names::Name;
 use crate::exchange::rules::{self, Patterns, RuleError, RuleSource, Rules, Text};
 
@@ -35,7 +35,7 @@ pub enum FileRole {
     Leaf {
         /// The connection with the root.
         connection: Box<Connection>,
-        on_join: OnJoin,
+        join: JoinPolicy,
     },
 }
 
@@ -65,7 +65,7 @@ const CONNECTION: [Setting; 12] = [
 
 const OF_BOTH: [&str; 3] = ["exchange", "node", "role"];
 const OF_ROOT: [&str; 2] = ["admit", "rule"];
-const OF_LEAF: [&str; 2] = ["root", "on_join"];
+const OF_LEAF: [&str; 3] = ["root", "on_join", "before_join"];
 const OF_RULE: [&str; 3] = ["keys", "change", "leaves"];
 
 impl ExchangeFile {
@@ -337,25 +337,27 @@ impl Reading<'_> {
                 Err(what) => self.mistake(node.value_at, format!("{}: {what}", node.key)),
             }
         }
-        let on_join = match find(nodes, "on_join") {
-            None => Some(OnJoin::default()),
-            Some(node) => {
-                let on_join = match &node.content {
-                    Content::Text(text) if text == "offer" => Some(OnJoin::Offer),
-                    Content::Text(text) if text == "discard" => Some(OnJoin::Discard),
-                    _ => None,
-                };
-                if on_join.is_none() {
-                    self.mistake(node.value_at, "on_join is \"offer\" or \"discard\"");
-                }
-                on_join
-            }
-        };
+        let on_join = self.one_of(nodes, "on_join", [("offer", OnJoin::Offer), ("discard", OnJoin::Discard)]);
+        let before_join = [("refuse", BeforeJoin::Refuse), ("accept", BeforeJoin::Accept)];
+        let before_join = self.one_of(nodes, "before_join", before_join);
         if !self.mistakes.is_empty() {
             return None;
         }
         let connection = self.connection(nodes, connection)?;
-        Some(FileRole::Leaf { connection: Box::new(connection), on_join: on_join? })
+        let join = JoinPolicy { on_join, before_join };
+        Some(FileRole::Leaf { connection: Box::new(connection), join })
+    }
+
+    /// Returns the value of a key that has one of two texts; the default one without the key, and for a mistake.
+    fn one_of<T: Copy + Default>(&mut self, nodes: &[Node], key: &str, known: [(&str, T); 2]) -> T {
+        let Some(node) = find(nodes, key) else { return T::default() };
+        let text = if let Content::Text(text) = &node.content { text.as_str() } else { "" };
+        let found = known.iter().find(|(known, _)| *known == text);
+        if found.is_none() {
+            let [(one, _), (other, _)] = known;
+            self.mistake(node.value_at, format!("{key} is \"{one}\" or \"{other}\""));
+        }
+        found.map_or_else(T::default, |(_, value)| *value)
     }
 
     fn connection(&mut self, nodes: &[Node], layer: Layer) -> Option<Connection> {
@@ -462,8 +464,8 @@ on_join = "discard"
 
     #[test]
     fn the_file_of_a_leaf_has_a_connection_with_paths_relative_to_it() {
-        let FileRole::Leaf { connection, on_join } = read(LEAF).unwrap().role else { panic!() };
-        assert_eq!(on_join, OnJoin::Discard);
+        let FileRole::Leaf { connection, join } = read(LEAF).unwrap().role else { panic!() };
+        assert_eq!(join, JoinPolicy { on_join: OnJoin::Discard, before_join: BeforeJoin::Refuse });
         assert_eq!(connection.endpoint.url().as_deref(), Some("mqtts://plant:8883"));
         let Endpoint::Network { tls: Some(tls), .. } = connection.endpoint else { panic!() };
         assert_eq!(tls.cafile, Some("/etc/ca.crt".into()));
@@ -523,12 +525,14 @@ on_join = "discard"
     #[test]
     fn values_of_the_connection_are_validated() {
         assert_wrong(
-            "exchange = 'p'\nnode = 'n'\nrole = 'leaf'\nroot = 'http://h'\nkeep_alive = 5\npassword_file = '-'\non_join = 1",
+            "exchange = 'p'\nnode = 'n'\nrole = 'leaf'\nroot = 'http://h'\nkeep_alive = 5\npassword_file = '-'\non_join = 1\n\
+             before_join = 'later'",
             &[
                 "4:8: root: unknown scheme http://",
                 "5:14: keep_alive: expected a duration, for example \"30s\"",
                 "6:17: password_file: expected a file name",
                 "7:11: on_join is \"offer\" or \"discard\"",
+                "8:15: before_join is \"refuse\" or \"accept\"",
             ],
         );
         assert_wrong(

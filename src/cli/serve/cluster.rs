@@ -113,12 +113,12 @@ impl ClusterArgs {
         })
     }
 
-    /// Returns the settings of the instance, if the state is in etcd; `shards` as in [`ClusterSettings`]. Reads files.
+    /// Returns the settings of the instance, if the state is in etcd. Reads files.
     ///
     /// # Errors
     /// The options are invalid, a file cannot be read, or this build does not support etcd.
     #[cfg(feature = "cluster")]
-    pub async fn settings(&self, shards: Option<u32>) -> Result<Option<ClusterSettings>, CommandError> {
+    pub async fn settings(&self) -> Result<Option<ClusterSettings>, CommandError> {
         if !self.is_given() {
             return Ok(None);
         }
@@ -130,14 +130,13 @@ impl ClusterArgs {
             name: self.etcd.cluster().to_owned(),
             instance: self.instance().into(),
             lease_s,
-            shards,
             compacts: !self.no_compaction,
         }))
     }
 
     #[cfg(not(feature = "cluster"))]
     #[expect(clippy::unused_async, reason = "the signature of the other build")]
-    pub async fn settings(&self, _: Option<u32>) -> Result<Option<ClusterSettings>, CommandError> {
+    pub async fn settings(&self) -> Result<Option<ClusterSettings>, CommandError> {
         if self.is_given() { Err(etcd::unsupported()) } else { Ok(None) }
     }
 }

@@ -7,8 +7,8 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command as Definition, ValueHint};
 
 use super::args::ServeArgs;
-use crate::cli::config::document::{self, Content, Node};
-use crate::cli::config::file::of_syntax;
+use crate::cli::config::document::{self, Content, Node, Position};
+use crate::cli::config::file::{HAS_CONTROL, of_syntax};
 use crate::cli::config::location::Location;
 use crate::cli::options::{self, DisplayArgs};
 use crate::commands::suggestions::closest;
@@ -75,6 +75,10 @@ impl File<'_> {
         let mut all = Vec::new();
         for node in &nodes {
             let arg = self.arg(node)?;
+            if let Some(Position { line, column }) = node.control_character() {
+                let message = format!("{}:{line}:{column}: {}: {HAS_CONTROL}", self.path.display(), node.key);
+                return Err(CommandError::new(Kind::Configuration, message));
+            }
             let words = self.words(arg, node)?;
             self.check(arg, node, &words)?;
             if self.typed.value_source(arg.get_id().as_str()) != Some(ValueSource::CommandLine) {
@@ -243,6 +247,10 @@ mod tests {
         assert_wrong("listen = true", "1: listen: expected a text or a number, found true or false", &[]);
         assert_wrong("data = ['a', 'b']", "1: data: expected a text or a number, found an array", &[]);
         assert_wrong("no_compaction = 'yes'", "1: no_compaction: expected true or false, found a text", &[]);
+        let control = "the value contains a control character";
+        assert_wrong("data = \"a\\u001B]0;t\\u0007\"", &format!("1:8: data: {control}"), &[]);
+        assert_wrong("\nlisten = ['a', \"b\\n\"]", &format!("2:16: listen: {control}"), &[]);
+        assert_wrong("data = '''a\nb'''", &format!("1:8: data: {control}"), &[]);
         let error = completed("mqkv serve --config FILE", "data = /var").unwrap_err();
         assert!(error.message.starts_with("/etc/mqkv/mqkv.toml:1:8: "), "{error:?}");
     }

@@ -49,8 +49,8 @@ impl ExchangeOptions {
         let ExchangeFile { exchange, node, role } = file.started.clone();
         let role = match role {
             FileRole::Root { rules, admit, .. } => Role::Root { rules, admit },
-            FileRole::Leaf { connection, on_join } => {
-                Role::Leaf { uplink: Box::new(uplink(*connection, log).await?), on_join }
+            FileRole::Leaf { connection, join } => {
+                Role::Leaf { uplink: Box::new(uplink(*connection, log).await?), join }
             }
         };
         Ok(Some((ExchangeSettings { exchange, node, role }, file)))

@@ -58,6 +58,13 @@ impl EventLog {
         }
     }
 
+    /// Logs a warning if other users can write a file with settings or rules.
+    pub fn warn_of_settings(&self, file: &Path) {
+        if let Some(warning) = permissions::warning_of_settings(file) {
+            self.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
+        }
+    }
+
     /// Logs that the server is ready; `fields` are those of the JSON record.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
         self.write(LogLevel::Warnings, || match self.format {
@@ -86,7 +93,7 @@ impl EventLog {
                 let message = ("message", Field::Text(event.to_string()));
                 let field = |name, text: String| match event {
                     Event::LeftOut { count, .. } if name == "count" => Field::Number(u64::from(*count)),
-                    Event::Cluster { .. } if matches!(name, "epoch" | "shard") => {
+                    Event::Cluster(_) if name == "epoch" => {
                         text.parse().map_or(Field::Text(text), Field::Number)
                     }
                     Event::Certificates { outcome: Ok(Some(days)) } => Field::Signed(*days),

@@ -19,6 +19,7 @@ pub mod user;
 
 use std::fs;
 use std::io;
+use std::mem::forget;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
 use std::path::Path;
@@ -42,7 +43,7 @@ use super::options::DisplayArgs;
 use super::{runtime, storage_error};
 use crate::broker;
 use crate::clock;
-use crate::commands::process::signal::Signals;
+use crate::commands::process::signal::{Signals, release_hangup};
 use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
 use crate::render::Style;
 use crate::render::log::Field;
@@ -90,25 +91,32 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     let reload_signals = ReloadSignals::listen(args)?;
     let signals = if reload_signals.is_some() { Signals::except_hangup() } else { Signals::new() };
     let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
+    release_hangup();
     // A signal ends the start too: a file that it reads can be a pipe or on a file system that hangs.
-    let started = async {
+    let mut starting = Box::pin(async {
         let seed = seed::read(args.run.seed.as_deref()).await?;
         let Started { server, listeners, exchange } = start(args, is_verbose, log).await?;
         let server = seed::load(server, seed).await?;
         Ok::<_, CommandError>(Started { server, listeners, exchange })
-    };
-    let Started { mut server, listeners, exchange } = tokio::select! {
+    });
+    let started = tokio::select! {
         biased;
-        started = started => started?,
-        signal = signals.next() => return Ok(signal.verdict()),
+        started = &mut starting => started,
+        signal = signals.next() => {
+            // To drop a server would wait for its disk. No client has been answered, and the process ends.
+            forget(starting);
+            // An instance of a cluster may wait for its name.
+            return Ok(if args.cluster.is_given() { Verdict::Yes } else { signal.verdict() });
+        }
     };
+    let Started { mut server, listeners, exchange } = started?;
     if let Some(instance) = args.cluster.describe() {
         systemd::ready(&instance);
         log.note("standby", format!("standby: {instance} listens when it owns the store"));
         let failed = server.cluster_failed();
         tokio::select! {
             biased;
-            _ = signals.next() => return end_standby(server, args).await,
+            _ = signals.next() => return Ok(end_standby(server, args, &mut signals, log).await),
             error = failed => {
                 server.shutdown().await;
                 return Err(failure(error));
@@ -117,7 +125,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         }
         let bound = tokio::select! {
             biased;
-            _ = signals.next() => return end_standby(server, args).await,
+            _ = signals.next() => return Ok(end_standby(server, args, &mut signals, log).await),
             bound = bind(&mut server) => bound,
         };
         if let Err(error) = bound {
@@ -210,10 +218,13 @@ fn check_addresses(listeners: &[ListenerSettings], log: &EventLog) -> Result<(),
 }
 
 /// Ends an instance that listens to nothing yet.
-async fn end_standby(server: StoreServer, args: &ServeArgs) -> Result<Verdict, CommandError> {
-    systemd::stopping();
-    server.drain(args.operations.drain).await;
-    Ok(Verdict::Yes)
+async fn end_standby(
+    server: StoreServer,
+    args: &ServeArgs,
+    signals: &mut Signals,
+    log: &EventLog,
+) -> Verdict {
+    drain(server, args.operations.drain, false, signals, log).await.unwrap_or(Verdict::Yes)
 }
 
 fn log_ready(
@@ -282,11 +293,13 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let settings = Settings {
         broker: args.limits.limit(broker),
         external: None,
-        cluster: args.cluster.settings(Some(1)).await?,
+        cluster: args.cluster.settings().await?,
         identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
         authorizer: rules::load(args.authz.clone()).await?,
         events: Arc::new(move |event| events.event(&event)),
     };
+    let files = [&args.config_file, &args.authz, &args.exchange.exchange].into_iter().flatten();
+    files.for_each(|file| log.warn_of_settings(file));
     let limits = args.limits.store();
     warn_of_few_descriptors(&settings.broker, log);
     let persistence = args.data.persistence();
@@ -375,7 +388,7 @@ pub fn failure(error: server::Error) -> CommandError {
             CommandError::new(Kind::Unavailable, error.to_string()).hint(hint)
         }
         server::Error::Storage(storage) => storage_error::of_start(storage),
-        server::Error::Cluster { kind, reason, hint } => cluster_error(*kind, reason.clone(), *hint),
+        server::Error::Cluster { kind, reason, hint } => cluster_error(*kind, reason.clone(), hint.clone()),
         server::Error::Thread(cause) => CommandError::system("start a thread", cause),
         server::Error::Settings(_) => CommandError::new(Kind::Bug, error.to_string()),
     }

@@ -2,9 +2,12 @@
 
 use sd_notify::NotifyState;
 
+use crate::render::escape::escape;
+
 /// Notifies that the server is ready.
 pub fn ready(status: &str) {
-    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+    // A line feed would begin another message.
+    notify(&[NotifyState::Ready, NotifyState::Status(&escape(status.as_bytes()))]);
 }
 
 /// Notifies that a reload begins; [`reloaded`] follows. The manager recognizes by the time whether this belongs to its own

@@ -10,24 +10,25 @@ use crate::commands::duration;
 const STATUS_HELP: &str = "\
 Examples:
   mqkv store status --etcd http://a:2379,http://b:2379
-  mqkv store status -j | jq '.shards[] | {shard, owner, seq}'
+  mqkv store status -j | jq '{owner, epoch, seq}'
 
-Prints the instances of a cluster, the owner of each shard, and what the members of etcd report. It reads etcd only, and changes \
+Prints the instances of a cluster, the owner of the store, and what the members of etcd report. It reads etcd only, and changes \
 nothing.
 
-EPOCH counts the owners of a shard, SEQ its commits. COMMITTED is the owner's clock at the last commit; an owner without writes \
+EPOCH counts the ownerships, SEQ the commits. COMMITTED is the owner's clock at the last commit; an owner without writes \
 commits only if etcd is of a version that may answer stale reads. (gone) after an owner: its member key is not there, so another \
 instance takes over.
 
-Exit status: 0 if every shard has an owner that is there, 1 if one has none or the cluster does not exist.";
+Exit status: 0 if the store has an owner that is there, 1 if it has none or the cluster does not exist, 76 if etcd reports an alarm or \
+uses over 90 % of its quota.";
 
 const CHECK_HELP: &str = "\
 Examples:
   mqkv store check --etcd http://a:2379
   mqkv store check --cluster prod -j
 
-Reads all records of a cluster at one revision of etcd, in pages, and verifies what instances rely on: that each record is valid and \
-belongs to its shard, that no version is above the greatest one of its head, and that nothing was changed without a commit of an owner. \
+Reads all records of a cluster at one revision of etcd, in pages, and verifies what instances rely on: that each record is valid, \
+that no version is above the greatest one of the head, and that nothing was changed without a commit of an owner. \
 It changes nothing; instances may run.
 
 Prints one line for each invalid record: its key in etcd and the problem, separated by a tab. Then what there is.
@@ -38,17 +39,16 @@ const RESIGN_HELP: &str = "\
 Examples:
   mqkv store resign --etcd http://a:2379        before maintenance
   mqkv store resign --instance node1
-  mqkv store resign --shard 3
 
-Makes the owner answer what it has received, give its shards up, and waits until another instance owns them. Behind a broker, no request is \
+Makes the owner answer what it has received, give the store up, and waits until another instance owns it. Behind a broker, no request is \
 lost. Clients of mqkv serve must connect to the next owner; the instance ends with 69.
 
-Without --shard and --instance: all shards, if they have one owner. An owner looks for the request each second. It leaves its \
-shards to the others for 10 s; if none takes them in that time, it takes them again.
+The owner leaves the store to the others for 10 s; if none takes it in that time, it takes it \
+again.
 
 It is refused if there is no other instance, unless --force is given.
 
-Exit status: 0 if another instance owns the shards, 1 if there was no owner, 69 without another instance, 124 if none has taken over \
+Exit status: 0 if another instance owns the store, 1 if there was no owner or --instance names another one, 69 without another instance, 124 if none has taken over \
 in time.";
 
 /// The verbs below `store`.
@@ -81,10 +81,7 @@ pub struct CheckArgs {
 pub struct ResignArgs {
     #[command(flatten)]
     pub etcd: EtcdArgs,
-    /// Shard that is given up
-    #[arg(long, value_name = "N", conflicts_with = "instance")]
-    pub shard: Option<u32>,
-    /// Instance that gives all its shards up
+    /// Do so only if this instance is the owner
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub instance: Option<String>,
     /// Do so even if no other instance could take over

@@ -10,7 +10,6 @@ use crate::cli::serve::limits::LimitArgs;
 use crate::cli::serve::operations::OperationsArgs;
 use crate::cli::serve::persistence::PersistenceArgs;
 use crate::commands::{CommandError, size};
-use crate::server::cluster::overview::SHARDS_MAX;
 use crate::server::external::requests::RequestFilter;
 
 const HELP: &str = "\
@@ -35,8 +34,7 @@ A watch ends when the broker reports that no subscription matches a notification
 State in etcd:
 With --etcd the state is in etcd, and several stores of one cluster may serve a broker, each with a name of its own (--instance), \
 which is also a part of its client id. One answers; the others receive all requests, hold those of the last seconds, and one of them \
-takes over when the owner is gone (--failover). With --shards, each shard of the keys has an owner of its own. It needs a build with \
-the feature cluster.
+takes over when the owner is gone (--failover). It needs a build with the feature cluster.
 
 Connection:
 After a loss the store connects again, for ever. The broker keeps its session for 30 s, so that a short loss delays requests \
@@ -59,11 +57,6 @@ pub struct StoreArgs {
     pub data: PersistenceArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Number of shards of the cluster [default: its, or 1]
-    ///
-    /// Each shard of the keys has its own owner, and all instances share the work. The number is that of the first start, for ever.
-    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
-    pub shards: Option<u32>,
     /// Where the client of a request is named
     ///
     /// The default is topic if --requests has a wildcard, otherwise claimed.

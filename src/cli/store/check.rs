@@ -1,6 +1,6 @@
 //! `store check`: verifies all records of a cluster in etcd.
 
-use super::cluster::{Cluster, overview_error};
+use super::cluster::Cluster;
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
@@ -40,7 +40,7 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             Err(Failure::Overview(OverviewError::NotFound)) => {
                 return cluster.report_missing("store-check", reporter).await;
             }
-            Err(Failure::Overview(error)) => return Err(overview_error(&error)),
+            Err(Failure::Overview(error)) => return Err(cluster.overview_error(&error)),
         };
         if reporter.is_json() {
             reporter.data(answer("store-check", fields(args.cluster(), &report)).as_bytes())?;
@@ -53,7 +53,9 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             many => format!("{many} invalid records"),
         };
         let error = CommandError::new(Kind::Data, format!("the cluster {} has {records}", cluster.name));
-        Err(error.hint("an instance does not serve a shard with one: restore the keys above with etcdctl, or delete them"))
+        Err(error.hint(
+            "no instance serves the store with one: restore the keys above with etcdctl, or delete them",
+        ))
     })
 }
 
@@ -68,11 +70,10 @@ fn print(Finding { key, problem }: &Finding, reporter: &mut Reporter) -> Result<
 }
 
 fn fields(cluster: &str, report: &AuditReport) -> Vec<(&'static str, Field)> {
-    let AuditReport { revision, shards, counts, findings } = report;
+    let AuditReport { revision, counts, findings } = report;
     vec![
         ("cluster", Field::Text(cluster.to_owned())),
         ("revision", Field::Number(*revision)),
-        ("shards", Field::Number((*shards).into())),
         ("keys", Field::Number(counts.keys)),
         ("registrations", Field::Number(counts.registrations)),
         ("responses", Field::Number(counts.responses)),
@@ -83,7 +84,7 @@ fn fields(cluster: &str, report: &AuditReport) -> Vec<(&'static str, Field)> {
 }
 
 fn text(name: &str, report: &AuditReport) -> String {
-    let AuditReport { revision, shards, counts, findings } = report;
+    let AuditReport { revision, counts, findings } = report;
     let mut lines = vec![
         ("cluster", format!("{name}, at revision {revision} of etcd")),
         (
@@ -91,7 +92,6 @@ fn text(name: &str, report: &AuditReport) -> String {
             if *findings == 0 { "intact".to_owned() } else { format!("corrupt, {findings} invalid") },
         ),
         ("members", counts.members.to_string()),
-        ("shards", shards.to_string()),
         ("keys", counts.keys.to_string()),
         ("watches", counts.registrations.to_string()),
         ("responses", format!("{}, one for each commit with writes", counts.responses)),
@@ -110,12 +110,11 @@ mod tests {
     #[test]
     fn the_report_has_one_property_in_a_line() {
         let counts = Counts { keys: 5, registrations: 1, responses: 3, members: 2, unknown: 0 };
-        let intact = AuditReport { revision: 42, shards: 1, counts, findings: 0 };
+        let intact = AuditReport { revision: 42, counts, findings: 0 };
         let expected = "\
 cluster:   prod, at revision 42 of etcd
 condition: intact
 members:   2
-shards:    1
 keys:      5
 watches:   1
 responses: 3, one for each commit with writes
@@ -126,10 +125,7 @@ responses: 3, one for each commit with writes
         assert!(text.contains("condition: corrupt, 2 invalid\n"), "{text}");
         assert!(text.ends_with("unknown:   1, which instances ignore\n"), "{text}");
         let json = answer("store-check", fields("prod", &corrupt));
-        assert!(
-            json.contains(r#""op":"store-check","cluster":"prod","revision":42,"shards":1,"keys":5"#),
-            "{json}"
-        );
+        assert!(json.contains(r#""op":"store-check","cluster":"prod","revision":42,"keys":5"#), "{json}");
         assert!(json.ends_with("\"unknown\":1,\"findings\":2}\n"), "{json}");
     }
 }

@@ -11,6 +11,10 @@ use crate::server::cluster::operation::{EtcdError, RangeRead};
 use crate::server::cluster::{Head, Layout, Overview};
 use crate::server::etcd::{Etcd, OverviewError, cluster_names, is_access_refusal, overview};
 
+/// What an operator does about an etcd without space.
+pub const SPACE_HINT: &str =
+    "compact and defragment etcd, then etcdctl alarm disarm: until then keys can only be deleted";
+
 /// A cluster and the client of its etcd.
 pub struct Cluster {
     pub etcd: Etcd,
@@ -27,7 +31,7 @@ impl Cluster {
         Ok(Self { etcd, layout: Layout::new(args.cluster()), name: args.cluster().to_owned() })
     }
 
-    /// Returns the cluster's members and shards; `None` if it does not exist.
+    /// Returns the cluster's members and head; `None` if it does not exist.
     ///
     /// # Errors
     /// etcd does not answer, or its content is not valid.
@@ -35,16 +39,16 @@ impl Cluster {
         match overview(&self.etcd, &self.layout).await {
             Ok(overview) => Ok(Some(overview)),
             Err(OverviewError::NotFound) => Ok(None),
-            Err(error) => Err(overview_error(&error)),
+            Err(error) => Err(self.overview_error(&error)),
         }
     }
 
-    /// Returns the head of a shard; `None` if there is no valid one.
+    /// Returns the head; `None` if there is no valid one.
     ///
     /// # Errors
     /// etcd does not answer.
-    pub async fn head(&self, shard: u32) -> Result<Option<Head>, EtcdError> {
-        let key = self.layout.head(shard);
+    pub async fn head(&self) -> Result<Option<Head>, EtcdError> {
+        let key = self.layout.head();
         let answer = self.etcd.read(&RangeRead::one(key, None)).await?;
         Ok(answer.pairs.first().and_then(|pair| Head::decode(&pair.value).ok()))
     }
@@ -73,41 +77,37 @@ impl Cluster {
         };
         format!("cluster not found: {}; {instead}", escape(self.name.as_bytes()))
     }
-}
 
-/// Returns why a cluster cannot be shown, with its exit code and hint.
-pub fn overview_error(error: &OverviewError) -> CommandError {
-    let invalid = || CommandError::new(Kind::Data, error.to_string());
-    match error {
-        OverviewError::Etcd(error) => etcd_error(error),
-        OverviewError::NotFound => CommandError::new(Kind::Data, error.to_string()),
-        OverviewError::Incompatible(_) => {
-            invalid().hint("use the version of mqkv that has written it, or another name: --cluster NAME")
+    /// Returns why the cluster cannot be shown, with its exit code and hint.
+    pub fn overview_error(&self, error: &OverviewError) -> CommandError {
+        let invalid = || CommandError::new(Kind::Data, error.to_string());
+        match error {
+            OverviewError::Etcd(error) => self.etcd_error(error),
+            OverviewError::NotFound => invalid(),
+            OverviewError::Incompatible(_) => {
+                invalid().hint("use the version of mqkv that has written it, or another name: --cluster NAME")
+            }
+            OverviewError::Corrupt(_) => invalid().hint("mqkv store check"),
         }
-        OverviewError::Corrupt(_) => invalid().hint("mqkv store check"),
     }
-}
 
-/// Returns an error of etcd with its exit code and hint.
-pub fn etcd_error(error: &EtcdError) -> CommandError {
-    let message = error.to_string();
-    match error {
-        EtcdError::Unknown { .. } => {
-            let hint = "check that a majority of the members of etcd runs: mqkv doctor --etcd URLS";
-            CommandError::new(Kind::Unavailable, message).hint(hint)
+    /// Returns an error of etcd with its exit code and hint.
+    pub fn etcd_error(&self, error: &EtcdError) -> CommandError {
+        let message = error.to_string();
+        match error {
+            EtcdError::Unknown { .. } => {
+                let hint = "check that a majority of the members of etcd runs: mqkv doctor --etcd URLS";
+                CommandError::new(Kind::Unavailable, message).hint(hint)
+            }
+            EtcdError::Compacted { .. } => CommandError::new(Kind::Unavailable, message).hint("try again"),
+            EtcdError::NoSpace => CommandError::new(Kind::Refused, message).hint(SPACE_HINT),
+            EtcdError::Refused { .. } if error.is_denied() => {
+                CommandError::new(Kind::Authorization, message).hint(self.layout.grant_command())
+            }
+            EtcdError::Refused { reason } if is_access_refusal(reason) => {
+                CommandError::new(Kind::Authorization, message).hint("check --etcd-user and its password")
+            }
+            EtcdError::Refused { .. } => CommandError::new(Kind::Refused, message),
         }
-        EtcdError::Compacted { .. } => CommandError::new(Kind::Unavailable, message).hint("try again"),
-        EtcdError::NoSpace => {
-            let hint = "compact and defragment etcd, then etcdctl alarm disarm";
-            CommandError::new(Kind::Refused, message).hint(hint)
-        }
-        EtcdError::Refused { reason } if reason.ends_with("permission denied") => {
-            let hint = "grant the user the prefix of the cluster: etcdctl role grant-permission";
-            CommandError::new(Kind::Authorization, message).hint(hint)
-        }
-        EtcdError::Refused { reason } if is_access_refusal(reason) => {
-            CommandError::new(Kind::Authorization, message).hint("check --etcd-user and its password")
-        }
-        EtcdError::Refused { .. } => CommandError::new(Kind::Refused, message),
     }
 }

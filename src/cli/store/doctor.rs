@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::cluster::{Cluster, etcd_error};
-use super::status::{Endpoints, is_nearly_full, size};
+use super::cluster::Cluster;
+use super::status::{Endpoints, alarm, is_nearly_full, size};
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
@@ -13,6 +13,7 @@ use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::output::{Check, CheckResult, Detail, Status, Warning};
 use crate::commands::{CommandError, Kind, Output};
+use crate::render::escape::escape;
 use crate::render::ms_text;
 use crate::server::cluster::operation::{
     Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn,
@@ -167,18 +168,7 @@ fn version(endpoints: &Endpoints) -> Found {
 }
 
 fn alarms(endpoints: &Endpoints) -> Found {
-    let mut alarms: Vec<_> = answering(endpoints).flat_map(|(_, status)| &status.alarms).collect();
-    alarms.sort_unstable();
-    alarms.dedup();
-    if alarms.is_empty() {
-        return Ok(("none".to_owned(), Vec::new()));
-    }
-    let listed = alarms.iter().map(|alarm| alarm.as_str()).collect::<Vec<_>>().join(", ");
-    let hint = match alarms.iter().any(|alarm| alarm.contains("NOSPACE")) {
-        true => "compact and defragment etcd, then etcdctl alarm disarm: until then keys can only be deleted",
-        false => "see the log of etcd",
-    };
-    Err(CommandError::new(Kind::Refused, format!("etcd reports {listed}")).hint(hint))
+    alarm(endpoints).map_or_else(|| Ok(("none".to_owned(), Vec::new())), Err)
 }
 
 fn database_size(endpoints: &Endpoints) -> Found {
@@ -197,7 +187,7 @@ async fn read(cluster: &Cluster) -> Found {
     let read = RangeRead::one(cluster.layout.meta(), None);
     for _ in 0..READS {
         let begun = clock::monotonic();
-        cluster.etcd.read(&read).await.map_err(|error| etcd_error(&error))?;
+        cluster.etcd.read(&read).await.map_err(|error| cluster.etcd_error(&error))?;
         times.push(clock::monotonic().saturating_duration_since(begun));
     }
     times.sort_unstable();
@@ -225,7 +215,7 @@ async fn commit(cluster: &Cluster) -> Found {
             Ok((text, Vec::new()))
         }
         Err(error) => {
-            let error = etcd_error(&error);
+            let error = cluster.etcd_error(&error);
             let limits = "the limits of etcd: --max-txn-ops 128, --max-request-bytes 1572864 or more";
             Err(if error.hints.is_empty() { error.hint(limits) } else { error })
         }
@@ -238,13 +228,13 @@ async fn owners(cluster: &Cluster) -> Found {
             warning(cluster.not_found().await, "the first instance creates it; --cluster names another");
         return Ok((String::new(), vec![missing]));
     };
-    let (members, shards) = (overview.members.len(), overview.shards.len());
-    let owned = shards.saturating_sub(overview.unserved().count());
-    let text = format!("{owned} of {shards} shards owned, instances: {members}");
-    if owned < shards {
-        let error = CommandError::new(Kind::Unavailable, format!("{text}: some keys are not served"));
+    let members = overview.members.len();
+    let Some(owner) = overview.owner().filter(|_| overview.is_served()) else {
+        let message = format!("no owner, instances: {members}: no request is answered");
+        let error = CommandError::new(Kind::Unavailable, message);
         return Err(error.hint("mqkv store status; start an instance: mqkv store -b BROKER --etcd URLS"));
-    }
+    };
+    let text = format!("owner {}, instances: {members}", escape(owner.as_bytes()));
     let mut warnings = Vec::new();
     if members < 2 {
         warnings.push(warning("no other instance could take over", "start another instance"));
@@ -309,5 +299,12 @@ mod tests {
             error.message == "etcd reports alarm:NOSPACE" && error.hints[0].contains("disarm"),
             "{error:?}"
         );
+        let low = |used_bytes| EndpointStatus { used_bytes, ..status("3.6.9") };
+        assert!(alarms(&endpoints(vec![Ok(low(899))])).is_ok());
+        let error = alarms(&endpoints(vec![Ok(low(100)), Ok(low(900))])).unwrap_err();
+        assert!(error.message == "etcd uses over 90 % of its quota" && error.hints[0].contains("compact"));
+        let corrupt = EndpointStatus { alarms: vec!["alarm:CORRUPT".to_owned()], ..status("3.6.9") };
+        let error = alarms(&endpoints(vec![Ok(corrupt)])).unwrap_err();
+        assert_eq!((error.kind, &error.hints[..]), (Kind::Refused, &["see the log of etcd".to_owned()][..]));
     }
 }

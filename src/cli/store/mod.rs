@@ -13,6 +13,7 @@ mod resign;
 #[cfg(feature = "cluster")]
 mod status;
 
+use std::mem::forget;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ use super::{runtime, session};
 use crate::broker;
 use crate::client::{Client, Error, Settings};
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::process::signal::Signals;
+use crate::commands::process::signal::{Signals, release_hangup};
 use crate::commands::session::other_client_id;
 use crate::commands::{CommandError, Kind, Verdict};
 use crate::protocol::Key;
@@ -142,11 +143,18 @@ async fn serve(
     };
     let signals = if hangup.is_some() { Signals::except_hangup() } else { Signals::new() };
     let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
-    let mut server = tokio::select! {
+    release_hangup();
+    let mut starting = Box::pin(start(args, connection, is_verbose, style, log));
+    let started = tokio::select! {
         biased;
-        started = start(args, connection, is_verbose, style, log) => started?,
-        signal = signals.next() => return Ok(signal.verdict()),
+        started = &mut starting => started,
+        signal = signals.next() => {
+            // See `serve`.
+            forget(starting);
+            return Ok(if args.cluster.is_given() { Verdict::Yes } else { signal.verdict() });
+        }
     };
+    let mut server = started?;
     let mut failed = pin!(server.cluster_failed());
     let ended = loop {
         tokio::select! {
@@ -171,7 +179,7 @@ async fn start(
 ) -> Result<StoreServer, CommandError> {
     let requests = args.request_filter()?;
     let mut client = session::network_settings(connection, style).await?;
-    let cluster = args.cluster.settings(args.shards).await?;
+    let cluster = args.cluster.settings().await?;
     let is_in_cluster = cluster.is_some();
     if let Some(cluster) = &cluster {
         client.keep_alive = cluster.keep_alive(client.keep_alive);
@@ -202,6 +210,7 @@ async fn start(
         events: Arc::new(move |event| events.event(&event)),
         ..server::Settings::default()
     };
+    args.authz.iter().for_each(|file| log.warn_of_settings(file));
     let store = StoreSettings { limits: store_limits, persistence, operations, ..StoreSettings::default() };
     let mut server = StoreServer::prepare(settings, store).await.map_err(serve::failure)?;
     // It takes nothing over before it is connected.

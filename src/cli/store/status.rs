@@ -1,24 +1,21 @@
-//! `store status`: the members, the owner of each shard, and the state of etcd.
+//! `store status`: the members, the owner, and the state of etcd.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, SPACE_HINT};
 use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, duration};
+use crate::commands::{CommandError, Kind, duration};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::render::table::table;
-use crate::server::cluster::operation::EtcdError;
-use crate::server::cluster::{Member, Overview, ShardOverview};
+use crate::server::cluster::operation::{EtcdError, Space};
+use crate::server::cluster::{Member, Overview};
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix};
 
 /// What each endpoint of etcd reports.
 pub type Endpoints = Vec<(String, Result<EndpointStatus, EtcdError>)>;
-
-/// The most shards that are listed for one member.
-const LISTED_MAX: usize = 4;
 
 /// Prints the status.
 ///
@@ -44,19 +41,19 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
                 .iter()
                 .for_each(|warning| report::log(&format!("warning: {}", escape(warning.as_bytes()))));
         }
-        let unserved: Vec<_> = overview.unserved().collect();
-        if unserved.is_empty() {
+        if let Some(error) = alarm(&endpoints) {
+            return Err(error);
+        }
+        if overview.is_served() {
             return Ok(Exit::Yes);
         }
-        let shards =
-            if overview.shards.len() == 1 { String::new() } else { format!(": {}", listed(&unserved)) };
         let members = if overview.members.is_empty() {
             ", and no instance is running: start one with mqkv store"
         } else {
             ""
         };
         if !reporter.is_json() {
-            reporter.negative(&format!("no owner{shards}{members}"));
+            reporter.negative(&format!("no owner{members}"));
         }
         Ok(Exit::No)
     })
@@ -80,9 +77,6 @@ fn warnings(endpoints: &Endpoints) -> Vec<String> {
         match status {
             Err(error) => warnings.push(error.to_string()),
             Ok(status) => {
-                for alarm in &status.alarms {
-                    warnings.push(format!("etcd at {endpoint} reports {alarm}"));
-                }
                 if is_nearly_full(status) {
                     warnings.push(format!("etcd at {endpoint} uses over 80 % of its quota"));
                 }
@@ -90,6 +84,22 @@ fn warnings(endpoints: &Endpoints) -> Vec<String> {
         }
     }
     warnings
+}
+
+/// Returns the alarms that members of etcd report, or that no more values are written; `None` if there is nothing of that kind.
+pub fn alarm(endpoints: &Endpoints) -> Option<CommandError> {
+    let answering = || endpoints.iter().filter_map(|(_, status)| status.as_ref().ok());
+    let mut alarms: Vec<_> = answering().flat_map(|status| &status.alarms).map(String::as_str).collect();
+    alarms.sort_unstable();
+    alarms.dedup();
+    let space = answering().map(EndpointStatus::space).max().unwrap_or_default();
+    let message = match (alarms.is_empty(), space) {
+        (true, Space::Enough) => return None,
+        (true, _) => "etcd uses over 90 % of its quota".to_owned(),
+        (false, _) => format!("etcd reports {}", alarms.join(", ")),
+    };
+    let hint = if space == Space::Enough { "see the log of etcd" } else { SPACE_HINT };
+    Some(CommandError::new(Kind::Refused, message).hint(hint))
 }
 
 /// Whether over 80 % of the quota is used; `false` where etcd does not report the quota.
@@ -108,17 +118,6 @@ fn fields(
     let member = |member: &Member| {
         vec![("name", text(&member.name)), ("run", Field::Text(format!("{:016x}", member.run)))]
     };
-    let shard = |shard: &ShardOverview| {
-        let mut fields = vec![("shard", Field::Number(shard.shard.into()))];
-        fields.extend(shard.owner().map(|owner| ("owner", text(owner))));
-        fields.push(("present", Field::Switch(overview.is_present(shard))));
-        if let Some(head) = &shard.head {
-            fields.extend([("epoch", Field::Number(head.epoch)), ("seq", Field::Number(head.seq))]);
-            fields.extend(duration::rfc3339(head.wall_ms).map(|time| ("committed", Field::Text(time))));
-        }
-        fields.push(("keys", Field::Number(shard.keys)));
-        fields
-    };
     let endpoint = |(endpoint, status): &(String, Result<EndpointStatus, EtcdError>)| {
         let mut fields = vec![("endpoint", text(endpoint))];
         match status {
@@ -134,56 +133,50 @@ fn fields(
         }
         fields
     };
-    vec![
+    let mut fields = vec![
         ("cluster", text(cluster)),
-        ("served", Field::Switch(overview.unserved().next().is_none())),
+        ("served", Field::Switch(overview.is_served())),
         ("revision", Field::Number(overview.revision)),
+    ];
+    fields.extend(overview.owner().map(|owner| ("owner", text(owner))));
+    if let Some(head) = &overview.head {
+        fields.extend([("epoch", Field::Number(head.epoch)), ("seq", Field::Number(head.seq))]);
+        fields.extend(duration::rfc3339(head.wall_ms).map(|time| ("committed", Field::Text(time))));
+    }
+    fields.extend([
+        ("keys", Field::Number(overview.keys)),
         ("members", Field::Records(overview.members.iter().map(member).collect())),
-        ("shards", Field::Records(overview.shards.iter().map(shard).collect())),
         ("etcd", Field::Records(endpoints.iter().map(endpoint).collect())),
         ("warnings", Field::List(warnings.to_vec())),
-    ]
+    ]);
+    fields
 }
 
 fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> String {
-    let keys = overview.shards.iter().fold(0_u64, |sum, shard| sum.saturating_add(shard.keys));
-    let (members, shards) = (overview.members.len(), overview.shards.len());
-    let mut out = format!(
-        "cluster {name}: {}, {}, {}\n",
-        counted(members, "member"),
-        counted(shards, "shard"),
-        counted(usize::try_from(keys).unwrap_or(usize::MAX), "key")
-    );
+    let members = counted(overview.members.len(), "member");
+    let keys = counted(usize::try_from(overview.keys).unwrap_or(usize::MAX), "key");
+    let mut out = format!("cluster {name}: {members}, {keys}\n");
     if !overview.members.is_empty() {
         let mut rows = vec![["MEMBER", "ROLE"].map(str::to_owned).to_vec()];
         rows.extend(overview.members.iter().map(|member| {
-            let owned: Vec<_> = overview.owned_by(member).collect();
-            let role = match &owned[..] {
-                [] => "follows".to_owned(),
-                _ if shards == 1 => "owner".to_owned(),
-                owned => format!("owns {}", listed(owned)),
-            };
-            vec![escape(member.name.as_bytes()), role]
+            let role = if overview.is_owner(member) { "owner" } else { "follows" };
+            vec![escape(member.name.as_bytes()), role.to_owned()]
         }));
         out.push('\n');
         out.push_str(&table(&rows, 1));
     }
-    let mut rows = vec![["SHARD", "OWNER", "EPOCH", "SEQ", "KEYS", "COMMITTED"].map(str::to_owned).to_vec()];
-    rows.extend(overview.shards.iter().map(|shard| {
-        let owner = match shard.owner().map(|owner| escape(owner.as_bytes())) {
-            None => "-".to_owned(),
-            Some(owner) if overview.is_present(shard) => owner,
-            Some(owner) => format!("{owner} (gone)"),
-        };
-        let (epoch, seq, committed) = match &shard.head {
-            None => (0, 0, "never".to_owned()),
-            Some(head) => (head.epoch, head.seq, ago(head.wall_ms, now_ms)),
-        };
-        let numbers = [epoch, seq, shard.keys].map(|number| number.to_string());
-        [vec![shard.shard.to_string(), owner], numbers.to_vec(), vec![committed]].concat()
-    }));
+    let owner = match overview.owner().map(|owner| escape(owner.as_bytes())) {
+        None => "-".to_owned(),
+        Some(owner) if overview.is_served() => owner,
+        Some(owner) => format!("{owner} (gone)"),
+    };
+    let (epoch, seq, committed) = match &overview.head {
+        None => (0, 0, "never".to_owned()),
+        Some(head) => (head.epoch, head.seq, ago(head.wall_ms, now_ms)),
+    };
+    let names = ["OWNER", "EPOCH", "SEQ", "COMMITTED"].map(str::to_owned).to_vec();
     out.push('\n');
-    out.push_str(&table(&rows, 2));
+    out.push_str(&table(&[names, vec![owner, epoch.to_string(), seq.to_string(), committed]], 1));
     let mut rows = vec![["ETCD", "ROLE", "VERSION", "SIZE", "USED", "ALARMS"].map(str::to_owned).to_vec()];
     rows.extend(endpoints.iter().map(|(endpoint, status)| {
         let endpoint = escape(endpoint.as_bytes());
@@ -203,17 +196,6 @@ fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> 
     out.push('\n');
     out.push_str(&table(&rows, 3));
     out
-}
-
-/// Returns the numbers of shards, the first ones of many.
-fn listed(shards: &[&ShardOverview]) -> String {
-    let numbers: Vec<_> = shards.iter().take(LISTED_MAX).map(|shard| shard.shard.to_string()).collect();
-    let name = if shards.len() == 1 { "shard" } else { "shards" };
-    let more = match shards.len().saturating_sub(LISTED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("{name} {}{more}", numbers.join(", "))
 }
 
 fn counted(count: usize, name: &str) -> String {
@@ -253,15 +235,11 @@ mod tests {
 
     const NOW_MS: u64 = 1_763_669_639_958;
 
-    fn shard(shard: u32, owner: Option<&str>, age_ms: u64) -> ShardOverview {
+    fn overview(owner: Option<&str>, age_ms: u64) -> Overview {
         let owner = owner.map(|owner| Owner { instance: owner.to_owned(), run: 7 });
         let head = Head { owner, epoch: 3, seq: 1_234_567, wall_ms: NOW_MS - age_ms, ..Head::default() };
-        ShardOverview { shard, head: Some(head), keys: 1_000 }
-    }
-
-    fn overview(shards: Vec<ShardOverview>) -> Overview {
         let members = ["node1.example", "node2"].map(|name| Member { name: name.to_owned(), run: 7 });
-        Overview { revision: 42, members: members.to_vec(), shards }
+        Overview { revision: 42, members: members.to_vec(), head: Some(head), keys: 1_000 }
     }
 
     fn endpoints() -> Endpoints {
@@ -282,57 +260,55 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_one_shard_has_an_owner_and_followers() {
-        let overview = overview(vec![shard(0, Some("node2"), 2_500)]);
+    fn the_status_has_an_owner_and_followers() {
         let expected = "\
-cluster prod: 2 members, 1 shard, 1000 keys
+cluster prod: 2 members, 1000 keys
 
 MEMBER         ROLE
 node1.example  follows
 node2          owner
 
-SHARD  OWNER  EPOCH      SEQ  KEYS  COMMITTED
-0      node2      3  1234567  1000  2 s ago
+OWNER  EPOCH      SEQ  COMMITTED
+node2      3  1234567  2 s ago
 
 ETCD                ROLE         VERSION     SIZE      USED  ALARMS
 etcd1.example:2379  leader       3.4.23   1.6 GiB  19.5 KiB  NOSPACE
 etcd2:2379          unreachable
 ";
-        assert_eq!(text("prod", &overview, &endpoints(), NOW_MS), expected);
+        assert_eq!(text("prod", &overview(Some("node2"), 2_500), &endpoints(), NOW_MS), expected);
     }
 
     #[test]
-    fn owners_that_are_gone_and_shards_without_one_are_marked() {
-        let mut shards: Vec<_> = (0..6).map(|number| shard(number, Some("node2"), 0)).collect();
-        shards.extend([shard(6, Some("node3"), 7_200_000), shard(7, None, 60_000)]);
-        shards.push(ShardOverview { shard: 8, head: None, keys: 0 });
-        let text = text("prod", &overview(shards), &Vec::new(), NOW_MS);
-        for line in [
-            "node1.example  follows\n",
-            "node2          owns shards 0, 1, 2, 3 and 2 more\n",
-            "0      node2             3  1234567  1000  now\n",
-            "6      node3 (gone)      3  1234567  1000  2 h ago\n",
-            "7      -                 3  1234567  1000  1 min ago\n",
-            "8      -                 0        0     0  never\n",
+    fn an_owner_that_is_gone_or_missing_is_marked() {
+        let gone = overview(Some("node3"), 7_200_000);
+        let never = Overview { head: None, ..gone.clone() };
+        for (overview, line) in [
+            (gone, "\nnode3 (gone)      3  1234567  2 h ago\n"),
+            (overview(None, 60_000), "\n-          3  1234567  1 min ago\n"),
+            (never, "\n-          0    0  never\n"),
         ] {
+            let text = text("prod", &overview, &Vec::new(), NOW_MS);
             assert!(text.contains(line), "{line}{text}");
+            assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         }
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 
     #[test]
     fn the_record_has_the_same() {
-        let overview = overview(vec![shard(0, Some("node2"), 0), shard(1, None, 0)]);
-        let json = answer("store-status", fields("prod", &overview, &endpoints(), &["w".to_owned()]));
+        let json = |overview: &Overview| {
+            answer("store-status", fields("prod", overview, &endpoints(), &["w".to_owned()]))
+        };
+        let shown = json(&overview(Some("node2"), 0));
         for part in [
-            r#""cluster":"prod","served":false,"revision":42,"members":[{"name":"node1.example","run":"0000000000000007"},"#,
-            r#"{"shard":0,"owner":"node2","present":true,"epoch":3,"seq":1234567,"committed":"2025-11-20T20:13:59.958Z","keys":1000}"#,
-            r#"{"shard":1,"present":false,"#,
+            r#""cluster":"prod","served":true,"revision":42,"owner":"node2","epoch":3,"seq":1234567,"#,
+            r#""committed":"2025-11-20T20:13:59.958Z","keys":1000,"members":[{"name":"node1.example","run":"0000000000000007"},"#,
             r#""used_bytes":20000,"quota_bytes":2147483648,"alarms":["alarm:NOSPACE"]},{"endpoint":"etcd2:2379","error":"connection refused: etcd2:2379"}]"#,
             r#""warnings":["w"]}"#,
         ] {
-            assert!(json.contains(part), "{part}\n{json}");
+            assert!(shown.contains(part), "{part}\n{shown}");
         }
+        let unserved = json(&overview(None, 0));
+        assert!(unserved.contains(r#""served":false,"revision":42,"epoch":3"#), "{unserved}");
     }
 
     #[test]
@@ -341,11 +317,7 @@ etcd2:2379          unreachable
         assert!(warnings[0].starts_with("etcd 3.4.23 may answer stale reads"), "{warnings:?}");
         assert_eq!(
             warnings[1..],
-            [
-                "etcd at etcd1.example:2379 reports alarm:NOSPACE",
-                "etcd at etcd1.example:2379 uses over 80 % of its quota",
-                "connection refused: etcd2:2379"
-            ]
+            ["etcd at etcd1.example:2379 uses over 80 % of its quota", "connection refused: etcd2:2379"]
         );
     }
 

@@ -676,6 +676,22 @@ fn messages_are_acknowledged_if_they_have_a_packet_id() {
 }
 
 #[test]
+fn requests_fail_if_the_subscription_to_their_responses_is_too_large_for_the_broker() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.send(Access::Write, "a");
+    let sent = bench.sent();
+    let Outgoing::Subscribe { packet_id, .. } = sent[0] else { panic!("{sent:?}") };
+    bench.session.handle_too_large(packet_id, 9, 8, bench.now());
+    let reason = ReasonCode { code: 0x95, text: Some("9 bytes; the broker accepts at most 8".to_owned()) };
+    let answers = bench.answers();
+    assert!(
+        matches!(&answers[..], [("a", Err(Error::SubscribeRefused { reason: refused, .. }))] if *refused == reason),
+        "{answers:?}"
+    );
+}
+
+#[test]
 fn a_request_that_is_too_large_fails_and_frees_its_packet_id() {
     let mut bench = Bench::new();
     bench.connect(1);
@@ -683,7 +699,7 @@ fn a_request_that_is_too_large_fails_and_frees_its_packet_id() {
     bench.send(Access::Read, "next");
     let sent = bench.sent();
     let Outgoing::Publish { packet_id, .. } = sent[1] else { panic!("{sent:?}") };
-    bench.session.handle_too_large(packet_id, 9, 8);
+    bench.session.handle_too_large(packet_id, 9, 8, bench.now());
     assert_eq!(bench.answers(), [("large", Err(Error::TooLarge { size: 9, max: 8 }))]);
     assert_eq!(shapes(&bench.sent()), "PUBLISH");
 }
@@ -1075,7 +1091,7 @@ fn a_message_ends_with_the_reason_of_its_puback() {
     let ids = packet_ids(&bench.sent());
     bench.receive(Incoming::PubAck { packet_id: ids[0], reason: unheard.clone() });
     bench.receive(Incoming::PubAck { packet_id: ids[1], reason: denied.clone() });
-    bench.session.handle_too_large(ids[2], 9, 8);
+    bench.session.handle_too_large(ids[2], 9, 8, bench.now());
     let ends = [
         ("unheard", Ok(unheard)),
         ("denied", Err(Error::PublishRefused { reason: denied })),

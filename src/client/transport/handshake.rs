@@ -9,10 +9,10 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout_at;
 
 use super::trace_packets::{connack_code, traced_connack, traced_connect};
-use super::{AUTH, Connection, DISCONNECT, READ_BYTES_MIN, Requests, TooLarge};
+use super::{AUTH, Connection, DISCONNECT, READ_BYTES_MIN, Requests, TooLarge, decoding_error};
 use crate::client::authentication::Credentials;
 use crate::client::connect;
-use crate::client::error::{Error, ReasonCode, io_error_text};
+use crate::client::error::{Error, ReasonCode, UnsuitableCause, io_error_text};
 use crate::client::packet::{ConnectionLimits, Outgoing};
 use crate::client::probe::{ConnackProperties, ConnectionStep};
 use crate::client::settings::Settings;
@@ -125,9 +125,13 @@ impl Connection {
             match detect_non_mqtt(&self.input) {
                 None => {}
                 Some(NonMqtt::Tls) => return Err(connect::tls_error(settings, TlsError::Required)),
+                Some(NonMqtt::OldVersion) => return Err(unsuitable(settings, UnsuitableCause::Version)),
                 Some(NonMqtt::Other(cause)) => return Err(not_mqtt(settings, cause)),
             }
-            if let Some(packet) = self.decode().map_err(|error| not_mqtt(settings, error.to_string()))? {
+            let first = self.input.first().copied();
+            if let Some(packet) =
+                self.decode().map_err(|error| not_mqtt(settings, decoding_error(first, &error)))?
+            {
                 return match packet {
                     v5::Packet::ConnAck(connack) => self.handle_connack(connack, keep_alive_s, settings),
                     other => Err(not_mqtt(settings, format!("{:?} instead of CONNACK", other.packet_type()))),
@@ -186,12 +190,20 @@ impl Connection {
             properties.and_then(|properties| properties.receive_max).unwrap_or(RECEIVE_MAX_DEFAULT);
         let limits = ConnectionLimits { receive_max, keep_alive: Duration::from_secs(keep_alive.into()) };
         settings.probe.observe(|| ConnectionStep::Accepted(Box::new(connack_properties(properties, limits))));
-        Ok(limits)
+        // A request of QoS 1 would be answered with a DISCONNECT (3.2.2.3.4), so its outcome would be unknown.
+        match properties.and_then(|properties| properties.max_qos) {
+            Some(0) => Err(unsuitable(settings, UnsuitableCause::Qos)),
+            _ => Ok(limits),
+        }
     }
 }
 
 fn not_mqtt(settings: &Settings, cause: String) -> Error {
     Error::NotMqtt { target: settings.target.to_string(), cause }
+}
+
+fn unsuitable(settings: &Settings, cause: UnsuitableCause) -> Error {
+    Error::Unsuitable { target: settings.target.to_string(), cause }
 }
 
 /// The Receive Maximum of a CONNECT or CONNACK without this property (3.1.2.11.3, 3.2.2.3.3).
@@ -207,7 +219,7 @@ fn detect_non_mqtt(input: &[u8]) -> Option<NonMqtt> {
     match input {
         [] => None,
         // A CONNACK without a property length: a broker that knows MQTT 3.1.1 only.
-        [CONNACK, 2, ..] => Some(NonMqtt::Other("the broker supports older versions only".to_owned())),
+        [CONNACK, 2, ..] => Some(NonMqtt::OldVersion),
         [CONNACK | DISCONNECT | AUTH, ..] => None,
         [TLS_ALERT, ..] => Some(NonMqtt::Tls),
         _ => {
@@ -220,6 +232,8 @@ fn detect_non_mqtt(input: &[u8]) -> Option<NonMqtt> {
 /// A protocol other than MQTT 5.
 enum NonMqtt {
     Tls,
+    /// MQTT before version 5.
+    OldVersion,
     Other(String),
 }
 

@@ -22,6 +22,8 @@ pub enum Check {
     Ws,
     /// The broker accepts the client.
     Connack,
+    /// The broker supports QoS 1. Reported only if it does not.
+    Qos,
     /// The client may subscribe to its replies.
     Subscribe,
     /// The store answers a request.
@@ -36,7 +38,7 @@ pub enum Check {
     EtcdMembers,
     /// The versions of etcd.
     EtcdVersion,
-    /// No member of etcd reports an alarm.
+    /// No member of etcd reports an alarm, or uses over 90 % of its quota.
     EtcdAlarms,
     /// The size of the database of etcd, against its quota.
     EtcdSize,
@@ -44,7 +46,7 @@ pub enum Check {
     EtcdRead,
     /// etcd accepts the longest commit of a store.
     EtcdCommit,
-    /// The shards of the cluster have owners.
+    /// The store of the cluster has an owner.
     Cluster,
 }
 
@@ -77,6 +79,7 @@ impl Check {
             Self::Tls => "tls",
             Self::Ws => "ws",
             Self::Connack => "connack",
+            Self::Qos => "qos",
             Self::Subscribe => "subscribe",
             Self::Request => "request",
             Self::Clock => "clock",

@@ -9,7 +9,7 @@ use super::report::Report;
 use crate::client::probe::{ConnectionStep, Observation};
 use crate::client::{
     Certificate, Client, ConnectionProbe, Error, Reconnect, Settings, Target, TlsError, TlsHandshake,
-    TrustedRoots, detect_protocol, expiry_text,
+    TrustedRoots, UnsuitableCause, detect_protocol, expiry_text,
 };
 use crate::clock;
 
@@ -110,14 +110,9 @@ impl Steps {
             ConnectionStep::EarlyPacketsRefused { .. } => Ok(()),
             ConnectionStep::Accepted(properties) => {
                 self.report_tls(report)?;
-                let warning = (properties.qos_max == 0).then(|| Warning {
-                    message: "the broker supports only QoS 0, but requests to the store need QoS 1"
-                        .to_owned(),
-                    hint: "use a broker or a listener that supports QoS 1".to_owned(),
-                });
                 let client_id = self.client_id.clone();
                 let detail = Detail::Connack { client_id, properties };
-                report.pass_at(at, Check::Connack, detail, warning.into_iter().collect())
+                report.pass_at(at, Check::Connack, detail, Vec::new())
             }
         }
     }
@@ -151,6 +146,7 @@ impl Steps {
             Error::Credentials { .. } => Check::Settings,
             Error::Tls { .. } => Check::Tls,
             Error::WebSocket { .. } => Check::Ws,
+            Error::Unsuitable { cause: UnsuitableCause::Qos, .. } => Check::Qos,
             _ if !self.is_resolved => Check::Dns,
             _ if !self.is_reached => Check::Tcp,
             _ => Check::Connack,

@@ -38,6 +38,8 @@ The checks run in this order; after a failure the rest is skipped:
                  requested. Warns 30 days before the expiry.
   ws             the WebSocket handshake, if the URL is ws:// or wss://
   connack        the broker accepts the client; properties of the CONNACK
+  qos            shown only if the broker supports QoS 0 only: requests to
+                 the store need QoS 1
   subscribe      the client may subscribe to the store's replies (QoS 1)
   request        the store answers a GET of a key that does not exist
   clock          the difference between the clocks of the store and of this
@@ -51,12 +53,12 @@ etcd:
 With --etcd the checks are those of a cluster on etcd, not of a broker:
   members        the members answer, and have a leader
   version        whether reads may be stale; whether versions differ
-  alarms         no member reports one
+  alarms         no member reports one; less than 90 % of the quota is in use
   size           the size of the database; warns above 80 % of the quota
   read           the time of a linearizable read
   commit         etcd accepts a transaction as long as the longest commit
                  of a store; it changes nothing
-  cluster        every shard has an owner that is there
+  cluster        the store has an owner that is there
 
 Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \

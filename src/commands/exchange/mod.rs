@@ -7,16 +7,15 @@ mod status;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use self::conflicts::ConflictsArgs;
 use self::record::ExchangeRecord;
 use self::request::{ask, put};
+use self::status::StatusArgs;
 use super::args::key::KeyArgs;
 use super::batch::BatchMode;
-use super::duration;
 use super::error::CommandError;
 use super::output::Emit;
 use super::session::Session;
@@ -29,7 +28,7 @@ Examples:
   mqkv exchange check root.toml         validate the file of a root
   mqkv serve --data r --exchange root.toml
   mqkv serve --data l --exchange leaf.toml --listen 127.0.0.1:1884
-  mqkv exchange status --wait 30s       until all leaves are synchronised
+  mqkv exchange status --wait 30s --leaves 2    until 2 are synchronised
   mqkv -b mqtt://press-7 exchange conflicts
   mqkv exchange value 41 | mqkv set line/2/setpoint -
   mqkv exchange clear 41
@@ -57,10 +56,11 @@ changes the keys, and \"leaves\" if leaves may propose changes; leaves has the p
 by default all. The rules are sent to the leaves. SIGHUP makes the root read them again.
 
 The connection of a leaf has the settings of a context (mqkv help config), with root in place of broker. on_join is \
-\"offer\" or \"discard\": what becomes of the leaf's own keys that the root does not have when it joins.
+\"offer\" or \"discard\": what becomes of the leaf's own keys that the root does not have when it joins. A leaf that has \
+never been linked does not know the rules, and refuses all writes unless before_join is \"accept\".
 
 Status:
-A root reports each leaf: expected (it may join, and has not yet), offline, linked (it gets what it lacks), or \
+A root reports each leaf: expected (admit has its name, or add-leaf, and it has never joined), offline, linked (it gets what it lacks), or \
 synchronised. BEHIND counts the versions of the root that the leaf has not stored; UNJUDGED counts changes whose verdict \
 it has not stored, and is not known while it is offline.
 
@@ -73,7 +73,7 @@ Of a leaf: name, state, behind, unjudged, conflicts, milliseconds since it was h
 key, leaf, reason, version that won, node that made it, and the first 256 bytes that lost. value prints all bytes.
 
 Exit status:
-status: 0 if all is synchronised, 1 if not; with --wait 124 if not in time. The others: 1 if there is no such leaf or \
+status: 0 if all is synchronised, 1 if not; with --wait 124 if not in time; with --leaves also if fewer have joined. The others: 1 if there is no such leaf or \
 conflict, or if a key takes no part (check).";
 
 /// Ask the root or a leaf of an exchange
@@ -118,18 +118,12 @@ enum ExchangeVerb {
     },
     /// Send all records again
     Resync(ResyncArgs),
+    /// Have a leaf connect to its root now
+    ///
+    /// The broker is the leaf. Without it, a leaf that has failed to connect waits up to 30 seconds.
+    Reconnect,
     /// Validate an exchange file, offline
     Check(CheckArgs),
-}
-
-#[derive(Debug, Args)]
-pub struct StatusArgs {
-    /// Name of a leaf [default: all]
-    #[arg(value_name = "LEAF")]
-    leaf: Option<String>,
-    /// Wait until all is synchronised, at most DURATION
-    #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]
-    wait: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -197,6 +191,7 @@ impl ExchangeArgs {
             | ExchangeVerb::Key(_)
             | ExchangeVerb::Conflicts(_)
             | ExchangeVerb::Value { .. }
+            | ExchangeVerb::Reconnect
             | ExchangeVerb::Check(_) => Access::Read,
             ExchangeVerb::Clear(_)
             | ExchangeVerb::AddLeaf(_)
@@ -225,7 +220,7 @@ impl ExchangeArgs {
 /// Runs the verb.
 pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     match args.verb {
-        ExchangeVerb::Status(args) => status::run(args.leaf, args.wait, session, emit).await,
+        ExchangeVerb::Status(args) => status::run(args, session, emit).await,
         ExchangeVerb::Key(args) => key(args, session, emit).await,
         ExchangeVerb::Conflicts(args) => conflicts::run(args, session, emit).await,
         ExchangeVerb::Value { id } => value(id, session, emit).await,
@@ -243,6 +238,10 @@ pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Resul
             let command = Command::Resync { name: name.clone(), is_new_root: new_root };
             let count = done(command, session).await?;
             put(emit, ExchangeRecord::Resync { name, count, is_new_root: new_root })
+        }
+        ExchangeVerb::Reconnect => {
+            let count = done(Command::Reconnect, session).await?;
+            put(emit, ExchangeRecord::Reconnect { is_needed: count == Some(1) })
         }
         ExchangeVerb::Check(_) => {
             let error = CommandError::usage("exchange check is not available here");

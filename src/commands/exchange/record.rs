@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::protocol::Key;
-use crate::protocol::exchange::{ConflictReport, KeyReport, OwnReport, RootReport};
+use crate::protocol::exchange::{ConflictReport, KeyReport, LeafState, Lost, OwnReport, RootReport};
 
 /// A record of `exchange`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum ExchangeRecord {
     Root {
         /// Whether only one leaf was asked for.
         is_one_leaf: bool,
+        /// The fewest leaves that must be synchronised.
+        leaves_min: u64,
         report: RootReport,
     },
     /// The state of a leaf itself.
@@ -33,8 +35,8 @@ pub enum ExchangeRecord {
     },
     Value {
         id: u64,
-        /// `None`: a deletion.
-        value: Option<Bytes>,
+        /// The bytes that lost, or what lost without any.
+        value: Result<Bytes, Lost>,
     },
     Cleared {
         count: u64,
@@ -56,6 +58,10 @@ pub enum ExchangeRecord {
         /// Whether the leaf leaves its root, to join a new one.
         is_new_root: bool,
     },
+    Reconnect {
+        /// Whether the leaf had no link.
+        is_needed: bool,
+    },
 }
 
 impl ExchangeRecord {
@@ -63,13 +69,25 @@ impl ExchangeRecord {
     #[must_use]
     pub fn is_no(&self) -> bool {
         match self {
-            Self::Root { report, .. } => !report.is_synchronised(),
+            Self::Root { report, leaves_min, .. } => {
+                !report.is_synchronised() || present(report) < *leaves_min
+            }
             Self::Leaf(report) => !report.is_synchronised,
             Self::NoLeaf { .. } | Self::NoConflict { .. } => true,
-            Self::Value { value, .. } => value.is_none(),
+            Self::Value { value, .. } => value.is_err(),
             Self::LeafDropped { is_known, .. } => !is_known,
             Self::Resync { count, .. } => count.is_none(),
-            Self::Key { .. } | Self::Conflict { .. } | Self::Cleared { .. } | Self::LeafAdded { .. } => false,
+            Self::Key { .. }
+            | Self::Conflict { .. }
+            | Self::Cleared { .. }
+            | Self::LeafAdded { .. }
+            | Self::Reconnect { .. } => false,
         }
     }
+}
+
+/// Returns the number of leaves of a report that have ever been linked.
+pub fn present(report: &RootReport) -> u64 {
+    let leaves = report.leaves.iter().filter(|leaf| leaf.state != LeafState::Expected);
+    u64::try_from(leaves.count()).unwrap_or(u64::MAX)
 }

@@ -57,6 +57,13 @@ fn failed(error: Error) -> CommandError {
             let error = CommandError::from(error);
             error.hint("only a root or a leaf answers: mqkv serve --data DIR --exchange FILE")
         }
+        Error::SubscribeRefused { reason, .. } if reason.code == ReasonCode::NOT_AUTHORIZED => {
+            let hints = vec![format!(
+                "for the answer, this client needs the permission to subscribe to clients/CLIENT-ID/#, and to publish to \
+                 {COMMAND}"
+            )];
+            CommandError { hints, ..error.into() }
+        }
         Error::PublishRefused { reason } if reason.code == ReasonCode::NOT_AUTHORIZED => {
             let hints = vec![format!(
                 "this client needs the permission to publish to {COMMAND} and, for the answer, to clients/CLIENT-ID/#"
@@ -67,7 +74,8 @@ fn failed(error: Error) -> CommandError {
     }
 }
 
-fn refused(refusal: &Refusal) -> CommandError {
+/// Returns the error for a refusal, with what to do.
+pub fn refused(refusal: &Refusal) -> CommandError {
     let error = CommandError::new(Kind::Refused, refusal.text());
     let error = CommandError { outcome: Some(Outcome::Unchanged), ..error };
     match refusal {
@@ -76,6 +84,10 @@ fn refused(refusal: &Refusal) -> CommandError {
         Refusal::RootOnly => error.hint("name the root as the broker: -b URL"),
         Refusal::LeafOnly => error.hint("name the leaf as the broker: -b URL"),
         Refusal::TooManyLeaves => error.hint("forget leaves that are gone: mqkv exchange drop-leaf NAME"),
+        Refusal::NotReadable => error.hint(
+            "this client needs in the rules of --authz: stateStoreResources with method Read and the key, \
+             keyType Pattern or String",
+        ),
         Refusal::NotPersisted => error.hint("see the log of the store: its disk is full or has failed"),
         Refusal::InvalidName | Refusal::Other(_) => error,
     }

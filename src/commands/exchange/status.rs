@@ -2,31 +2,43 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use tokio::time::sleep;
 
 use super::record::ExchangeRecord;
-use super::request::{ask, put, unexpected};
+use super::request::{ask, put, refused, unexpected};
 use crate::clock;
 use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::commands::verdict::Verdict;
-use crate::protocol::exchange::{Answer, Command};
+use crate::protocol::exchange::{Answer, Command, Refusal};
 
 /// How often the status is requested while it is waited for.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs the verb.
-pub async fn run(
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Name of a leaf [default: all]
+    #[arg(value_name = "LEAF")]
     leaf: Option<String>,
+    /// Require that N leaves or more have joined
+    ///
+    /// Without it, a root that no leaf has joined is synchronised.
+    #[arg(long, value_name = "N", conflicts_with = "leaf")]
+    leaves: Option<u64>,
+    /// Wait until all is synchronised, at most DURATION
+    #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
-    session: &Session,
-    emit: Emit<'_>,
-) -> Result<Verdict, CommandError> {
+}
+
+/// Runs the verb.
+pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    let StatusArgs { leaf, leaves, wait } = args;
     let started = clock::monotonic();
     loop {
-        let record = request(leaf.clone(), session).await?;
+        let record = request(leaf.clone(), leaves, session).await?;
         let elapsed = clock::monotonic().saturating_duration_since(started);
         let is_no = record.is_no();
         match wait.map(|wait| (wait, wait.saturating_sub(elapsed))) {
@@ -45,9 +57,17 @@ pub async fn run(
     }
 }
 
-async fn request(leaf: Option<String>, session: &Session) -> Result<ExchangeRecord, CommandError> {
+async fn request(
+    leaf: Option<String>,
+    leaves: Option<u64>,
+    session: &Session,
+) -> Result<ExchangeRecord, CommandError> {
     match ask(&Command::Status { leaf: leaf.clone() }, session).await? {
-        Answer::Root(report) => Ok(ExchangeRecord::Root { is_one_leaf: leaf.is_some(), report }),
+        Answer::Root(report) => {
+            let (is_one_leaf, leaves_min) = (leaf.is_some(), leaves.unwrap_or(0));
+            Ok(ExchangeRecord::Root { is_one_leaf, leaves_min, report })
+        }
+        Answer::Leaf(_) if leaves.is_some() => Err(refused(&Refusal::RootOnly)),
         Answer::Leaf(report) => Ok(ExchangeRecord::Leaf(report)),
         Answer::NotFound => Ok(ExchangeRecord::NoLeaf { name: leaf.unwrap_or_default() }),
         _ => Err(unexpected()),

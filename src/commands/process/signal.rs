@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use nix::sys::signal::{SigHandler, Signal as Number, kill, killpg};
+use nix::sys::signal::{SigHandler, SigSet, Signal as Number, kill, killpg};
 use nix::unistd::{Pid, getpid};
 use tokio::signal::unix::{self, SignalKind};
 
@@ -103,6 +103,17 @@ impl Signal {
 /// Sends SIGINT to this process, which interrupts a read of the terminal in another thread.
 pub fn interrupt_this_process() {
     let _ = kill(getpid(), Number::SIGINT);
+}
+
+/// Makes a SIGHUP wait until [`release_hangup`], also in threads that are started before. A server does this before it reads
+/// anything, so that a SIGHUP finds the handler: without one it would end the process.
+pub fn hold_hangup() {
+    let _ = SigSet::from(Number::SIGHUP).thread_block();
+}
+
+/// Ends [`hold_hangup`] for this thread and those that it starts. A SIGHUP that waits takes effect at once.
+pub fn release_hangup() {
+    let _ = SigSet::from(Number::SIGHUP).thread_unblock();
 }
 
 /// A stream of signals; signals in it no longer end the process by themselves.

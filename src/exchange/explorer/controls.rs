@@ -1,5 +1,6 @@
 //! Controls: worlds in which one rule of the protocol is broken, which the explorer must find (§5.2).
 
+use super::super::fingerprint::unbound;
 use super::super::frame::{Flags, Item, LinkFrame, Records};
 use super::explore;
 use super::world::{Bounds, World};
@@ -19,6 +20,8 @@ pub enum Control {
     EarlyAck,
     /// A change that the broker has acknowledged is taken out of the outbox.
     BrokerAck,
+    /// An id is the serial alone, whoever has made the change with whatever content.
+    UnboundIds,
 }
 
 impl Control {
@@ -114,4 +117,15 @@ fn with_frames_before_the_commit_the_explorer_finds_an_error() {
 #[test]
 fn with_the_brokers_acknowledgement_for_a_verdict_the_explorer_finds_an_error() {
     fails(Control::BrokerAck, Bounds { leaf_sets: 1, losses: 1, ..Bounds::NONE });
+}
+
+#[test]
+fn with_ids_that_are_not_bound_to_their_content_the_explorer_finds_an_error() {
+    let bounds = Bounds { leaf_sets: 2, leaf_restores: 1, repeats_runs: true, ..Bounds::NONE };
+    unbound::with(|| fails(Control::UnboundIds, bounds));
+}
+
+#[test]
+fn with_ids_that_are_not_bound_to_their_leaf_the_explorer_finds_an_error() {
+    unbound::with(|| fails(Control::UnboundIds, Bounds { leaf_sets: 1, forgeries: 1, ..Bounds::NONE }));
 }

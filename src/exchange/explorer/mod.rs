@@ -153,6 +153,20 @@ fn a_key_that_leaves_the_rules_and_comes_back_converges_within_wider_bounds() {
 }
 
 #[test]
+fn an_id_is_not_the_one_of_another_content_if_the_random_number_of_a_process_repeats() {
+    let one = Bounds { leaf_sets: 2, leaf_restores: 1, repeats_runs: true, ..Bounds::NONE };
+    states("run repeats", one);
+    states("run repeats, root", Bounds { root_sets: 1, ..one });
+}
+
+#[test]
+fn a_leaf_that_uses_the_serials_of_another_one_makes_changes_of_its_own_only() {
+    let one = Bounds { leaf_sets: 1, forgeries: 1, ..Bounds::NONE };
+    states("forged", Bounds { forgeries: 2, ..one });
+    states("forged, lost link", Bounds { root_sets: 1, losses: 1, ..one });
+}
+
+#[test]
 fn faults_that_meet_converge() {
     let one = Bounds { root_deletes: 1, leaf_sets: 1, ..Bounds::NONE };
     states("resync, root restored", Bounds { resyncs: 1, root_restores: 1, ..one });

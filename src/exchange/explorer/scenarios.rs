@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::super::effects::Cause;
 use super::super::frame::{Hello, LinkFrame, OLDEST_VERSION, Reason, VERSION};
-use super::super::leaf::{ChangeError, Leaf, OnJoin};
+use super::super::leaf::{ChangeError, JoinPolicy, Leaf};
 use super::super::names::Name;
 use super::super::row::{Identity, Row, RowId};
 use super::super::rules::tests::plant;
@@ -47,7 +47,7 @@ fn value(world: &World) -> Option<u8> {
 /// The reasons of the conflicts of a leaf, with the values that lost.
 fn conflicts(world: &World, at: usize) -> Vec<(Reason, Option<u8>)> {
     let conflicts = world.leaves[at].0.conflicts().since(0);
-    let parts = conflicts.map(|(_, lost)| (lost.reason, lost.value.as_ref().map(|value| value[0])));
+    let parts = conflicts.map(|(_, lost)| (lost.reason, lost.lost.value().map(|value| value[0])));
     parts.collect()
 }
 
@@ -110,7 +110,7 @@ fn the_status_of_a_key_names_its_state() {
 fn a_leaf_refuses_changes_that_the_rules_forbid() {
     let node = Name::new("press-7").unwrap();
     let identity = Identity { exchange: Name::new("plant").unwrap(), node, store: 5 };
-    let mut leaf = Leaf::new(identity, OnJoin::Offer, 1, 2);
+    let mut leaf = Leaf::new(identity, JoinPolicy::default(), 1, 2);
     leaf.restore(RowId::Rules, Some(Row::Rules(plant())));
     let check = |key: &'static str, bytes| leaf.check_change(&Key::new(key).unwrap(), bytes);
     assert_eq!(check("recipe/9", 1), Err(ChangeError::RootOnly));

@@ -1,13 +1,15 @@
 //! A root, its leaves, and the channels between them, with a disk for each.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
 use super::super::effects::{Effects, Event, Values};
-use super::super::frame::{Content, LinkFrame, STALL_MS};
-use super::super::leaf::{Leaf, OnJoin};
-use super::super::names::{Mutex, Name};
+use super::super::frame::{
+    Changes, Content, Flags, Hello, LinkFrame, OLDEST_VERSION, Proposal, Proposed, STALL_MS, VERSION,
+};
+use super::super::leaf::{JoinPolicy, Leaf};
+use super::super::names::{Mutex, Name, Serial};
 use super::super::root::Root;
 use super::super::row::{Identity, Row, RowId};
 use super::super::rules::tests::{all_keys, keys};
@@ -45,6 +47,10 @@ pub struct Bounds {
     pub new_roots: u8,
     /// The rules lose the key, or get it back.
     pub rule_changes: u8,
+    /// Changes of another leaf, with the serial of the last change of the first one, or the next one.
+    pub forgeries: u8,
+    /// Whether a restored leaf goes on with the random number of the process before.
+    pub repeats_runs: bool,
     /// Whether commits are actions of their own.
     pub is_lazy: bool,
     pub control: Option<Control>,
@@ -71,6 +77,8 @@ impl Bounds {
         resyncs: 0,
         new_roots: 0,
         rule_changes: 0,
+        forgeries: 0,
+        repeats_runs: false,
         is_lazy: false,
         control: None,
     };
@@ -101,6 +109,8 @@ pub enum Action {
     Resync(usize, bool),
     NewRoot,
     ChangeRules,
+    /// With the next serial, or the last one.
+    Forge(bool),
     Timeout,
     EarlyPurge,
 }
@@ -142,8 +152,15 @@ pub struct World {
     made: u8,
     /// The mutexes that the root's record has had, in the order of commits.
     history: Vec<Mutex>,
+    /// The values that the root has had, and those that clients of leaves have set.
+    root_values: BTreeSet<Bytes>,
+    leaf_values: BTreeSet<Bytes>,
     /// The bases of the changes of leaves, as their clients saw them.
     bases: BTreeMap<Mutex, Mutex>,
+    /// The serial of the last change of the first leaf.
+    last_serial: Option<Serial>,
+    /// The number of changes that were forged.
+    forged: u64,
     /// Whether the counters of a leaf hold: not after its backup was restored.
     is_restored: bool,
     /// Whether the rules have the key.
@@ -188,7 +205,7 @@ fn rules(has_rule: bool) -> Rules {
 }
 
 pub fn new_leaf(at: usize, run: u64) -> Leaf {
-    Leaf::new(identity(name(at), 10 + at as u64), OnJoin::Offer, run, 1_000 * (at as u64 + 1))
+    Leaf::new(identity(name(at), 10 + at as u64), JoinPolicy::default(), run, 1_000 * (at as u64 + 1))
 }
 
 impl Site {
@@ -285,7 +302,7 @@ impl Site {
 impl World {
     pub fn new(bounds: Bounds) -> Self {
         let root = new_root(100);
-        let leaves = (0..bounds.leaves).map(|at| new_leaf(at, 200 + 10 * at as u64));
+        let leaves = (0..bounds.leaves).map(|at| new_leaf(at, 1_000 * (at as u64 + 2)));
         let leaves: Vec<_> = leaves.map(|leaf| (leaf.clone(), Site::new(leaf.first_rows()))).collect();
         let none = || vec![VecDeque::new(); bounds.leaves];
         let mut world = Self {
@@ -301,7 +318,11 @@ impl World {
             runs: (0..=bounds.leaves).map(|at| 1_000 * (at as u64 + 1)).collect(),
             made: 0,
             history: Vec::new(),
+            root_values: BTreeSet::new(),
+            leaf_values: BTreeSet::new(),
             bases: BTreeMap::new(),
+            last_serial: None,
+            forged: 0,
             is_restored: false,
             has_rule: true,
             root_store: 1,
@@ -338,7 +359,7 @@ impl World {
         self.root_site.apply(effects, own);
         for event in &effects.events {
             if let Event::Ended { leaf, link, .. } = event {
-                let at = (0..self.leaves.len()).find(|at| name(*at) == *leaf).unwrap();
+                let Some(at) = self.place(leaf) else { continue };
                 if self.connected[at] && (*link == self.links[at] || *link == self.links[at] + 1) {
                     let is_replaced =
                         effects.events.iter().any(|event| matches!(event, Event::Linked { .. }));
@@ -377,6 +398,8 @@ impl World {
     fn commit(&mut self, site: Option<usize>) {
         match site {
             None => {
+                let written = self.root_site.pending.iter().flat_map(|(_, values)| values.iter());
+                self.root_values.extend(written.filter_map(|(_, _, after)| after.clone()));
                 let (step, mutexes) = self.root_site.commit();
                 self.root.handle_saved(step);
                 self.history.extend(mutexes);
@@ -403,8 +426,7 @@ impl World {
             }
         }
         while let Some((leaf, frame)) = self.root.poll_outgoing(0, &self.root_site) {
-            let at = (0..self.leaves.len()).find(|at| name(*at) == leaf).unwrap();
-            if self.connected[at] {
+            if let Some(at) = self.place(&leaf).filter(|at| self.connected[*at]) {
                 self.down[at].push_back(frame);
             }
         }
@@ -486,7 +508,9 @@ impl World {
             }
             Some(at) => {
                 self.disconnect(at);
-                self.runs[at + 1] += RUN_STEP;
+                if !self.left.repeats_runs {
+                    self.runs[at + 1] += RUN_STEP;
+                }
                 let (leaf, site) = &mut self.leaves[at];
                 *leaf = new_leaf(at, self.runs[at + 1]);
                 site.load(|id, row| leaf.restore(id, row));
@@ -502,16 +526,62 @@ impl World {
                 self.take_root(&effects, Some((key(), value)));
             }
             Some(at) => {
+                self.leaf_values.extend(value.clone());
                 let leaf = &mut self.leaves[at].0;
                 let before = leaf.pending(&key()).map(|(_, entry)| entry.mutex);
                 let before = before.or(leaf.note(&key()).map(|note| note.mutex)).unwrap_or_default();
                 let effects = leaf.handle_change(&key(), content.as_ref(), 0);
                 if let Some((_, made)) = leaf.pending(&key()) {
                     self.bases.insert(made.mutex, before);
+                    self.last_serial = Some(made.serial);
                 }
                 self.take_leaf(at, &effects, Some((key(), value)));
             }
         }
+    }
+
+    /// Another leaf proposes a change with a serial of the first one, based on what the root has.
+    fn forge(&mut self, is_next: bool) {
+        let Some(serial) = self.last_serial else { return };
+        let serial = Serial { counter: serial.counter + u64::from(is_next), ..serial };
+        let forger = Name::new("forger").unwrap();
+        let link = 900_000 + self.forged;
+        let hello = Hello {
+            version: VERSION,
+            exchange: Name::new("plant").unwrap(),
+            leaf: forger.clone(),
+            store: 99,
+            run: 99,
+            link,
+            stream: 99,
+            acked: self.forged,
+            cursor: 0,
+            last_ver: 0,
+            term: 0,
+            rules: 0,
+            software: String::new(),
+            oldest_version: OLDEST_VERSION,
+            is_resync: false,
+            horizon: 0,
+            last_seq: self.forged,
+            is_busy: false,
+        };
+        let base = self.root.record(&key()).map_or(Mutex::NIL, |record| record.mutex);
+        self.forged += 1;
+        let content =
+            self.value().map_or(Proposed::Deletion, |value| Proposed::Value(Content { value, ttl_ms: None }));
+        let flags = Flags { is_base_absent: base == Mutex::NIL, ..Flags::default() };
+        let proposal = Proposal { seq: self.forged, key: key(), serial, base, flags, content };
+        let changes = Changes { link, n: 1, items: vec![proposal] };
+        for frame in [LinkFrame::Hello(hello), LinkFrame::Changes(changes)] {
+            let effects = self.root.handle_frame(&forger, &Bytes::new(), frame, 0, &self.root_site);
+            self.take_root(&effects, None);
+        }
+        self.root.handle_lost(&forger, link);
+    }
+
+    fn place(&self, leaf: &Name) -> Option<usize> {
+        (0..self.leaves.len()).find(|at| name(*at) == *leaf)
     }
 
     fn value(&mut self) -> Option<Bytes> {
@@ -553,6 +623,9 @@ impl World {
         }
         if left.rule_changes > 0 {
             actions.push(Action::ChangeRules);
+        }
+        if left.forgeries > 0 && self.last_serial.is_some() {
+            actions.extend([Action::Forge(false), Action::Forge(true)]);
         }
         for site in self.sites() {
             let (crashes, restores) = match site {
@@ -751,6 +824,10 @@ impl Model for World {
                 let effects = self.root.set_rules(rules(self.has_rule));
                 self.take_root(&effects, None);
             }
+            Action::Forge(is_next) => {
+                self.left.forgeries -= 1;
+                self.forge(is_next);
+            }
             Action::Timeout => {
                 let effects = self.root.handle_timeout(STALL_MS);
                 self.take_root(&effects, None);
@@ -782,6 +859,13 @@ impl Model for World {
     fn check(&self) -> Result<(), String> {
         if !self.progress().is_empty() {
             return Ok(());
+        }
+        // I5: what a client of a leaf has set was at the root, or is a conflict.
+        let conflicts = self.leaves.iter().flat_map(|(leaf, _)| leaf.conflicts().since(0));
+        let lost: Vec<_> = conflicts.filter_map(|(_, conflict)| conflict.lost.value()).collect();
+        let is_gone = |value: &Bytes| !self.root_values.contains(value) && !lost.contains(&value);
+        if self.leaf_values.iter().any(is_gone) && !self.is_restored && !self.left.is_lazy {
+            return Err("a value was lost silently".to_owned());
         }
         for (leaf, site) in &self.leaves {
             if leaf.outbox().0 > 0 {

@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::super::generators::{any_mutex, counter, key, name, value};
+use super::super::fingerprint::ValueHash;
+use super::super::generators::{any_mutex, counter, key, name, serial, value};
 use super::super::rules::tests::plant;
 use super::*;
 
@@ -31,13 +32,25 @@ fn any_item() -> impl Strategy<Value = Item> {
     ]
 }
 
+fn proposed() -> impl Strategy<Value = Proposed> {
+    let hash = || any::<[u8; 16]>().prop_map(ValueHash);
+    let kind = prop::sample::select(vec![ValueKind::Lasting, ValueKind::Expiring]);
+    prop_oneof![
+        content().prop_map(|content| content.map_or(Proposed::Deletion, Proposed::Value)),
+        hash().prop_map(Proposed::Expired),
+        (hash(), kind).prop_map(|(hash, kind)| Proposed::Unsent(hash, kind)),
+    ]
+}
+
 fn any_proposal() -> impl Strategy<Value = Proposal> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    let flags =
-        flags.prop_map(|(is_lost, is_again, is_base_absent)| Flags { is_lost, is_again, is_base_absent });
-    let mutex = any_mutex().prop_filter("NIL is no change", |mutex| *mutex != Mutex::NIL);
-    (1..=i64::MAX as u64, key(), mutex, any_mutex(), flags, content()).prop_map(
-        |(seq, key, mutex, base, flags, content)| Proposal { seq, key, mutex, base, flags, content },
+    let flags = any::<[bool; 4]>().prop_map(|[is_lost, is_restored, is_again, is_base_absent]| Flags {
+        is_lost,
+        is_restored,
+        is_again,
+        is_base_absent,
+    });
+    (1..=i64::MAX as u64, key(), serial(), any_mutex(), flags, proposed()).prop_map(
+        |(seq, key, serial, base, flags, content)| Proposal { seq, key, serial, base, flags, content },
     )
 }
 
@@ -170,13 +183,6 @@ fn garbage_is_rejected_with_its_cause() {
     assert_eq!(rejected("*1\r\n+NEW\r\n"), "unknown frame");
     assert_eq!(rejected("*1\r\n$3\r\nACK\r\n"), "unknown frame");
     assert_eq!(rejected("*1\r\n+ACK\r\n"), "malformed ACK");
-}
-
-#[test]
-fn unknown_flags_are_ignored() {
-    let flags = Flags { is_again: true, ..Flags::default() };
-    assert_eq!(Flags::parse(b"again,later"), flags);
-    assert_eq!(Flags::parse(b""), Flags::default());
 }
 
 #[test]

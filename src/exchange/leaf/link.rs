@@ -1,13 +1,15 @@
 //! The leaf's side of a link: HELLO, the check of both histories, the window.
 
+use super::super::fingerprint::ValueHash;
+use super::super::frame::ValueKind;
 use super::super::frame::{
     Ack, Changes, FRAME_BYTES_MAX, FRAMES_IN_FLIGHT_MAX, Flags, Hello, ITEMS_MAX, Item, OLDEST_VERSION,
-    Proposal, Records, Start, VERDICTS_MAX, VERSION, Welcome,
+    Proposal, Proposed, Records, Start, VERDICTS_MAX, VERSION, Welcome,
 };
 use super::window::{Link, Phase};
 use super::{
-    Cause, Content, Effects, Entry, EntryState, Event, Leaf, LinkEnd, LinkFrame, Mutex, Progress, ResyncKind,
-    Row, RowId, Values, frame_bytes,
+    Bytes, Cause, Effects, Entry, EntryState, Event, FOREVER, Leaf, LinkEnd, LinkFrame, Mutex, Progress,
+    ResyncKind, Row, RowId, Values, frame_bytes,
 };
 
 impl Leaf {
@@ -254,7 +256,7 @@ impl Leaf {
         let next = link.sent_seq.saturating_add(1);
         let (mut items, mut bytes, mut size, mut too_large) = (Vec::new(), 0_usize, 0_usize, None);
         for (seq, entry) in self.outbox.range(next..).take_while(|(seq, _)| **seq <= last).take(room) {
-            let value = self.sent_content(entry, now_ms).map_or(0, |content| content.value.len());
+            let value = self.sent_bytes(entry, now_ms);
             let entry_size = frame_bytes(&entry.key, value);
             if entry_size > self.frame_bytes_max {
                 too_large = Some(*seq);
@@ -289,20 +291,39 @@ impl Leaf {
             || self.by_mutex.get(&entry.base).is_some_and(is_live);
         let base = if is_known { entry.base } else { Mutex::NIL };
         let flags = Flags {
-            is_lost: entry.state == EntryState::Lost,
+            is_lost: matches!(entry.state, EntryState::Lost | EntryState::Restored),
+            is_restored: entry.state == EntryState::Restored,
             is_again: seq <= self.row.again_to,
             is_base_absent: base == Mutex::NIL || note.is_some_and(|note| note.until <= now_ms),
         };
-        let (key, mutex) = (entry.key.clone(), entry.mutex);
-        Proposal { seq, key, mutex, base, flags, content: self.sent_content(entry, now_ms) }
+        let (key, serial) = (entry.key.clone(), entry.serial);
+        Proposal { seq, key, serial, base, flags, content: self.proposed(entry, now_ms) }
     }
 
-    /// Returns the value that travels with a change. One that has expired does not, nor one that has lost and would hold up
-    /// the others: only the conflict at this leaf has it.
-    fn sent_content(&self, entry: &Entry, now_ms: u64) -> Option<Content> {
-        let is_lost = entry.state == EntryState::Lost;
-        let fits = |content: &Content| frame_bytes(&entry.key, content.value.len()) <= self.frame_bytes_max;
-        entry.content(now_ms).filter(|content| !is_lost || fits(content))
+    /// Returns the bytes of the value that travels with a change.
+    fn sent_bytes(&self, entry: &Entry, now_ms: u64) -> usize {
+        let bytes = entry.value.as_ref().map_or(0, Bytes::len);
+        let is_sent = entry.until > now_ms && !self.is_unsent(entry, bytes);
+        if is_sent { bytes } else { 0 }
+    }
+
+    /// Whether a change has lost, and would hold up the others with its value: only the conflict at this leaf has it.
+    fn is_unsent(&self, entry: &Entry, bytes: usize) -> bool {
+        let is_lost = matches!(entry.state, EntryState::Lost | EntryState::Restored);
+        is_lost && frame_bytes(&entry.key, bytes) > self.frame_bytes_max
+    }
+
+    /// Returns what a change proposes at this time.
+    fn proposed(&self, entry: &Entry, now_ms: u64) -> Proposed {
+        let Some(value) = &entry.value else { return Proposed::Deletion };
+        match entry.content(now_ms) {
+            None => Proposed::Expired(ValueHash::of(value)),
+            Some(_) if self.is_unsent(entry, value.len()) => {
+                let kind = if entry.until == FOREVER { ValueKind::Lasting } else { ValueKind::Expiring };
+                Proposed::Unsent(ValueHash::of(value), kind)
+            }
+            Some(content) => Proposed::Value(content),
+        }
     }
 
     fn receive(

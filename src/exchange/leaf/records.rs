@@ -2,7 +2,8 @@
 
 use super::super::frame::{Item, RecordItem};
 use super::{
-    BTreeSet, Cause, Conflict, Effects, Entry, EntryState, Key, Leaf, Mutex, Note, Reason, ResyncKind, Values,
+    BTreeSet, Cause, Conflict, Effects, Entry, EntryState, Key, Leaf, LostContent, Mutex, Note, Reason,
+    ResyncKind, Values,
 };
 
 /// The most notes of tombstones that one step drops, because requests wait meanwhile.
@@ -69,13 +70,16 @@ impl Leaf {
         effects: &mut Effects,
     ) -> Result<(), Cause> {
         let Some(entry) = self.pop(seq, effects)? else { return Ok(()) };
+        if entry.state == EntryState::Restored {
+            return Ok(());
+        }
         self.row.counts.refused = self.row.counts.refused.saturating_add(1);
         let conflict = Conflict {
             key: entry.key.clone(),
             leaf: self.row.identity.node.clone(),
             mutex: entry.mutex,
             reason,
-            value: entry.value,
+            lost: LostContent::of(entry.value),
             winner: record.as_ref().map_or(0, |record| record.ver),
             owner: record.as_ref().and_then(|record| record.owner.clone()),
             at_ms: now_ms,
@@ -165,8 +169,11 @@ impl Leaf {
         }
         let leaf = self.row.identity.node.clone();
         let mutex = note.map_or(Mutex::NIL, |note| note.mutex);
-        let (key, value) = (key.clone(), Some(local.value));
-        self.conflict(Conflict { key, leaf, mutex, reason, value, winner, owner, at_ms: now_ms }, effects);
+        if reason == Reason::Restored {
+            self.offer_restored(key, &local.value, effects);
+        }
+        let (key, lost) = (key.clone(), LostContent::Value(local.value));
+        self.conflict(Conflict { key, leaf, mutex, reason, lost, winner, owner, at_ms: now_ms }, effects);
     }
 
     /// Whether a version of a key is newer than the leaf's, or the first one since a resync began.

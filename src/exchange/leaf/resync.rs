@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use super::super::frame::VERDICTS_MAX;
 use super::{
-    Cause, ChangeError, Conflict, Content, Effects, EntryState, Key, Leaf, Mutex, OUTBOX_BYTES_MAX,
-    OUTBOX_ENTRIES_MAX, OnJoin, Reason, Resync, ResyncKind, Values,
+    Bytes, Cause, ChangeError, Conflict, Content, Effects, EntryState, FOREVER, Key, Leaf, LostContent,
+    Mutex, OnJoin, Reason, Resync, ResyncKind, Values,
 };
 
 /// The most notes that one step of a sweep looks at, because requests wait meanwhile.
@@ -102,8 +102,7 @@ impl Leaf {
     #[must_use]
     pub fn is_walk_due(&self) -> bool {
         // While the outbox is full, a walk finds no room for what it has not offered.
-        let is_full = self.outbox.len() > OUTBOX_ENTRIES_MAX / 2 || self.outbox_bytes > OUTBOX_BYTES_MAX / 2;
-        self.row.is_walk_due && !is_full
+        self.row.is_walk_due && !self.is_half_full()
     }
 
     /// Takes a key of the store of which the exchange has no value: what only the leaf has is offered when it joins, and what was
@@ -127,6 +126,8 @@ impl Leaf {
                     self.append(key, Some(content), now_ms, &mut effects);
                 }
                 (_, Err(ChangeError::OutboxFull)) => self.is_walk_cut = true,
+                // A key without rules does not get here.
+                (_, Err(ChangeError::NotJoined)) => {}
                 (OnJoin::Discard, Ok(()) | Err(ChangeError::TooLarge)) | (_, Err(ChangeError::RootOnly)) => {
                     let before = self.node();
                     self.discard(key, Mutex::NIL, Reason::Joined, now_ms, values, &mut effects);
@@ -146,6 +147,17 @@ impl Leaf {
         self.finish(effects)
     }
 
+    /// Has the root record a value that goes because the root was restored: its operators have no other list of what the
+    /// leaves lose. The caller writes the row of the leaf.
+    ///
+    /// Changes of clients have the outbox first: while over half of it is taken, only the conflict at the leaf has the value.
+    pub(super) fn offer_restored(&mut self, key: &Key, value: &Bytes, effects: &mut Effects) {
+        if !self.is_half_full() {
+            let value = Some(value.clone());
+            self.put_next(key, Mutex::NIL, EntryState::Restored, value, FOREVER, effects);
+        }
+    }
+
     /// Deletes a value that the root does not have, and records it as a conflict. The caller writes the row of the leaf.
     fn discard(
         &mut self,
@@ -158,13 +170,15 @@ impl Leaf {
     ) {
         if let Some(content) = values.content(key) {
             let leaf = self.row.identity.node.clone();
-            let value = Some(content.value);
+            if reason == Reason::Restored {
+                self.offer_restored(key, &content.value, effects);
+            }
             let conflict = Conflict {
                 key: key.clone(),
                 leaf,
                 mutex,
                 reason,
-                value,
+                lost: LostContent::Value(content.value),
                 winner: 0,
                 owner: None,
                 at_ms: now_ms,

@@ -87,9 +87,8 @@ impl Leaf {
             hello_after: 0,
             sweep: None,
             is_walk_cut: false,
-            source: super::MutexSource::new(0),
+            source: super::SerialSource::new(0),
             steps: super::Steps::new(),
-            conflicts: self.conflicts.on_disk(),
             ..self.clone()
         };
         leaf.saved = leaf.progress();

@@ -502,7 +502,7 @@ fn a_change_that_has_lost_holds_up_no_other_however_large_it_is() {
     assert_eq!(testbed.root.value("next").as_deref(), Some("v"));
     let values = |node: &Node| node.conflicts().into_iter().map(|(_, value, _)| value).collect::<Vec<_>>();
     assert_eq!(values(&testbed.leaves[0]), [large]);
-    assert_eq!(values(&testbed.root), ["-"], "only the leaf has the value");
+    assert_eq!(values(&testbed.root), ["Unsent"], "only the leaf has the value");
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn no_frame_is_larger_than_the_root_accepts() {
     let mut largest = 0;
     loop {
         testbed.poll();
-        largest = testbed.up[0].iter().map(bytes::Bytes::len).chain([largest]).max().unwrap();
+        largest = testbed.up[0].iter().map(Bytes::len).chain([largest]).max().unwrap();
         if !testbed.exchange_frames() {
             break;
         }
@@ -619,4 +619,41 @@ fn a_restored_leaf_does_not_replace_its_newer_value_by_an_older_one() {
     testbed.settle();
     assert_eq!(testbed.root.value("k").as_deref(), Some("2"));
     assert_eq!(testbed.leaves[0].value("k").as_deref(), Some("2"));
+}
+
+#[test]
+fn a_leaf_that_has_never_been_linked_refuses_writes_unless_told_otherwise() {
+    let (key, mut testbed) = (key("line/1"), Testbed::new(plant(), &["press-7"]));
+    let leaf = testbed.leaves[0].leaf();
+    assert_eq!(leaf.check_change(&key, 1), Err(ChangeError::NotJoined));
+    let policy = JoinPolicy { before_join: BeforeJoin::Accept, ..JoinPolicy::default() };
+    assert_eq!(Leaf::new(leaf.row().identity.clone(), policy, 1, 2).check_change(&key, 1), Ok(()));
+    testbed.settle();
+    let leaf = &mut testbed.leaves[0];
+    assert_eq!(leaf.leaf().check_change(&key, 1), Ok(()));
+    leaf.restart_as(|run| new_leaf("press-7", OnJoin::Offer, 10, run));
+    assert_eq!(leaf.leaf().check_change(&key, 1), Ok(()), "it knows the rules, also while it is offline");
+}
+
+#[test]
+fn a_restored_root_gets_no_report_that_would_take_the_room_of_changes() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    let backup = testbed.root.clone();
+    let large = "v".repeat(OUTBOX_BYTES_MAX / 4);
+    for at in 0..4 {
+        testbed.root.set(&at.to_string(), &large);
+    }
+    testbed.settle();
+    testbed.disconnect(0);
+    testbed.root = backup;
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    testbed.connect(0);
+    testbed.poll();
+    while testbed.deliver_up(0) || testbed.deliver_down(0) {
+        testbed.root.work();
+        testbed.poll_frames();
+        assert!(testbed.leaves[0].leaf().outbox().1 <= OUTBOX_BYTES_MAX * 3 / 4 + 1_000);
+    }
+    testbed.settle();
+    assert!(testbed.leaves[0].values().is_empty());
 }

@@ -1,7 +1,7 @@
 //! Judges proposals (S7 to S9).
 
 use super::super::frame::{Proposal, Reason, SILENCE_MS};
-use super::super::row::{Conflict, RecordKind, VerdictKind};
+use super::super::row::{Conflict, LostContent, RecordKind, VerdictKind};
 use super::{Cause, Effects, LeafRow, Mutex, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict};
 
 impl Root {
@@ -22,12 +22,13 @@ impl Root {
             return Err(Cause::Window);
         }
         let row = leaf.row.clone();
-        let kind = match self.judge(name, &proposal, values) {
+        let mutex = proposal.mutex(name);
+        let kind = match self.judge(name, &proposal, mutex, values) {
             Judgement::Accept => {
-                if proposal.content.as_ref().is_some_and(|content| !values.has_room(&proposal.key, content)) {
+                let (key, content) = (proposal.key.clone(), proposal.content.content().cloned());
+                if content.as_ref().is_some_and(|content| !values.has_room(&key, content)) {
                     return Err(Cause::Blocked);
                 }
-                let Proposal { key, mutex, content, .. } = proposal.clone();
                 let kind = RecordKind::of(content.as_ref());
                 let ver = self.write(key.clone(), mutex, Some(name.clone()), kind, effects);
                 effects.value(key, content);
@@ -35,20 +36,22 @@ impl Root {
             }
             Judgement::Known { ver } => VerdictKind::Accepted { ver },
             Judgement::Refuse(reason) => {
-                let conflict = self.conflict(name, &proposal, reason, now_ms);
-                let before = self.node();
-                self.row.last_conflict = self.row.last_conflict.saturating_add(1);
-                self.put_node(before, effects);
-                self.conflicts.append(self.row.last_conflict, conflict, effects);
+                let conflict = self.conflict(name, &proposal, mutex, reason, now_ms);
+                let is_known =
+                    proposal.flags.is_restored && self.conflicts.has_restored(&proposal.key, &conflict.lost);
+                if !is_known {
+                    self.append_conflict(conflict, effects);
+                }
                 VerdictKind::Refused(reason)
             }
         };
         let is_accepted = matches!(kind, VerdictKind::Accepted { .. });
+        let is_refused = !is_accepted && !proposal.flags.is_restored;
         let row = LeafRow {
             applied: proposal.seq,
-            mutex: proposal.mutex,
+            mutex,
             accepted: row.accepted.saturating_add(is_accepted.into()),
-            refused: row.refused.saturating_add((!is_accepted).into()),
+            refused: row.refused.saturating_add(is_refused.into()),
             ..row
         };
         self.put_leaf(name, row, effects);
@@ -61,14 +64,25 @@ impl Root {
         Ok(())
     }
 
-    fn judge(&self, name: &Name, proposal: &Proposal, values: &dyn Values) -> Judgement {
-        let Proposal { key, mutex, base, flags, .. } = proposal;
+    fn append_conflict(&mut self, conflict: Conflict, effects: &mut Effects) {
+        let before = self.node();
+        self.row.last_conflict = self.row.last_conflict.saturating_add(1);
+        let dropped = self.conflicts.append(self.row.last_conflict, conflict, effects);
+        self.row.dropped_conflicts = self.row.dropped_conflicts.saturating_add(dropped);
+        self.put_node(before, effects);
+    }
+
+    fn judge(&self, name: &Name, proposal: &Proposal, mutex: Mutex, values: &dyn Values) -> Judgement {
+        let Proposal { key, base, flags, .. } = proposal;
+        if flags.is_restored && self.rules.concerns(key, name) {
+            return Judgement::Refuse(Reason::Restored);
+        }
         if !self.rules.may_change(key, name) {
             return Judgement::Refuse(Reason::Forbidden);
         }
         match self.records.get(key) {
             _ if flags.is_lost => Judgement::Refuse(self.winner(key)),
-            Some(record) if record.mutex == *mutex => Judgement::Known { ver: record.ver },
+            Some(record) if record.mutex == mutex => Judgement::Known { ver: record.ver },
             // The base is what the root holds: a compare-and-swap in the order of commits.
             Some(record) if record.mutex == *base => Judgement::Accept,
             Some(record)
@@ -107,14 +121,21 @@ impl Root {
         }
     }
 
-    fn conflict(&self, name: &Name, proposal: &Proposal, reason: Reason, now_ms: u64) -> Conflict {
+    fn conflict(
+        &self,
+        name: &Name,
+        proposal: &Proposal,
+        mutex: Mutex,
+        reason: Reason,
+        now_ms: u64,
+    ) -> Conflict {
         let record = self.records.get(&proposal.key);
         Conflict {
             key: proposal.key.clone(),
             leaf: name.clone(),
-            mutex: proposal.mutex,
+            mutex,
             reason,
-            value: proposal.content.as_ref().map(|content| content.value.clone()),
+            lost: LostContent::of_proposed(&proposal.content),
             winner: record.map_or(0, |record| record.ver),
             owner: record.and_then(|record| record.owner.clone()),
             at_ms: now_ms,

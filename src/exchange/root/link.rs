@@ -228,7 +228,7 @@ impl Root {
         }
         if is_forgotten || is_restored {
             // Its changes may have been judged: with a mutex that it has not made, it begins another stream.
-            row.mutex = Mutex { run: self.source.run(), counter: 0 };
+            row.mutex = Mutex::of_no_change(self.source.run());
         }
         // A leaf that is ahead begins another stream after WELCOME.
         if hello.acked <= row.applied {

@@ -130,7 +130,7 @@ impl Root {
             index,
             tombstones: self.tombstones.clone(),
             leaves: leaves.collect(),
-            conflicts: self.conflicts.on_disk(),
+            conflicts: self.conflicts.clone(),
             ..Self::new(self.identity().clone(), rules, admit, 0)
         };
         root.begin_sweep();

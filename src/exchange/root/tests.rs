@@ -1,11 +1,14 @@
 //! Tests of the root: which links are served, in which order, with which frames.
 
 use super::super::LinkPeer;
+use super::super::fingerprint::unbound;
 use super::super::frame::{FRAME_BYTES_MAX, IDLE_MS, ITEMS_MAX, LinkFrame, SILENCE_MS, STALL_MS};
-use super::super::frame::{Hello, OLDEST_VERSION, VERSION};
+use super::super::frame::{Flags, Hello, OLDEST_VERSION, Proposal, Proposed, VERSION};
 use super::super::leaf::OnJoin;
+use super::super::names::Serial;
+use super::super::row::Counts;
 use super::super::rules::tests::{all_keys, keys, plant};
-use super::super::testbed::{Store, Testbed, content, key, name, new_leaf, new_root};
+use super::super::testbed::{Node, Store, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
 
 #[test]
@@ -86,7 +89,7 @@ fn a_link_without_an_acknowledgement_ends_after_the_stall_time() {
 
 #[test]
 fn a_restored_root_wins_and_each_value_that_goes_is_a_conflict() {
-    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    let mut testbed = Testbed::joined(all_keys(), &["a", "b"]);
     testbed.root.set("both", "old");
     testbed.root.set("same", "s");
     testbed.settle();
@@ -96,6 +99,7 @@ fn a_restored_root_wins_and_each_value_that_goes_is_a_conflict() {
     testbed.root.delete("same");
     testbed.settle();
     testbed.disconnect(0);
+    testbed.disconnect(1);
     testbed.root = backup;
     testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
     testbed.root.set("other", "o");
@@ -105,6 +109,184 @@ fn a_restored_root_wins_and_each_value_that_goes_is_a_conflict() {
     let lost = [("both", "new", "restored"), ("gone", "g", "restored")];
     let lost = lost.map(|(key, value, reason)| (key.to_owned(), value.to_owned(), reason));
     assert_eq!(testbed.leaves[0].conflicts(), lost);
+    assert_eq!(testbed.leaves[1].conflicts(), lost);
+    assert_eq!(testbed.root.conflicts(), lost, "the root lists what its leaves lose, each value once");
+    let leaf = testbed.leaves[0].leaf();
+    assert_eq!(
+        (leaf.outbox().0, leaf.row().counts),
+        (0, Counts::default()),
+        "they are no changes of the leaf"
+    );
+    assert_eq!(testbed.root.root().status().leaves[0].refused, 0);
+}
+
+#[test]
+fn a_restored_root_is_not_told_of_keys_that_do_not_concern_the_leaf() {
+    let mut testbed = Testbed::joined(keys(&["a/*"]), &["leaf"]);
+    let seq = 1;
+    let mut proposal = Proposal {
+        seq,
+        key: key("b/1"),
+        serial: Serial::default(),
+        base: Mutex::NIL,
+        flags: Flags { is_lost: true, is_restored: true, ..Flags::default() },
+        content: Proposed::Value(content("v", None)),
+    };
+    let store = testbed.root.store.clone();
+    for (key_text, reason) in [("b/1", "forbidden"), ("a/1", "restored")] {
+        proposal.key = key(key_text);
+        let mut effects = Effects::default();
+        let root = testbed.root.root();
+        root.propose(&name("leaf"), proposal.clone(), 0, &store, &mut effects).unwrap();
+        let lost = root.conflicts().latest().next().unwrap().1;
+        assert_eq!((lost.key.clone(), lost.reason.as_str()), (key(key_text), reason));
+        proposal.seq += 1;
+    }
+}
+
+#[test]
+fn a_leaf_acknowledges_nothing_of_the_lost_future_of_a_restored_root() {
+    for has_changes in [false, true] {
+        let mut testbed = Testbed::joined(all_keys(), &["a"]);
+        let backup = testbed.root.clone();
+        testbed.root.set("k", "1");
+        if has_changes {
+            // The leaf is ahead with its changes, too: it begins another stream.
+            testbed.leaves[0].set("own", "1");
+        }
+        testbed.settle();
+        testbed.disconnect(0);
+        testbed.root = backup;
+        testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+        testbed.connect(0);
+        // A commit between the connection and WELCOME, none after it for a while.
+        testbed.leaves[0].set("x", "1");
+        let mut last_step = 0;
+        for _ in 0..8 {
+            testbed.root.work();
+            testbed.poll_frames();
+            while testbed.deliver_up(0) {}
+            testbed.poll_frames();
+            let now_ms = testbed.now_ms;
+            let leaf = &mut testbed.leaves[0];
+            for payload in std::mem::take(&mut testbed.down[0]) {
+                let effects = leaf.exchange.handle_frame(LinkPeer::Root, &payload, now_ms, &leaf.store);
+                last_step = leaf.write(effects).max(last_step);
+                if !leaf.leaf().is_linked() {
+                    leaf.exchange.handle_saved(last_step);
+                }
+            }
+            if leaf.exchange.is_walk_due() {
+                let effects = leaf.exchange.handle_walked();
+                last_step = leaf.write(effects).max(last_step);
+            }
+        }
+        let regular = [Cause::Replaced].into_iter().filter(|_| has_changes).collect::<Vec<_>>();
+        assert_eq!((testbed.leaves[0].leaf().is_linked(), testbed.root.causes()), (true, regular.clone()));
+        testbed.leaves[0].exchange.handle_saved(last_step);
+        testbed.settle();
+        assert_eq!(testbed.root.causes(), regular);
+        assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+    }
+}
+
+/// Returns whether all leaves have the values of the root after one has made a change with the number of an earlier one.
+fn converges_after_a_number_repeats() -> bool {
+    let mut testbed = Testbed::joined(all_keys(), &["a", "b"]);
+    // A machine goes on from an earlier state of its memory: the numbers of its changes repeat.
+    let earlier = testbed.leaves[0].clone();
+    testbed.leaves[0].set("k", "1");
+    testbed.settle();
+    testbed.disconnect(1);
+    testbed.root.set("k", "2");
+    testbed.disconnect(0);
+    testbed.leaves[0] = earlier;
+    testbed.connect(0);
+    while testbed.exchange_frames() {}
+    testbed.leaves[0].set("k", "3");
+    while testbed.exchange_frames() {}
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("3"));
+    assert!(testbed.leaves.iter().all(|leaf| leaf.conflicts().is_empty()));
+    testbed.leaves[1].values() == testbed.root.values()
+}
+
+#[test]
+fn a_change_that_is_made_again_with_another_value_replaces_the_one_of_a_leaf_that_was_offline() {
+    assert!(converges_after_a_number_repeats());
+    assert!(!unbound::with(converges_after_a_number_repeats), "the id was the number alone");
+}
+
+#[test]
+fn a_refused_change_is_reported_with_what_the_root_got_of_it() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    testbed.leaves[0].change("k", Some(content("short", Some(1_000))));
+    testbed.leaves[0].delete("d");
+    testbed.root.set("k", "root");
+    testbed.root.set("d", "root");
+    testbed.pass(2_000);
+    testbed.settle();
+    let lost = |node: &Node| node.conflicts().into_iter().map(|(_, lost, _)| lost).collect::<Vec<_>>();
+    assert_eq!(lost(&testbed.root), ["Expired", "-"]);
+    assert_eq!(lost(&testbed.leaves[0]), ["short", "-"], "the leaf has the value");
+    assert_eq!(testbed.root.value("k").as_deref(), Some("root"));
+    assert_eq!(testbed.leaves[0].values(), testbed.root.values());
+}
+
+#[test]
+fn a_change_whose_value_expires_on_the_way_is_known_by_the_same_id_on_both_sides() {
+    let mut testbed = Testbed::joined(all_keys(), &["a", "b"]);
+    // A tombstone stays while a leaf that is known may lack it.
+    let effects = testbed.root.root().add_leaf(&name("absent"), false);
+    testbed.root.commit(effects);
+    testbed.disconnect(0);
+    testbed.leaves[0].change("k", Some(content("short", Some(1_000))));
+    let pending = testbed.leaves[0].leaf().pending(&key("k")).unwrap().1.mutex;
+    testbed.pass(2_000);
+    testbed.settle();
+    assert_eq!(testbed.root.root().record(&key("k")).map(|record| record.mutex), Some(pending));
+    testbed.leaves[0].set("k", "next");
+    testbed.settle();
+    assert_eq!(testbed.leaves[1].value("k").as_deref(), Some("next"));
+    assert!(testbed.root.conflicts().is_empty());
+}
+
+#[test]
+fn the_number_of_conflicts_that_made_room_is_the_same_after_a_restart() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    let large = "v".repeat(super::super::conflict::CONFLICT_BYTES_MAX / 2);
+    testbed.disconnect(0);
+    for key in ["1", "2", "3"] {
+        testbed.leaves[0].set(key, &large);
+        testbed.root.set(key, "root");
+    }
+    testbed.settle();
+    testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
+    testbed.leaves[0].restart_as(|run| new_leaf("a", OnJoin::Offer, 10, run));
+    let kept = |node: &Node| (node.exchange.conflicts().len(), node.exchange.dropped_conflicts());
+    assert_eq!((kept(&testbed.root), kept(&testbed.leaves[0])), ((1, 2), (1, 2)));
+}
+
+#[test]
+fn leaves_that_the_file_of_the_root_names_are_expected_until_they_come() {
+    let mut testbed = Testbed::new(all_keys(), &["m"]);
+    let text = |text: &str| super::super::rules::Text { text: text.to_owned(), at: Default::default() };
+    let admit = ["z", "m", "a-*", "b"].map(text);
+    let admit = Patterns::parse(&admit, Default::default(), "admit").unwrap();
+    testbed.root.root().set_admit(admit);
+    testbed.settle();
+    let root = testbed.root.root();
+    let shown = |leaves: &[super::super::status::LeafStatus]| {
+        leaves.iter().map(|leaf| (leaf.name.to_string(), leaf.has_joined)).collect::<Vec<_>>()
+    };
+    let all = [("b".to_owned(), false), ("m".to_owned(), true), ("z".to_owned(), false)];
+    assert_eq!(shown(&root.status().leaves), all);
+    assert_eq!(shown(&root.status_after(None, 1).leaves), all[..1]);
+    assert_eq!(shown(&root.status_after(Some(&name("b")), 2).leaves), all[1..]);
+    assert!(!root.status_of(&name("z")).unwrap().leaves[0].is_synchronised());
+    assert_eq!(root.status_of(&name("a-1")), None);
+    assert_eq!(root.leaf_count(), 1, "they take no room");
 }
 
 #[test]

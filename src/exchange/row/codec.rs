@@ -5,10 +5,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::protocol::Key;
 use crate::protocol::frame::Frame;
 
-use super::super::elements::{Elements, id, mutex, number, simple, text};
+use super::super::elements::{Elements, id, mutex, number, serial, simple, text};
 use super::{
-    Conflict, Counts, EARLIER_STREAMS_MAX, Entry, EntryState, Identity, LeafNodeRow, LeafRow, Name, Note,
-    Reason, Record, RecordKind, Resync, ResyncKind, RootRow, Row, RowId, Rules, Term, Verdict, VerdictKind,
+    Conflict, Counts, EARLIER_STREAMS_MAX, Entry, EntryState, Identity, LeafNodeRow, LeafRow, LostContent,
+    Name, Note, Reason, Record, RecordKind, Resync, ResyncKind, RootRow, Row, RowId, Rules, Term, Verdict,
+    VerdictKind,
 };
 
 impl RowId {
@@ -77,7 +78,7 @@ impl Row {
                     .into_iter()
                     .chain(versions)
                     .chain(flags)
-                    .chain([number(root.last_conflict)])
+                    .chain([root.last_conflict, root.dropped_conflicts].map(number))
                     .collect()
             }
             Self::LeafNode(leaf) => leaf.to_elements(),
@@ -122,6 +123,7 @@ impl Row {
                     is_sweep_due: rest.number()? != 0,
                     is_walk_due: rest.number()? != 0,
                     last_conflict: rest.number()?,
+                    dropped_conflicts: rest.number()?,
                 }))
             }
             b"leaf-node" => LeafNodeRow::decode(&mut rest).map(Self::LeafNode),
@@ -204,6 +206,7 @@ impl LeafNodeRow {
             number(refused),
             number(merged),
             number(self.last_conflict),
+            number(self.dropped_conflicts),
         ]
     }
 
@@ -244,6 +247,7 @@ impl LeafNodeRow {
                 merged: rest.number()?,
             },
             last_conflict: rest.number()?,
+            dropped_conflicts: rest.number()?,
         })
     }
 }
@@ -253,6 +257,7 @@ impl Entry {
         vec![
             simple("entry"),
             Frame::Bulk(self.key.to_bytes()),
+            serial(self.serial),
             mutex(self.mutex),
             mutex(self.base),
             simple(self.state.as_str()),
@@ -264,6 +269,7 @@ impl Entry {
     fn decode(rest: &mut Elements<'_>) -> Option<Self> {
         Some(Self {
             key: rest.key()?,
+            serial: rest.serial()?,
             mutex: rest.mutex()?,
             base: rest.mutex()?,
             state: EntryState::parse(rest.simple()?)?,
@@ -275,7 +281,7 @@ impl Entry {
 
 impl EntryState {
     fn parse(text: &[u8]) -> Option<Self> {
-        let all = [Self::Live, Self::Settled, Self::Lost];
+        let all = [Self::Live, Self::Settled, Self::Lost, Self::Restored];
         all.into_iter().find(|state| state.as_str().as_bytes() == text)
     }
 
@@ -284,6 +290,7 @@ impl EntryState {
             Self::Live => "live",
             Self::Settled => "settled",
             Self::Lost => "lost",
+            Self::Restored => "restored",
         }
     }
 }
@@ -370,7 +377,7 @@ impl Conflict {
             text(self.leaf.as_str()),
             mutex(self.mutex),
             simple(self.reason.as_str()),
-            self.value.clone().map_or(Frame::Null, Frame::Bulk),
+            self.lost.to_frame(),
             number(self.winner),
             optional_name(self.owner.as_ref()),
             number(self.at_ms),
@@ -383,11 +390,32 @@ impl Conflict {
             leaf: rest.name()?,
             mutex: rest.mutex()?,
             reason: Reason::parse(rest.simple()?)?,
-            value: optional_value(rest)?,
+            lost: LostContent::from_frame(rest.next()?)?,
             winner: rest.number()?,
             owner: rest.optional_name()?,
             at_ms: rest.number()?,
         })
+    }
+}
+
+impl LostContent {
+    fn to_frame(&self) -> Frame {
+        match self {
+            Self::Deletion => Frame::Null,
+            Self::Value(value) => Frame::Bulk(value.clone()),
+            Self::Expired => simple("expired"),
+            Self::Unsent => simple("unsent"),
+        }
+    }
+
+    fn from_frame(frame: &Frame) -> Option<Self> {
+        match frame {
+            Frame::Null => Some(Self::Deletion),
+            Frame::Bulk(value) => Some(Self::Value(value.clone())),
+            Frame::Simple(kind) if kind.as_ref() == b"expired" => Some(Self::Expired),
+            Frame::Simple(kind) if kind.as_ref() == b"unsent" => Some(Self::Unsent),
+            _ => None,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::super::generators::{any_mutex, counter, key, name, value};
+use super::super::generators::{any_mutex, counter, key, name, serial, value};
 use super::super::rules::tests::plant;
 use super::*;
 
@@ -18,7 +18,12 @@ fn reason() -> impl Strategy<Value = Reason> {
 
 fn row() -> impl Strategy<Value = Row> {
     let value = || option::of(value());
-    let state = prop::sample::select(vec![EntryState::Live, EntryState::Settled, EntryState::Lost]);
+    let state = prop::sample::select(vec![
+        EntryState::Live,
+        EntryState::Settled,
+        EntryState::Lost,
+        EntryState::Restored,
+    ]);
     let kinds = [ResyncKind::Missed, ResyncKind::Restored, ResyncKind::NewRoot];
     let resync_kind = || prop::sample::select(kinds.to_vec());
     let record_kind = [RecordKind::Lasting, RecordKind::Expiring, RecordKind::Tombstone];
@@ -30,12 +35,14 @@ fn row() -> impl Strategy<Value = Row> {
         counter().prop_map(|ver| VerdictKind::Accepted { ver }),
         reason().prop_map(VerdictKind::Refused)
     ];
+    let lost =
+        prop_oneof![value().prop_map(LostContent::of), Just(LostContent::Expired), Just(LostContent::Unsent)];
     let (ids, terms) = ((any::<u64>(), any::<u64>()), vec((counter(), any::<u64>()), 0..5));
     prop_oneof![
         (identity(), counter(), counter(), counter(), any::<bool>()).prop_map(
             |(identity, ver, purged, rules_ver, is_due)| {
                 let (is_sweep_due, is_walk_due) = (is_due, !is_due);
-                let last_conflict = ver / 2;
+                let (last_conflict, dropped_conflicts) = (ver / 2, ver / 3);
                 Row::Root(RootRow {
                     identity,
                     ver,
@@ -44,6 +51,7 @@ fn row() -> impl Strategy<Value = Row> {
                     is_sweep_due,
                     is_walk_due,
                     last_conflict,
+                    dropped_conflicts,
                 })
             }
         ),
@@ -55,9 +63,9 @@ fn row() -> impl Strategy<Value = Row> {
             .prop_map(|(ver, mutex, owner, kind)| Row::Record(Record { ver, mutex, owner, kind })),
         (counter(), any_mutex(), counter(), any::<u32>())
             .prop_map(|(ver, mutex, until, epoch)| Row::Note(Note { ver, mutex, until, epoch })),
-        (key(), any_mutex(), any_mutex(), state, value(), counter()).prop_map(
-            |(key, mutex, base, state, value, until)| {
-                Row::Entry(Entry { key, mutex, base, state, value, until })
+        (key(), serial(), (any_mutex(), any_mutex()), state, value(), counter()).prop_map(
+            |(key, serial, (mutex, base), state, value, until)| {
+                Row::Entry(Entry { key, serial, mutex, base, state, value, until })
             }
         ),
         (key(), counter(), kind).prop_map(|(key, at, kind)| Row::Verdict(Verdict { key, at, kind })),
@@ -79,9 +87,9 @@ fn row() -> impl Strategy<Value = Row> {
                 })
             }
         ),
-        (key(), name(), any_mutex(), reason(), value(), counter(), option::of(name()), counter()).prop_map(
-            |(key, leaf, mutex, reason, value, winner, owner, at_ms)| {
-                Row::Conflict(Conflict { key, leaf, mutex, reason, value, winner, owner, at_ms })
+        (key(), name(), any_mutex(), reason(), lost, counter(), option::of(name()), counter()).prop_map(
+            |(key, leaf, mutex, reason, lost, winner, owner, at_ms)| {
+                Row::Conflict(Conflict { key, leaf, mutex, reason, lost, winner, owner, at_ms })
             }
         ),
         (identity(), option::of(any::<u64>()), numbers(), ids, any_mutex(), any::<u32>(), resync, numbers())
@@ -115,6 +123,7 @@ fn row() -> impl Strategy<Value = Row> {
                         is_walk_due: cursor % 2 == 0,
                         counts: Counts { made, accepted, refused, merged },
                         last_conflict: made / 2,
+                        dropped_conflicts: made / 3,
                     })
                 }
             ),

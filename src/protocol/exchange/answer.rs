@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::conflict::{ConflictPage, Origin};
+use super::conflict::{ConflictPage, Lost, Origin};
 use super::elements::{Elements, encoded, number, optional_number, optional_text, simple, text};
 use super::refusal::Refusal;
 use crate::protocol::frame::{Frame, FrameError};
@@ -18,8 +18,8 @@ pub enum Answer {
     Leaf(OwnReport),
     Key(KeyReport),
     Conflicts(ConflictPage),
-    /// The bytes that lost; `None`: a deletion.
-    Value(Option<Bytes>),
+    /// The bytes that lost, or what lost without any.
+    Value(Result<Bytes, Lost>),
     /// The number of conflicts or leaves that were changed.
     Done {
         count: u64,
@@ -39,7 +39,7 @@ pub struct RootReport {
     pub records: u64,
     pub tombstones: u64,
     pub conflicts: u64,
-    /// Conflicts that made room for others since the start.
+    /// Conflicts that made room for others.
     pub dropped: u64,
     pub leaves: Vec<LeafReport>,
 }
@@ -92,7 +92,7 @@ pub struct OwnReport {
     pub refused: u64,
     pub merged: u64,
     pub conflicts: u64,
-    /// Conflicts that made room for others since the start.
+    /// Conflicts that made room for others.
     pub dropped: u64,
     /// The reason why the last link has ended, or none can be established, until one is.
     pub ended: Option<String>,
@@ -170,8 +170,9 @@ impl Answer {
             Self::Leaf(leaf) => encoded(leaf.to_elements()),
             Self::Key(key) => encoded(key.to_elements()),
             Self::Conflicts(page) => encoded(page.to_elements()),
-            Self::Value(value) => {
-                encoded(vec![simple("value"), value.clone().map_or(Frame::Null, Frame::Bulk)])
+            Self::Value(Ok(value)) => encoded(vec![simple("value"), Frame::Bulk(value.clone())]),
+            Self::Value(Err(lost)) => {
+                encoded(vec![simple("value"), lost.frame_without_value().unwrap_or(Frame::Null)])
             }
             Self::Done { count } => encoded(vec![simple("done"), number(*count)]),
             Self::NotFound => Bytes::from_static(b"$-1\r\n"),
@@ -201,7 +202,10 @@ impl Answer {
             b"leaf" => OwnReport::decode(rest).map(Self::Leaf),
             b"key" => KeyReport::decode(rest).map(Self::Key),
             b"conflicts" => ConflictPage::decode(rest).map(Self::Conflicts),
-            b"value" => Some(Self::Value(rest.optional(Elements::bulk)?.cloned())),
+            b"value" => match rest.next()? {
+                Frame::Bulk(value) => Some(Self::Value(Ok(value.clone()))),
+                other => Lost::without_value(other).map(|lost| Self::Value(Err(lost))),
+            },
             b"done" => Some(Self::Done { count: rest.number()? }),
             _ => None,
         }

@@ -29,14 +29,20 @@ pub enum Command {
     /// Sends all records again: at a root to one leaf or all, at a leaf to this leaf. `is_new_root`: the leaf joins a root
     /// with another store.
     Resync { name: Option<String>, is_new_root: bool },
+    /// Has a leaf try to connect now, instead of after its delay.
+    Reconnect,
 }
 
 impl Command {
-    /// Whether the request changes the node.
+    /// Whether the request changes what the node has.
     #[must_use]
     pub fn changes(&self) -> bool {
         match self {
-            Self::Status { .. } | Self::Key { .. } | Self::Conflicts { .. } | Self::Value { .. } => false,
+            Self::Status { .. }
+            | Self::Key { .. }
+            | Self::Conflicts { .. }
+            | Self::Value { .. }
+            | Self::Reconnect => false,
             Self::Clear { .. } | Self::AddLeaf { .. } | Self::DropLeaf { .. } | Self::Resync { .. } => true,
         }
     }
@@ -61,6 +67,7 @@ impl Command {
             Self::Resync { name, is_new_root } => {
                 vec![simple("resync"), optional_text(name.as_deref()), number((*is_new_root).into())]
             }
+            Self::Reconnect => vec![simple("reconnect")],
         };
         encoded(elements)
     }
@@ -81,6 +88,7 @@ impl Command {
             b"add-leaf" => Self::AddLeaf { name: rest.text()?, is_replaced: rest.switch()? },
             b"drop-leaf" => Self::DropLeaf { name: rest.text()? },
             b"resync" => Self::Resync { name: rest.optional_text()?, is_new_root: rest.switch()? },
+            b"reconnect" => Self::Reconnect,
             _ => return None,
         })
     }

@@ -6,6 +6,9 @@ use super::elements::{Elements, encoded, number, simple, text};
 use crate::protocol::frame::Frame;
 use crate::protocol::key::Key;
 
+const EXPIRED: &str = "expired";
+const UNSENT: &str = "unsent";
+
 /// Conflicts in the order of their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConflictPage {
@@ -40,6 +43,10 @@ pub struct ConflictReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
     Deletion,
+    /// A value that had expired before the change reached the root.
+    Expired,
+    /// A value that the leaf has not sent to the root, because it was too large.
+    Unsent,
     Value {
         /// At most [`Lost::START_BYTES_MAX`] bytes.
         start: Bytes,
@@ -70,13 +77,33 @@ impl Lost {
     fn to_elements(&self) -> [Frame; 2] {
         match self {
             Self::Deletion => [Frame::Null, number(0)],
+            Self::Expired => [simple(EXPIRED), number(0)],
+            Self::Unsent => [simple(UNSENT), number(0)],
             Self::Value { start, size } => [Frame::Bulk(start.clone()), number(*size)],
         }
     }
 
     fn decode(rest: &mut Elements<'_>) -> Option<Self> {
-        let (start, size) = (rest.optional(Elements::bulk)?, rest.number()?);
-        Some(start.map_or(Self::Deletion, |start| Self::Value { start: start.clone(), size }))
+        let (start, size) = (rest.next()?, rest.number()?);
+        Self::without_value(start).or_else(|| match start {
+            Frame::Bulk(start) => Some(Self::Value { start: start.clone(), size }),
+            _ => None,
+        })
+    }
+
+    /// Returns the frame of a content whose value is not there; `None` for a value.
+    pub(super) fn frame_without_value(&self) -> Option<Frame> {
+        let [frame, _] = self.to_elements();
+        Some(frame).filter(|frame| !matches!(frame, Frame::Bulk(_)))
+    }
+
+    pub(super) fn without_value(frame: &Frame) -> Option<Self> {
+        match frame {
+            Frame::Null => Some(Self::Deletion),
+            Frame::Simple(kind) if kind.as_ref() == EXPIRED.as_bytes() => Some(Self::Expired),
+            Frame::Simple(kind) if kind.as_ref() == UNSENT.as_bytes() => Some(Self::Unsent),
+            _ => None,
+        }
     }
 }
 

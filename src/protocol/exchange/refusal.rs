@@ -14,6 +14,8 @@ pub enum Refusal {
     /// The text is no name of a leaf.
     InvalidName,
     TooManyLeaves,
+    /// The client may not read the key.
+    NotReadable,
     /// The change could not be committed.
     NotPersisted,
     /// A text of another version, one line.
@@ -21,13 +23,14 @@ pub enum Refusal {
 }
 
 /// The texts of the refusals, behind `-ERR `.
-pub(super) const REFUSALS: [(Refusal, &str); 7] = [
+pub(super) const REFUSALS: [(Refusal, &str); 8] = [
     (Refusal::NoExchange, "this store takes no part in an exchange"),
     (Refusal::UnknownCommand, "unknown command"),
     (Refusal::RootOnly, "only the root of the exchange has leaves"),
-    (Refusal::LeafOnly, "only a leaf of the exchange has another root"),
+    (Refusal::LeafOnly, "only a leaf of the exchange has a root"),
     (Refusal::InvalidName, "a name has 1 to 64 of the characters a-z 0-9 . _ -"),
     (Refusal::TooManyLeaves, "the root has no room for another leaf"),
+    (Refusal::NotReadable, "no permission to read the key"),
     (Refusal::NotPersisted, "the change could not be persisted"),
 ];
 

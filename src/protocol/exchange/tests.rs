@@ -34,12 +34,16 @@ fn command() -> impl Strategy<Value = Command> {
         name().prop_map(|name| Command::DropLeaf { name }),
         (option::of(name()), any::<bool>())
             .prop_map(|(name, is_new_root)| Command::Resync { name, is_new_root }),
+        Just(Command::Reconnect),
     ]
 }
 
 fn lost() -> impl Strategy<Value = Lost> {
-    option::of((bytes(40), number()))
-        .prop_map(|lost| lost.map_or(Lost::Deletion, |(start, size)| Lost::Value { start, size }))
+    prop_oneof![without_value(), (bytes(40), number()).prop_map(|(start, size)| Lost::Value { start, size })]
+}
+
+fn without_value() -> impl Strategy<Value = Lost> {
+    prop::sample::select(vec![Lost::Deletion, Lost::Expired, Lost::Unsent])
 }
 
 fn origin() -> impl Strategy<Value = Origin> {
@@ -139,7 +143,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         own().prop_map(Answer::Leaf),
         key_report().prop_map(Answer::Key),
         page.prop_map(Answer::Conflicts),
-        option::of(bytes(40)).prop_map(Answer::Value),
+        bytes(40).prop_map(|value| Answer::Value(Ok(value))),
+        without_value().prop_map(|lost| Answer::Value(Err(lost))),
         number().prop_map(|count| Answer::Done { count }),
         Just(Answer::NotFound),
         Just(Answer::Refused(Refusal::NoExchange)),

@@ -10,7 +10,7 @@ use crate::protocol::exchange::{
 
 pub(super) fn object(record: &ExchangeRecord) -> Object {
     match record {
-        ExchangeRecord::Root { report, .. } => root(report),
+        ExchangeRecord::Root { report, .. } => root(report, !record.is_no()),
         ExchangeRecord::Leaf(report) => own(report),
         ExchangeRecord::NoLeaf { name } => {
             let mut object = op("exchange-status");
@@ -34,9 +34,10 @@ pub(super) fn object(record: &ExchangeRecord) -> Object {
         ExchangeRecord::Value { id, value } => {
             let mut object = op("exchange-value");
             put(&mut object, "id", *id);
-            put(&mut object, "deletion", value.is_none());
-            if let Some(value) = value {
-                put_bytes(&mut object, "value", "encoding", value);
+            put(&mut object, "deletion", *value == Err(Lost::Deletion));
+            match value {
+                Ok(value) => put_bytes(&mut object, "value", "encoding", value),
+                Err(lost) => put_without_value(&mut object, lost),
             }
             object
         }
@@ -64,14 +65,19 @@ pub(super) fn object(record: &ExchangeRecord) -> Object {
             put_some(&mut object, "new_root", is_new_root.then_some(true));
             object
         }
+        ExchangeRecord::Reconnect { is_needed } => {
+            let mut object = op("exchange-reconnect");
+            put(&mut object, "connected", !is_needed);
+            object
+        }
     }
 }
 
-fn root(report: &RootReport) -> Object {
+fn root(report: &RootReport, is_synchronised: bool) -> Object {
     let mut object = op("exchange-status");
     put(&mut object, "role", "root");
     put(&mut object, "exchange", report.exchange.as_str());
-    put(&mut object, "synchronised", report.is_synchronised());
+    put(&mut object, "synchronised", is_synchronised);
     put(&mut object, "ver", report.ver);
     put(&mut object, "records", report.records);
     put(&mut object, "tombstones", report.tombstones);
@@ -151,17 +157,28 @@ fn conflict_object(conflict: &ConflictReport) -> Object {
     object
 }
 
-/// Returns a content; a value that is cut has no `value` but its size.
+/// Returns a content; a value that is cut has its `start` instead of `value`.
 fn content(content: &Lost) -> Object {
     let mut object = Object::new();
     match content {
         Lost::Deletion => put(&mut object, "deletion", true),
         Lost::Value { start, size } => {
             put(&mut object, "size", *size);
-            if u64::try_from(start.len()).is_ok_and(|len| len == *size) {
-                put_bytes(&mut object, "value", "encoding", start);
+            let is_whole = u64::try_from(start.len()).is_ok_and(|len| len == *size);
+            // One that is hidden has neither.
+            if is_whole || !start.is_empty() {
+                put_bytes(&mut object, if is_whole { "value" } else { "start" }, "encoding", start);
             }
         }
+        Lost::Expired | Lost::Unsent => put_without_value(&mut object, content),
     }
     object
+}
+
+fn put_without_value(object: &mut Object, content: &Lost) {
+    match content {
+        Lost::Expired => put(object, "expired", true),
+        Lost::Unsent => put(object, "unsent", true),
+        Lost::Deletion | Lost::Value { .. } => {}
+    }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::operation::{EtcdError, RangeAnswer, RangeRead, Txn, TxnAnswer};
+use super::operation::{EtcdError, RangeAnswer, RangeRead, Space, Txn, TxnAnswer};
 
 /// The pause after the second failure of a call; it doubles with each further one.
 const RETRY_PAUSE_MIN_MS: u64 = 50;
@@ -32,6 +32,8 @@ pub enum ActionKind {
     Compact {
         revision: u64,
     },
+    /// Looks whether etcd has space.
+    Space,
 }
 
 /// The keys from `from` on and below `to`, and the first revision whose changes are received.
@@ -48,6 +50,7 @@ pub enum Answer {
     Read(RangeAnswer),
     Txn(TxnAnswer),
     Compacted,
+    Space(Space),
 }
 
 pub type ActionResult = Result<Answer, EtcdError>;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::codec::{
     DecodeError, EncodedResponses, Head, Reception, decode_presence, decode_request, decode_row, decode_run,
 };
-use super::layout::{Layout, Place, shard_of};
+use super::layout::{Layout, Place};
 use super::operation::Pair;
 use crate::store::{Now, Version};
 
@@ -25,7 +25,7 @@ pub struct Counts {
     /// Records of responses: one for each commit with writes.
     pub responses: u64,
     pub members: u64,
-    /// Keys that stand for nothing, outside the shards. Instances ignore them.
+    /// Keys that stand for nothing, outside the state. Instances ignore them.
     pub unknown: u64,
 }
 
@@ -33,20 +33,17 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Audit {
     layout: Layout,
-    /// The valid heads, each with the revision of its last change.
-    heads: Vec<Option<(Head, u64)>>,
+    /// The head, if it is valid, with the revision of its last change.
+    head: Option<(Head, u64)>,
     counts: Counts,
 }
 
 impl Audit {
-    /// `heads` are the pairs of the heads of all shards, at the same revision.
+    /// `head` is the pair of the head, at the same revision.
     #[must_use]
-    pub fn new(layout: Layout, heads: &[Option<Pair>]) -> Self {
-        let head = |pair: &Option<Pair>| {
-            let pair = pair.as_ref()?;
-            Some((Head::decode(&pair.value).ok()?, pair.mod_revision))
-        };
-        Self { layout, heads: heads.iter().map(head).collect(), counts: Counts::default() }
+    pub fn new(layout: Layout, head: Option<&Pair>) -> Self {
+        let head = head.and_then(|pair| Some((Head::decode(&pair.value).ok()?, pair.mod_revision)));
+        Self { layout, head, counts: Counts::default() }
     }
 
     #[must_use]
@@ -60,32 +57,23 @@ impl Audit {
     }
 
     fn problem(&mut self, pair: &Pair, now: Now) -> Option<String> {
-        let Some(shard) = self.layout.shard_of_key(&pair.key) else { return self.outside(pair) };
-        let index = usize::try_from(shard).unwrap_or(usize::MAX);
-        let Some(head) = self.heads.get(index).cloned() else {
-            return Some(format!("the cluster has no shard {shard}"));
-        };
-        let Some(place) = self.layout.place(shard, &pair.key) else {
+        if !self.layout.is_state(&pair.key) {
+            return self.outside(pair);
+        }
+        let Some(place) = self.layout.place(&pair.key) else {
             return Some("unknown key".to_owned());
         };
         if place == Place::Head {
             return head_problem(&pair.value);
         }
         self.count(&place);
-        if let Place::Row(key) | Place::Registration { key, .. } = &place {
-            let right = shard_of(key, u32::try_from(self.heads.len()).unwrap_or(u32::MAX));
-            if right != shard {
-                return Some(format!("its key belongs to shard {right}"));
-            }
-        }
-        let of_head = match &head {
-            None => Some("its shard has no valid head".to_owned()),
+        match &self.head {
+            None => Some("there is no valid head".to_owned()),
             Some((_, revision)) if pair.mod_revision > *revision => {
                 Some("it was changed without a commit of an owner".to_owned())
             }
-            Some(_) => None,
-        };
-        of_head.or_else(|| record_problem(&place, pair, &head.map(|(head, _)| head).unwrap_or_default(), now))
+            Some((head, _)) => record_problem(&place, pair, head, now),
+        }
     }
 
     fn count(&mut self, place: &Place) {
@@ -94,19 +82,22 @@ impl Audit {
             Place::Registration { .. } => &mut self.counts.registrations,
             Place::Responses { .. } => &mut self.counts.responses,
             Place::Member(_) => &mut self.counts.members,
-            Place::Head => return,
+            Place::Head | Place::Request => return,
         };
         *count = count.saturating_add(1);
     }
 
-    /// Verifies a record outside the shards.
+    /// Verifies a record outside the state.
     fn outside(&mut self, pair: &Pair) -> Option<String> {
-        if let Some(place @ Place::Member(_)) = self.layout.place(0, &pair.key) {
-            self.count(&place);
-            return (decode_run(&pair.value) == 0).then(|| "invalid member".to_owned());
-        }
-        if self.layout.is_request(&pair.key) {
-            return decode_request(&pair.value).is_none().then(|| "invalid request".to_owned());
+        match self.layout.place(&pair.key) {
+            Some(place @ Place::Member(_)) => {
+                self.count(&place);
+                return (decode_run(&pair.value) == 0).then(|| "invalid member".to_owned());
+            }
+            Some(Place::Request) => {
+                return decode_request(&pair.value).is_none().then(|| "invalid request".to_owned());
+            }
+            _ => {}
         }
         if pair.key != self.layout.meta() && pair.key != self.layout.compaction() {
             self.counts.unknown = self.counts.unknown.saturating_add(1);
@@ -118,15 +109,12 @@ impl Audit {
 fn head_problem(value: &[u8]) -> Option<String> {
     match Head::decode(value) {
         Err(error) => Some(invalid("head", error)),
-        Ok(head) if head.silent_max > head.deletions => {
-            Some("the head has more silent deletions than all".to_owned())
-        }
         Ok(head) if head.seq < head.epoch => Some("the head has fewer commits than owners".to_owned()),
         Ok(_) => None,
     }
 }
 
-/// Verifies a record of a shard with this head.
+/// Verifies a record of the state with this head.
 fn record_problem(place: &Place, pair: &Pair, head: &Head, now: Now) -> Option<String> {
     let above = |version: Version| {
         (version > head.greatest).then(|| "its version is above the greatest one of the head".to_owned())
@@ -144,7 +132,7 @@ fn record_problem(place: &Place, pair: &Pair, head: &Head, now: Now) -> Option<S
             Ok(_) if *seq > head.seq => Some(format!("it is of commit {seq}, the head of {}", head.seq)),
             Ok(decoded) => decoded.responses.iter().filter_map(|response| response.version).find_map(above),
         },
-        Place::Member(_) | Place::Head => None,
+        Place::Member(_) | Place::Request | Place::Head => None,
     }
 }
 
@@ -181,11 +169,11 @@ mod tests {
         let key = Key::new(name.to_owned()).unwrap();
         let stored = StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: true };
         let value = encode_row(&key, Version { ms, counter: 0 }, &stored, NOW, 0).unwrap();
-        pair(layout().row(0, &key), value)
+        pair(layout().row(&key), value)
     }
 
     fn audit() -> Audit {
-        Audit::new(layout(), &[Some(pair(layout().head(0), head().encode()))])
+        Audit::new(layout(), Some(&pair(layout().head(), head().encode())))
     }
 
     fn problem(pair: &Pair) -> String {
@@ -199,12 +187,12 @@ mod tests {
             pair(layout().meta(), &b"x"[..]),
             pair(layout().compaction(), &b"5"[..]),
             pair(layout().member("a"), encode_run(7)),
-            pair(layout().request(0), encode_request(2)),
-            pair(layout().head(0), head().encode()),
+            pair(layout().request(), encode_request(2)),
+            pair(layout().head(), head().encode()),
             row("k", 50),
-            pair(layout().registration(0, &key, "client"), presence()),
+            pair(layout().registration(&key, "client"), presence()),
             pair(
-                layout().responses(0, 9),
+                layout().responses(9),
                 EncodedResponses::default().encode_with(&EncodedResponses::default()),
             ),
             pair(Bytes::from_static(b"/mqkv/c/other"), &b""[..]),
@@ -220,29 +208,23 @@ mod tests {
     fn each_record_that_an_instance_would_stumble_over_has_a_problem() {
         let key = Key::new("k").unwrap();
         let empty = || EncodedResponses::default().encode_with(&EncodedResponses::default());
-        let silent = Head { silent_max: 1, ..head() };
         for (bad, expected) in [
             (row("k", 51), "its version is above the greatest one of the head"),
-            (Pair { key: layout().row(0, &key), ..row("other", 5) }, "invalid row"),
-            (pair(layout().row(0, &key), &b"\x09"[..]), "row of format 9"),
+            (Pair { key: layout().row(&key), ..row("other", 5) }, "invalid row"),
+            (pair(layout().row(&key), &b"\x09"[..]), "row of format 9"),
             (Pair { mod_revision: 21, ..row("k", 5) }, "it was changed without a commit of an owner"),
-            (pair(layout().row(1, &key), &b""[..]), "the cluster has no shard 1"),
-            (pair(layout().registration(0, &key, "c"), &b"\x01x"[..]), "invalid registration"),
-            (pair(layout().responses(0, 10), empty()), "it is of commit 10, the head of 9"),
-            (pair(layout().responses(0, 8), &b"\x01"[..]), "invalid record of responses"),
+            (pair(layout().registration(&key, "c"), &b"\x01x"[..]), "invalid registration"),
+            (pair(layout().responses(10), empty()), "it is of commit 10, the head of 9"),
+            (pair(layout().responses(8), &b"\x01"[..]), "invalid record of responses"),
             (pair(Bytes::from_static(b"/mqkv/c/s/0/x"), &b""[..]), "unknown key"),
             (pair(Bytes::from_static(b"/mqkv/c/s/0/d/9"), empty()), "unknown key"),
-            (pair(layout().head(0), &b"\x01"[..]), "invalid head"),
-            (pair(layout().head(0), silent.encode()), "the head has more silent deletions than all"),
+            (pair(layout().head(), &b"\x01"[..]), "invalid head"),
             (pair(layout().member("a"), &b"x"[..]), "invalid member"),
         ] {
             assert_eq!(problem(&bad), expected, "{:?}", bad.key);
         }
-        let heads = [0, 1].map(|shard| Some(pair(layout().head(shard), head().encode())));
-        let finding = Audit::new(layout(), &heads).verify(&row("a", 5), NOW).unwrap();
-        assert_eq!(finding.problem, "its key belongs to shard 1");
-        let mut headless = Audit::new(layout(), &[None]);
+        let mut headless = Audit::new(layout(), None);
         let finding = headless.verify(&row("k", 5), NOW).unwrap();
-        assert_eq!(finding.problem, "its shard has no valid head");
+        assert_eq!(finding.problem, "there is no valid head");
     }
 }

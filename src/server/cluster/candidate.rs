@@ -1,4 +1,4 @@
-//! Candidates for a shard: when an instance takes it over.
+//! Candidates: when an instance takes the store over.
 //!
 //! Members decide only when a takeover is tried. That at most one succeeds, and that no commit of the previous owner
 //! follows it, is due to the comparison of the head's revision.
@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
 use super::codec::{Head, Owner};
-use super::commit::{ShardKeys, guarded, put};
-use super::layout::mixed;
+use super::commit::{guarded, put};
+use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Pair, TxnOutcome};
 use super::roster::Member;
-use crate::server::storage::record::{CHECKSUM_SEED, extend_checksum};
 use crate::store::Now;
 
 /// The time between the first attempts of two candidates.
@@ -23,16 +22,16 @@ const RECEPTION_MS: u64 = 1_000;
 
 #[derive(Debug)]
 pub struct Candidate {
-    keys: ShardKeys,
+    layout: Layout,
     owner: Owner,
     attempt: Option<Attempt>,
     /// Whether no attempt begins, because clients do not reach the instance.
     is_waiting: bool,
-    /// Since when the shard may be taken over, in monotonic milliseconds.
+    /// Since when the store may be taken over, in monotonic milliseconds.
     since_ms: Option<u64>,
     /// Not before this time, in monotonic milliseconds.
     pause_ms: u64,
-    /// The shard is left to others until this time, in monotonic milliseconds, while the head has no later epoch than this.
+    /// The store is left to others until this time, in monotonic milliseconds, while the head has no later epoch than this.
     left_until_ms: u64,
     left_epoch: u64,
     /// Whether etcd has other members than those that were seen.
@@ -51,7 +50,7 @@ struct Attempt {
     seen: u64,
 }
 
-/// What a candidate sees of the shard.
+/// What a candidate sees of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     pub head: Option<&'a (Head, u64)>,
@@ -59,9 +58,9 @@ pub struct View<'a> {
 }
 
 impl Candidate {
-    pub fn new(keys: ShardKeys, owner: Owner) -> Self {
+    pub fn new(layout: Layout, owner: Owner) -> Self {
         Self {
-            keys,
+            layout,
             owner,
             attempt: None,
             is_waiting: false,
@@ -83,18 +82,18 @@ impl Candidate {
         self.is_waiting = is_waiting;
     }
 
-    /// Leaves the shard, whose head has this epoch, to others until another one has owned it, or until this time, in monotonic
+    /// Leaves the store, whose head has this epoch, to others until another one has owned it, or until this time, in monotonic
     /// milliseconds.
     pub fn leave_until(&mut self, ms: u64, epoch: u64) {
         (self.left_until_ms, self.left_epoch) = (ms, epoch);
     }
 
-    /// Forgets the attempt: the shard was taken over, by this instance or another, or is read again.
+    /// Forgets the attempt: the store was taken over, by this instance or another, or is read again.
     pub fn reset(&mut self) {
         (self.attempt, self.since_ms) = (None, None);
     }
 
-    /// Looks at a shard that has changed, or that time has passed for.
+    /// Looks at a store that has changed, or that time has passed for.
     pub fn handle_view(&mut self, view: View<'_>, now: Now) {
         let revision = view.head.map_or(0, |(_, revision)| *revision);
         if self.attempt.as_ref().is_some_and(|attempt| attempt.seen != revision) {
@@ -119,7 +118,7 @@ impl Candidate {
         self.attempt.as_mut()?.call.as_mut()?.poll(now.monotonic_ms, ids)
     }
 
-    /// Returns when to poll, in monotonic milliseconds; `None` if the shard is not to be taken over.
+    /// Returns when to poll, in monotonic milliseconds; `None` if the store is not to be taken over.
     pub fn next_deadline(&self, view: View<'_>) -> Option<u64> {
         match &self.attempt {
             Some(Attempt { call: Some(call), .. }) => call.next_deadline(),
@@ -143,16 +142,15 @@ impl Candidate {
             wall_ms: head.wall_ms.max(now.wall_ms),
             puts: 0,
             deletions: 0,
-            silent_max: 0,
             ..head
         };
-        let key = self.keys.layout.head(self.keys.shard);
-        let mut txn = guarded(&self.keys, seen, vec![put(key, next.encode())]);
-        // The watch of the members may be behind that of the shard: an owner that is a member is left alone.
+        let key = self.layout.head();
+        let mut txn = guarded(&self.layout, seen, vec![put(key, next.encode())]);
+        // The watch of the members may be behind that of the state: an owner that is a member is left alone.
         if let Some(owner) = view.head.and_then(|(head, _)| head.owner.as_ref())
             && *owner != self.owner
         {
-            let key = self.keys.layout.member(&owner.instance);
+            let key = self.layout.member(&owner.instance);
             let mod_revision = view.members.get(&owner.instance).map_or(0, |member| member.mod_revision);
             txn.conditions.push(Condition { key, mod_revision });
         }
@@ -164,16 +162,9 @@ impl Candidate {
         std::mem::take(&mut self.has_wrong_members)
     }
 
-    /// Returns the member that comes before this instance among the candidates, with its run.
-    pub fn better_placed<'a>(&self, members: &'a BTreeMap<String, Member>) -> Option<(&'a str, u64)> {
-        let best = members.iter().max_by_key(|(name, _)| self.weight(name))?;
-        let (name, member) = best;
-        (self.weight(name) > self.weight(&self.owner.instance)).then_some((name.as_str(), member.run))
-    }
-
-    /// Returns how long this instance leaves the shard to others, in milliseconds; `None` if it must not take it over.
+    /// Returns how long this instance leaves the store to others, in milliseconds; `None` if it must not take it over.
     fn pause(&self, view: View<'_>) -> Option<u64> {
-        // All others would take the shard over from an owner that is no member: after a pause of etcd that has ended all
+        // All others would take the store over from an owner that is no member: after a pause of etcd that has ended all
         // leases, instances would do so in turn until all are members again, and each takeover discards requests.
         if view.members.get(&self.owner.instance).is_none_or(|member| member.run != self.owner.run) {
             return None;
@@ -195,19 +186,11 @@ impl Candidate {
         Some(rank.max(last))
     }
 
-    /// Returns the pause of this instance among the candidates.
+    /// Returns the pause of this instance among the candidates, which try in the order of their names.
     fn rank(&self, members: &BTreeMap<String, Member>, gone: Option<&str>) -> u64 {
-        let own = self.weight(&self.owner.instance);
-        let others = members.keys().filter(|member| **member != self.owner.instance && gone != Some(member));
-        let before = others.filter(|member| self.weight(member) > own).count();
+        let others = members.keys().filter(|member| gone != Some(member));
+        let before = others.take_while(|member| **member < self.owner.instance).count();
         RANK_PAUSE_MS.saturating_mul(before as u64)
-    }
-
-    /// Returns the weight of an instance for the shard, by rendezvous hashing: the greatest one comes first.
-    fn weight<'a>(&self, instance: &'a str) -> (u64, &'a str) {
-        let sum = extend_checksum(CHECKSUM_SEED, instance.as_bytes());
-        let sum = extend_checksum(sum, &self.keys.shard.to_be_bytes());
-        (mixed(sum), instance)
     }
 
     pub fn awaits(&self, id: ActionId) -> bool {
@@ -265,14 +248,12 @@ fn revision_of(found: &[Option<Pair>]) -> u64 {
 mod tests {
     use super::*;
     use crate::server::cluster::action::{ActionKind, Answer};
-    use crate::server::cluster::layout::Layout;
     use crate::server::cluster::operation::{TxnAnswer, TxnOutcome};
 
     const NAMES: [&str; 3] = ["a", "b", "c"];
 
     fn candidate_of(instance: &str, run: u64) -> Candidate {
-        let keys = ShardKeys { layout: Layout::new("c"), shard: 0 };
-        Candidate::new(keys, Owner { instance: instance.to_owned(), run })
+        Candidate::new(Layout::new("c"), Owner { instance: instance.to_owned(), run })
     }
 
     fn candidate(instance: &str) -> Candidate {
@@ -309,8 +290,7 @@ mod tests {
         all.insert("a".to_owned(), Member { run: 8, mod_revision: 30 });
         let head = head(Some("a"));
         let view = View { head: Some(&head), members: &all };
-        let mut pauses = [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view));
-        pauses[..2].sort();
+        let pauses = [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view));
         assert_eq!(pauses, [Some(0), Some(100), Some(300)]);
         let alone = BTreeMap::from([("a".to_owned(), Member { run: 8, mod_revision: 30 })]);
         let view = View { head: Some(&head), members: &alone };
@@ -318,17 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_without_an_owner_is_taken_over_in_an_order_that_all_agree_on() {
+    fn a_store_without_an_owner_is_taken_over_in_an_order_that_all_agree_on() {
         let all = members(&NAMES);
         for head in [None, Some(head(None))] {
-            let mut pauses = pauses(&all, head.as_ref());
-            pauses.sort();
-            assert_eq!(pauses, [Some(0), Some(100), Some(200)]);
+            assert_eq!(pauses(&all, head.as_ref()), [Some(0), Some(100), Some(200)]);
         }
         let rest = members(&["b", "c"]);
-        let mut pauses = pauses(&rest, Some(&head(Some("a"))));
-        pauses.sort();
-        assert_eq!(pauses, [None, Some(0), Some(100)]);
+        assert_eq!(pauses(&rest, Some(&head(Some("a")))), [None, Some(0), Some(100)]);
     }
 
     #[test]
@@ -396,22 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn each_shard_has_one_best_placed_member() {
-        let all = members(&NAMES);
-        for shard in 0..16 {
-            let keys = ShardKeys { layout: Layout::new("c"), shard };
-            let candidates =
-                NAMES.map(|name| Candidate::new(keys.clone(), Owner { instance: name.to_owned(), run: 7 }));
-            let better = candidates.each_ref().map(|candidate| candidate.better_placed(&all));
-            let best: Vec<_> = (0..3).filter(|at| better[*at].is_none()).collect();
-            assert_eq!(best.len(), 1, "{better:?}");
-            let others = (0..3).filter(|at| *at != best[0]);
-            assert!(others.into_iter().all(|at| better[at] == Some((NAMES[best[0]], 7))));
-        }
-    }
-
-    #[test]
-    fn a_shard_that_was_left_to_others_is_taken_over_at_once_when_its_next_owner_is_gone() {
+    fn a_store_that_was_left_to_others_is_taken_over_at_once_when_its_next_owner_is_gone() {
         let (both, alone) = (members(&["a", "b"]), members(&["a"]));
         let (free, mut taken) = (head(None), (head(Some("b")).0, 51));
         let epoch = free.0.epoch;

@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
 use super::codec::{EncodedResponses, Head};
-use super::commit::{Part, ShardKeys, divide, guarded, put};
+use super::commit::{Part, divide, guarded, put};
 use super::group::Group;
+use super::layout::Layout;
 use super::operation::{EtcdError, Pair, RangeRead, TxnAnswer, TxnOutcome, prefix_end};
 use super::responses::{OldRecords, ResponseIndex};
 use crate::store::Now;
 
 /// An owner without requests looks this often whether it is still the owner.
 const IDLE_CONFIRMATION_MS: u64 = 1_000;
-/// While etcd has no space, an owner tries this often whether it accepts a commit.
-const SPACE_PROBE_MS: u64 = 5_000;
 /// The pause after etcd has refused an operation for good: the application may commit the same again.
 const REFUSAL_PAUSE_MS: u64 = 100;
 /// The most bytes of responses that wait for space in etcd; without room, later ones are not kept for a successor.
@@ -27,7 +26,7 @@ const CARRIED_BYTES_MAX: usize = 256 * 1024;
 /// the next comparison of the head fails, and the state is read anew.
 #[derive(Debug)]
 pub struct Chain {
-    keys: ShardKeys,
+    layout: Layout,
     /// The last committed head, and the revision of its commit.
     head: Head,
     revision: u64,
@@ -44,8 +43,6 @@ pub struct Chain {
     look_ms: u64,
     /// The number of commits that were begun.
     attempts: u64,
-    /// When to try whether etcd has space again.
-    probe_ms: u64,
     /// No operation begins before, because etcd has refused one for good.
     resume_ms: u64,
 }
@@ -93,14 +90,14 @@ pub enum ChainEvent {
 impl Chain {
     /// Begins with the owner's first head, which was written at `revision`, and the responses in etcd.
     pub fn new(
-        keys: ShardKeys,
+        layout: Layout,
         (head, revision): (Head, u64),
         responses: ResponseIndex,
         confirms_by_commit: bool,
         now: Now,
     ) -> Self {
         Self {
-            keys,
+            layout,
             head,
             revision,
             parts: VecDeque::new(),
@@ -112,7 +109,6 @@ impl Chain {
             is_resigning: false,
             look_ms: now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS),
             attempts: 0,
-            probe_ms: 0,
             resume_ms: 0,
         }
     }
@@ -133,7 +129,7 @@ impl Chain {
     /// The group is too long for any commit.
     pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
         let sequence = group.sequence;
-        let parts = divide(group, &self.keys, now, self.wall_ms(now));
+        let parts = divide(group, &self.layout, now, self.wall_ms(now));
         self.parts.extend(parts.ok_or(ChainEvent::Refused { sequence, uncertain: 0 })?);
         Ok(())
     }
@@ -145,6 +141,16 @@ impl Chain {
 
     pub fn is_short_of_space(&self) -> bool {
         self.is_short_of_space
+    }
+
+    /// Sets whether etcd takes deletions only, as etcd itself reports it.
+    pub fn set_short_of_space(&mut self, is_short: bool) {
+        self.is_short_of_space = is_short;
+    }
+
+    /// Whether there are responses that were given without a commit, and etcd has space for them.
+    fn has_late_responses(&self) -> bool {
+        !self.is_short_of_space && !self.carried.is_empty()
     }
 
     pub fn is_resigning(&self) -> bool {
@@ -173,7 +179,7 @@ impl Chain {
         let due_ms = match &self.work {
             Some(work) => return work.call.next_deadline(),
             None if self.is_resigning || !self.parts.is_empty() => 0,
-            None if self.is_short_of_space => self.look_ms.min(self.probe_ms),
+            None if self.has_late_responses() => 0,
             None => self.look_ms,
         };
         Some(due_ms.max(self.resume_ms))
@@ -182,9 +188,6 @@ impl Chain {
     fn next_work(&mut self, now: Now) -> Option<WorkKind> {
         if now.monotonic_ms < self.resume_ms {
             return None;
-        }
-        if self.is_short_of_space && self.probe_ms <= now.monotonic_ms && !self.is_resigning {
-            return Some(self.commit_of(Part::empty(0), None, now));
         }
         if let Some(part) = self.parts.pop_front() {
             let answers = Some(part.sequence);
@@ -200,10 +203,10 @@ impl Chain {
             let next = self.next_head(&Part::empty(0), now);
             return Some(WorkKind::Resignation { next: Head { owner: None, ..next } });
         }
-        if now.monotonic_ms < self.look_ms {
-            return None;
+        if self.has_late_responses() {
+            return Some(self.commit_of(Part::empty(0), None, now));
         }
-        Some(self.confirmation(None, now))
+        (self.look_ms <= now.monotonic_ms).then(|| self.confirmation(None, now))
     }
 
     fn confirmation(&mut self, answers: Option<u64>, now: Now) -> WorkKind {
@@ -234,18 +237,18 @@ impl Chain {
     }
 
     fn call(&self, kind: &WorkKind) -> Call {
-        let head = self.keys.layout.head(self.keys.shard);
+        let head = self.layout.head();
         match kind {
             WorkKind::Commit { part, next, old, .. } => {
-                Call::txn(part.txn(&self.keys, self.revision, next, *old))
+                Call::txn(part.txn(&self.layout, self.revision, next, *old))
             }
-            WorkKind::Deletions { part, .. } => Call::txn(part.deletions(&self.keys, self.revision)),
+            WorkKind::Deletions { part, .. } => Call::txn(part.deletions(&self.layout, self.revision)),
             WorkKind::Confirmation { .. } => {
                 let to = prefix_end(&head);
                 Call::read(RangeRead { from: head, to, limit: 1, revision: None })
             }
             WorkKind::Resignation { next } => {
-                Call::txn(guarded(&self.keys, self.revision, vec![put(head, next.encode())]))
+                Call::txn(guarded(&self.layout, self.revision, vec![put(head, next.encode())]))
             }
         }
     }
@@ -277,7 +280,7 @@ impl Chain {
 
     /// Whether a head that was read is that of the last commit.
     fn confirms(&self, pair: Option<&Pair>) -> bool {
-        let head = self.keys.layout.head(self.keys.shard);
+        let head = self.layout.head();
         pair.is_some_and(|pair| pair.key == head && pair.mod_revision == self.revision)
     }
 
@@ -359,7 +362,7 @@ impl Chain {
             // An earlier attempt may have been applied. A deletion shows it that etcd takes without space, and that no etcd answers
             // with an earlier state.
             EtcdError::NoSpace if work.kind.writes_head() && !work.is_look => {
-                work.call = Call::txn(Part::empty(0).deletions(&self.keys, self.revision));
+                work.call = Call::txn(Part::empty(0).deletions(&self.layout, self.revision));
                 work.is_look = true;
             }
             EtcdError::Unknown { .. } | EtcdError::NoSpace | EtcdError::Compacted { .. } => {
@@ -376,7 +379,6 @@ impl Chain {
         let Refusal { is_short, is_uncertain } = refusal;
         let mut events = Vec::new();
         if is_short {
-            self.probe_ms = now.monotonic_ms.saturating_add(SPACE_PROBE_MS);
             if !std::mem::replace(&mut self.is_short_of_space, true) {
                 events.push(ChainEvent::Space { is_short });
             }

@@ -11,6 +11,8 @@ use crate::store::{Now, StoredValue, Version};
 
 /// The version of the format of all values.
 pub const FORMAT: u8 = 1;
+/// The parts of the keys, in the meta record. Builds before the first release divided them by a hash, into up to 16 shards.
+const SHARDS: u32 = 1;
 /// How far apart the clocks of two instances may be: a deadline that was written by another clock passes so much later,
 /// never early.
 pub const CLOCK_SKEW_MS: u64 = 60_000;
@@ -18,7 +20,6 @@ pub const CLOCK_SKEW_MS: u64 = 60_000;
 /// What all instances of a cluster agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    pub shards: u32,
     /// The key of the hashes that must be the same in all instances.
     pub hash_key: [u8; CLUSTER_KEY_BYTES],
 }
@@ -30,10 +31,10 @@ pub enum DecodeError {
     Malformed,
 }
 
-/// The head of a shard: every commit changes it, and compares the revision of its last change.
+/// The head of the state: every commit changes it, and compares the revision of its last change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// `None`: the last owner has given the shard up.
+    /// `None`: the last owner has given the store up.
     pub owner: Option<Owner>,
     /// Number of the ownership.
     pub epoch: u64,
@@ -47,14 +48,12 @@ pub struct Head {
     pub puts: u32,
     /// The number of keys that it deletes, without those of old responses.
     pub deletions: u32,
-    /// How many of these may be absent before, so that no watch receives their deletion.
-    pub silent_max: u32,
     /// Number among the commits that this owner has begun: one that was given up without a known outcome differs from the next
     /// one, which has the same `seq`.
     pub attempt: u64,
 }
 
-/// The owner of a shard: one run of an instance.
+/// The owner of the store: one run of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub instance: String,
@@ -75,7 +74,7 @@ pub fn decode_run(value: &[u8]) -> u64 {
     u64::from_str_radix(text, 16).unwrap_or_default()
 }
 
-/// Encodes a request that the owner with this epoch gives its shard up.
+/// Encodes a request that the owner with this epoch gives the store up.
 #[must_use]
 pub fn encode_request(epoch: u64) -> Bytes {
     let mut out = vec![FORMAT];
@@ -102,27 +101,37 @@ impl Meta {
     #[must_use]
     pub fn encode(self) -> Bytes {
         let mut out = vec![FORMAT];
-        out.put_u32(self.shards);
+        out.put_u32(SHARDS);
         out.put_slice(&self.hash_key);
         out.into()
     }
 
     /// # Errors
-    /// [`DecodeError`]
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        whole(body(bytes)?, |body| {
-            let shards = body.try_get_u32().ok()?;
-            let mut hash_key = [0; CLUSTER_KEY_BYTES];
-            body.try_copy_to_slice(&mut hash_key).ok()?;
-            Some(Self { shards, hash_key })
-        })
+    /// Why this program cannot use the cluster.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let body = body(bytes).and_then(|body| {
+            whole(body, |body| {
+                let shards = body.try_get_u32().ok()?;
+                let mut hash_key = [0; CLUSTER_KEY_BYTES];
+                body.try_copy_to_slice(&mut hash_key).ok()?;
+                Some((shards, Self { hash_key }))
+            })
+        });
+        match body {
+            Ok((SHARDS, meta)) => Ok(meta),
+            Ok((shards, _)) => {
+                Err(format!("{shards} shards: export the keys with the earlier build that has written them"))
+            }
+            Err(DecodeError::OtherFormat(format)) => Err(format!("format {format}")),
+            Err(DecodeError::Malformed) => Err("the meta record is invalid".to_owned()),
+        }
     }
 }
 
 impl Head {
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, silent_max, attempt } = self;
+        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, attempt } = self;
         let mut out = vec![FORMAT];
         let instance = owner.as_ref().map_or("", |owner| &owner.instance);
         // The name of an instance is far shorter than 65,535 bytes; a head without one would name no owner.
@@ -134,7 +143,8 @@ impl Head {
         out.put_u64(*wall_ms);
         out.put_u32(*puts);
         out.put_u32(*deletions);
-        out.put_u32(*silent_max);
+        // Of the format; it has had no meaning since the deletion of a written key is a commit of its own.
+        out.put_u32(0);
         out.put_u64(*attempt);
         out.into()
     }
@@ -150,7 +160,7 @@ impl Head {
                 (true, 0) => None,
                 (true, _) => return None,
             };
-            Some(Self {
+            let head = Self {
                 owner,
                 epoch: body.try_get_u64().ok()?,
                 seq: body.try_get_u64().ok()?,
@@ -158,9 +168,10 @@ impl Head {
                 wall_ms: body.try_get_u64().ok()?,
                 puts: body.try_get_u32().ok()?,
                 deletions: body.try_get_u32().ok()?,
-                silent_max: body.try_get_u32().ok()?,
-                attempt: body.try_get_u64().ok()?,
-            })
+                attempt: 0,
+            };
+            body.try_get_u32().ok()?;
+            Some(Self { attempt: body.try_get_u64().ok()?, ..head })
         })
     }
 }
@@ -380,9 +391,9 @@ mod tests {
     fn head() -> impl Strategy<Value = Head> {
         let owner = prop::option::of(("[a-z0-9.-]{1,40}", any::<u64>()));
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-        let counts = (any::<u32>(), any::<u32>(), any::<u32>());
+        let counts = (any::<u32>(), any::<u32>());
         (owner, numbers, version(), counts).prop_map(
-            |(owner, (epoch, seq, wall_ms, attempt), greatest, (puts, deletions, silent_max))| Head {
+            |(owner, (epoch, seq, wall_ms, attempt), greatest, (puts, deletions))| Head {
                 owner: owner.map(|(instance, run)| Owner { instance, run }),
                 epoch,
                 seq,
@@ -390,7 +401,6 @@ mod tests {
                 wall_ms,
                 puts,
                 deletions,
-                silent_max,
                 attempt,
             },
         )
@@ -412,12 +422,20 @@ mod tests {
     }
 
     /// Checks that a value cannot be decoded after a byte was added or removed, or in another format.
-    fn is_strict<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, DecodeError>) -> bool {
+    fn is_strict<T, E>(
+        bytes: &[u8],
+        decode: impl Fn(&[u8]) -> Result<T, E>,
+        of_other_format: impl Fn(E) -> bool,
+    ) -> bool {
         let other = [&[FORMAT + 1], &bytes[1..]].concat();
         decode(bytes).is_ok()
             && decode(&[bytes, &[0]].concat()).is_err()
             && (0..bytes.len()).all(|len| decode(&bytes[..len]).is_err())
-            && matches!(decode(&other), Err(DecodeError::OtherFormat(2)))
+            && decode(&other).is_err_and(of_other_format)
+    }
+
+    fn is_of_format_2(error: DecodeError) -> bool {
+        error == DecodeError::OtherFormat(2)
     }
 
     proptest! {
@@ -427,14 +445,23 @@ mod tests {
         fn heads_decode_unchanged_and_whole_only(head in head()) {
             let bytes = head.encode();
             prop_assert_eq!(Head::decode(&bytes), Ok(head));
-            prop_assert!(is_strict(&bytes, Head::decode));
+            prop_assert!(is_strict(&bytes, Head::decode, is_of_format_2));
         }
 
         #[test]
-        fn the_meta_record_decodes_unchanged_and_whole_only(shards in any::<u32>(), hash_key in any::<[u8; CLUSTER_KEY_BYTES]>()) {
-            let meta = Meta { shards, hash_key };
+        fn the_meta_record_decodes_unchanged_and_whole_only(hash_key in any::<[u8; CLUSTER_KEY_BYTES]>()) {
+            let meta = Meta { hash_key };
             prop_assert_eq!(Meta::decode(&meta.encode()), Ok(meta));
-            prop_assert!(is_strict(&meta.encode(), Meta::decode));
+            prop_assert!(is_strict(&meta.encode(), Meta::decode, |error| error == "format 2"));
+        }
+
+        #[test]
+        fn a_cluster_of_another_number_of_shards_is_refused(shards in any::<u32>().prop_filter("not 1", |shards| *shards != 1)) {
+            let mut record = Meta { hash_key: [7; CLUSTER_KEY_BYTES] }.encode().to_vec();
+            record[1..5].copy_from_slice(&shards.to_be_bytes());
+            let refusal = Meta::decode(&record).unwrap_err();
+            let expected = format!("{shards} shards: export the keys");
+            prop_assert!(refusal.starts_with(&expected), "{}", refusal);
         }
 
         #[test]
@@ -446,7 +473,7 @@ mod tests {
             let until_ms = responses.iter().map(|it| it.until_ms - NOW.monotonic_ms + NOW.wall_ms).max();
             let until_ms = until_ms.unwrap_or_default();
             prop_assert_eq!(decode(&bytes), Ok(DecodedResponses { until_ms, responses }));
-            prop_assert!(is_strict(&bytes, decode));
+            prop_assert!(is_strict(&bytes, decode, is_of_format_2));
         }
 
         #[test]
@@ -469,7 +496,7 @@ mod tests {
             // A deadline is rounded up.
             let deadline_ms = stored.deadline_ms.map(|deadline_ms| deadline_ms + 1);
             prop_assert_eq!(decode(&bytes), Ok((version, StoredValue { deadline_ms, ..stored })));
-            prop_assert!(is_strict(&bytes, decode));
+            prop_assert!(is_strict(&bytes, decode, is_of_format_2));
             let other = Key::new("another key").unwrap();
             prop_assert!(decode_row(&other, &bytes, Reception::Watched, NOW).is_err());
         }

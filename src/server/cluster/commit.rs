@@ -18,13 +18,6 @@ const OWN_OPERATIONS: usize = 3;
 /// More than the bytes of these operations, without the responses.
 const OWN_BYTES: usize = 4 * 1024;
 
-/// The keys of one shard.
-#[derive(Clone, Debug)]
-pub struct ShardKeys {
-    pub layout: Layout,
-    pub shard: u32,
-}
-
 /// Changes that form one commit: whole requests.
 #[derive(Debug, Default)]
 pub struct Part {
@@ -138,44 +131,41 @@ impl Part {
     pub fn next_head(&self, head: &Head, wall_ms: u64) -> Head {
         let count = |changes: usize| u32::try_from(changes).unwrap_or(u32::MAX);
         let puts = self.changes.values().filter(|change| change.value.is_some()).count();
-        let silent = self.changes.values().filter(|change| change.value.is_none() && change.was_put);
         Head {
             seq: head.seq.saturating_add(1),
             greatest: head.greatest.max(self.greatest),
             wall_ms: head.wall_ms.max(wall_ms),
             puts: count(puts.saturating_add(usize::from(self.has_responses()))),
             deletions: count(self.changes.len().saturating_sub(puts)),
-            silent_max: count(silent.count()),
             ..head.clone()
         }
     }
 
     /// Returns the transaction that commits the part, if the head was changed last at `revision`.
-    pub fn txn(&self, keys: &ShardKeys, revision: u64, next: &Head, old: Option<OldRecords>) -> Txn {
-        let ShardKeys { layout, shard } = keys;
-        let mut operations = vec![put(layout.head(*shard), next.encode())];
+    pub fn txn(&self, layout: &Layout, revision: u64, next: &Head, old: Option<OldRecords>) -> Txn {
+        let mut operations = vec![put(layout.head(), next.encode())];
         operations.extend(self.operations());
         if self.has_responses() {
             let responses = self.carried.encode_with(&self.responses);
-            operations.push(put(layout.responses(*shard, next.seq), responses));
+            operations.push(put(layout.responses(next.seq), responses));
         }
         operations.extend(old.map(|old| Operation::DeleteRange {
-            from: layout.responses(*shard, old.first_seq),
-            to: layout.responses(*shard, old.last_seq.saturating_add(1)),
+            from: layout.responses(old.first_seq),
+            to: layout.responses(old.last_seq.saturating_add(1)),
         }));
-        guarded(keys, revision, operations)
+        guarded(layout, revision, operations)
     }
 
     /// Returns a transaction that deletes what the part deletes, and changes nothing else, not even the head: etcd takes it
     /// without space.
-    pub fn deletions(&self, keys: &ShardKeys, revision: u64) -> Txn {
+    pub fn deletions(&self, layout: &Layout, revision: u64) -> Txn {
         let deletes = |operation: &Operation| matches!(operation, Operation::Delete { .. });
         let mut operations: Vec<_> = self.operations().filter(deletes).collect();
         if operations.is_empty() {
             // No commit has this number. Without a change, the transaction would be a read.
-            operations.push(Operation::Delete { key: keys.layout.responses(keys.shard, 0) });
+            operations.push(Operation::Delete { key: layout.responses(0) });
         }
-        guarded(keys, revision, operations)
+        guarded(layout, revision, operations)
     }
 
     fn operations(&self) -> impl Iterator<Item = Operation> {
@@ -187,8 +177,8 @@ impl Part {
 }
 
 /// Returns a transaction that is applied if the head was changed last at `revision`.
-pub fn guarded(keys: &ShardKeys, revision: u64, operations: Vec<Operation>) -> Txn {
-    let head = keys.layout.head(keys.shard);
+pub fn guarded(layout: &Layout, revision: u64, operations: Vec<Operation>) -> Txn {
+    let head = layout.head();
     let condition = Condition { key: head.clone(), mod_revision: revision };
     Txn { conditions: vec![condition], operations, otherwise: vec![head] }
 }
@@ -199,15 +189,15 @@ pub fn put(key: Bytes, value: Bytes) -> Operation {
 
 /// Divides a group into commits, at least one. A request is never divided: if it is larger than a commit should be, it is
 /// one by itself. Returns `None` if something is too long for any request.
-pub fn divide(group: Group, keys: &ShardKeys, now: Now, wall_ms: u64) -> Option<VecDeque<Part>> {
+pub fn divide(group: Group, layout: &Layout, now: Now, wall_ms: u64) -> Option<VecDeque<Part>> {
     let mut parts = VecDeque::new();
     let mut part = Part::empty(0);
     let mut items = group.items.into_iter().peekable();
     while let Some((sequence, item)) = items.next() {
         let mut unit = Unit::default();
-        unit.add(item, keys, now, wall_ms)?;
+        unit.add(item, layout, now, wall_ms)?;
         while let Some((_, item)) = items.next_if(|(next, _)| *next == sequence) {
-            unit.add(item, keys, now, wall_ms)?;
+            unit.add(item, layout, now, wall_ms)?;
         }
         if !part.is_empty() && (!part.has_room_for(&unit) || part.is_undone_by(&unit)) {
             parts.push_back(std::mem::take(&mut part));
@@ -221,8 +211,7 @@ pub fn divide(group: Group, keys: &ShardKeys, now: Now, wall_ms: u64) -> Option<
 }
 
 impl Unit {
-    fn add(&mut self, item: Item, keys: &ShardKeys, now: Now, wall_ms: u64) -> Option<()> {
-        let ShardKeys { layout, shard } = keys;
+    fn add(&mut self, item: Item, layout: &Layout, now: Now, wall_ms: u64) -> Option<()> {
         match item {
             Item::Row(RowChange { key, content }) => {
                 let version = content.as_ref().map(|(version, _)| *version).unwrap_or_default();
@@ -231,11 +220,11 @@ impl Unit {
                     Some((version, stored)) => Some(encode_row(&key, version, &stored, now, wall_ms)?),
                     None => None,
                 };
-                self.change(layout.row(*shard, &key), value);
+                self.change(layout.row(&key), value);
             }
             Item::Registration(RegistrationChange { key, client_id, is_registered }) => {
                 let value = is_registered.then(presence);
-                self.change(layout.registration(*shard, &key, &client_id), value);
+                self.change(layout.registration(&key, &client_id), value);
             }
             Item::Response(response) => {
                 self.greatest = self.greatest.max(response.version.unwrap_or_default());
@@ -267,8 +256,8 @@ mod tests {
 
     const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 10 };
 
-    fn keys() -> ShardKeys {
-        ShardKeys { layout: Layout::new("c"), shard: 0 }
+    fn layout() -> Layout {
+        Layout::new("c")
     }
 
     fn set(key: &str, len: usize) -> Item {
@@ -295,11 +284,11 @@ mod tests {
 
     fn divided(items: Vec<(u64, Item)>) -> VecDeque<Part> {
         let sequence = items.last().map_or(9, |(sequence, _)| *sequence + 1);
-        divide(Group { items, sequence }, &keys(), NOW, NOW.wall_ms).unwrap()
+        divide(Group { items, sequence }, &layout(), NOW, NOW.wall_ms).unwrap()
     }
 
     fn operations(part: &Part) -> Vec<Operation> {
-        part.txn(&keys(), 3, &part.next_head(&Head::default(), 0), None).operations
+        part.txn(&layout(), 3, &part.next_head(&Head::default(), 0), None).operations
     }
 
     #[test]
@@ -338,7 +327,7 @@ mod tests {
             .collect();
         assert_eq!((keys.len(), operations.len()), (4, 4));
         let head = parts[0].next_head(&Head::default(), 7);
-        assert_eq!((head.puts, head.deletions, head.silent_max), (2, 1, 0));
+        assert_eq!((head.puts, head.deletions), (2, 1));
         assert_eq!((head.seq, head.wall_ms, head.greatest), (1, 7, Version { ms: 5, counter: 1 }));
     }
 
@@ -346,24 +335,20 @@ mod tests {
     fn a_deletion_of_a_written_key_is_a_commit_of_its_own_so_that_its_loss_would_be_noticed() {
         let parts = divided(vec![(1, set("a", 1)), (2, set("b", 1)), (3, delete("a")), (4, set("a", 2))]);
         assert_eq!(parts.iter().map(|part| part.sequence).collect::<Vec<_>>(), [2, 5]);
-        for part in parts {
-            assert_eq!(part.next_head(&Head::default(), 7).silent_max, 0);
-        }
+        let counts = parts.iter().map(|part| part.next_head(&Head::default(), 7));
+        assert_eq!(counts.map(|head| (head.puts, head.deletions)).collect::<Vec<_>>(), [(2, 0), (1, 0)]);
     }
 
     #[test]
     fn deletions_need_no_space_and_guard_the_head_all_the_same() {
         let parts = divided(vec![(1, delete("a")), (1, response())]);
         assert!(!parts[0].has_puts());
-        let txn = parts[0].deletions(&keys(), 3);
-        assert_eq!(
-            txn.operations,
-            [Operation::Delete { key: keys().layout.row(0, &Key::new("a").unwrap()) }]
-        );
-        assert_eq!(txn.conditions, [Condition { key: keys().layout.head(0), mod_revision: 3 }]);
+        let txn = parts[0].deletions(&layout(), 3);
+        assert_eq!(txn.operations, [Operation::Delete { key: layout().row(&Key::new("a").unwrap()) }]);
+        assert_eq!(txn.conditions, [Condition { key: layout().head(), mod_revision: 3 }]);
         let overwritten = divided(vec![(1, delete("a")), (2, set("a", 1)), (3, delete("a"))]);
         assert!(overwritten[0].has_puts(), "its version must be recorded");
-        let none = Part::empty(1).deletions(&keys(), 3);
+        let none = Part::empty(1).deletions(&layout(), 3);
         assert!(matches!(&none.operations[..], [Operation::Delete { .. }]));
     }
 
@@ -371,9 +356,9 @@ mod tests {
     fn old_responses_are_deleted_in_the_commit() {
         let part = Part::empty(1);
         let old = Some(OldRecords { first_seq: 3, last_seq: 7 });
-        let txn = part.txn(&keys(), 9, &part.next_head(&Head::default(), 0), old);
+        let txn = part.txn(&layout(), 9, &part.next_head(&Head::default(), 0), old);
         let Some(Operation::DeleteRange { from, to }) = txn.operations.last() else { panic!() };
-        let layout = keys().layout;
-        assert!(*from == layout.responses(0, 3) && *to == layout.responses(0, 8));
+        let layout = layout();
+        assert!(*from == layout.responses(3) && *to == layout.responses(8));
     }
 }

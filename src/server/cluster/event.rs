@@ -7,15 +7,15 @@ use bytes::Bytes;
 /// What an instance reports to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterEvent {
-    /// The state of the cluster has another format or another number of shards: the instance does not take part in it.
+    /// The state of the cluster has another format: the instance does not take part in it.
     Incompatible { reason: String },
-    /// A record in etcd cannot be decoded: the instance does not serve its shard until it can.
+    /// A record in etcd cannot be decoded: the instance does not serve the store until it can.
     Corrupt { key: Bytes },
-    /// The watch has lost changes: the shard is read again.
+    /// The watch has lost changes: the state is read again.
     WatchGap,
     /// etcd has refused an operation for good.
     Refused { reason: String },
-    /// etcd has reached its quota: keys can only be deleted.
+    /// etcd has no space, or soon none: keys can only be deleted, until an operator has made some.
     NoSpace,
     /// etcd accepts changes again.
     SpaceAgain,
@@ -27,11 +27,11 @@ pub enum ClusterEvent {
     LeaseExtended { granted_s: u32 },
     /// The owner's clock, or that of an earlier owner, is ahead of this instance's: versions are, too.
     ClockAhead { ahead_ms: u64 },
-    /// The instance owns the shard.
+    /// The instance owns the store.
     TookOver { epoch: u64 },
-    /// Another instance owns the shard, or may do so: this one follows.
+    /// Another instance owns the store, or may do so: this one follows.
     LostOwnership { epoch: u64 },
-    /// The instance has given the shard up.
+    /// The instance has given the store up.
     Resigned { epoch: u64 },
 }
 
@@ -104,7 +104,10 @@ impl fmt::Display for ClusterEvent {
             Self::Corrupt { key } => write!(out, "invalid record in etcd: {}", key.escape_ascii()),
             Self::WatchGap => out.write_str("a watch of etcd has lost changes; reading the state again"),
             Self::Refused { reason } => write!(out, "etcd has refused an operation: {reason}"),
-            Self::NoSpace => out.write_str("etcd has reached its quota; keys can only be deleted"),
+            Self::NoSpace => out.write_str(
+                "etcd has reached its quota, or 90 % of it: keys can only be deleted until an operator compacts and defragments it, and \
+                 disarms its alarm (etcdctl alarm disarm)",
+            ),
             Self::SpaceAgain => out.write_str("etcd accepts changes again"),
             Self::EtcdUnavailable { reason } => write!(out, "etcd is unavailable, requests wait: {reason}"),
             Self::EtcdAvailable => out.write_str("etcd is available again"),

@@ -1,4 +1,4 @@
-//! A follower of a shard: reads it at one revision, then receives all changes by a watch, without a gap.
+//! A follower: reads the state at one revision, then receives all changes by a watch, without a gap.
 
 use std::collections::VecDeque;
 
@@ -8,25 +8,24 @@ use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, Watch
 use super::codec::{
     DecodeError, DecodedResponses, EncodedResponses, Head, Reception, decode_presence, decode_row,
 };
-use super::commit::ShardKeys;
 use super::group::{Item, RegistrationChange, RowChange};
-use super::layout::Place;
+use super::layout::{Layout, Place};
 use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent, key_after};
 use super::responses::{IndexedRecord, ResponseIndex};
 use crate::store::Now;
 
 /// The pairs of one read.
 const PAGE_PAIRS: u32 = 1_000;
-/// The pause before a shard with a corrupt record is read again.
+/// The pause before a state with a corrupt record is read again.
 const CORRUPT_PAUSE_MS: u64 = 10_000;
 
 /// The state of a follower. Rows, registrations and responses go to the application; the follower keeps only what a takeover
 /// needs.
 #[derive(Debug)]
 pub struct Follower {
-    keys: ShardKeys,
+    layout: Layout,
     phase: Phase,
-    /// The head with the revision of its last change; `None`: the shard has none yet.
+    /// The head with the revision of its last change; `None`: there is none yet.
     head: Option<(Head, u64)>,
     responses: ResponseIndex,
     /// The revision up to which everything was received.
@@ -38,7 +37,7 @@ pub struct Follower {
 #[derive(Debug)]
 enum Phase {
     Suspended,
-    /// Reads the shard, all pages at `revision`.
+    /// Reads the state, all pages at `revision`.
     Reading {
         call: Call,
         revision: Option<u64>,
@@ -50,10 +49,10 @@ enum Phase {
 /// What the follower reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowerEvent {
-    /// All that was reported before is obsolete: the shard is read again.
+    /// All that was reported before is obsolete: the state is read again.
     Reset,
     Item(Item),
-    /// The watch has lost changes, and the shard is read again.
+    /// The watch has lost changes, and the state is read again.
     Gap,
     Corrupt {
         key: Bytes,
@@ -70,10 +69,10 @@ enum Failure {
 }
 
 impl Follower {
-    /// Begins to read the shard.
-    pub fn new(keys: ShardKeys) -> Self {
+    /// Begins to read the state.
+    pub fn new(layout: Layout) -> Self {
         let mut follower = Self {
-            keys,
+            layout,
             phase: Phase::Suspended,
             head: None,
             responses: ResponseIndex::default(),
@@ -84,7 +83,7 @@ impl Follower {
         follower
     }
 
-    /// Whether the shard was read, and its changes are received.
+    /// Whether the state was read, and its changes are received.
     pub fn is_following(&self) -> bool {
         matches!(self.phase, Phase::Watching(_))
     }
@@ -101,10 +100,10 @@ impl Follower {
         std::mem::take(&mut self.responses)
     }
 
-    /// Reads the shard again, from `due_ms` on.
+    /// Reads the state again, from `due_ms` on.
     pub fn read_again(&mut self, due_ms: u64) {
         self.end_watch();
-        let (from, to) = self.keys.layout.shard(self.keys.shard);
+        let (from, to) = self.layout.state();
         let call = Call::new(page(from, to, PAGE_PAIRS, None), due_ms);
         self.phase = Phase::Reading { call, revision: None };
     }
@@ -183,7 +182,7 @@ impl Follower {
             self.phase = Phase::Watching(Call::new(self.watch(), 0));
             return events;
         };
-        let (_, to) = self.keys.layout.shard(self.keys.shard);
+        let (_, to) = self.layout.state();
         let call = Call::new(page(key_after(&last), to, PAGE_PAIRS, Some(at)), 0);
         self.phase = Phase::Reading { call, revision: Some(at) };
         events
@@ -191,7 +190,7 @@ impl Follower {
 
     fn handle_pair(&mut self, pair: Pair, now: Now) -> Result<Vec<Item>, DecodeError> {
         let Pair { key, value, mod_revision } = pair;
-        let place = self.keys.layout.place(self.keys.shard, &key).ok_or(DecodeError::Malformed)?;
+        let place = self.layout.place(&key).ok_or(DecodeError::Malformed)?;
         if place == Place::Head {
             self.head = Some((Head::decode(&value)?, mod_revision));
             return Ok(Vec::new());
@@ -208,7 +207,7 @@ impl Follower {
         now: Now,
     ) -> Result<Vec<Item>, DecodeError> {
         match place {
-            Place::Head | Place::Member(_) => {}
+            Place::Head | Place::Member(_) | Place::Request => {}
             Place::Row(key) => {
                 let content = value.map(|value| decode_row(&key, value, reception, now)).transpose()?;
                 return Ok(vec![Item::Row(RowChange { key, content })]);
@@ -234,7 +233,7 @@ impl Follower {
     }
 
     fn watch(&self) -> ActionKind {
-        let (from, to) = self.keys.layout.shard(self.keys.shard);
+        let (from, to) = self.layout.state();
         ActionKind::Watch(WatchRange { from, to, revision: self.revision.saturating_add(1) })
     }
 
@@ -298,12 +297,12 @@ impl Follower {
 
     /// Handles all changes of one transaction.
     fn handle_revision(&mut self, changes: Vec<WatchEvent>, now: Now) -> Result<Vec<Item>, Failure> {
-        let ShardKeys { layout, shard } = self.keys.clone();
+        let layout = self.layout.clone();
         let mut items = Vec::new();
         let (mut head, mut puts, mut deletions) = (None, 0_u32, 0_u32);
         for WatchEvent { key, value, mod_revision } in changes {
-            let Some(place) = layout.place(shard, &key) else {
-                if layout.is_of_shard(shard, &key) {
+            let Some(place) = layout.place(&key) else {
+                if layout.is_state(&key) {
                     return Err(Failure::Corrupt(key));
                 }
                 continue;
@@ -311,12 +310,12 @@ impl Follower {
             let is_old_response = matches!(place, Place::Responses { .. }) && value.is_none();
             match &place {
                 Place::Head => {
-                    // Without a head, the shard was deleted by hand.
+                    // Without a head, the state was deleted by hand.
                     let value = value.as_ref().ok_or(Failure::Gap)?;
                     let decoded = Head::decode(value).map_err(|_| Failure::Corrupt(key.clone()))?;
                     head = Some((decoded, mod_revision));
                 }
-                Place::Member(_) => {}
+                Place::Member(_) | Place::Request => {}
                 _ if is_old_response => {}
                 _ if value.is_some() => puts = puts.saturating_add(1),
                 _ => deletions = deletions.saturating_add(1),
@@ -329,10 +328,7 @@ impl Follower {
             return if puts == 0 { Ok(items) } else { Err(Failure::Gap) };
         };
         let last_seq = self.head.as_ref().map_or(0, |(head, _)| head.seq);
-        let is_complete = puts == next.puts
-            && deletions <= next.deletions
-            && deletions.saturating_add(next.silent_max) >= next.deletions;
-        if next.seq != last_seq.saturating_add(1) || !is_complete {
+        if next.seq != last_seq.saturating_add(1) || (puts, deletions) != (next.puts, next.deletions) {
             return Err(Failure::Gap);
         }
         self.head = Some((next, revision));

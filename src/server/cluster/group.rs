@@ -1,4 +1,4 @@
-//! What the application of a shard commits, and what every instance receives: rows, registrations, responses to writes.
+//! What the application commits, and what every instance receives: rows, registrations, responses to writes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One instance of a shard: joins the cluster, follows, takes over, commits, resigns.
+//! One instance: joins the cluster, follows, takes over, commits, resigns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use super::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use super::candidate::{Candidate, View};
 use super::chain::{Chain, ChainEvent};
-use super::codec::{DecodeError, Meta, Owner};
-use super::commit::{ShardKeys, put};
+use super::codec::{Meta, Owner};
+use super::commit::put;
 use super::departure::Departure;
 use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
 use super::group::{Group, Item};
-use super::handover::{Handover, LEFT_MS};
 use super::layout::Layout;
-use super::operation::{Condition, EtcdError, Txn, TxnOutcome, WatchBatch};
+use super::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
 use super::roster::Roster;
+use super::space::SpaceWatch;
 use super::status::{Role, Status};
 use super::upkeep::Upkeep;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
@@ -23,8 +23,12 @@ use crate::store::{Now, Version};
 
 /// How far the clock of an owner may be ahead of that of another instance before this is reported.
 const CLOCK_AHEAD_MS: u64 = 5_000;
+/// So long an instance that was asked to give the store up leaves it to others, in milliseconds.
+const LEFT_MS: u64 = 10_000;
+/// The time after which the same failure is reported again, in milliseconds.
+const FAILURE_AGAIN_MS: u64 = 60_000;
 
-/// One instance of a shard, as a state machine without I/O.
+/// One instance of a cluster, as a state machine without I/O.
 ///
 /// The caller does what [`Instance::poll_action`] returns, and passes the answers to [`Instance::handle_answer`] and
 /// [`Instance::handle_watch`]. After each call, and at [`Instance::next_deadline`], it polls until there are no more actions and
@@ -37,19 +41,25 @@ const CLOCK_AHEAD_MS: u64 = 5_000;
 #[derive(Debug)]
 pub struct Instance {
     settings: InstanceSettings,
-    keys: ShardKeys,
     stage: Stage,
     follower: Follower,
     roster: Roster,
     candidate: Candidate,
     departure: Departure,
-    handover: Handover,
+    /// Whether the owner gives the store up because an operator asks for it.
+    is_asked: bool,
     chain: Option<Chain>,
+    /// As long as there is a chain.
+    space: Option<SpaceWatch>,
+    /// Whether the application was given [`Effect::ShortOfSpace`] as the owner.
+    is_short_of_space: bool,
     upkeep: Option<Upkeep>,
     /// The epoch of the last ownership that has ended: the same one never serves again.
     ended_epoch: u64,
     /// Whether it was reported that the clock of the cluster is ahead.
     is_ahead: bool,
+    /// The last failure that was reported, and when, in monotonic milliseconds.
+    reported: Option<(ClusterEvent, u64)>,
     ids: Ids,
     effects: VecDeque<Effect>,
 }
@@ -58,10 +68,6 @@ pub struct Instance {
 #[derive(Clone, Debug)]
 pub struct InstanceSettings {
     pub layout: Layout,
-    /// The number of shards, which all instances of the cluster agree on.
-    pub shards: u32,
-    /// Number of the shard, from 0 on.
-    pub shard: u32,
     /// The name of the instance, which no other one has.
     pub instance: Arc<str>,
     /// A random number that no other run of the instance has.
@@ -79,7 +85,7 @@ enum Stage {
     /// Reads or creates the record that all instances agree on.
     Joining(Call),
     Active,
-    /// Gives the shard up, or has done so.
+    /// Gives the store up, or has done so.
     Closing,
     /// The cluster has another format.
     Incompatible,
@@ -113,7 +119,7 @@ pub enum Effect {
         sequence: u64,
         uncertain: u64,
     },
-    /// Whether only deletions can be committed.
+    /// Whether values and registrations must not be written any more: etcd has no space, or soon none.
     ShortOfSpace(bool),
     /// Answer nothing any more, and drop all that waits: another instance may be the owner.
     Stop,
@@ -123,10 +129,10 @@ pub enum Effect {
 impl Instance {
     #[must_use]
     pub fn new(settings: InstanceSettings) -> Self {
-        let keys = ShardKeys { layout: settings.layout.clone(), shard: settings.shard };
+        let layout = settings.layout.clone();
         let owner = Owner { instance: (*settings.instance).to_owned(), run: settings.run };
-        let meta = Meta { shards: settings.shards, hash_key: settings.hash_key };
-        let key = settings.layout.meta();
+        let meta = Meta { hash_key: settings.hash_key };
+        let key = layout.meta();
         let join = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: 0 }],
             operations: vec![put(key.clone(), meta.encode())],
@@ -134,19 +140,21 @@ impl Instance {
         };
         Self {
             stage: Stage::Joining(Call::txn(join)),
-            follower: Follower::new(keys.clone()),
-            roster: Roster::new(settings.layout.clone()),
-            departure: Departure::new(&settings.instance, settings.shards),
-            candidate: Candidate::new(keys.clone(), owner),
-            handover: Handover::new(settings.layout.request(settings.shard)),
+            follower: Follower::new(layout.clone()),
+            roster: Roster::new(layout.clone()),
+            departure: Departure::new(&settings.instance),
+            is_asked: false,
+            candidate: Candidate::new(layout, owner),
             chain: None,
+            space: None,
+            is_short_of_space: false,
             upkeep: None,
             ended_epoch: 0,
             is_ahead: false,
+            reported: None,
             ids: Ids::default(),
             effects: VecDeque::new(),
             settings,
-            keys,
         }
     }
 
@@ -183,10 +191,12 @@ impl Instance {
             self.effects.push_back(Effect::Report(ClusterEvent::WatchGap));
         }
         if self.may_yield()
-            && self.departure.is_due(self.roster.members(), now)
             && let Some(chain) = &mut self.chain
         {
-            chain.resign();
+            self.is_asked = self.roster.requested_epoch() == Some(chain.head().epoch);
+            if self.is_asked || self.departure.is_due(self.roster.members(), now) {
+                chain.resign();
+            }
         }
         if self.chain.as_ref().is_some_and(Chain::is_drained) {
             self.stop();
@@ -194,16 +204,14 @@ impl Instance {
         if let Some(action) = self.chain.as_mut().and_then(|chain| chain.poll_action(now, &mut self.ids)) {
             return Some(action);
         }
+        if let Some(action) = self.space.as_mut().and_then(|space| space.poll_action(now, &mut self.ids)) {
+            return Some(action);
+        }
         if let Some(action) = self.follower.poll_action(now, &mut self.ids) {
             return Some(action);
         }
         if self.needs_members()
             && let Some(action) = self.roster.poll_action(now, &mut self.ids)
-        {
-            return Some(action);
-        }
-        if self.may_yield()
-            && let Some(action) = self.handover.poll_action(now, &mut self.ids)
         {
             return Some(action);
         }
@@ -217,7 +225,7 @@ impl Instance {
         self.upkeep.as_mut()?.poll_action(now, &mut self.ids)
     }
 
-    /// Whether the instance may give the shard up to another one, which could take it over.
+    /// Whether the instance may give the store up to another one, which could take it over.
     fn may_yield(&self) -> bool {
         let is_steady = |chain: &Chain| !chain.is_short_of_space() && !chain.is_resigning();
         matches!(self.stage, Stage::Active) && self.chain.as_ref().is_some_and(is_steady)
@@ -246,11 +254,11 @@ impl Instance {
             self.may_take_over().then(|| self.candidate.next_deadline(view(&self.follower, &self.roster)));
         [
             self.chain.as_ref().and_then(Chain::next_deadline),
+            self.space.as_ref().and_then(SpaceWatch::next_deadline),
             self.follower.next_deadline(),
             self.roster.next_deadline().filter(|_| self.needs_members()),
             takeover.flatten(),
             self.departure.next_deadline(self.roster.members()).filter(|_| self.may_yield()),
-            self.handover.next_deadline().filter(|_| self.may_yield()),
             self.upkeep.as_ref().and_then(Upkeep::next_deadline),
         ]
         .into_iter()
@@ -277,7 +285,7 @@ impl Instance {
         }
     }
 
-    /// Gives the shard up, after what is under way, and takes it over no more: see [`Instance::is_closed`].
+    /// Gives the store up, after what is under way, and takes it over no more: see [`Instance::is_closed`].
     pub fn resign(&mut self) {
         if !matches!(self.stage, Stage::Closing) {
             self.stage = Stage::Closing;
@@ -290,13 +298,13 @@ impl Instance {
     }
 
     /// Notes whether clients reach the instance: behind a broker, whether it is connected. An instance that they do not reach
-    /// takes nothing over; as the owner, it gives the shard up if there is another member, and follows.
+    /// takes nothing over; as the owner, it gives the store up if there is another member, and follows.
     pub fn set_reached(&mut self, is_reached: bool, now: Now) {
         self.departure.set_reached(is_reached, now);
         self.candidate.set_waiting(!is_reached);
     }
 
-    /// Whether the instance has given the shard up, so that nothing is under way any more.
+    /// Whether the instance has given the store up, so that nothing is under way any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.stage, Stage::Closing) && self.chain.is_none()
@@ -311,6 +319,11 @@ impl Instance {
         } else if self.chain.as_ref().is_some_and(|chain| chain.awaits(id)) {
             let events = self.chain.as_mut().map(|chain| chain.handle_answer(result, now));
             self.handle_chain_events(events.unwrap_or_default(), now);
+        } else if let Some(space) = self.space.as_mut().filter(|space| space.awaits(id)) {
+            space.handle_answer(result, now);
+            let is_exhausted = space.space() == Space::Exhausted;
+            self.chain.iter_mut().for_each(|chain| chain.set_short_of_space(is_exhausted));
+            self.show_space();
         } else if self.follower.awaits(id) {
             let events = self.follower.handle_answer(result, now);
             self.handle_follower_events(events, now);
@@ -319,18 +332,10 @@ impl Instance {
             self.handle_members(now);
         } else if self.candidate.awaits(id) {
             if let Some(error) = self.candidate.handle_answer(result, now) {
-                self.effects.push_back(Effect::Report(refusal(error)));
+                self.report_failure(error, now);
             }
             if self.candidate.take_wrong_members() {
                 self.roster.read_again();
-            }
-        } else if self.handover.awaits(id) {
-            let epoch = self.chain.as_ref().map_or(0, |chain| chain.head().epoch);
-            if self.handover.handle_answer(result, epoch, now)
-                && self.may_yield()
-                && let Some(chain) = &mut self.chain
-            {
-                chain.resign();
             }
         } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
             upkeep.handle_answer(result, now);
@@ -357,51 +362,52 @@ impl Instance {
             }
             Err(error) => {
                 call.retry_late(now.monotonic_ms);
-                return self.effects.push_back(Effect::Report(refusal(error)));
+                return self.report_failure(error, now);
             }
         };
         let meta = match answer.outcome {
-            TxnOutcome::Applied => {
-                Ok(Meta { shards: self.settings.shards, hash_key: self.settings.hash_key })
-            }
+            TxnOutcome::Applied => Ok(Meta { hash_key: self.settings.hash_key }),
             TxnOutcome::NotApplied(pairs) => {
                 let pair = pairs.into_iter().next().flatten();
-                pair.ok_or(DecodeError::Malformed).and_then(|pair| Meta::decode(&pair.value))
+                Meta::decode(pair.as_ref().map_or(&[], |pair| &pair.value))
             }
         };
-        let reason = match meta {
-            Ok(Meta { shards, hash_key }) if shards == self.settings.shards => {
+        match meta {
+            Ok(Meta { hash_key }) => {
                 self.stage = Stage::Active;
                 self.upkeep =
                     self.settings.compacts.then(|| Upkeep::new(self.settings.layout.compaction(), now));
-                return self.effects.push_back(Effect::Joined { hash_key });
+                self.effects.push_back(Effect::Joined { hash_key });
             }
-            Ok(Meta { shards, .. }) => format!("{shards} shards instead of {}", self.settings.shards),
-            Err(DecodeError::OtherFormat(format)) => format!("format {format}"),
-            Err(DecodeError::Malformed) => "the meta record is invalid".to_owned(),
-        };
-        self.stage = Stage::Incompatible;
-        self.effects.push_back(Effect::Report(ClusterEvent::Incompatible { reason }));
+            Err(reason) => {
+                self.stage = Stage::Incompatible;
+                self.effects.push_back(Effect::Report(ClusterEvent::Incompatible { reason }));
+            }
+        }
     }
 
     fn handle_follower_events(&mut self, events: Vec<FollowerEvent>, now: Now) {
-        self.effects.extend(events.into_iter().map(|event| match event {
-            FollowerEvent::Reset => Effect::Reset,
-            FollowerEvent::Item(item) => Effect::Apply(item),
-            FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
-            FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
-            FollowerEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
-        }));
+        for event in events {
+            self.effects.push_back(match event {
+                FollowerEvent::Reset => Effect::Reset,
+                FollowerEvent::Item(item) => Effect::Apply(item),
+                FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
+                FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
+                FollowerEvent::Error { reason } => {
+                    self.report_failure(EtcdError::Refused { reason }, now);
+                    continue;
+                }
+            });
+        }
         self.check_clock(now);
         self.handle_view(now);
     }
 
     fn handle_members(&mut self, now: Now) {
-        self.departure.set_better(self.candidate.better_placed(self.roster.members()), now);
         self.handle_view(now);
     }
 
-    /// Looks at a shard or members that have changed.
+    /// Looks at a head or members that have changed.
     fn handle_view(&mut self, now: Now) {
         if self.may_take_over() {
             self.candidate.handle_view(view(&self.follower, &self.roster), now);
@@ -433,12 +439,12 @@ impl Instance {
         }
         let (epoch, floor, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
         self.candidate.reset();
-        self.departure.begin(now);
         // The watch would receive the own commits only. Whether another instance has taken over is known at the next one.
         let responses = self.follower.suspend();
         let by_commit = self.settings.confirms_by_commit;
-        self.chain = Some(Chain::new(self.keys.clone(), (head, revision), responses, by_commit, now));
-        self.handover.begin(now);
+        self.chain =
+            Some(Chain::new(self.settings.layout.clone(), (head, revision), responses, by_commit, now));
+        self.space = Some(SpaceWatch::new(now));
         self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
     }
@@ -449,17 +455,21 @@ impl Instance {
                 ChainEvent::Committed(sequence) => Effect::Committed { sequence },
                 ChainEvent::Refused { sequence, uncertain } => Effect::Refused { sequence, uncertain },
                 ChainEvent::Space { is_short } => {
-                    let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
-                    self.effects.push_back(Effect::Report(event));
-                    Effect::ShortOfSpace(is_short)
+                    let space = if is_short { Space::Exhausted } else { Space::Enough };
+                    self.space.iter_mut().for_each(|watch| watch.set(space, now));
+                    self.show_space();
+                    continue;
                 }
-                ChainEvent::Error { reason } => Effect::Report(ClusterEvent::Refused { reason }),
+                ChainEvent::Error { reason } => {
+                    self.report_failure(EtcdError::Refused { reason }, now);
+                    continue;
+                }
                 ChainEvent::Lost => {
                     self.stop();
                     Effect::Report(ClusterEvent::LostOwnership { epoch: self.end_chain(now) })
                 }
                 ChainEvent::Resigned => {
-                    let is_asked = self.handover.end();
+                    let is_asked = std::mem::take(&mut self.is_asked);
                     let head = self.chain.as_ref().map(Chain::head);
                     if is_asked && let Some(head) = head.filter(|head| head.owner.is_none()) {
                         // Another instance is to have it. If none takes it, this one does again.
@@ -469,6 +479,33 @@ impl Instance {
                 }
             };
             self.effects.push_back(effect);
+        }
+    }
+
+    /// Tells the application, and reports, whether more can be written, if that has changed.
+    fn show_space(&mut self) {
+        let is_short = self.space.as_ref().is_some_and(|watch| watch.space() != Space::Enough);
+        if is_short != std::mem::replace(&mut self.is_short_of_space, is_short) {
+            let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
+            self.effects.extend([Effect::Report(event), Effect::ShortOfSpace(is_short)]);
+        }
+    }
+
+    /// Reports why etcd has refused an operation. It is asked for again, so the same failure is reported again after a while only.
+    fn report_failure(&mut self, error: EtcdError, now: Now) {
+        let event = match error {
+            EtcdError::NoSpace => ClusterEvent::NoSpace,
+            denied if denied.is_denied() => ClusterEvent::Refused {
+                reason: format!("{denied}: {}", self.settings.layout.grant_command()),
+            },
+            other => ClusterEvent::Refused { reason: other.to_string() },
+        };
+        let is_due = |(last, at_ms): &(ClusterEvent, u64)| {
+            *last != event || at_ms.saturating_add(FAILURE_AGAIN_MS) <= now.monotonic_ms
+        };
+        if self.reported.as_ref().is_none_or(is_due) {
+            self.reported = Some((event.clone(), now.monotonic_ms));
+            self.effects.push_back(Effect::Report(event));
         }
     }
 
@@ -484,8 +521,8 @@ impl Instance {
 
     /// Ends the ownership, and follows again; returns its epoch.
     fn end_chain(&mut self, now: Now) -> u64 {
-        self.chain = None;
-        self.handover.end();
+        (self.chain, self.space, self.is_short_of_space) = (None, None, false);
+        self.is_asked = false;
         if matches!(self.stage, Stage::Active) {
             self.follower.read_again(now.monotonic_ms);
         }
@@ -495,13 +532,6 @@ impl Instance {
 
 fn view<'a>(follower: &'a Follower, roster: &'a Roster) -> View<'a> {
     View { head: follower.head(), members: roster.members() }
-}
-
-fn refusal(error: EtcdError) -> ClusterEvent {
-    match error {
-        EtcdError::NoSpace => ClusterEvent::NoSpace,
-        other => ClusterEvent::Refused { reason: other.to_string() },
-    }
 }
 
 #[cfg(test)]

@@ -2,25 +2,27 @@
 //!
 //! | key below the prefix | value |
 //! |---|---|
-//! | `meta` | format, number of shards, hash key; created once |
+//! | `meta` | format, hash key; created once |
 //! | `compaction` | the revision before which the history was discarded |
 //! | `m/<instance>` | a member, with a lease |
-//! | `r/<shard>` | a request that the owner gives the shard up, with a lease |
-//! | `s/<shard>/h` | the head of the shard |
-//! | `s/<shard>/k/<key>` | a row |
-//! | `s/<shard>/w/<length><key><client id>` | a registration; the length has 16 bits |
-//! | `s/<shard>/d/<seq>` | the responses of a commit; the number has 16 hexadecimal digits |
+//! | `r/0` | a request that the owner gives the store up, with a lease |
+//! | `s/0/h` | the head |
+//! | `s/0/k/<key>` | a row |
+//! | `s/0/w/<length><key><client id>` | a registration; the length has 16 bits |
+//! | `s/0/d/<seq>` | the responses of a commit; the number has 16 hexadecimal digits |
+//!
+//! The 0 is a part of the format: builds before the first release divided the keys.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::operation::prefix_end;
 use crate::protocol::Key;
-use crate::server::storage::record::{CHECKSUM_SEED, extend_checksum};
 
 const META: &[u8] = b"meta";
 const COMPACTION: &[u8] = b"compaction";
 const MEMBERS: &[u8] = b"m/";
-const REQUESTS: &[u8] = b"r/";
+const REQUEST: &[u8] = b"r/0";
+const STATE: &[u8] = b"s/0/";
 const SEQ_DIGITS: usize = 16;
 
 /// A range of keys in etcd: from the first on, below the second.
@@ -32,33 +34,21 @@ pub struct Layout {
     prefix: Bytes,
 }
 
-/// Returns the shard of a key, below `shards`.
-///
-/// It depends on the key only, so that a request has a shard before its instance has read anything from etcd.
-#[must_use]
-pub fn shard_of(key: &Key, shards: u32) -> u32 {
-    let hash = mixed(extend_checksum(CHECKSUM_SEED, key.as_bytes()));
-    // The product of the hash's share of its range with the number of shards.
-    let shard = u128::from(hash).wrapping_mul(u128::from(shards)) >> u64::BITS;
-    u32::try_from(shard).unwrap_or_default()
-}
-
-/// Makes each bit of a checksum depend on each of its bytes, also the last ones (the finalizer of MurmurHash3).
-#[must_use]
-pub fn mixed(sum: u64) -> u64 {
-    let sum = (sum ^ (sum >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let sum = (sum ^ (sum >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    sum ^ (sum >> 33)
-}
-
 /// What a key in etcd stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Member(String),
+    /// A request that the owner gives the store up.
+    Request,
     Head,
     Row(Key),
-    Registration { key: Key, client_id: String },
-    Responses { seq: u64 },
+    Registration {
+        key: Key,
+        client_id: String,
+    },
+    Responses {
+        seq: u64,
+    },
 }
 
 impl Layout {
@@ -94,55 +84,71 @@ impl Layout {
         range(self.key(&[MEMBERS]))
     }
 
-    /// Returns the key of a request that the owner gives a shard up. It needs a lease.
+    /// Returns the key of a request that the owner gives the store up. It needs a lease.
     #[must_use]
-    pub fn request(&self, shard: u32) -> Bytes {
-        self.key(&[REQUESTS, shard.to_string().as_bytes()])
+    pub fn request(&self) -> Bytes {
+        self.key(&[REQUEST])
+    }
+
+    /// Returns the members and the request, with the meta record between them: one watch receives both.
+    #[must_use]
+    pub fn members_and_request(&self) -> KeyRange {
+        (self.members().0, range(self.request()).1)
+    }
+
+    /// Returns the command that allows a role of etcd to use the cluster.
+    #[must_use]
+    pub fn grant_command(&self) -> String {
+        let prefix = String::from_utf8_lossy(&self.prefix);
+        format!("etcdctl role grant-permission ROLE --prefix=true readwrite {prefix}")
+    }
+
+    /// Returns the head, all rows, registrations and responses.
+    #[must_use]
+    pub fn state(&self) -> KeyRange {
+        range(self.key(&[STATE]))
     }
 
     #[must_use]
-    pub fn shard(&self, shard: u32) -> KeyRange {
-        range(self.in_shard(shard, &[]))
-    }
-
-    /// Returns the rows of a shard.
-    #[must_use]
-    pub fn rows(&self, shard: u32) -> KeyRange {
-        range(self.in_shard(shard, &[b"k/"]))
+    pub fn rows(&self) -> KeyRange {
+        range(self.key(&[STATE, b"k/"]))
     }
 
     #[must_use]
-    pub fn head(&self, shard: u32) -> Bytes {
-        self.in_shard(shard, &[b"h"])
+    pub fn head(&self) -> Bytes {
+        self.key(&[STATE, b"h"])
     }
 
     #[must_use]
-    pub fn row(&self, shard: u32, key: &Key) -> Bytes {
-        self.in_shard(shard, &[b"k/", key.as_bytes()])
+    pub fn row(&self, key: &Key) -> Bytes {
+        self.key(&[STATE, b"k/", key.as_bytes()])
     }
 
     #[must_use]
-    pub fn registration(&self, shard: u32, key: &Key, client_id: &str) -> Bytes {
+    pub fn registration(&self, key: &Key, client_id: &str) -> Bytes {
         let key = key.as_bytes();
         // A key has at most 65,535 bytes.
         let len = u16::try_from(key.len()).unwrap_or(u16::MAX).to_be_bytes();
-        self.in_shard(shard, &[b"w/", &len, key, client_id.as_bytes()])
+        self.key(&[STATE, b"w/", &len, key, client_id.as_bytes()])
     }
 
     /// Returns the key of the responses of commit `seq`. The order of the keys is that of the commits.
     #[must_use]
-    pub fn responses(&self, shard: u32, seq: u64) -> Bytes {
-        self.in_shard(shard, &[b"d/", format!("{seq:016x}").as_bytes()])
+    pub fn responses(&self, seq: u64) -> Bytes {
+        self.key(&[STATE, b"d/", format!("{seq:016x}").as_bytes()])
     }
 
-    /// Returns what a key of the members or of a shard stands for; `None` if it is none of these.
+    /// Returns what a key of the members, of the request or of the state stands for; `None` if it is none of these.
     #[must_use]
-    pub fn place(&self, shard: u32, key: &[u8]) -> Option<Place> {
+    pub fn place(&self, key: &[u8]) -> Option<Place> {
         let key = key.strip_prefix(&self.prefix[..])?;
         if let Some(instance) = key.strip_prefix(MEMBERS) {
             return text(instance).map(Place::Member);
         }
-        let key = key.strip_prefix(format!("s/{shard}/").as_bytes())?;
+        if key == REQUEST {
+            return Some(Place::Request);
+        }
+        let key = key.strip_prefix(STATE)?;
         match key.split_at_checked(2) {
             None if key == b"h" => Some(Place::Head),
             Some((b"k/", key)) => Key::new(key.to_vec()).ok().map(Place::Row),
@@ -163,32 +169,10 @@ impl Layout {
         }
     }
 
-    /// Returns the number of the shard that a key belongs to; `None` if it belongs to none.
+    /// Whether a key belongs to the state.
     #[must_use]
-    pub fn shard_of_key(&self, key: &[u8]) -> Option<u32> {
-        let rest = key.strip_prefix(&self.prefix[..])?.strip_prefix(b"s/")?;
-        let digits = std::str::from_utf8(rest.split(|byte| *byte == b'/').next()?).ok()?;
-        // The number in another notation would be another key.
-        let shard: u32 = digits.parse().ok().filter(|shard: &u32| shard.to_string() == digits)?;
-        self.is_of_shard(shard, key).then_some(shard)
-    }
-
-    /// Whether a key is that of a request that an owner gives its shard up.
-    #[must_use]
-    pub fn is_request(&self, key: &[u8]) -> bool {
-        key.strip_prefix(&self.prefix[..]).is_some_and(|key| key.starts_with(REQUESTS))
-    }
-
-    /// Whether a key belongs to a shard.
-    #[must_use]
-    pub fn is_of_shard(&self, shard: u32, key: &[u8]) -> bool {
-        key.strip_prefix(&self.prefix[..])
-            .is_some_and(|key| key.starts_with(format!("s/{shard}/").as_bytes()))
-    }
-
-    fn in_shard(&self, shard: u32, parts: &[&[u8]]) -> Bytes {
-        let number = format!("s/{shard}/");
-        self.key(&[&[number.as_bytes()], parts].concat())
+    pub fn is_state(&self, key: &[u8]) -> bool {
+        key.strip_prefix(&self.prefix[..]).is_some_and(|key| key.starts_with(STATE))
     }
 
     fn key(&self, parts: &[&[u8]]) -> Bytes {
@@ -221,33 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_spread_evenly_and_stay_in_their_shard() {
-        let mut counts = [0_u32; 8];
-        for number in 0..8_000 {
-            let key = Key::new(format!("line1/machine{number}/temperature")).unwrap();
-            counts[shard_of(&key, 8) as usize] += 1;
-            assert_eq!(shard_of(&key, 1), 0);
-        }
-        assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
-        // Part of the format: an instance that computed another shard would not find the key.
-        let shards = ["a", "line1/temp", "k"].map(|key| shard_of(&Key::new(key).unwrap(), 64));
-        assert_eq!(shards, [32, 23, 10]);
-    }
-
-    #[test]
     fn keys_of_a_cluster_are_readable() {
         let key = Key::new("line1/temp").unwrap();
         let keys = [
             layout().meta(),
             layout().member("node1"),
-            layout().head(0),
-            layout().row(0, &key),
-            layout().registration(0, &key, "client"),
-            layout().responses(0, 255),
+            layout().request(),
+            layout().head(),
+            layout().row(&key),
+            layout().registration(&key, "client"),
+            layout().responses(255),
         ];
-        let expected: [&[u8]; 6] = [
+        let expected: [&[u8]; 7] = [
             b"/mqkv/prod/meta",
             b"/mqkv/prod/m/node1",
+            b"/mqkv/prod/r/0",
             b"/mqkv/prod/s/0/h",
             b"/mqkv/prod/s/0/k/line1/temp",
             b"/mqkv/prod/s/0/w/\0\x0aline1/tempclient",
@@ -257,30 +229,33 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_other_clusters_and_shards_stand_for_nothing() {
-        let key = Key::new("k").unwrap();
+    fn keys_of_other_clusters_and_outside_the_state_stand_for_nothing() {
         let others = [
-            Layout::new("production").head(0),
-            layout().head(1),
-            layout().row(10, &key),
+            Layout::new("production").head(),
+            layout().key(&[b"s/1/h"]),
+            layout().key(&[b"s/00/h"]),
             layout().meta(),
             layout().compaction(),
         ];
+        let (from, to) = layout().state();
+        let state = from..to;
         for other in others {
-            assert_eq!(layout().place(0, &other), None, "{other:?}");
-            assert!(!layout().is_of_shard(0, &other));
-            assert_ne!(layout().shard_of_key(&other), Some(0));
+            assert_eq!(layout().place(&other), None, "{other:?}");
+            assert!(!layout().is_state(&other) && !state.contains(&other));
         }
-        let (from, to) = layout().shard(1);
-        assert!(from <= layout().row(1, &key) && layout().row(1, &key) < to);
-        assert!(layout().row(10, &key) >= to);
+        let (from, to) = layout().members_and_request();
+        let watched = from..to;
+        assert!([layout().member("a"), layout().request()].iter().all(|key| watched.contains(key)));
+        assert!(!watched.contains(&layout().head()) && !watched.contains(&layout().compaction()));
+        let row = layout().row(&Key::new("k").unwrap());
+        assert!(layout().is_state(&row) && state.contains(&row));
     }
 
     #[test]
     fn a_number_of_a_commit_has_one_notation() {
         for digits in ["ff", "00000000000000FF", "+0000000000000ff", "000000000000000ff", ""] {
-            let key = [&layout().in_shard(0, &[b"d/"])[..], digits.as_bytes()].concat();
-            assert_eq!(layout().place(0, &key), None, "{digits}");
+            let key = [&layout().key(&[STATE, b"d/"])[..], digits.as_bytes()].concat();
+            assert_eq!(layout().place(&key), None, "{digits}");
         }
     }
 
@@ -289,7 +264,6 @@ mod tests {
 
         #[test]
         fn each_key_stands_for_what_it_was_made_of(
-            shard in any::<u32>(),
             key in prop::collection::vec(any::<u8>(), 1..300),
             client_id in ".{1,40}",
             seq in any::<u64>(),
@@ -297,32 +271,33 @@ mod tests {
             let (layout, key) = (layout(), Key::new(key).unwrap());
             for (encoded, place) in [
                 (layout.member(&client_id), Place::Member(client_id.clone())),
-                (layout.head(shard), Place::Head),
-                (layout.row(shard, &key), Place::Row(key.clone())),
+                (layout.request(), Place::Request),
+                (layout.head(), Place::Head),
+                (layout.row(&key), Place::Row(key.clone())),
                 (
-                    layout.registration(shard, &key, &client_id),
+                    layout.registration(&key, &client_id),
                     Place::Registration { key: key.clone(), client_id: client_id.clone() },
                 ),
-                (layout.responses(shard, seq), Place::Responses { seq }),
+                (layout.responses(seq), Place::Responses { seq }),
             ] {
-                let is_in_shard = !matches!(place, Place::Member(_));
-                prop_assert_eq!(layout.shard_of_key(&encoded), is_in_shard.then_some(shard));
-                prop_assert_eq!(layout.place(shard, &encoded), Some(place));
+                prop_assert_eq!(layout.is_state(&encoded), !matches!(place, Place::Member(_) | Place::Request));
+                prop_assert_eq!(layout.place(&encoded), Some(place));
             }
-            prop_assert!(layout.responses(shard, seq) >= layout.responses(shard, seq / 2));
+            prop_assert!(layout.responses(seq) >= layout.responses(seq / 2));
         }
 
         #[test]
         fn a_key_that_stands_for_something_is_the_only_one(suffix in prop::collection::vec(any::<u8>(), 0..40)) {
             let layout = layout();
             for kind in [&b"h"[..], b"k/", b"w/", b"d/", b"w/\0\x02", b"d/00000000000000", b""] {
-                let encoded = layout.in_shard(0, &[kind, &suffix]);
-                let again = layout.place(0, &encoded).map(|place| match place {
+                let encoded = layout.key(&[STATE, kind, &suffix]);
+                let again = layout.place(&encoded).map(|place| match place {
                     Place::Member(instance) => layout.member(&instance),
-                    Place::Head => layout.head(0),
-                    Place::Row(key) => layout.row(0, &key),
-                    Place::Registration { key, client_id } => layout.registration(0, &key, &client_id),
-                    Place::Responses { seq } => layout.responses(0, seq),
+                    Place::Request => layout.request(),
+                    Place::Head => layout.head(),
+                    Place::Row(key) => layout.row(&key),
+                    Place::Registration { key, client_id } => layout.registration(&key, &client_id),
+                    Place::Responses { seq } => layout.responses(seq),
                 });
                 prop_assert!(again.is_none_or(|again| again == encoded));
             }

@@ -10,7 +10,6 @@ mod departure;
 pub mod event;
 mod follower;
 pub mod group;
-mod handover;
 pub mod instance;
 pub mod layout;
 pub mod operation;
@@ -19,13 +18,14 @@ mod responses;
 mod roster;
 #[cfg(test)]
 mod simulation_tests;
+mod space;
 mod status;
 mod upkeep;
 
-pub use codec::{DecodeError, Head, Meta, Owner, encode_request, encode_run};
+pub use codec::{Head, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings};
-pub use layout::{Layout, shard_of};
-pub use overview::{Member, Overview, ShardOverview};
+pub use layout::Layout;
+pub use overview::{Member, Overview};
 pub use status::{Role, Status};

@@ -116,6 +116,17 @@ pub struct WatchEvent {
     pub mod_revision: u64,
 }
 
+/// Whether etcd has space for more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Space {
+    #[default]
+    Enough,
+    /// Most of the quota is in use: values are not written any more, so that everything else works on.
+    Low,
+    /// etcd takes deletions only, until an operator has made space and has disarmed the alarm.
+    Exhausted,
+}
+
 /// Why an operation has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdError {
@@ -127,6 +138,14 @@ pub enum EtcdError {
     Compacted { revision: u64 },
     /// etcd has refused the operation for good, and was not changed: permissions, limits, a malformed request.
     Refused { reason: String },
+}
+
+impl EtcdError {
+    /// Whether the user lacks a permission.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Refused { reason } if reason.ends_with("permission denied"))
+    }
 }
 
 impl fmt::Display for EtcdError {

@@ -1,9 +1,10 @@
-//! The members of a cluster, as one instance sees them: it reads them once, then receives changes by a watch.
+//! The members of a cluster and the request of an operator, as one instance sees them: it reads them once, then receives changes
+//! by a watch.
 
 use std::collections::BTreeMap;
 
 use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
-use super::codec::decode_run;
+use super::codec::{decode_request, decode_run};
 use super::layout::{Layout, Place};
 use super::operation::{EtcdError, Pair, RangeRead, WatchBatch};
 use crate::store::Now;
@@ -29,6 +30,7 @@ pub struct Roster {
     layout: Layout,
     phase: Phase,
     members: BTreeMap<String, Member>,
+    requested_epoch: Option<u64>,
     /// The revision up to which everything was received.
     revision: u64,
     /// When all are read again, in monotonic milliseconds.
@@ -47,7 +49,8 @@ impl Roster {
     /// Begins to read the members.
     pub fn new(layout: Layout) -> Self {
         let phase = Phase::Reading(read(&layout));
-        Self { layout, phase, members: BTreeMap::new(), revision: 0, read_again_ms: 0, ended: None }
+        let members = BTreeMap::new();
+        Self { layout, phase, members, requested_epoch: None, revision: 0, read_again_ms: 0, ended: None }
     }
 
     /// Whether the members were read, and their changes are received.
@@ -65,6 +68,11 @@ impl Roster {
 
     pub fn members(&self) -> &BTreeMap<String, Member> {
         &self.members
+    }
+
+    /// Returns the epoch of the ownership that an operator asks to end, if there is a request.
+    pub fn requested_epoch(&self) -> Option<u64> {
+        self.requested_epoch
     }
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
@@ -96,6 +104,7 @@ impl Roster {
         match result.and_then(super::action::Answer::into_read) {
             Ok(answer) => {
                 self.members.clear();
+                self.requested_epoch = None;
                 for Pair { key, value, mod_revision } in answer.pairs {
                     self.set(&key, Some(&value), mod_revision);
                 }
@@ -103,7 +112,7 @@ impl Roster {
                 self.read_again_ms = now.monotonic_ms.saturating_add(READ_AGAIN_MS);
                 self.phase = Phase::Watching(Call::new(self.watch(), 0));
             }
-            // What etcd refuses here, it refuses for the shard, too, and that is reported.
+            // What etcd refuses here, it refuses for the state, too, and that is reported.
             Err(EtcdError::Refused { .. }) => call.retry_late(now.monotonic_ms),
             Err(EtcdError::Unknown { .. } | EtcdError::Compacted { .. } | EtcdError::NoSpace) => {
                 call.retry(now.monotonic_ms);
@@ -138,24 +147,25 @@ impl Roster {
     }
 
     fn set(&mut self, key: &[u8], value: Option<&[u8]>, mod_revision: u64) {
-        let Some(Place::Member(instance)) = self.layout.place(0, key) else { return };
-        match value {
-            Some(value) => {
+        match (self.layout.place(key), value) {
+            (Some(Place::Member(instance)), Some(value)) => {
                 let member = Member { run: decode_run(value), mod_revision };
                 self.members.insert(instance, member);
             }
-            None => _ = self.members.remove(&instance),
+            (Some(Place::Member(instance)), None) => _ = self.members.remove(&instance),
+            (Some(Place::Request), value) => self.requested_epoch = value.and_then(decode_request),
+            _ => {}
         }
     }
 
     fn watch(&self) -> ActionKind {
-        let (from, to) = self.layout.members();
+        let (from, to) = self.layout.members_and_request();
         ActionKind::Watch(WatchRange { from, to, revision: self.revision.saturating_add(1) })
     }
 }
 
 fn read(layout: &Layout) -> Call {
-    let (from, to) = layout.members();
+    let (from, to) = layout.members_and_request();
     Call::read(RangeRead { from, to, limit: MEMBERS_MAX, revision: None })
 }
 

@@ -3,17 +3,17 @@
 /// What an instance is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has not read the shard.
+    /// It has not read the state.
     Loading,
     Follower,
     Owner,
-    /// It has given the shard up.
+    /// It has given the store up.
     Closed,
-    /// The state in etcd has another format or number of shards.
+    /// The state in etcd has another format.
     Incompatible,
 }
 
-/// The role of an instance, and what it knows of the shard.
+/// The role of an instance, and what it knows of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub role: Role,

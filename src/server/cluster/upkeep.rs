@@ -13,7 +13,7 @@ const COMPACTION_MS: u64 = 300_000;
 /// Compacts etcd up to the revision of a minute ago.
 ///
 /// All instances compare and swap one key, as the API servers of Kubernetes do; the one that succeeds compacts. An instance that
-/// lags by more than a minute reads the shard again.
+/// lags by more than a minute reads the state again.
 #[derive(Debug)]
 pub struct Upkeep {
     key: Bytes,

@@ -2,10 +2,9 @@
 
 use super::client::Etcd;
 use super::overview::{OverviewError, read_one};
-use crate::server::cluster::Layout;
 use crate::server::cluster::audit::{Audit, Counts, Finding};
 use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead, key_after};
-use crate::server::cluster::overview::shards_in;
+use crate::server::cluster::{Layout, Meta};
 use crate::store::Now;
 
 /// The pairs of one page: etcd's client reads fewer if they are long.
@@ -18,7 +17,6 @@ const ATTEMPTS: u32 = 3;
 pub struct AuditReport {
     /// The revision of etcd.
     pub revision: u64,
-    pub shards: u32,
     pub counts: Counts,
     /// The number of findings.
     pub findings: u64,
@@ -37,12 +35,9 @@ pub async fn audit<E: From<OverviewError>>(
     let meta = etcd.read(&RangeRead::one(layout.meta(), None)).await.map_err(OverviewError::from)?;
     let revision = meta.revision;
     let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
-    let shards = shards_in(&meta.value).map_err(OverviewError::Incompatible)?;
-    let mut heads = Vec::new();
-    for shard in 0..shards {
-        heads.push(read_one(etcd, layout.head(shard), revision).await.map_err(OverviewError::from)?);
-    }
-    let mut audit = Audit::new(layout.clone(), &heads);
+    Meta::decode(&meta.value).map_err(OverviewError::Incompatible)?;
+    let head = read_one(etcd, layout.head(), revision).await.map_err(OverviewError::from)?;
+    let mut audit = Audit::new(layout.clone(), head.as_ref());
     let mut findings = 0_u64;
     let (from, to) = layout.all();
     let mut read = RangeRead { from, to, limit: PAGE_PAIRS, revision: Some(revision) };
@@ -58,7 +53,7 @@ pub async fn audit<E: From<OverviewError>>(
         let Some(last) = last else { break };
         read.from = key_after(&last.key);
     }
-    Ok(AuditReport { revision, shards, counts: audit.counts(), findings })
+    Ok(AuditReport { revision, counts: audit.counts(), findings })
 }
 
 async fn page(etcd: &Etcd, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {

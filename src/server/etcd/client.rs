@@ -20,7 +20,7 @@ use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsOptions};
 use crate::server::cluster::layout::KeyRange;
 use crate::server::cluster::operation::{
-    EtcdError, Operation, Pair, RangeAnswer, RangeRead, Txn, TxnAnswer, TxnOutcome,
+    EtcdError, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome,
 };
 
 /// The largest answer that is accepted. A page with more is read as smaller ones.
@@ -97,6 +97,23 @@ pub struct EndpointStatus {
     pub quota_bytes: Option<u64>,
     /// Alarms in the words of etcd, such as `alarm:NOSPACE`.
     pub alarms: Vec<String>,
+}
+
+/// What is in use of the quota, in percent, from which on a store writes no more values. Clients that write new or longer values get
+/// `the quota has been exceeded`, until a compaction, deletions or a greater quota; ordinary use gets there only if the quota is too small
+/// for the state with five minutes of its history. Without this bound, etcd would raise an alarm that only an operator can end.
+const QUOTA_PERCENT_MAX: u64 = 90;
+
+impl EndpointStatus {
+    /// Returns whether the member has space for more. Free space in its file counts: etcd returns none to the disk by itself.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        if self.alarms.iter().any(|alarm| alarm.contains("NOSPACE")) {
+            return Space::Exhausted;
+        }
+        let max = self.quota_bytes.map_or(u64::MAX, |quota| (quota / 100).saturating_mul(QUOTA_PERCENT_MAX));
+        if self.used_bytes < max { Space::Enough } else { Space::Low }
+    }
 }
 
 impl Etcd {
@@ -287,6 +304,17 @@ impl Etcd {
             all.push((endpoint.dialer.address.to_string(), status));
         }
         all
+    }
+
+    /// Returns whether etcd has space for more, as the member says that has least.
+    ///
+    /// # Errors
+    /// No member answers.
+    pub async fn space(&self) -> Result<Space, EtcdError> {
+        let all = self.status().await;
+        let least =
+            all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::space).max();
+        least.ok_or_else(|| EtcdError::Unknown { reason: "no member of etcd answers".to_owned() })
     }
 
     pub(super) async fn status_of(&self, endpoint: &Endpoint) -> Result<EndpointStatus, EtcdError> {

@@ -1,11 +1,10 @@
 //! A store as an instance of a cluster: its service, run with the client of etcd.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -16,17 +15,16 @@ use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
 use crate::random;
-use crate::server::cluster::operation::RangeRead;
-use crate::server::cluster::overview::SHARDS_MAX;
+use crate::server::cluster::operation::{Condition, Operation, RangeRead, Txn};
 use crate::server::cluster::{
-    ClusterEvent, Effect, Group, InstanceSettings, Layout, Meta, Role, Status, encode_run,
+    ClusterEvent, Effect, Group, InstanceSettings, Layout, Role, Status, encode_run,
 };
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::server::delivery::Publisher;
 use crate::server::error::{ClusterErrorKind, Error};
-use crate::server::event::{Event, EventSink};
+use crate::server::event::EventSink;
 use crate::server::operations::metrics::Metrics;
-use crate::server::service::{Service, Shards, StoreSettings};
+use crate::server::service::{Service, StoreSettings};
 use crate::store::Now;
 
 /// How much later than its time a lease may end.
@@ -46,9 +44,6 @@ pub struct ClusterSettings {
     pub instance: Arc<str>,
     /// After so many seconds without a sign of life of the owner, another instance takes over. etcd may take longer.
     pub lease_s: u32,
-    /// The number of shards, at least one, the same for all instances of the cluster; `None`: that of the cluster, or 1 if
-    /// this instance creates it.
-    pub shards: Option<u32>,
     /// Whether the history of etcd is discarded every five minutes.
     pub compacts: bool,
 }
@@ -68,7 +63,7 @@ impl ClusterSettings {
     }
 }
 
-/// A store as an instance of a cluster, with a service for each shard. Dropping it ends it as a kill does, but for its key among
+/// A store as an instance of a cluster. Dropping it ends it as a kill does, but for its key among
 /// the members.
 pub struct ClusterNode {
     settings: ClusterSettings,
@@ -77,24 +72,20 @@ pub struct ClusterNode {
     etcd: Etcd,
     /// Whether etcd may answer a read with a stale state.
     has_stale_reads: bool,
-    shards: Shards,
+    service: Arc<Service>,
     events: EventSink,
     running: Option<Running>,
 }
 
 struct Running {
-    shards: Vec<RunningShard>,
+    commands: mpsc::Sender<Command>,
+    status: watch::Receiver<Option<Status>>,
+    task: JoinHandle<()>,
     /// Why the instance cannot take part in the cluster.
     failure: watch::Receiver<Option<String>>,
     /// Ends the membership when it is dropped.
     leave: oneshot::Sender<()>,
     membership: JoinHandle<()>,
-}
-
-struct RunningShard {
-    commands: mpsc::Sender<Command>,
-    status: watch::Receiver<Option<Status>>,
-    task: JoinHandle<()>,
 }
 
 impl ClusterNode {
@@ -108,27 +99,32 @@ impl ClusterNode {
         has_registrations: bool,
         events: EventSink,
         metrics: Arc<Metrics>,
-    ) -> Result<(Shards, Self), Error> {
+    ) -> Result<(Arc<Service>, Self), Error> {
         let etcd = Etcd::connect(&settings.etcd).await;
         let etcd = etcd.map_err(|error| Error::Cluster {
             kind: error.kind(),
             reason: error.to_string(),
-            hint: error.hint(),
+            hint: error.hint().map(str::to_owned),
         })?;
         let hash_key = random::bytes().map_err(|cause| Error::Cluster {
             kind: ClusterErrorKind::Unavailable,
             reason: format!("no random numbers: {cause}"),
             hint: None,
         })?;
+        check_access(&etcd, &settings).await?;
         check_name(&etcd, &settings).await?;
         let has_stale_reads = !has_fixed_reads(&etcd).await;
-        let shards = shards_of(&etcd, &settings).await?;
-        let shards = Shards::new(shards, |shard| {
-            Service::in_cluster(store, shard, has_registrations, Arc::clone(&events), Arc::clone(&metrics))
-        });
-        let node =
-            Self { settings, hash_key, etcd, has_stale_reads, shards: shards.clone(), events, running: None };
-        Ok((shards, node))
+        let service = Service::in_cluster(store, has_registrations, Arc::clone(&events), metrics);
+        let node = Self {
+            settings,
+            hash_key,
+            etcd,
+            has_stale_reads,
+            service: Arc::clone(&service),
+            events,
+            running: None,
+        };
+        Ok((service, node))
     }
 
     /// Starts as a follower. Must be called once, within a tokio runtime. `reached`: whether clients reach the instance, which
@@ -140,37 +136,23 @@ impl ClusterNode {
         let (leave, left) = oneshot::channel();
         let membership = tokio::spawn(keep_membership(member, lease_s, Arc::clone(&self.events), left));
         let (failed, failure) = watch::channel(None);
-        let shards = u32::try_from(self.shards.iter().len()).unwrap_or(u32::MAX);
-        let start = |(service, shard): (&Arc<Service>, u32)| {
-            let settings = InstanceSettings {
-                layout: layout.clone(),
-                shards,
-                shard,
-                instance: Arc::clone(&instance),
-                run,
-                hash_key: self.hash_key,
-                confirms_by_commit: self.has_stale_reads,
-                // The history is that of the whole etcd.
-                compacts: compacts && shard == 0,
-            };
-            let store = Store {
-                service: Arc::clone(service),
-                publisher: publisher.clone(),
-                events: Arc::clone(&self.events),
-                shard: (shards > 1).then_some(shard),
-                failed: failed.clone(),
-            };
-            let (commands, receiver) = mpsc::channel(1);
-            let (sender, status) = watch::channel(None);
-            let (etcd, reached) = (self.etcd.clone(), reached.clone());
-            let task =
-                tokio::spawn(
-                    async move { runner::run(settings, etcd, &store, receiver, reached, &sender).await },
-                );
-            RunningShard { commands, status, task }
+        let settings = InstanceSettings {
+            layout,
+            instance,
+            run,
+            hash_key: self.hash_key,
+            confirms_by_commit: self.has_stale_reads,
+            compacts,
         };
-        let shards = self.shards.iter().zip(0..).map(start).collect();
-        self.running = Some(Running { shards, failure, leave, membership });
+        let (service, events) = (Arc::clone(&self.service), Arc::clone(&self.events));
+        let store = Store { service, publisher, events, failed };
+        let (commands, receiver) = mpsc::channel(1);
+        let (sender, status) = watch::channel(None);
+        let etcd = self.etcd.clone();
+        let task = tokio::spawn(async move {
+            runner::run(settings, etcd, &store, receiver, reached, &sender).await;
+        });
+        self.running = Some(Running { commands, status, task, failure, leave, membership });
     }
 
     /// Returns whether the cluster has another member, waiting for one at most `within`; true if etcd does not answer.
@@ -193,27 +175,22 @@ impl ClusterNode {
         }
     }
 
-    /// Waits until the instance owns all shards. Cancel safe.
+    /// Waits until the instance owns the store. Cancel safe.
     pub async fn serving(&mut self) {
-        let Some(running) = &mut self.running else { return std::future::pending().await };
-        for shard in &mut running.shards {
-            shard.wait_for(|role| role == Some(Role::Owner)).await;
-        }
+        self.wait_for(|role| role == Some(Role::Owner)).await;
     }
 
-    /// Waits until the instance does not own all shards. Cancel safe.
+    /// Waits until the instance does not own the store. Cancel safe.
     pub async fn lost(&mut self) {
+        self.wait_for(|role| role != Some(Role::Owner)).await;
+    }
+
+    async fn wait_for(&mut self, is_awaited: impl Fn(Option<Role>) -> bool) {
         let Some(running) = &mut self.running else { return std::future::pending().await };
-        let mut shards: Vec<_> = running
-            .shards
-            .iter_mut()
-            .map(|shard| Box::pin(shard.wait_for(|role| role != Some(Role::Owner))))
-            .collect();
-        poll_fn(|cx| {
-            let is_lost = shards.iter_mut().any(|shard| shard.as_mut().poll(cx).is_ready());
-            if is_lost { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+        let role = |status: &Option<Status>| status.as_ref().map(|status| status.role);
+        if running.status.wait_for(|status| is_awaited(role(status))).await.is_err() && !is_awaited(None) {
+            std::future::pending().await
+        }
     }
 
     /// Returns the error that keeps the instance from the cluster for good. Cancel safe.
@@ -229,34 +206,16 @@ impl ClusterNode {
         }
     }
 
-    /// Gives all shards up, so that other instances take over at once. Everything that waits for etcd should have been answered.
+    /// Gives the store up, so that another instance takes over at once. Everything that waits for etcd should have been answered.
     /// Returns whether that was done in time.
     pub async fn resign(mut self, within: Duration) -> bool {
         let Some(mut running) = self.running.take() else { return true };
-        let resigned = timeout(within, async {
-            for shard in &running.shards {
-                // A task that has ended owns nothing.
-                let _ = shard.commands.send(Command::Resign).await;
-            }
-            let mut is_done = true;
-            for shard in &mut running.shards {
-                is_done &= (&mut shard.task).await.is_ok();
-            }
-            is_done
-        });
-        let is_done = resigned.await.unwrap_or(false);
-        running.shards.iter().for_each(|shard| shard.task.abort());
+        // A task that has ended owns nothing.
+        let _ = running.commands.try_send(Command::Resign);
+        let is_done = timeout(within, &mut running.task).await.is_ok_and(|ended| ended.is_ok());
+        running.task.abort();
         drop(running.leave);
         timeout(within, running.membership).await.is_ok() && is_done
-    }
-}
-
-impl RunningShard {
-    async fn wait_for(&mut self, is_awaited: impl Fn(Option<Role>) -> bool) {
-        let role = |status: &Option<Status>| status.as_ref().map(|status| status.role);
-        if self.status.wait_for(|status| is_awaited(role(status))).await.is_err() && !is_awaited(None) {
-            std::future::pending().await
-        }
     }
 }
 
@@ -279,14 +238,14 @@ async fn keep_membership(
             },
             _ = &mut left => return member.close().await,
         };
-        events(Event::Cluster { shard: None, event });
+        events(event.into());
     }
 }
 
 impl Drop for ClusterNode {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
-            running.shards.iter().for_each(|shard| shard.task.abort());
+            running.task.abort();
             running.membership.abort();
         }
     }
@@ -298,39 +257,29 @@ impl fmt::Debug for ClusterNode {
     }
 }
 
-/// Returns the number of shards of the cluster. One that does not exist is created with that of the settings, or 1. An invalid
-/// record is reported later.
-async fn shards_of(etcd: &Etcd, settings: &ClusterSettings) -> Result<u32, Error> {
-    let answer = etcd.read(&RangeRead::one(Layout::new(&settings.name).meta(), None)).await;
-    let found = match (answer, settings.shards) {
-        (Ok(answer), _) => {
-            let meta = answer.pairs.first().and_then(|pair| Meta::decode(&pair.value).ok());
-            meta.map(|meta| meta.shards.clamp(1, SHARDS_MAX))
-        }
-        // It is compared later.
-        (Err(_), Some(_)) => None,
-        (Err(error), None) => {
-            return Err(Error::Cluster {
-                kind: ClusterErrorKind::Unavailable,
-                reason: format!("cannot read the number of shards: {error}"),
-                hint: Some("try again when etcd answers, or give --shards"),
-            });
-        }
-    };
-    match (found, settings.shards) {
-        (Some(found), Some(wanted)) if found != wanted => {
-            Err(incompatible(&format!("{found} shards instead of {wanted}")))
-        }
-        (found, wanted) => Ok(found.or(wanted).unwrap_or(1)),
-    }
-}
-
 /// Returns the error of a state that this instance cannot take part in.
 fn incompatible(reason: &str) -> Error {
     let reason = ClusterEvent::Incompatible { reason: reason.to_owned() }.to_string();
-    let hint =
-        "use the version of mqkv and the --shards that it was created with, or another name: --cluster NAME";
-    Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint) }
+    let hint = "use the version of mqkv that has written it, or another name: --cluster NAME";
+    Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint.to_owned()) }
+}
+
+/// Checks that etcd allows this instance to read and write the keys of the cluster, by a change under a condition that never holds.
+async fn check_access(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Error> {
+    let layout = Layout::new(&settings.name);
+    let key = layout.meta();
+    let never = Condition { key: key.clone(), mod_revision: i64::MAX.cast_unsigned() };
+    let put = Operation::Put { key: key.clone(), value: Bytes::new(), lease: None };
+    let txn = Txn { conditions: vec![never], operations: vec![put], otherwise: vec![key] };
+    match etcd.txn(&txn).await {
+        Err(error) if error.is_denied() => Err(Error::Cluster {
+            kind: ClusterErrorKind::Authentication,
+            reason: format!("cannot use the cluster {}: {error}", settings.name),
+            hint: Some(layout.grant_command()),
+        }),
+        // Whatever else fails may be over soon: the instance asks again.
+        _ => Ok(()),
+    }
 }
 
 /// Checks that no other process has this name. One that was killed is a member until its lease has ended.
@@ -350,7 +299,7 @@ async fn check_name(etcd: &Etcd, settings: &ClusterSettings) -> Result<(), Error
             return Err(Error::Cluster {
                 kind: ClusterErrorKind::Unavailable,
                 reason,
-                hint: Some("each instance needs a name of its own: --instance NAME"),
+                hint: Some("each instance needs a name of its own: --instance NAME".to_owned()),
             });
         }
         sleep(NAME_POLL).await;
@@ -371,8 +320,6 @@ struct Store<P> {
     service: Arc<Service>,
     publisher: P,
     events: EventSink,
-    /// The shard, if there are several.
-    shard: Option<u32>,
     failed: watch::Sender<Option<String>>,
 }
 
@@ -385,13 +332,13 @@ impl<P: Publisher> Application for Store<P> {
         match self.service.handle_cluster_effect(effect, &self.publisher) {
             // It ends the process with this error.
             Some(ClusterEvent::Incompatible { reason }) => _ = self.failed.send_replace(Some(reason)),
-            Some(event) => (self.events)(Event::Cluster { shard: self.shard, event }),
+            Some(event) => (self.events)(event.into()),
             None => {}
         }
     }
 
-    fn note_status(&self, shard: u32, status: &Status) {
-        self.service.metrics().cluster.set_status(shard, status.clone());
+    fn note_status(&self, status: &Status) {
+        self.service.metrics().cluster.set_status(status.clone());
     }
 
     fn take_group(&self) -> Option<Group> {

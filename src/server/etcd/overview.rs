@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use super::client::Etcd;
 use crate::clock;
 use crate::server::cluster::operation::{EtcdError, Pair, RangeRead, key_after, prefix_end};
-use crate::server::cluster::overview::{head_in, members_in, shards_in};
-use crate::server::cluster::{Layout, Overview, ShardOverview};
+use crate::server::cluster::overview::{head_in, members_in};
+use crate::server::cluster::{Layout, Meta, Overview};
 
 /// How long an election of etcd takes at most, with its default settings.
 const ELECTION_TIME: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl fmt::Display for OverviewError {
 
 impl std::error::Error for OverviewError {}
 
-/// Reads the members and shards of a cluster, at one revision. While etcd elects a leader, it is asked again for some seconds.
+/// Reads the members and the head of a cluster, at one revision. While etcd elects a leader, it is asked again for some seconds.
 ///
 /// # Errors
 /// The cluster does not exist or has another format, or etcd does not answer.
@@ -71,18 +71,14 @@ async fn read_overview(etcd: &Etcd, layout: &Layout) -> Result<Overview, Overvie
     let meta = etcd.read(&RangeRead::one(layout.meta(), None)).await?;
     let revision = meta.revision;
     let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
-    let count = shards_in(&meta.value).map_err(OverviewError::Incompatible)?;
+    Meta::decode(&meta.value).map_err(OverviewError::Incompatible)?;
     let (from, to) = layout.members();
     let members = etcd.read(&RangeRead { from, to, limit: 0, revision: Some(revision) }).await?;
     let members = members_in(layout, &members.pairs);
-    let mut shards = Vec::new();
-    for shard in 0..count {
-        let head = head_in(read_one(etcd, layout.head(shard), revision).await?.as_ref());
-        let head = head.map_err(OverviewError::Corrupt)?;
-        let keys = etcd.count(&layout.rows(shard), revision).await?;
-        shards.push(ShardOverview { shard, head, keys });
-    }
-    Ok(Overview { revision, members, shards })
+    let head = head_in(read_one(etcd, layout.head(), revision).await?.as_ref());
+    let head = head.map_err(OverviewError::Corrupt)?;
+    let keys = etcd.count(&layout.rows(), revision).await?;
+    Ok(Overview { revision, members, head, keys })
 }
 
 /// Returns the names of the first clusters in etcd.

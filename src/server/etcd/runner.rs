@@ -23,8 +23,8 @@ pub trait Application {
     /// Handles an effect. They come in order.
     fn handle_effect(&self, effect: Effect);
 
-    /// Notes what the instance of a shard is from now on.
-    fn note_status(&self, shard: u32, status: &Status);
+    /// Notes what the instance is from now on.
+    fn note_status(&self, status: &Status);
 
     /// Returns what is to be committed, if anything is. Called only while the instance can commit.
     fn take_group(&self) -> Option<Group>;
@@ -36,7 +36,7 @@ pub trait Application {
 /// What the operator or another part of the process asks of a running instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Gives the shard up, then ends the run.
+    /// Gives the store up, then ends the run.
     Resign,
 }
 
@@ -53,7 +53,6 @@ pub async fn run(
     mut reached: watch::Receiver<bool>,
     status: &watch::Sender<Option<Status>>,
 ) {
-    let shard = settings.shard;
     let mut instance = Instance::new(settings);
     let mut operations = Operations { etcd, requests: Vec::new(), watches: Vec::new() };
     let (mut has_commands, mut has_reach) = (true, true);
@@ -64,7 +63,7 @@ pub async fn run(
             let current = instance.status();
             let is_changed = shown.as_ref() != Some(&current);
             if is_changed {
-                application.note_status(shard, &current);
+                application.note_status(&current);
                 *shown = Some(current);
             }
             is_changed
@@ -144,6 +143,7 @@ impl Operations {
             ActionKind::Compact { revision } => {
                 Box::pin(async move { etcd.compact(revision).await.map(|()| Answer::Compacted) })
             }
+            ActionKind::Space => Box::pin(async move { etcd.space().await.map(Answer::Space) }),
             ActionKind::Watch(range) => {
                 self.watches.push((id, etcd.watch(&range)));
                 return;

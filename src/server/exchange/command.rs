@@ -5,7 +5,7 @@ use crate::exchange::effects::{Effects, LinkEnd, Values};
 use crate::exchange::leaf::Leaf;
 use crate::exchange::names::{Mutex, Name};
 use crate::exchange::root::{LEAVES_MAX, Root};
-use crate::exchange::row::Conflict;
+use crate::exchange::row::{Conflict, LostContent};
 use crate::exchange::rules::{Change, Patterns, Rule, Rules};
 use crate::exchange::status;
 use crate::protocol::Key;
@@ -40,12 +40,19 @@ pub fn execute(
         }
         Command::Value { id } => {
             let conflict = exchange.conflicts().get(id);
-            conflict.map_or(Answer::NotFound, |conflict| Answer::Value(conflict.value.clone()))
+            conflict.map_or(Answer::NotFound, |conflict| {
+                Answer::Value(conflict.lost.value().cloned().ok_or_else(|| lost(&conflict.lost)))
+            })
         }
         Command::Clear { ids } => return clear(exchange, ids),
         Command::AddLeaf { name, is_replaced } => return add_leaf(exchange, &name, is_replaced),
         Command::DropLeaf { name } => return drop_leaf(exchange, &name),
         Command::Resync { name, is_new_root } => return resync(exchange, name.as_deref(), is_new_root),
+        // The service wakes the uplink.
+        Command::Reconnect => match exchange {
+            Exchange::Leaf(leaf) => Answer::Done { count: (!leaf.has_link()).into() },
+            Exchange::Root(_) => Answer::Refused(Refusal::LeafOnly),
+        },
     };
     (answer, Effects::default())
 }
@@ -59,7 +66,7 @@ pub fn conflict_report(id: u64, conflict: &Conflict, won: Option<Lost>) -> Confl
         key: conflict.key.clone(),
         leaf: conflict.leaf.as_str().to_owned(),
         reason: conflict.reason.as_str().to_owned(),
-        lost: Lost::of(conflict.value.as_ref()),
+        lost: lost(&conflict.lost),
         winner: conflict.winner,
         owner: match &conflict.owner {
             _ if conflict.winner == 0 => Origin::Unknown,
@@ -67,6 +74,15 @@ pub fn conflict_report(id: u64, conflict: &Conflict, won: Option<Lost>) -> Confl
             None => Origin::Root,
         },
         won,
+    }
+}
+
+fn lost(lost: &LostContent) -> Lost {
+    match lost {
+        LostContent::Deletion => Lost::Deletion,
+        LostContent::Expired => Lost::Expired,
+        LostContent::Unsent => Lost::Unsent,
+        LostContent::Value(value) => Lost::of(Some(value)),
     }
 }
 
@@ -88,7 +104,7 @@ pub fn root_report(root: &Root, status: status::RootStatus, now_ms: u64) -> Root
         records: count(records),
         tombstones: count(tombstones),
         conflicts: count(conflicts),
-        dropped: root.conflicts().dropped(),
+        dropped: root.dropped_conflicts(),
         leaves: leaves.iter().map(|leaf| leaf_report(leaf, now_ms)).collect(),
     }
 }
@@ -139,7 +155,7 @@ pub fn own_report(leaf: &Leaf) -> OwnReport {
         refused: own.counts.refused,
         merged: own.counts.merged,
         conflicts: count(own.conflicts),
-        dropped: leaf.conflicts().dropped(),
+        dropped: leaf.row().dropped_conflicts,
         ended: own.ended.map(|ended| ended.text),
     }
 }

@@ -284,7 +284,7 @@ mod tests {
             leaf: name("press-7"),
             mutex: Mutex::NIL,
             reason: Reason::FirstLeafWins,
-            value: None,
+            lost: crate::exchange::row::LostContent::Deletion,
             winner,
             owner: owner.map(name),
             at_ms: 0,

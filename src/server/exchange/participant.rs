@@ -130,8 +130,8 @@ impl Participant {
             Role::Root { rules, admit } => {
                 Exchange::Root(Box::new(Root::new(identity, rules.clone(), admit.clone(), seeds.run)))
             }
-            Role::Leaf { on_join, .. } => {
-                Exchange::Leaf(Box::new(Leaf::new(identity, *on_join, seeds.run, seeds.stream)))
+            Role::Leaf { join, .. } => {
+                Exchange::Leaf(Box::new(Leaf::new(identity, *join, seeds.run, seeds.stream)))
             }
         };
         let first_rows = if is_new { exchange.first_rows() } else { Vec::new() };
@@ -434,7 +434,8 @@ fn restarts_walk(change: &RowChange) -> bool {
 fn size(row: Option<&Row>) -> usize {
     const OVERHEAD_BYTES: usize = 128;
     let value = match row {
-        Some(Row::Entry(Entry { value, .. }) | Row::Conflict(Conflict { value, .. })) => value.as_ref(),
+        Some(Row::Entry(Entry { value, .. })) => value.as_ref(),
+        Some(Row::Conflict(Conflict { lost, .. })) => lost.value(),
         Some(_) => None,
         None => return 0,
     };

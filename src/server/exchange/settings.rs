@@ -1,7 +1,7 @@
 //! Settings of a node of an exchange.
 
 use crate::client;
-use crate::exchange::leaf::OnJoin;
+use crate::exchange::leaf::JoinPolicy;
 use crate::exchange::names::Name;
 use crate::exchange::rules::{Patterns, Rules};
 
@@ -24,7 +24,7 @@ pub enum Role {
     Leaf {
         /// The connection with the root. Its client id is replaced.
         uplink: Box<client::Settings>,
-        on_join: OnJoin,
+        join: JoinPolicy,
     },
 }
 
@@ -39,12 +39,14 @@ pub struct RootFile {
 
 #[cfg(test)]
 pub mod tests {
-    use super::{OnJoin, Role, client};
+    use super::{JoinPolicy, Role, client};
+    use crate::exchange::leaf::{BeforeJoin, OnJoin};
 
-    /// A leaf whose uplink connects to nothing.
+    /// A leaf whose uplink connects to nothing. It accepts writes before it has joined.
     pub fn leaf() -> Role {
         let target = client::Target::Tcp { host: "localhost".to_owned(), port: 1 };
         let uplink = Box::new(client::Settings::new(target, "unused".to_owned()));
-        Role::Leaf { uplink, on_join: OnJoin::Offer }
+        let join = JoinPolicy { on_join: OnJoin::Offer, before_join: BeforeJoin::Accept };
+        Role::Leaf { uplink, join }
     }
 }

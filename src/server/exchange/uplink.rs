@@ -55,6 +55,9 @@ pub trait UplinkNode: Send + Sync + 'static {
     /// Signalled with `notify_one`, which is not lost while the task is busy.
     fn changed(&self) -> &Notify;
 
+    /// Signalled with `notify_waiters` to end the delay before the next attempt to connect: an operator asks for it.
+    fn retry(&self) -> &Notify;
+
     /// Handles that an attempt to connect has failed or a connection was lost, also if that is not reported again.
     fn handle_unreachable(&self, cause: String);
 
@@ -221,7 +224,10 @@ impl<N: UplinkNode> Task<N> {
                 let event = self.reports.handle_error(&error, self.is_established);
                 self.report(event);
             }
-            sleep(self.backoff.handle_lost(clock::monotonic(), random::u64())).await;
+            tokio::select! {
+                () = sleep(self.backoff.handle_lost(clock::monotonic(), random::u64())) => {}
+                () = self.node.retry().notified() => {}
+            }
         }
     }
 

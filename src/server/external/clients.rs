@@ -125,7 +125,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::broker::Principal;
+    use crate::broker::{Principal, SessionPhase};
 
     fn connect(number: u64) -> impl FnOnce(Arc<str>) -> Peer {
         move |client_id| Peer {
@@ -133,7 +133,9 @@ mod tests {
             owner: Arc::clone(&client_id),
             client_id,
             principal: Principal::default(),
+            identity: [].into(),
             permissions: None,
+            session: SessionPhase::Resumed,
             message_number: 0,
             confirmed: 0,
             handle: None,

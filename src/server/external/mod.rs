@@ -19,7 +19,7 @@ pub(super) use self::outbox::ExternalPublisher;
 use self::requests::RequestFilter;
 use super::authorization::Authorizer;
 use super::event::EventSink;
-use super::service::Shards;
+use super::service::Service;
 pub use crate::client::Error as ConnectionError;
 use crate::client::{self, ServiceConnection, ServiceSettings};
 
@@ -46,8 +46,8 @@ pub(super) struct External {
     settings: ExternalSettings,
     node: Arc<Node>,
     connection: Option<ServiceConnection>,
-    /// Handle the requests that were held, once this instance of a cluster owns their shard.
-    releasing: Vec<Releasing>,
+    /// Handle the requests that were held, once this instance of a cluster is the owner.
+    releasing: Option<Releasing>,
 }
 
 #[derive(Debug)]
@@ -64,14 +64,14 @@ impl External {
     /// requests are held for `held_for` while another instance answers.
     pub(super) fn new(
         settings: ExternalSettings,
-        shards: Shards,
+        service: Arc<Service>,
         authorizer: Option<Arc<Authorizer>>,
         held_for: Option<Duration>,
         events: EventSink,
     ) -> Self {
         let (requests, target) = (settings.requests.clone(), settings.client.target.to_string());
-        let node = Arc::new(Node::new(shards, requests, authorizer, held_for, events, target));
-        Self { settings, node, connection: None, releasing: Vec::new() }
+        let node = Arc::new(Node::new(service, requests, authorizer, held_for, events, target));
+        Self { settings, node, connection: None, releasing: None }
     }
 
     /// Returns whether the store is connected with the broker, now and from now on.
@@ -93,12 +93,8 @@ impl External {
         let filters = vec![requests.filter().to_owned()];
         let settings =
             ServiceSettings { client, filters, session_expiry: SESSION_EXPIRY, receive_max: RECEIVE_MAX };
-        self.releasing = (0..self.node.held_shards())
-            .map(|shard| {
-                let node = Arc::clone(&self.node);
-                Releasing(tokio::spawn(async move { node.run_releases(shard).await }))
-            })
-            .collect();
+        let node = Arc::clone(&self.node);
+        self.releasing = Some(Releasing(tokio::spawn(async move { node.run_releases().await })));
         self.connection = Some(ServiceConnection::start(settings, Arc::clone(&self.node)).await?);
         Ok(())
     }

@@ -12,23 +12,23 @@ use super::event::ExternalEvent;
 use super::held_requests::HeldRequests;
 use super::outbox::{ExternalPublisher, Outbox, Recipient};
 use super::requests::RequestFilter;
-use crate::broker::{AccessControl, Peer, Principal, next_connection_id};
+use crate::broker::{AccessControl, Peer, Principal, SessionPhase, next_connection_id};
 use crate::client::{self, ReasonCode, ServiceConnected, ServiceNode};
 use crate::clock;
 use crate::protocol::{Message, topic};
 use crate::server::authorization::Authorizer;
 use crate::server::event::EventSink;
-use crate::server::service::{RunningScan, Service, Shards};
+use crate::server::service::{RunningScan, Service};
 
-/// The most bytes of requests that are held for all shards.
+/// The most bytes of requests that are held.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most scans that run beside other requests; meanwhile no request is read.
 const SCANS_MAX: usize = 64;
 /// The most held requests, or clients of an earlier owner, that are handled in one step, between which others are received.
 const HANDLED_PER_STEP_MAX: usize = 256;
 
-/// The requests of the last seconds for a shard, while another instance answers.
-struct HeldForShard {
+/// The requests of the last seconds, while another instance answers.
+struct Held {
     /// Locked while requests are handled, so that they stay in order.
     requests: Mutex<HeldRequests>,
     /// Whether held requests may wait for room, and the signal that there may be some.
@@ -36,16 +36,10 @@ struct HeldForShard {
     has_room: Notify,
 }
 
-impl HeldForShard {
-    /// Returns no requests for each of so many shards.
-    fn new_each(held_for: Duration, shards: usize) -> Arc<[Self]> {
-        let share = HELD_BYTES_MAX.checked_div(shards).unwrap_or_default();
-        let each = (0..shards).map(|_| Self {
-            requests: Mutex::new(HeldRequests::new(held_for, share)),
-            waits_for_room: AtomicBool::new(false),
-            has_room: Notify::new(),
-        });
-        each.collect()
+impl Held {
+    fn new(held_for: Duration) -> Self {
+        let requests = Mutex::new(HeldRequests::new(held_for, HELD_BYTES_MAX));
+        Self { requests, waits_for_room: AtomicBool::new(false), has_room: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HeldRequests> {
@@ -61,7 +55,7 @@ impl HeldForShard {
 }
 
 pub(super) struct Node {
-    shards: Shards,
+    service: Arc<Service>,
     publisher: ExternalPublisher,
     outbox: Arc<Outbox>,
     requests: RequestFilter,
@@ -71,8 +65,8 @@ pub(super) struct Node {
     /// The broker, as it is shown.
     target: String,
     clients: Mutex<Clients>,
-    /// In a cluster, for each shard.
-    held: Arc<[HeldForShard]>,
+    /// In a cluster.
+    held: Option<Arc<Held>>,
     /// Whether there is a connection with subscriptions.
     is_connected: watch::Sender<bool>,
     /// A permit for each scan that runs beside other requests.
@@ -84,7 +78,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(
-        shards: Shards,
+        service: Arc<Service>,
         requests: RequestFilter,
         authorizer: Option<Arc<Authorizer>>,
         held_for: Option<Duration>,
@@ -92,12 +86,12 @@ impl Node {
         target: String,
     ) -> Self {
         let outbox = Arc::new(Outbox::new(Arc::clone(&events)));
-        let publisher = ExternalPublisher::new(Arc::clone(&outbox), Arc::clone(shards.metrics()));
+        let publisher = ExternalPublisher::new(Arc::clone(&outbox), Arc::clone(service.metrics()));
         let scans = Arc::new(Semaphore::new(SCANS_MAX));
         let (clients, failure, started) = (Mutex::default(), Mutex::default(), clock::monotonic());
-        let held = held_for.map(|held_for| HeldForShard::new_each(held_for, shards.iter().len()));
+        let held = held_for.map(|held_for| Arc::new(Held::new(held_for)));
         Self {
-            shards,
+            service,
             publisher,
             outbox,
             requests,
@@ -105,7 +99,7 @@ impl Node {
             events,
             target,
             clients,
-            held: held.unwrap_or_default(),
+            held,
             is_connected: watch::Sender::new(false),
             scans,
             failure,
@@ -142,8 +136,11 @@ impl Node {
             connection,
             client_id,
             principal,
+            identity: [].into(),
             owner,
             permissions,
+            // Of sessions at another broker nothing is known.
+            session: SessionPhase::Resumed,
             message_number: 0,
             confirmed: 0,
             handle: None,
@@ -156,7 +153,7 @@ impl Node {
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
         let mut clients = self.clients();
         let connect = |client_id| self.connect(client_id);
-        let is_watching = |peer: &Peer| self.shards.iter().any(|service| service.is_watching(peer));
+        let is_watching = |peer: &Peer| self.service.is_watching(peer);
         let (peer, forgotten) = clients.handle_request(client_id, now_ms, connect, is_watching);
         self.outbox.note_request(clients.last());
         drop(clients);
@@ -164,21 +161,17 @@ impl Node {
             if is_watching(&forgotten) {
                 self.report(ExternalEvent::TooManyWatchers { client_id: Arc::clone(&forgotten.client_id) });
             }
-            self.shards.iter().for_each(|service| service.disconnect(&forgotten));
+            self.service.disconnect(&forgotten);
         }
         peer
     }
 
-    /// Returns the number of shards whose requests are held: none without a cluster.
-    pub(super) fn held_shards(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Handles the requests of a shard that were held whenever this instance of a cluster becomes its owner.
-    pub(super) async fn run_releases(&self, shard: usize) {
-        let service = self.shards.at(shard);
+    /// Handles the requests that were held whenever this instance of a cluster becomes the owner. Returns at once without a cluster.
+    pub(super) async fn run_releases(&self) {
+        let service = &self.service;
+        let Some(held) = &self.held else { return };
         let (mut was_following, mut watchers) = (true, Vec::new());
-        while let Some(held) = self.held.get(shard) {
+        loop {
             let is_following = service.is_following();
             if is_following {
                 watchers.clear();
@@ -190,12 +183,12 @@ impl Node {
             held.waits_for_room.store(true, Ordering::SeqCst);
             let has_more = {
                 let mut requests = held.lock();
-                self.release(service, &mut requests);
+                self.release(&mut requests);
                 let is_done = requests.is_empty() || service.is_following();
                 if is_done {
                     held.waits_for_room.store(false, Ordering::SeqCst);
                 }
-                !is_done && self.has_room_for_request(service)
+                !is_done && self.has_room_for_request()
             };
             self.adopt(&mut watchers);
             if has_more || !watchers.is_empty() {
@@ -221,33 +214,32 @@ impl Node {
     }
 
     /// Handles some of the held requests, if this instance answers them, as far as there is room.
-    fn release(&self, service: &Service, held: &mut HeldRequests) {
+    fn release(&self, held: &mut HeldRequests) {
+        let service = &self.service;
         let is_following = service.is_following();
         held.set_released(!is_following, clock::monotonic());
         for _ in 0..HANDLED_PER_STEP_MAX {
-            if service.is_following() || !self.has_room_for_request(service) {
+            if service.is_following() || !self.has_room_for_request() {
                 break;
             }
             let Some(message) = held.pop(clock::monotonic()) else { break };
-            self.handle_request(service, message, clock::monotonic());
+            self.handle_request(message, clock::monotonic());
         }
-        service.metrics().cluster.set_held(service.number().shard, held.held());
+        service.metrics().cluster.set_held(held.held());
     }
 
     /// Whether a request can be handled: whether there is room for its response, here and in the service.
-    fn has_room_for_request(&self, service: &Service) -> bool {
-        self.outbox.has_room() && self.scans.available_permits() > 0 && service.has_room()
+    fn has_room_for_request(&self) -> bool {
+        self.outbox.has_room() && self.scans.available_permits() > 0 && self.service.has_room()
     }
 
     /// Whether acknowledged requests are still being handled: those that were held, and scans.
     pub(super) fn is_busy(&self) -> bool {
-        let has_held = |(service, held): (&Arc<Service>, &HeldForShard)| {
-            !service.is_following() && !held.lock().is_empty()
-        };
-        self.scans.available_permits() < SCANS_MAX || self.shards.iter().zip(&*self.held).any(has_held)
+        let has_held = |held: &Arc<Held>| !self.service.is_following() && !held.lock().is_empty();
+        self.scans.available_permits() < SCANS_MAX || self.held.as_ref().is_some_and(has_held)
     }
 
-    fn handle_request(&self, service: &Service, mut message: Message, now: Instant) {
+    fn handle_request(&self, mut message: Message, now: Instant) {
         let peer = match self.requests.client_of(&message) {
             Ok(client_id) => self.peer_of(client_id, now),
             Err(reason) => {
@@ -258,7 +250,7 @@ impl Node {
         if message.topic != topic::REQUEST {
             topic::REQUEST.clone_into(&mut message.topic);
         }
-        if let Some(scan) = service.handle_external_request(&self.publisher, &peer, message, now) {
+        if let Some(scan) = self.service.handle_external_request(&self.publisher, &peer, message, now) {
             self.run_scan(scan);
         }
     }
@@ -267,13 +259,13 @@ impl Node {
     fn run_scan(&self, mut scan: Box<RunningScan>) {
         let (publisher, outbox) = (self.publisher.clone(), Arc::clone(&self.outbox));
         let permit = Arc::clone(&self.scans).try_acquire_owned();
-        let held = Arc::clone(&self.held);
+        let held = self.held.clone();
         tokio::spawn(async move {
             while !scan.advance(&publisher) {
                 tokio::task::yield_now().await;
             }
             drop(permit);
-            held.iter().for_each(HeldForShard::note_room);
+            held.iter().for_each(|held| held.note_room());
             outbox.changed().notify_one();
         });
     }
@@ -313,18 +305,14 @@ impl ServiceNode for Node {
             return;
         }
         let now = clock::monotonic();
-        let shard = self.shards.number_of_request(&message.payload);
-        let service = self.shards.at(shard);
-        let Some(held) = self.held.get(shard) else {
-            return self.handle_request(service, message, now);
-        };
+        let Some(held) = &self.held else { return self.handle_request(message, now) };
         let mut held = held.lock();
-        if held.is_empty() && !service.is_following() {
-            return self.handle_request(service, message, now);
+        if held.is_empty() && !self.service.is_following() {
+            return self.handle_request(message, now);
         }
-        held.set_released(!service.is_following(), now);
+        held.set_released(!self.service.is_following(), now);
         held.push(message, now);
-        self.release(service, &mut held);
+        self.release(&mut held);
     }
 
     fn handle_malformed(&self, topic: Option<String>, text: String) {
@@ -335,7 +323,7 @@ impl ServiceNode for Node {
     fn poll_message(&self) -> Option<(Message, u64)> {
         let message = self.outbox.poll()?;
         // Each response comes past here, also those that wait for etcd.
-        self.held.iter().for_each(HeldForShard::note_room);
+        self.held.iter().for_each(|held| held.note_room());
         Some(message)
     }
 
@@ -357,7 +345,7 @@ impl ServiceNode for Node {
         }
         let connection = clients.connection_of(&client_id);
         drop(clients);
-        if self.shards.of(&key).end_watch(&client_id, connection, &key) {
+        if self.service.end_watch(&client_id, connection, &key) {
             let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
             self.report(ExternalEvent::WatchEnded { client_id: client_id.into(), key });
         }
@@ -365,8 +353,7 @@ impl ServiceNode for Node {
 
     fn has_room(&self) -> bool {
         // Without an answer, a request only takes the place of an earlier one.
-        let mut answering = self.shards.iter().filter(|service| !service.is_following()).peekable();
-        answering.peek().is_none() || answering.all(|service| self.has_room_for_request(service))
+        self.service.is_following() || self.has_room_for_request()
     }
 
     fn changed(&self) -> &Notify {

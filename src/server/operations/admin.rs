@@ -219,7 +219,7 @@ mod tests {
     fn monitor() -> Arc<ServerMonitor> {
         let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
         let broker = Broker::new(Settings::default(), Hooks::new(Arc::<Service>::clone(&service)));
-        let monitor = ServerMonitor::new(broker, service.into());
+        let monitor = ServerMonitor::new(broker, service);
         monitor.set_phase(Phase::Serving);
         Arc::new(monitor)
     }

@@ -1,10 +1,9 @@
 //! Counters and state of an instance of a cluster, for metrics and the status page.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::broker::counters::Counter;
-use crate::server::cluster::{ClusterEvent, Role, Status};
+use crate::server::cluster::{ClusterEvent, Status};
 
 /// What is known of the cluster without asking etcd.
 #[derive(Debug, Default)]
@@ -16,14 +15,14 @@ pub struct ClusterMetrics {
     pub takeovers: Counter,
     pub losses: Counter,
     pub resignations: Counter,
-    /// The state of each shard; empty without a cluster. Taken for each commit, so that nothing slow may happen under the lock.
-    shards: Mutex<BTreeMap<u32, ShardState>>,
+    /// Taken for each commit, so that nothing slow may happen under the lock.
+    state: Mutex<InstanceState>,
 }
 
-/// A shard, as this instance sees it.
+/// An instance of a cluster, at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShardState {
-    /// `None` before the instance runs.
+pub struct InstanceState {
+    /// `None` without a cluster, and before the instance runs.
     pub status: Option<Status>,
     pub held: Held,
 }
@@ -35,26 +34,18 @@ pub struct Held {
     pub bytes: u64,
 }
 
-impl ShardState {
-    #[must_use]
-    pub fn is_owner(&self) -> bool {
-        self.status.as_ref().is_some_and(|status| status.role == Role::Owner)
-    }
-}
-
 impl ClusterMetrics {
-    pub fn set_status(&self, shard: u32, status: Status) {
-        self.lock().entry(shard).or_default().status = Some(status);
+    pub fn set_status(&self, status: Status) {
+        self.lock().status = Some(status);
     }
 
-    pub fn set_held(&self, shard: u32, held: Held) {
-        self.lock().entry(shard).or_default().held = held;
+    pub fn set_held(&self, held: Held) {
+        self.lock().held = held;
     }
 
-    /// Returns the shards in the order of their numbers; none without a cluster.
     #[must_use]
-    pub fn shards(&self) -> Vec<(u32, ShardState)> {
-        self.lock().iter().map(|(shard, state)| (*shard, state.clone())).collect()
+    pub fn state(&self) -> InstanceState {
+        self.lock().clone()
     }
 
     /// Counts an event.
@@ -68,7 +59,7 @@ impl ClusterMetrics {
     }
 
     /// Each change is that of one value: a panic leaves a valid state.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, ShardState>> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, InstanceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -239,7 +239,7 @@ impl Metrics {
 
     /// Counts a log event.
     pub fn count_event(&self, event: &Event) {
-        if let Event::Cluster { event, .. } = event {
+        if let Event::Cluster(event) = event {
             self.cluster.count_event(event);
         }
         match event {
@@ -255,14 +255,14 @@ impl Metrics {
             Event::External(ExternalEvent::Connected { .. }) => {
                 self.is_broker_lost.store(false, Ordering::Relaxed);
             }
-            Event::Cluster { event: ClusterEvent::EtcdUnavailable { .. }, .. } => {
+            Event::Cluster(ClusterEvent::EtcdUnavailable { .. }) => {
                 self.is_etcd_unavailable.store(true, Ordering::Relaxed);
             }
-            Event::Cluster { event: ClusterEvent::EtcdAvailable, .. } => {
+            Event::Cluster(ClusterEvent::EtcdAvailable) => {
                 self.is_etcd_unavailable.store(false, Ordering::Relaxed);
             }
             Event::External(_)
-            | Event::Cluster { .. }
+            | Event::Cluster(_)
             | Event::IdentityFile { .. }
             | Event::LeftOut { .. }
             | Event::TemplateSkipped { .. }
@@ -270,6 +270,7 @@ impl Metrics {
             | Event::Credentials { .. }
             | Event::Certificates { .. }
             | Event::OutOfTime { .. }
+            | Event::RepliesForgotten { .. }
             | Event::ClockAhead { .. }
             | Event::ClockFollowed { .. }
             | Event::ClockBehind { .. } => {}
@@ -373,7 +374,7 @@ mod tests {
                 leaf: Name::new("press-7").unwrap(),
                 mutex: Mutex::NIL,
                 reason,
-                value: None,
+                lost: crate::exchange::row::LostContent::Deletion,
                 winner: 0,
                 owner: None,
                 at_ms: 0,

@@ -10,7 +10,7 @@ use super::metrics::{BUCKETS, Metrics, quantile_us};
 use crate::broker::Broker;
 use crate::clock;
 use crate::server::identity::Identities;
-use crate::server::service::Shards;
+use crate::server::service::Service;
 
 /// Interval between samples of the counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ pub enum Phase {
 /// Read-only access to a running server for `$SYS` topics and the admin listener.
 pub struct ServerMonitor {
     pub(super) broker: Broker,
-    pub(super) shards: Shards,
+    pub(super) service: Arc<Service>,
     pub(super) identities: Arc<Identities>,
     phase: AtomicU8,
     started: Instant,
@@ -111,11 +111,11 @@ pub struct Rates {
 impl ServerMonitor {
     /// Returns the monitor of a server whose listeners are closed.
     #[must_use]
-    pub fn new(broker: Broker, shards: Shards) -> Self {
+    pub fn new(broker: Broker, service: Arc<Service>) -> Self {
         let clock::Reading { wall_ms, monotonic } = clock::now();
         Self {
             broker,
-            shards,
+            service,
             identities: Arc::default(),
             phase: AtomicU8::new(Phase::Starting as u8),
             started: monotonic,
@@ -136,7 +136,7 @@ impl ServerMonitor {
     }
 
     pub(super) fn metrics(&self) -> &Metrics {
-        self.shards.metrics()
+        self.service.metrics()
     }
 
     /// Returns why the server should get no requests now, or None if it is healthy.
@@ -148,7 +148,7 @@ impl ServerMonitor {
             Some("etcd is unavailable")
         } else if self.metrics().is_broker_lost() {
             Some("the connection with the broker is lost")
-        } else if self.shards.is_following() {
+        } else if self.service.is_following() {
             Some("standby: this instance does not own the store")
         } else if phase == Phase::Starting as u8 {
             Some("starting")
@@ -182,7 +182,7 @@ impl ServerMonitor {
         ];
         let latencies = metrics.latency_counts();
         let memory = Memory {
-            store: self.shards.statistics().store.memory_bytes,
+            store: self.service.statistics().store.memory_bytes,
             broker: u64::try_from(self.broker.memory().used()).unwrap_or(u64::MAX),
         };
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,12 +249,12 @@ mod tests {
     use crate::server::event::Event;
     use crate::server::external::event::ExternalEvent;
     use crate::server::operations::metrics::{Outcome, Verb};
-    use crate::server::service::{Service, StoreSettings};
+    use crate::server::service::StoreSettings;
 
     fn monitor() -> ServerMonitor {
         let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
         let hooks = Hooks::new(Arc::<Service>::clone(&service));
-        ServerMonitor::new(Broker::new(Settings::default(), hooks), service.into())
+        ServerMonitor::new(Broker::new(Settings::default(), hooks), service)
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub async fn html(monitor: &ServerMonitor, query: &str) -> String {
     let query = Query::parse(query);
     let _turn = monitor.page_turn.lock().await;
     let (clients, statistics) = clients::html(monitor, &query).await;
-    let service = monitor.shards.statistics();
+    let service = monitor.service.statistics();
     let keys = keys::html(monitor, &query, service.store.keys).await;
     let exchange = exchange::html(monitor, &query).await;
     let exchange = exchange.map(|exchange| section("exchange", "Exchange", &exchange)).unwrap_or_default();
@@ -83,8 +83,7 @@ fn header(monitor: &ServerMonitor) -> String {
         1,
     );
     let uptime = live("uptime", &format!("version {}, up for {uptime}", env!("CARGO_PKG_VERSION")));
-    let exchange =
-        if monitor.shards.first().takes_part() { "<a href=\"/#exchange\">Exchange</a> " } else { "" };
+    let exchange = if monitor.service.takes_part() { "<a href=\"/#exchange\">Exchange</a> " } else { "" };
     format!(
         "<header>\n<h1><a href=\"/\">mqkv</a></h1>\n{state}{uptime}\
          <div class=\"updates\"><span id=\"updates\" role=\"status\"></span>\
@@ -295,7 +294,7 @@ mod tests {
     fn monitor() -> ServerMonitor {
         let service = Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap();
         let hooks = Hooks::new(Arc::<Service>::clone(&service));
-        ServerMonitor::new(Broker::new(Settings::default(), hooks), service.into())
+        ServerMonitor::new(Broker::new(Settings::default(), hooks), service)
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub async fn text(monitor: &ServerMonitor) -> String {
     let metrics = monitor.metrics();
     let statistics = monitor.broker.statistics().await;
-    let service = monitor.shards.statistics();
+    let service = monitor.service.statistics();
     let mut text = Text::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("mqkv_build_info", "gauge", "Version of the server; always 1.", [(&version[..], 1)]);
@@ -88,6 +88,12 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         "gauge",
         "Limit of the memory of replies to writes that may be delivered again.",
         service.recorded_bytes_max,
+    );
+    text.one(
+        "mqkv_recorded_replies_forgotten_total",
+        "counter",
+        "Replies that were forgotten for lack of memory although their writes may be delivered again.",
+        service.recorded_forgotten,
     );
     let has_failed = u8::from(metrics.has_disk_failed());
     text.one("mqkv_disk_failed", "gauge", "1 if changes cannot be persisted, otherwise 0.", has_failed);
@@ -206,7 +212,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         text.family(name, "counter", help, samples);
     }
     cluster::write(&mut text, metrics);
-    if let Some(node) = monitor.shards.first().exchange_report().await {
+    if let Some(node) = monitor.service.exchange_report().await {
         exchange::write(&mut text, &node, metrics);
     }
     text.into_string()

@@ -11,14 +11,14 @@ use super::cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterSignals};
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
-use super::shard_number::ShardNumber;
 use super::shared::Shared;
 use super::state::{Handled, State};
+use super::tombstones::Tombstones;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
-use crate::protocol::{ConnectionId, ErrorReply, Key, Message, Request, Timestamp, exchange, topic};
+use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, exchange, topic};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::event::Event;
@@ -43,7 +43,6 @@ pub struct Service {
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
     pub(super) case: CommandCase,
-    shard: ShardNumber,
     metrics: Arc<Metrics>,
     /// `None` if the store takes part in no exchange.
     pub(super) membership: Option<Membership>,
@@ -80,12 +79,14 @@ impl Service {
     ) -> Result<Arc<Self>, StorageError> {
         let mut store = Store::new(settings.limits);
         let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
-        if let Some(storage) = &storage
-            && let Some(by_ms) = commit_thread::load(storage, &mut store, now)?
-        {
-            events(Event::ClockBehind { by_ms });
+        let mut tombstones = Tombstones::default();
+        if let Some(storage) = &storage {
+            let (loaded, behind_ms) = commit_thread::load(storage, &mut store, now)?;
+            tombstones = loaded;
+            behind_ms.into_iter().for_each(|by_ms| events(Event::ClockBehind { by_ms }));
         }
         let mut state = State::new(store, storage.is_some(), !persists_all);
+        state.tombstones = tombstones;
         state.set_life(seeds.run);
         if let Some(storage) = &mut storage {
             state.exchange = opening::open(storage, settings.exchange.as_ref(), seeds, now)?.map(Box::new);
@@ -97,22 +98,21 @@ impl Service {
         Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
     }
 
-    /// Returns a shard of an instance of a cluster, which follows. It has its share of the limits. All keys are persistent, whatever the settings have.
+    /// Returns the store of an instance of a cluster, which follows. All keys are persistent, whatever the settings have.
     /// `has_registrations`: whether clients are known by their ids only, as behind a broker; their watches are in etcd then.
     pub fn in_cluster(
         settings: &StoreSettings,
-        shard: ShardNumber,
         has_registrations: bool,
         events: EventSink,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
-        let limits = Limits { value_bytes_max, ..settings.limits.share(shard.shards) };
+        let limits = Limits { value_bytes_max, ..settings.limits };
         let mut state = State::new(Store::new(limits), true, false);
-        state.follow(shard.shards, has_registrations);
+        state.follow(has_registrations);
         let signals = ClusterSignals::new(has_registrations);
         let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));
-        Arc::new(Self { shard, ..Self::assemble(settings, true, shared, metrics) })
+        Arc::new(Self::assemble(settings, true, shared, metrics))
     }
 
     fn assemble(
@@ -128,7 +128,6 @@ impl Service {
             storage: Mutex::default(),
             persists_all,
             case: settings.case,
-            shard: ShardNumber::ONLY,
             metrics,
             membership: None,
         }
@@ -146,12 +145,6 @@ impl Service {
         let storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner).take();
         let membership = self.membership.clone();
         BackgroundTasks::start(Arc::clone(&self.shared), storage, membership, publisher)
-    }
-
-    /// Returns the shard that the service has.
-    #[must_use]
-    pub fn number(&self) -> ShardNumber {
-        self.shard
     }
 
     #[must_use]
@@ -189,22 +182,8 @@ impl Service {
         if self.is_following() {
             return None;
         }
-        let response_topic = message.response_topic.clone();
-        let correlation = message.correlation.clone();
         match self.handle_request_message(publisher, from, message, now) {
             Err(scan) => Some(scan),
-            Ok(Verdict::Refused(ReasonCode::QuotaExceeded)) => {
-                let reply_to = ReplyTo {
-                    response_topic: response_topic.unwrap_or_default(),
-                    correlation: correlation.unwrap_or_default(),
-                    verb: Verb::default(),
-                    received: now,
-                };
-                let mut state = self.shared.lock();
-                state.reject(publisher, reply_to, ErrorReply::QuotaExceeded);
-                self.shared.wake_commit_thread(&mut state);
-                None
-            }
             Ok(Verdict::Disconnect { text: reason, .. }) => {
                 let client_id = Arc::clone(&from.client_id);
                 (self.shared.events)(Event::Unanswerable { client_id, reason });
@@ -343,12 +322,6 @@ impl Service {
                 (self.shared.events)(Event::KeyNotAuthorized { client_id, what, key });
                 Verdict::Consumed
             }
-            Handled::Refused => {
-                let (client_id, topic) = (Arc::clone(&from.client_id), topic::REQUEST.to_owned());
-                let reason = "too many writes have not been acknowledged by their clients";
-                (self.shared.events)(broker::Event::Dropped { client_id, topic, reason }.into());
-                Verdict::Refused(ReasonCode::QuotaExceeded)
-            }
             Handled::Ignored(reason) => {
                 if let Some(reason) = reason {
                     self.report_ignored(from, reason);
@@ -383,7 +356,7 @@ impl Service {
             }
             publish_monitor_copy(publisher, from, message, Some(&reply_to));
             match RunningScan::begin(&state, pattern, token) {
-                Ok(scan) => RunningScan::new(shared, &state, self.shard, from.clone(), (scan, reply_to)),
+                Ok(scan) => RunningScan::new(shared, &state, from.clone(), (scan, reply_to)),
                 Err(error) => {
                     state.reject(publisher, reply_to, error);
                     self.shared.wake_commit_thread(&mut state);
@@ -491,7 +464,8 @@ impl Service {
         if peer.permissions.is_some() {
             self.watch_permissions().remove(&connection);
         }
-        self.shared.lock().handle_disconnect(peer);
+        let forgotten = self.shared.lock().handle_disconnect(peer);
+        drop(forgotten);
         if connection != peer.connection {
             return self.end_all_watches(connection);
         }

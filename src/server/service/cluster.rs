@@ -9,20 +9,18 @@ use crate::server::cluster::{Group, Item, RegistrationChange, ResponseRecord, Ro
 use crate::server::cluster_key::ClusterKey;
 use crate::server::commit_queue::{CommitQueue, IfFailed, RepeatableWrite, WriteIdentity};
 use crate::server::delivery::{Publisher, Response};
-use crate::server::duplicate_detection::{
-    Delivery, DuplicateDetection, Fingerprint, RestoredResponse, lifetime_ms,
-};
+use crate::server::duplicate_detection::{DuplicateDetection, Fingerprint, RestoredResponse, lifetime_ms};
 use crate::server::service::cluster_state::{
-    ClusterState, ClusterStatistics, PendingWatch, UncommittedWatch, new_duplicates,
+    ClusterState, ClusterStatistics, PendingWatch, UncommittedWatch,
 };
 use crate::server::service::state::State;
 use crate::store::{Change, Limits, Now, Store, StoreRequest, Version, Watcher};
 
 impl State {
-    /// Makes this the state of one of so many shards of an instance of a cluster, which follows.
-    pub(super) fn follow(&mut self, shards: u32, has_registrations: bool) {
-        self.commit_queue = Some(CommitQueue::in_cluster(shards));
-        self.cluster = Some(Box::new(ClusterState::new(shards, has_registrations)));
+    /// Makes this the state of an instance of a cluster, which follows.
+    pub(super) fn follow(&mut self, has_registrations: bool) {
+        self.commit_queue = Some(CommitQueue::in_cluster());
+        self.cluster = Some(Box::new(ClusterState::new(has_registrations)));
     }
 
     pub(super) fn cluster_statistics(&self) -> Option<ClusterStatistics> {
@@ -114,26 +112,17 @@ impl State {
     /// Records the refusal of a write, whose response was enqueued last, as an answer is recorded.
     pub(super) fn record_refusal(
         &mut self,
-        delivery: Delivery<'_>,
+        from: &Peer,
         identity: WriteIdentity,
         error: ErrorReply,
         now: Now,
     ) {
         if self.is_received_by_all() {
             let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence);
-            let (response, client_id) = (Response::error(error), delivery.client_id);
-            self.note_response(client_id, identity, &response, sequence, now);
+            let response = Response::error(error);
+            self.note_response(&from.client_id, identity, &response, sequence, now);
             let WriteIdentity { fingerprint, expiry_s, .. } = identity;
-            self.duplicates.record(delivery, fingerprint, response, expiry_s, now.monotonic_ms, sequence);
-        }
-    }
-
-    /// Adds the refusal of a write that cannot be recorded here to the next group, with the number of what is enqueued next.
-    pub(super) fn note_refusal(&mut self, client_id: &Arc<str>, identity: WriteIdentity, now: Now) {
-        if self.is_received_by_all() {
-            let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence).saturating_add(1);
-            let refusal = Response::error(ErrorReply::QuotaExceeded);
-            self.note_response(client_id, identity, &refusal, sequence, now);
+            self.duplicates.record(from, fingerprint, response, expiry_s, now.monotonic_ms, sequence);
         }
     }
 
@@ -265,13 +254,12 @@ impl State {
         cluster.under_way = None;
         cluster.items.clear();
         cluster.uncommitted.clear();
-        let key = cluster.key;
         if let Some(queue) = &mut self.commit_queue {
             queue.clear();
         }
         self.end_turn();
         let limits: Limits = *self.store.limits();
-        let duplicates = new_duplicates(&limits, key);
+        let duplicates = self.duplicates.emptied();
         Some((
             std::mem::replace(&mut self.store, Store::new(limits)),
             std::mem::replace(&mut self.duplicates, duplicates),

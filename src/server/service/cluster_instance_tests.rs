@@ -11,7 +11,8 @@ use crate::protocol::{Condition, ErrorReply, Message, Reply, Request};
 use crate::server::cluster::action::{ActionId, ActionKind, ActionResult, Answer, WatchRange};
 use crate::server::cluster::encode_run;
 use crate::server::cluster::operation::{
-    EtcdError, Operation, Pair, RangeAnswer, RangeRead, Txn, TxnAnswer, TxnOutcome, WatchBatch, WatchEvent,
+    EtcdError, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome, WatchBatch,
+    WatchEvent,
 };
 use crate::server::cluster::{Instance, InstanceSettings, Layout, Role};
 use crate::store::Now;
@@ -77,6 +78,8 @@ impl Etcd {
         match action {
             ActionKind::Read(read) => Ok(Answer::Read(self.read(read))),
             ActionKind::Txn(txn) => self.txn(txn).map(Answer::Txn),
+            ActionKind::Space if self.is_full => Ok(Answer::Space(Space::Exhausted)),
+            ActionKind::Space => Ok(Answer::Space(Space::Enough)),
             _ => Ok(Answer::Compacted),
         }
     }
@@ -98,8 +101,6 @@ impl<'a> Node<'a> {
         let layout = Layout::new("c");
         let settings = InstanceSettings {
             layout,
-            shards: 1,
-            shard: 0,
             instance: name.into(),
             run: 1,
             hash_key: [name.as_bytes()[0]; 32],

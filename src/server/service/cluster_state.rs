@@ -55,8 +55,8 @@ pub(super) struct PendingWatch {
 }
 
 impl ClusterState {
-    /// Returns the state of one of so many shards of an instance that follows.
-    pub(super) fn new(shards: u32, has_registrations: bool) -> Self {
+    /// Returns the state of an instance that follows.
+    pub(super) fn new(has_registrations: bool) -> Self {
         Self {
             key: None,
             has_registrations,
@@ -65,7 +65,7 @@ impl ClusterState {
             items: Vec::new(),
             under_way: None,
             uncommitted: VecDeque::new(),
-            answered: AnsweredWrites::new(shards),
+            answered: AnsweredWrites::default(),
         }
     }
 
@@ -110,9 +110,6 @@ pub struct ClusterStatistics {
 }
 
 /// Returns an empty memory of responses, as large as a store with these limits may have.
-pub(super) fn new_duplicates(limits: &Limits, key: Option<ClusterKey>) -> DuplicateDetection {
-    let bytes_max = usize::try_from(recorded_bytes_max(limits)).unwrap_or(usize::MAX);
-    let mut duplicates = DuplicateDetection::new(bytes_max);
-    key.into_iter().for_each(|key| duplicates.set_cluster_key(key));
-    duplicates
+pub(super) fn new_duplicates(limits: &Limits) -> DuplicateDetection {
+    DuplicateDetection::new(usize::try_from(recorded_bytes_max(limits)).unwrap_or(usize::MAX))
 }

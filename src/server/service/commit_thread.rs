@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::shared::{Committer, Shared};
 use super::state::{CommitGroup, State};
+use super::tombstones::Tombstones;
 use crate::broker::workers;
 use crate::clock;
 use crate::protocol::timestamp::SKEW_MAX_MS;
@@ -22,21 +23,31 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Keys that are read under one lock while all files are rewritten, because requests wait meanwhile.
 const KEYS_PER_PORTION: usize = 1_000;
 
-/// Fills a store from the disk. If the wall clock is behind the last commit, returns by how many milliseconds.
-pub(super) fn load(storage: &Storage, store: &mut Store, now: Now) -> Result<Option<u64>, StorageError> {
-    storage.load(now, |key, version, stored| store.restore(&key, Some((version, stored))))?;
-    let CommitMetadata { greatest_version, wall_ms, .. } = storage.metadata();
-    store.raise_floor(greatest_version);
+/// Fills a store from the disk. Returns the keys with a tombstone and, if the wall clock is behind the last commit, by how
+/// many milliseconds.
+pub(super) fn load(
+    storage: &Storage,
+    store: &mut Store,
+    now: Now,
+) -> Result<(Tombstones, Option<u64>), StorageError> {
+    let load = |key, version, stored| store.restore(&key, Some((version, stored)));
+    let mut tombstones = Tombstones::default();
+    for (key, version) in storage.load(now, load)? {
+        store.restore_removed(&key, version);
+        tombstones.note(&key, version);
+    }
+    let CommitMetadata { ceiling, wall_ms, .. } = storage.metadata();
+    store.raise_floor(ceiling);
     // Clients may have been ahead by as much as the store accepts.
-    let written_ms = wall_ms.max(greatest_version.ms.saturating_sub(SKEW_MAX_MS));
-    Ok(written_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0))
+    let written_ms = wall_ms.max(ceiling.ms.saturating_sub(SKEW_MAX_MS));
+    Ok((tombstones, written_ms.checked_sub(now.wall_ms).filter(|by_ms| *by_ms > 0)))
 }
 
 /// Puts a ceiling of versions on disk before the first request, so that no write to a key in memory waits for it. If that
 /// fails, these wait until a commit succeeds.
 pub(super) fn commit_first_ceiling(storage: &mut Storage, state: &mut State, now: Now) {
     let ceiling = state.next_ceiling(now);
-    let is_on_disk = storage.metadata().greatest_version >= ceiling
+    let is_on_disk = storage.metadata().ceiling >= ceiling
         || storage.commit(&[], EncodedRows::new(), ceiling, now).is_ok();
     if let Some(queue) = state.commit_queue.as_mut().filter(|_| is_on_disk) {
         queue.set_ceiling(ceiling);
@@ -72,7 +83,7 @@ pub(super) fn run(shared: &Shared) {
     let lowered = shared.lock().lower_ceiling();
     if let Some(ceiling) = lowered {
         // The store starts with the versions of the clock again. If that fails, they are ahead of it for some seconds.
-        storage.lower_greatest_version(ceiling);
+        storage.set_ceiling(ceiling);
         let _ = storage.commit(&[], EncodedRows::new(), ceiling, shared.now_unchecked());
     }
     // If the last checkpoint fails, the write-ahead log still has all changes.
@@ -266,12 +277,15 @@ pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> R
             drop(state);
             Some(rows.into_iter().map(|(id, row)| (id.encode(), row.encode())).collect())
         };
+        storage.set_ceiling(storage.metadata().ceiling.max(shared.lock().store.greatest_version()));
         storage.rewrite(portions, rows, now)?;
     }
     loop {
         let ((changes, rows), ceiling) = {
-            let state = shared.lock();
-            (state.stale_changes(), state.next_ceiling(now))
+            let mut state = shared.lock();
+            let (mut changes, rows) = state.stale_changes();
+            let ceiling = state.complete(&mut changes, now);
+            ((changes, rows), ceiling.max(storage.metadata().ceiling))
         };
         storage.commit(&changes, encode(&rows), ceiling, now)?;
         let mut state = shared.lock();

@@ -43,9 +43,12 @@ fn copy(bytes: &[u8]) -> Bytes {
 impl State {
     /// Returns whether the key of a write takes part. Then it is persistent, and may have to be refused.
     pub(super) fn prepare_write(&self, request: &mut StoreRequest, key: &Key) -> bool {
-        let taking_part = self.exchange.as_ref().filter(|participant| participant.exchange.concerns(key));
-        let Some(participant) = taking_part else { return false };
-        request.persist = true;
+        let Some(participant) = &self.exchange else { return false };
+        let takes_part = participant.exchange.concerns(key);
+        if !takes_part && participant.exchange.has_rules() {
+            return false;
+        }
+        request.persist |= takes_part;
         let (is_lease, bytes) = match &request.request {
             Request::Set { value, condition, ttl_ms, .. } => {
                 let is_conditional = matches!(condition, Some(Condition::Absent | Condition::AbsentOrEqual));
@@ -53,16 +56,17 @@ impl State {
             }
             _ => (false, 0),
         };
-        request.refusal = if is_lease || request.fence.is_some() {
+        request.refusal = if takes_part && (is_lease || request.fence.is_some()) {
             Some(ErrorReply::NotReplicated)
         } else {
             participant.exchange.check_change(key, bytes).err().map(|error| match error {
+                ChangeError::NotJoined => ErrorReply::NotJoined,
                 ChangeError::RootOnly => ErrorReply::RootOnly,
                 ChangeError::OutboxFull => ErrorReply::QuotaExceeded,
                 ChangeError::TooLarge => ErrorReply::ValueTooLong,
             })
         };
-        true
+        takes_part
     }
 
     /// Records a change that a client has made.

@@ -131,6 +131,7 @@ impl Service {
         let is_readable = |key: &Key| {
             permissions.as_ref().is_none_or(|permissions| permissions.read.contains(key.as_bytes()))
         };
+        let reconnects = matches!(command, Some(Command::Reconnect));
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let is_stale = state.exchange.as_ref().is_some_and(|exchange| exchange.is_stale());
@@ -148,7 +149,7 @@ impl Service {
                     _ => None,
                 };
                 if asked.is_some_and(|key| !is_readable(&key)) {
-                    return (Err(ErrorReply::NotAuthorized), Effects::default());
+                    return (Ok(Answer::Refused(Refusal::NotReadable)), Effects::default());
                 }
                 let (mut answer, effects) = execute(exchange, command, now_ms, values);
                 if let Answer::Conflicts(page) = &mut answer {
@@ -175,6 +176,10 @@ impl Service {
         self.shared.wake_commit_thread(&mut state);
         drop(state);
         self.shared.wake_exchange();
+        if reconnects {
+            // An attempt that runs already is not repeated.
+            self.shared.uplink_retry.notify_waiters();
+        }
         Verdict::Consumed
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::broker::{Application, Verdict};
 use crate::exchange::names::Name;
 use crate::exchange::rules::tests::plant;
-use crate::protocol::exchange::{Answer, Command, Lost};
+use crate::protocol::exchange::{Answer, Command, Lost, Refusal};
 use crate::protocol::{Condition, ErrorReply, Notification, Reply, Request, exchange::topic as topics};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::exchange::participant::Seeds;
@@ -278,7 +278,7 @@ fn a_change_that_loses_is_replaced_and_its_watchers_are_notified() {
         let participant = state.exchange.as_ref().unwrap();
         let conflicts: Vec<_> =
             participant.exchange.conflicts().since(0).map(|(_, one)| one.clone()).collect();
-        assert_eq!((conflicts.len(), conflicts[0].value.as_deref()), (1, Some(&b"80"[..])));
+        assert_eq!((conflicts.len(), conflicts[0].lost.value().map(AsRef::as_ref)), (1, Some(&b"80"[..])));
     }
 }
 
@@ -480,9 +480,11 @@ fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
         root.test.sent_messages.take().pop().unwrap().1.payload
     };
     let value_of = Command::Value { id: 1 };
-    assert_eq!(Answer::decode(&ask(&peer(1), &value_of)), Ok(Answer::Value(Some("80".into()))));
+    assert_eq!(Answer::decode(&ask(&peer(1), &value_of)), Ok(Answer::Value(Ok("80".into()))));
     let refused = ask(&operator, &value_of);
-    assert_eq!(Reply::decode(&refused), Ok(Reply::Error(ErrorReply::NotAuthorized)));
+    assert_eq!(Answer::decode(&refused), Ok(Answer::Refused(Refusal::NotReadable)));
+    let asked = ask(&operator, &Command::Key { key: key("line/1") });
+    assert_eq!(Answer::decode(&asked), Ok(Answer::Refused(Refusal::NotReadable)));
     let page = Command::Conflicts { leaf: None, since: 0, max: 10 };
     let Ok(Answer::Conflicts(page)) = Answer::decode(&ask(&operator, &page)) else { panic!() };
     assert!(matches!(&page.conflicts[0].lost, Lost::Value { start, size: 2 } if start.is_empty()));

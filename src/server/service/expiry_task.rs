@@ -16,7 +16,8 @@ pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher) {
         if now.monotonic_ms >= upkeep_ms {
             upkeep_ms = now.monotonic_ms.saturating_add(UPKEEP_INTERVAL_MS);
             shared.observe_wall_clock(&mut wall_clock);
-            shared.lock().discard_expired_responses(now);
+            let forgotten = shared.lock().discard_expired_responses(now);
+            forgotten.into_iter().for_each(|event| (shared.events)(event));
         }
         let next_ms = expire(shared, publisher);
         // Waits at least for a millisecond, so that requests are handled between two polls of many expired keys.

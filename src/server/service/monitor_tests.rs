@@ -13,7 +13,7 @@ use crate::broker::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, w
 use crate::broker::{Hooks, Server, Settings};
 use crate::exchange::Exchange;
 use crate::exchange::effects::Values;
-use crate::exchange::leaf::{Leaf, OnJoin};
+use crate::exchange::leaf::{JoinPolicy, Leaf};
 use crate::exchange::names::Name;
 use crate::exchange::row::Identity;
 use crate::exchange::rules::Patterns;
@@ -208,7 +208,7 @@ async fn a_frame_of_the_root_reaches_the_connection_of_its_leaf_only() {
     other.subscribe(filter("mqkv/exchange/v1/plant/down/#")).await;
     let mut leaf = Client::connect(&server, "leaf").await;
     let identity = Identity { exchange: name("plant"), node: name("press-7"), store: 1 };
-    let mut node = Leaf::new(identity, OnJoin::Offer, 2, 3);
+    let mut node = Leaf::new(identity, JoinPolicy::default(), 2, 3);
     node.handle_connected(4, 0);
     let payload = node.poll_outgoing("test", 0).unwrap().encode();
     leaf.publish(Publish { payload, ..qos_1("mqkv/exchange/v1/plant/up/press-7", 1) }).await;

@@ -84,7 +84,9 @@ async fn a_key_in_memory_gets_no_lower_version_after_a_restart() {
     let before = version(&test.sent_messages.take()[0].1);
     drop((running, test));
     let test = custom(&home);
+    let _running = test.run();
     test.request(&set("passing", "v"));
+    test.sent_messages.wait_for(1);
     assert!(version(&test.sent_messages.take()[0].1) > before);
 }
 
@@ -146,14 +148,44 @@ fn a_version_above_the_ceiling_waits_for_a_commit_and_so_do_its_reads() {
     let now = test.service.shared.now();
     let mut state = test.service.shared.lock();
     let group = state.take_group(now).unwrap();
-    assert_eq!(group.changes, [], "the key is not persistent");
+    assert_eq!(group.changes.iter().map(|change| change.persist).collect::<Vec<_>>(), [false], "a tombstone");
     assert!(!state.handle_commit(group.sequence, group.ceiling, &test.sent_messages));
     drop(state);
     let sent = test.sent_messages.take();
     assert_eq!(sent.iter().map(|(to, _)| to.is_some()).collect::<Vec<_>>(), [false, true, false]);
-    // The ceiling now covers what the client writes next.
+    // The ceiling has not followed the client.
     test.send(ahead("lock", 50_000));
-    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+    assert_eq!(test.sent_messages.take(), []);
+    assert!(group.ceiling.ms <= now.wall_ms + 10_000, "{group:?}");
+}
+
+#[tokio::test]
+async fn after_kills_a_client_that_was_ahead_has_raised_the_versions_of_its_own_keys_only() {
+    let homes = [(); 3].map(|()| TempDir::new().unwrap());
+    let version_of = |test: &TestService, message| {
+        test.send(message);
+        test.sent_messages.wait_for(1);
+        version(&test.sent_messages.take()[0].1)
+    };
+    let test = custom(&homes[0]);
+    let _running = test.run();
+    let mut gone = ahead("gone", 58_000);
+    gone.user_properties.push(PERSIST, "true");
+    let last = [("lock", ahead("lock", 58_000)), ("gone", gone)];
+    let last = last.map(|(name, message)| (name, version_of(&test, message)));
+    test.request(&del("gone"));
+    test.sent_messages.wait_for(1);
+    // The second kill comes before anything else is written.
+    let test = after_kill(&homes[0], &homes[1], 0);
+    let _running_again = test.run();
+    let test = after_kill(&homes[1], &homes[2], 0);
+    let _running_for_good = test.run();
+    let other = version_of(&test, message(&set("other", "v")));
+    assert!(other.ms <= clock::wall_ms() + 15_000, "{other}");
+    for (name, before) in last {
+        let after = version_of(&test, message(&set(name, "v")));
+        assert!(after > before, "{name}: {after} after {before}");
+    }
 }
 
 #[test]
@@ -183,7 +215,7 @@ async fn an_orderly_end_leaves_the_greatest_version_and_no_ceiling() {
     test.request(&set("passing", "v"));
     let given_out = version(&test.sent_messages.take()[0].1);
     drop((running, test));
-    let Version { ms, counter } = Storage::open(home.path()).unwrap().metadata().greatest_version;
+    let Version { ms, counter } = Storage::open(home.path()).unwrap().metadata().ceiling;
     assert_eq!((ms, counter), (given_out.ms, given_out.counter));
 }
 

@@ -31,12 +31,16 @@ struct Scenario {
     random: SeededRandom,
     disk: SimulatedDisk,
     persists_all: bool,
+    /// Whether it is full at times, and syncs fail.
+    has_failing_disk: bool,
     /// The acknowledged state, which must be on disk.
     acknowledged: PersistentKeys,
     interrupted: Option<PersistentKeys>,
     /// The last version that a client has seen of each key, persistent or not.
     seen: HashMap<Key, Version>,
     wall_ms: u64,
+    /// The latest time that the wall clock has shown.
+    clock_ms: u64,
     figures: Figures,
 }
 
@@ -60,6 +64,8 @@ struct Figures {
     kills: u64,
     /// Orderly ends, or attempts at one.
     ends: u64,
+    /// Starts after a client was ahead.
+    ahead: u64,
 }
 
 /// A process between two power cuts.
@@ -78,10 +84,12 @@ impl Scenario {
             random: SeededRandom::new(seed),
             disk,
             persists_all,
+            has_failing_disk: !seed.is_multiple_of(3),
             acknowledged: PersistentKeys::new(),
             interrupted: None,
             seen: HashMap::new(),
             wall_ms: 1_700_000_000_000,
+            clock_ms: 0,
             figures: Figures::default(),
         }
     }
@@ -145,7 +153,7 @@ impl Scenario {
         let each = |key, version, content: crate::store::StoredValue| {
             drop(found.insert(key, (version, content.value, content.fence)));
         };
-        storage.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
+        let tombstones = storage.load(now, each).map_err(|error| format!("cannot be read: {error}"))?;
         self.figures.logged += u64::from(storage.wal_groups().is_some_and(|groups| groups > 0));
         let has_finished = self.interrupted.as_ref() == Some(&found);
         if !has_finished && found != self.acknowledged {
@@ -153,12 +161,19 @@ impl Scenario {
         }
         self.figures.finished += u64::from(has_finished && found != self.acknowledged);
         (self.acknowledged, self.interrupted) = (found, None);
-        let greatest = self.seen.values().copied().max().unwrap_or_default();
-        if storage.metadata().greatest_version < greatest {
-            return Err(format!(
-                "the greatest version went back from {greatest:?} to {:?}",
-                storage.metadata().greatest_version
-            ));
+        let (ceiling, tombstones) = (storage.metadata().ceiling, BTreeMap::from_iter(tombstones));
+        for (key, seen) in &self.seen {
+            let absent = || tombstones.get(key).copied().unwrap_or_default().max(ceiling);
+            let on_disk = self.acknowledged.get(key).map_or_else(absent, |(version, ..)| *version);
+            if on_disk < *seen {
+                return Err(format!("the version of {key:?} went back from {seen:?} to {on_disk:?}"));
+            }
+        }
+        // Each start behind an earlier clock takes one millisecond.
+        let is_ahead = |version: Version| version.ms > self.clock_ms + 10_000 + self.figures.cuts;
+        self.figures.ahead += u64::from(self.seen.values().any(|seen| is_ahead(*seen)));
+        if is_ahead(ceiling) && !self.has_failing_disk {
+            return Err(format!("all keys continue above {ceiling:?}, where a client was"));
         }
         let reading = clock::Reading { wall_ms: self.wall_ms, monotonic: clock::monotonic() };
         let settings = StoreSettings::default();
@@ -179,6 +194,9 @@ impl Scenario {
     /// Sometimes fills the disk or lets a sync fail.
     fn draw_faults(&mut self) {
         let (kind, room) = (self.random.below(40), self.random.below(6) * 100_000);
+        if !self.has_failing_disk {
+            return;
+        }
         self.disk.set_faults(|faults| match kind {
             0 => faults.fails_next_sync = true,
             1 => faults.bytes_max = Some(room),
@@ -191,6 +209,7 @@ impl Scenario {
         process.now.wall_ms += self.random.below(3);
         process.now.monotonic_ms += 1;
         self.wall_ms = process.now.wall_ms;
+        self.clock_ms = self.clock_ms.max(self.wall_ms);
         let name = format!("k{}", self.random.below(40));
         let len = [3, 40, 700, 5_000][usize::try_from(self.random.below(4)).unwrap()];
         let value = format!("{}{}", self.random.below(1_000_000), "v".repeat(len));
@@ -202,7 +221,7 @@ impl Scenario {
             _ => get(&name),
         };
         // The clocks of some clients are ahead.
-        let ahead_ms = if !self.persists_all && self.random.below(8) == 0 { 59_000 } else { 50 };
+        let ahead_ms = if self.random.below(8) == 0 { 59_000 } else { 50 };
         let call = StoreRequest {
             connection: ConnectionId(1),
             permissions: None,
@@ -333,6 +352,7 @@ fn cut(cuts: u64) {
     assert!(sum.cuts >= cuts && sum.commits > cuts && sum.acknowledged > sum.commits, "{sum:?}");
     assert!(sum.logged > cuts / 3 && sum.emptied > cuts / 10, "{sum:?}");
     assert!(sum.kills > cuts / 5 && sum.ends > cuts / 10, "{sum:?}");
+    assert!(sum.ahead > cuts / 4, "{sum:?}");
     assert!(
         sum.early > cuts / 20 && sum.finished > 0 && sum.failures > cuts / 10 && sum.recoveries > cuts / 10,
         "{sum:?}"

@@ -3,10 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::scan_token::ScanToken;
-use super::shard_number::ShardNumber;
 use super::shared::Shared;
 use super::state::State;
 use crate::broker::{Broker, Continuation, Peer, Verdict};
@@ -23,7 +20,6 @@ pub(super) const SKIPPED_MAX: u32 = 1_000;
 pub(in crate::server) struct RunningScan {
     shared: Arc<Shared>,
     metrics: Arc<Metrics>,
-    shard: ShardNumber,
     /// See [`ScanToken::life`].
     life: u64,
     from: Peer,
@@ -45,33 +41,25 @@ impl RunningScan {
     pub(super) fn begin(state: &State, pattern: &[u8], token: Option<&[u8]>) -> Result<Scan, ErrorReply> {
         let Some(token) = token else { return Scan::new(pattern, None) };
         let token = ScanToken::decode(token).ok_or(ErrorReply::SyntaxError)?;
-        let scan = Scan::new(pattern, Some(&token.position[..]).filter(|position| !position.is_empty()))?;
-        // The first page of a shard is the same in each life.
-        let is_valid = token.life == state.life() || token.position.is_empty();
-        is_valid.then_some(scan).ok_or(ErrorReply::ScanInterrupted)
+        let scan = Scan::new(pattern, Some(&token.position))?;
+        (token.life == state.life()).then_some(scan).ok_or(ErrorReply::ScanInterrupted)
     }
 
     pub(super) fn new(
         (shared, metrics): (Arc<Shared>, Arc<Metrics>),
         state: &State,
-        shard: ShardNumber,
         from: Peer,
         page: (Scan, ReplyTo),
     ) -> Self {
         let (failures, losses, life) = (state.commit_failures(), state.losses(), state.life());
-        Self { shared, metrics, shard, life, from, page: Some(page), failures, losses, skipped: 0 }
+        Self { shared, metrics, life, from, page: Some(page), failures, losses, skipped: 0 }
     }
 
-    /// Makes the token of the next page opaque, and continues at the next shard after the last page.
+    /// Makes the token of the next page opaque.
     fn with_token(&self, reply: Reply) -> Reply {
         let Reply::Keys { keys, token } = reply else { return reply };
-        let ShardNumber { shard, shards } = self.shard;
-        let next = shard.saturating_add(1);
-        let token = match token {
-            Some(position) => Some(ScanToken { shard, life: self.life, position }),
-            None => (next < shards).then_some(ScanToken { shard: next, life: 0, position: Bytes::new() }),
-        };
-        Reply::Keys { keys, token: token.map(|token| token.encode()) }
+        let token = token.map(|position| ScanToken { life: self.life, position }.encode());
+        Reply::Keys { keys, token }
     }
 
     /// Looks at some keys. Sends the reply and returns true once the page is complete.
@@ -152,7 +140,7 @@ mod tests {
         let reply_to = ReplyTo { response_topic, correlation, verb, received };
         let page = (Scan::new(pattern.as_bytes(), None).unwrap(), reply_to);
         let shared = (Arc::clone(&test.service.shared), Arc::clone(test.service.metrics()));
-        RunningScan::new(shared, &test.service.shared.lock(), ShardNumber::ONLY, peer(1), page)
+        RunningScan::new(shared, &test.service.shared.lock(), peer(1), page)
     }
 
     #[test]

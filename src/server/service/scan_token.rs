@@ -5,10 +5,8 @@ use bytes::{Buf, BufMut, Bytes};
 /// Where a SCAN goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanToken {
-    pub shard: u32,
-    /// The run of the store, or the ownership of the shard, that has given it out: in another one, keys have other slots.
+    /// The run of the store, or its ownership in a cluster, that has given it out: in another one, keys have other slots.
     pub life: u64,
-    /// The position in the shard; empty at its beginning.
     pub position: Bytes,
 }
 
@@ -16,7 +14,6 @@ impl ScanToken {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(16);
-        out.put_u32(self.shard);
         out.put_u64(self.life);
         out.put_slice(&self.position);
         out.into()
@@ -25,8 +22,8 @@ impl ScanToken {
     /// Returns the token, `None` if it is none of this program.
     #[must_use]
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let (shard, life) = (bytes.try_get_u32().ok()?, bytes.try_get_u64().ok()?);
-        Some(Self { shard, life, position: Bytes::copy_from_slice(bytes) })
+        let life = bytes.try_get_u64().ok()?;
+        Some(Self { life, position: Bytes::copy_from_slice(bytes) })
     }
 }
 
@@ -37,7 +34,7 @@ mod tests {
     #[test]
     fn a_token_is_decoded_as_it_was_encoded_and_others_are_refused() {
         for position in [&b""[..], b"\0\0\x01\x02"] {
-            let token = ScanToken { shard: 7, life: u64::MAX, position: Bytes::from_static(position) };
+            let token = ScanToken { life: u64::MAX, position: Bytes::from_static(position) };
             assert_eq!(ScanToken::decode(&token.encode()), Some(token));
         }
         assert_eq!(ScanToken::decode(b"\0\0\0\x01"), None);

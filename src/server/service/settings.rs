@@ -10,7 +10,7 @@ use crate::store::Limits;
 /// The share of the store's memory that the responses for duplicate detection may take besides: one seventh, so that
 /// both together are half of `--memory-max`.
 const RESPONSES_SHARE: u64 = 7;
-/// What these responses may take in any case, in bytes: a store with little memory must not refuse writes for them.
+/// What these responses may take in any case, in bytes: a store with little memory must recognize writes too.
 const RESPONSES_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Returns the limit of the memory of responses to writes that may be delivered again, in bytes.

@@ -44,6 +44,8 @@ pub(super) struct Shared {
     /// Signalled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
     pub(super) exchange_changed: Notify,
     pub(super) uplink_changed: Notify,
+    /// Ends the delay before the next attempt of a leaf to connect.
+    pub(super) uplink_retry: Notify,
     /// `None` unless the store is in a cluster.
     pub(super) cluster: Option<ClusterSignals>,
     pub(super) events: EventSink,
@@ -71,6 +73,7 @@ impl Shared {
             has_earlier_deadline: Notify::new(),
             exchange_changed: Notify::new(),
             uplink_changed: Notify::new(),
+            uplink_retry: Notify::new(),
             cluster,
             events,
             origin: origin.monotonic,

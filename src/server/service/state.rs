@@ -1,27 +1,31 @@
 //! What the service's lock protects: the store, the commit queue, and the responses for duplicate detection.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::broker::Peer;
-use crate::protocol::timestamp::{COUNTER_MAX, SKEW_MAX_MS};
+use crate::protocol::timestamp::COUNTER_MAX;
 use crate::protocol::{ErrorReply, Key, Message, Reply, Request};
 use crate::server::commit_queue::{
     BeforeImage, CommitQueue, IfFailed, RepeatableWrite, Unfinished, WriteIdentity,
 };
 use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
-use crate::server::duplicate_detection::{Delivery, DuplicateDetection, Recognition};
+use crate::server::duplicate_detection::{self, DuplicateDetection};
+use crate::server::event::Event;
 use crate::server::exchange::participant::{Participant, Rows};
 use crate::server::service::cluster_state::{ClusterState, new_duplicates};
 use crate::server::service::statistics::{DiskStatistics, ServiceStatistics};
+use crate::server::service::tombstones::Tombstones;
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse, Version};
 
 /// How far the ceiling of versions is ahead of the clock, in milliseconds: for so long after a crash, new versions may be
-/// ahead of the clock.
+/// ahead of the clock. A version that is further ahead, because that of a client is, waits for a commit.
 const LEASE_MS: u64 = 10_000;
 /// How long after the last write the ceiling follows the clock, in milliseconds. Later, the next write waits for a commit.
 const IDLE_MS: u64 = 600_000;
 
 /// One commit: all changes that were made while the previous commit was on its way to the disk.
+#[derive(Debug)]
 pub(super) struct CommitGroup {
     pub(super) changes: Vec<Change>,
     /// Rows of the exchange, and the last of its steps.
@@ -29,10 +33,12 @@ pub(super) struct CommitGroup {
     pub(super) step: u64,
     /// Sequence number of the last change.
     pub(super) sequence: u64,
-    /// The version above which the store continues after a crash.
+    /// The version above which keys without a record continue after a crash.
     pub(super) ceiling: Version,
 }
 
+/// The least time between two reports of forgotten replies, in milliseconds.
+const FORGOTTEN_REPORT_MS: u64 = 60_000;
 /// Keys that are committed at once after a failure, and as many rows.
 const STALE_KEYS_MAX: usize = 1_000;
 
@@ -41,8 +47,12 @@ const NOT_AUTHORIZED: Reply = Reply::Error(ErrorReply::NotAuthorized);
 pub(super) struct State {
     pub(super) store: Store,
     pub(super) duplicates: DuplicateDetection,
+    /// How many forgotten responses have been reported, and when the next ones may be, in monotonic milliseconds.
+    reported_forgotten: u64,
+    reports_forgotten_ms: u64,
     /// `None` without a disk, unless the store is in a cluster.
     pub(super) commit_queue: Option<CommitQueue>,
+    pub(super) tombstones: Tombstones,
     /// `None` unless the store is in a cluster.
     pub(super) cluster: Option<Box<ClusterState>>,
     /// `None` if the store takes part in no exchange.
@@ -69,8 +79,6 @@ pub(super) enum Handled {
     Answered,
     /// It was answered: authorization for this key failed.
     NotAuthorized(Key),
-    /// It was not applied and not answered, because another delivery could not be recognized.
-    Refused,
     /// It was not applied and is not answered, for the reason given if there is one to report: another instance of the
     /// cluster answers it, or may do so.
     Ignored(Option<&'static str>),
@@ -78,11 +86,14 @@ pub(super) enum Handled {
 
 impl State {
     pub(super) fn new(store: Store, has_disk: bool, has_memory_keys: bool) -> Self {
-        let duplicates = new_duplicates(store.limits(), None);
+        let duplicates = new_duplicates(store.limits());
         Self {
             store,
             duplicates,
+            reported_forgotten: 0,
+            reports_forgotten_ms: 0,
             commit_queue: has_disk.then(CommitQueue::default),
+            tombstones: Tombstones::default(),
             cluster: None,
             exchange: None,
             has_memory_keys,
@@ -111,6 +122,7 @@ impl State {
             waiting_for_commit,
             recorded_bytes: self.duplicates.bytes(),
             recorded_bytes_max: self.duplicates.bytes_max(),
+            recorded_forgotten: self.duplicates.forgotten(),
             disk: queue
                 .filter(|queue| !queue.confirms_all())
                 .map(|queue| DiskStatistics { is_short_of_room: queue.is_short_of_room() }),
@@ -170,24 +182,16 @@ impl State {
         now: Now,
     ) -> Handled {
         let fingerprint = identity.fingerprint;
-        let Peer { connection, client_id, owner, confirmed, message_number, .. } = from;
-        let (connection, confirmed, number) = (*connection, *confirmed, *message_number);
-        let delivery = Delivery { client_id, owner, connection, confirmed, number };
         let again = self.repeatable_write(from, &request, identity);
-        match self.duplicates.recognize(delivery, fingerprint, now.monotonic_ms) {
+        if let Some(response) = self.duplicates.recognize(from, fingerprint, now.monotonic_ms) {
+            // The first delivery may not be committed yet, and its response may still fail.
+            self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
+            self.repeat_last_if_refused(again);
+            return Handled::Answered;
+        }
+        if self.was_answered(fingerprint) {
             // Its response was discarded: it is older than those that are recorded.
-            Recognition::New if self.was_answered(fingerprint) => return Handled::Answered,
-            Recognition::New => {}
-            Recognition::Refused => {
-                self.note_refusal(client_id, identity, now);
-                return Handled::Refused;
-            }
-            Recognition::Duplicate(response) => {
-                // The first delivery may not be committed yet, and its response may still fail.
-                self.send(publisher, Outbound::from((reply_to, response)), Some(&key), None);
-                self.repeat_last_if_refused(again);
-                return Handled::Answered;
-            }
+            return Handled::Answered;
         }
         let takes_part = self.prepare_write(&mut request, &key);
         let is_persistent = request.persist || self.store.is_persistent(&key);
@@ -199,7 +203,7 @@ impl State {
         if let Some(error) = error {
             self.reject(publisher, reply_to, error.clone());
             self.repeat_last_if_refused(again);
-            self.record_refusal(delivery, identity, error, now);
+            self.record_refusal(from, identity, error, now);
             return Handled::Answered;
         }
         let before = self.commit_queue.is_some().then(|| self.before_image(&key, now));
@@ -232,16 +236,9 @@ impl State {
         }
         if let Some(again) = again {
             self.repeat_last_if_refused(Some(again));
-            self.note_response(client_id, identity, &response, sequence, now);
+            self.note_response(&from.client_id, identity, &response, sequence, now);
         }
-        self.duplicates.record(
-            delivery,
-            fingerprint,
-            response,
-            identity.expiry_s,
-            now.monotonic_ms,
-            sequence,
-        );
+        self.duplicates.record(from, fingerprint, response, identity.expiry_s, now.monotonic_ms, sequence);
         if reply == NOT_AUTHORIZED { Handled::NotAuthorized(key) } else { Handled::Answered }
     }
 
@@ -354,18 +351,27 @@ impl State {
         deadline_ms.is_some_and(|deadline_ms| deadline_ms <= now.monotonic_ms)
     }
 
-    /// Handles the end of a client's connection.
-    pub(super) fn handle_disconnect(&mut self, peer: &Peer) {
+    /// Handles the end of a client's connection. Returns what is to be dropped without the lock.
+    pub(super) fn handle_disconnect(&mut self, peer: &Peer) -> Option<Box<duplicate_detection::Client>> {
         self.store.handle_disconnect(peer.connection);
-        self.duplicates.handle_disconnect(&peer.client_id, peer.connection, peer.confirmed);
         if let Some(exchange) = &mut self.exchange {
             exchange.handle_disconnect(peer.connection);
         }
+        self.duplicates.handle_disconnect(peer)
     }
 
     /// Discards the responses of requests that can no longer be delivered again. Must be called about once a second.
-    pub(super) fn discard_expired_responses(&mut self, now: Now) {
+    /// Returns what is to be reported of forgotten ones.
+    pub(super) fn discard_expired_responses(&mut self, now: Now) -> Option<Event> {
         self.duplicates.discard_expired(now.monotonic_ms);
+        let count = self.duplicates.forgotten().saturating_sub(self.reported_forgotten);
+        if count == 0 || now.monotonic_ms < self.reports_forgotten_ms {
+            return None;
+        }
+        self.reported_forgotten = self.duplicates.forgotten();
+        self.reports_forgotten_ms = now.monotonic_ms.saturating_add(FORGOTTEN_REPORT_MS);
+        let owner = self.duplicates.largest_owner().map_or_else(|| "".into(), Arc::clone);
+        Some(Event::RepliesForgotten { count, owner })
     }
 
     /// Removes expired keys, unless the commit queue is half full. Returns when to do so again, in monotonic
@@ -404,28 +410,36 @@ impl State {
     /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
     pub(super) fn take_group(&mut self, now: Now) -> Option<CommitGroup> {
         self.end_turn();
-        let ceiling = self.next_ceiling(now);
-        let greatest = self.store.greatest_version();
         let queue = self.commit_queue.as_mut()?;
-        if let Some((changes, sequence)) = queue.take_group() {
+        if let Some((mut changes, sequence)) = queue.take_group() {
             let (rows, step) =
                 self.exchange.as_mut().map(|exchange| exchange.take_rows()).unwrap_or_default();
+            let ceiling = self.complete(&mut changes, now);
             return Some(CommitGroup { changes, rows, step, sequence, ceiling });
         }
+        let (on_disk, greatest) = (queue.ceiling(), self.store.greatest_version());
         let is_in_use = !self.is_closing && greatest.ms.saturating_add(IDLE_MS) > now.wall_ms;
-        let is_due = is_in_use && ceiling.ms.saturating_sub(queue.ceiling().ms) >= LEASE_MS / 2;
+        let is_due = is_in_use && self.next_ceiling(now).ms.saturating_sub(on_disk.ms) >= LEASE_MS / 2;
         is_due.then(|| self.empty_group(now))
     }
 
-    /// Returns a group without changes.
-    pub(super) fn empty_group(&self, now: Now) -> CommitGroup {
+    /// Returns a group without changes of clients.
+    pub(super) fn empty_group(&mut self, now: Now) -> CommitGroup {
         let sequence = self.commit_queue.as_ref().map_or(0, CommitQueue::sequence);
-        let ceiling = self.next_ceiling(now);
-        CommitGroup { changes: Vec::new(), rows: Rows::new(), step: 0, sequence, ceiling }
+        let mut changes = Vec::new();
+        let ceiling = self.complete(&mut changes, now);
+        CommitGroup { changes, rows: Rows::new(), step: 0, sequence, ceiling }
     }
 
-    /// Lowers the ceiling to the greatest version given out, when the service closes: from now on, no greater one is
-    /// sent. Returns `None` if it is no higher.
+    /// Completes the changes of a commit by those of the tombstones, and returns its ceiling.
+    pub(super) fn complete(&mut self, changes: &mut Vec<Change>, now: Now) -> Version {
+        let (ceiling, store) = (self.next_ceiling(now), &self.store);
+        let greatest = store.greatest_version();
+        self.tombstones.complete(changes, ceiling, greatest, |key| store.is_persistent(key))
+    }
+
+    /// Lowers the ceiling when the service closes, because no version of a key without a record is sent from now on: to
+    /// the greatest version given out, unless that belongs to a client that is ahead. Returns `None` if it is no higher.
     pub(super) fn lower_ceiling(&mut self) -> Option<Version> {
         let ceiling = self.store.greatest_version();
         let queue = self.commit_queue.as_mut().filter(|queue| queue.ceiling() > ceiling)?;
@@ -433,18 +447,22 @@ impl State {
         Some(ceiling)
     }
 
-    /// Returns the ceiling for the next commit: at least every version given out, and what is on disk already.
+    /// Returns the ceiling for the next commit: at least what is on disk already.
+    ///
+    /// It follows the store's clock, not the versions of clients that are ahead: after a crash, the versions of all keys
+    /// are above it. Versions that are further ahead are in the record or the tombstone of their key. On a disk without
+    /// room for tombstones, it follows all versions.
     pub(super) fn next_ceiling(&self, now: Now) -> Version {
-        let greatest = self.store.greatest_version();
-        let on_disk = self.commit_queue.as_ref().map(CommitQueue::ceiling).unwrap_or_default();
-        if !self.has_memory_keys {
-            return greatest.max(on_disk);
-        }
-        // After a crash all new versions are above the ceiling, and clients refuse those that are too far ahead.
-        let with_clients_ahead =
-            greatest.ms.saturating_add(LEASE_MS).min(now.wall_ms.saturating_add(SKEW_MAX_MS));
-        let ms = now.wall_ms.saturating_add(LEASE_MS).max(with_clients_ahead).max(greatest.ms);
-        Version { ms, counter: COUNTER_MAX }.max(on_disk)
+        let (greatest, clock_ms) = (self.store.greatest_version(), self.store.wall_ms().max(now.wall_ms));
+        let queue = self.commit_queue.as_ref();
+        // A clock that is behind those of an earlier process: new keys continue above these.
+        let above_floor_ms = self.store.floor().ms.saturating_add(1);
+        let ms = clock_ms.saturating_add(LEASE_MS).max(above_floor_ms);
+        let follows_all = queue.is_some_and(CommitQueue::is_short_of_room);
+        let ms = if follows_all { ms.max(greatest.ms) } else { ms };
+        let lease = Version { ms, counter: COUNTER_MAX };
+        let ceiling = if self.has_memory_keys { lease } else { greatest.min(lease) };
+        ceiling.max(queue.map(CommitQueue::ceiling).unwrap_or_default())
     }
 
     /// Handles the commit of a group in steps: see [`CommitQueue::handle_commit`].
@@ -537,8 +555,8 @@ impl State {
         let rows = self.exchange.as_ref().map(|exchange| exchange.stale_rows(&keys, STALE_KEYS_MAX));
         let change = |key: Key| {
             let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
-            let (version, content) =
-                persistent.map(|(version, stored)| (version, Some(stored))).unwrap_or_default();
+            let content = persistent.map(|(_, stored)| stored);
+            let version = self.store.last_version(&key).unwrap_or_default();
             Change { key, version, content, persist: true, watchers: Vec::new(), notification: None }
         };
         (keys.into_iter().map(change).collect(), rows.unwrap_or_default())

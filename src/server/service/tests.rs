@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::simulated_ledger::SimulatedLedger;
 use super::*;
-use crate::broker::{self, Application, Peer, Verdict};
+use crate::broker::{self, Application, Peer, SessionPhase, Verdict};
 use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
@@ -23,7 +23,7 @@ use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
 use crate::server::exchange::participant::Seeds;
 use crate::server::storage::Storage;
-use crate::store::{Now, StoreRequest, Version};
+use crate::store::{Limits, Now, StoreRequest, Version};
 
 /// For services that take part in no exchange.
 pub(super) const SEEDS: Seeds = Seeds { store: 1, run: 2, stream: 3 };
@@ -207,26 +207,13 @@ impl TestService {
         test
     }
 
-    /// A shard of an instance that serves, with a ledger of its own.
-    pub(super) fn of_shard(number: ShardNumber) -> Self {
-        let ledger = SimulatedLedger::default();
-        let test = Self { ledger: Some(ledger.clone()), ..Self::joining_shard(number, true) };
-        test.service.join_cluster(&[7; 32]);
-        ledger.serve(&test.service);
-        test
-    }
-
     /// An instance of a cluster that knows nothing of it.
     pub(super) fn joining(has_registrations: bool) -> Self {
-        Self::joining_shard(ShardNumber::ONLY, has_registrations)
-    }
-
-    fn joining_shard(number: ShardNumber, has_registrations: bool) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
         let sink: EventSink = Arc::new(move |event| sink.lock().unwrap().push(event));
         let settings = StoreSettings::default();
-        let service = Service::in_cluster(&settings, number, has_registrations, sink, Arc::default());
+        let service = Service::in_cluster(&settings, has_registrations, sink, Arc::default());
         Self::of(service, events, None)
     }
 
@@ -289,8 +276,10 @@ pub(super) fn peer(connection: u64) -> Peer {
         connection: ConnectionId(connection),
         client_id: "client".into(),
         principal: broker::Principal::default(),
+        identity: [].into(),
         owner: "test".into(),
         permissions: None,
+        session: SessionPhase::Resumed,
         message_number: 1,
         confirmed: 0,
         handle: None,
@@ -818,24 +807,88 @@ async fn a_disconnect_ends_the_watches_and_releases_the_permissions() {
     }
 }
 
+/// Returns the same client on another connection, with its only write there.
+fn on_connection(connection: u64, client_id: &str, session: SessionPhase) -> Peer {
+    Peer { client_id: client_id.into(), session, ..peer(connection) }
+}
+
 #[test]
-fn a_client_with_too_many_unacknowledged_writes_is_refused_with_quota_exceeded() {
+fn no_client_is_refused_for_the_replies_to_its_earlier_writes() {
     for test in TestService::answering_at_once() {
         // The client connects again and again, and is not known to have received an acknowledgement.
-        let write = |connection| test.send_from(&peer(connection), message(&set("k", "v")));
-        let accepted =
-            (1..10_000).take_while(|connection| matches!(write(*connection), Verdict::Consumed)).count();
-        assert_eq!(accepted, 4_096);
-        test.sent_messages.take();
-        assert!(matches!(write(10_000), Verdict::Refused(ReasonCode::QuotaExceeded)));
-        assert!(test.sent_messages.take().is_empty(), "the write is neither applied nor answered");
-        assert!(matches!(
-            test.events.lock().unwrap().pop(),
-            Some(Event::Broker(broker::Event::Dropped { .. }))
-        ));
-        assert_eq!(test.reply(&get("k")), value("v"), "reads are not refused");
-        let other = Peer { client_id: "other".into(), ..peer(1) };
-        let verdict = test.send_from(&other, message(&set("k", "w")));
-        assert!(matches!(verdict, Verdict::Consumed), "other clients are not affected");
+        for connection in 1..10_000 {
+            let verdict = test.send_from(&peer(connection), message(&set("k", "v")));
+            assert!(matches!(verdict, Verdict::Consumed), "{connection}");
+        }
+        assert_eq!(test.sent_messages.replies().len(), 9_999);
+        assert!(test.events.lock().unwrap().is_empty());
     }
+}
+
+#[test]
+fn sessions_that_end_after_one_write_leave_no_replies_and_are_not_refused() {
+    for has_new_ids in [false, true] {
+        for test in TestService::answering_at_once() {
+            for connection in 1..5_000 {
+                let client_id = if has_new_ids { connection.to_string() } else { "script".to_owned() };
+                let from = on_connection(connection, &client_id, SessionPhase::New);
+                assert!(matches!(test.send_from(&from, message(&set("k", "v"))), Verdict::Consumed));
+                assert!(test.service.statistics().recorded_bytes > 0);
+                test.service.disconnect(&Peer { session: SessionPhase::Ended, ..from });
+                assert_eq!(test.service.statistics().recorded_bytes, 0, "{connection}");
+            }
+            assert_eq!(test.sent_messages.replies().len(), 4_999);
+        }
+    }
+}
+
+#[test]
+fn another_user_with_the_same_client_id_neither_gets_replies_nor_makes_them_be_forgotten() {
+    for test in TestService::answering_at_once() {
+        let as_user = |user: &str, connection| {
+            let principal = broker::Principal { user: Some(user.into()), ..broker::Principal::default() };
+            let (identity, owner) = (principal.identity().into(), principal.owner(""));
+            Peer { principal, identity, owner, ..on_connection(connection, "press", SessionPhase::Resumed) }
+        };
+        let lock = message(&set_with("lock", "ann", Some(Condition::Absent), 0));
+        test.send_from(&as_user("ann", 1), lock.clone());
+        for number in 1..5_000 {
+            let from = Peer { message_number: number, ..as_user("bob", 2) };
+            assert!(matches!(test.send_from(&from, message(&set("k", "v"))), Verdict::Consumed));
+        }
+        test.sent_messages.take();
+        test.send_from(&as_user("bob", 2), lock.clone());
+        test.service.disconnect(&Peer { session: SessionPhase::Ended, ..as_user("bob", 2) });
+        test.send_from(&as_user("ann", 3), lock);
+        assert_eq!(test.sent_messages.replies(), [Reply::NotApplied, Reply::Done]);
+    }
+}
+
+#[test]
+fn forgotten_replies_are_reported_once_in_a_minute_with_the_owner_that_holds_the_most() {
+    let limits = Limits { memory_bytes_max: 1, ..Limits::default() };
+    let settings = StoreSettings { limits, ..StoreSettings::default() };
+    let service = Service::open(settings, Arc::new(|_| {}), Arc::default()).unwrap();
+    let test = TestService::of(service, Arc::default(), None);
+    let now = |monotonic_ms| Now { wall_ms: 0, monotonic_ms };
+    let report = |monotonic_ms| test.service.shared.lock().discard_expired_responses(now(monotonic_ms));
+    let write = |from, to| {
+        for connection in from..to {
+            test.send_from(
+                &on_connection(connection, &connection.to_string(), SessionPhase::New),
+                message(&del("k")),
+            );
+        }
+    };
+    write(1, 100);
+    assert_eq!(report(0), None);
+    write(100, 2_000);
+    let statistics = test.service.statistics();
+    assert!(
+        statistics.recorded_forgotten > 500 && statistics.recorded_bytes <= statistics.recorded_bytes_max
+    );
+    let event = |count| Some(Event::RepliesForgotten { count, owner: "test".into() });
+    assert_eq!(report(1), event(statistics.recorded_forgotten));
+    write(2_000, 2_010);
+    assert_eq!([report(60_000), report(60_001), report(120_001)], [None, event(10), None]);
 }

@@ -60,6 +60,10 @@ impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
         &self.shared.uplink_changed
     }
 
+    fn retry(&self) -> &Notify {
+        &self.shared.uplink_retry
+    }
+
     fn handle_unreachable(&self, cause: String) {
         if let Some(participant) = &mut self.shared.lock().exchange {
             participant.handle_unreachable(cause);

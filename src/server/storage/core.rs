@@ -122,7 +122,7 @@ impl Storage {
         self.files.path()
     }
 
-    /// Calls `each` with every key. A deadline that has passed since its record was written is at `now` or before. One
+    /// Calls `each` with every key, and returns the keys with a tombstone and their last versions. A deadline that has passed since its record was written is at `now` or before. One
     /// that has not passed is at most its original time to live away, even if the wall clock has gone back since.
     ///
     /// # Errors
@@ -131,15 +131,20 @@ impl Storage {
         &self,
         now: Now,
         mut each: impl FnMut(Key, Version, StoredValue),
-    ) -> Result<(), StorageError> {
-        let clock_ms = self.clock_ms(now);
+    ) -> Result<Vec<(Key, Version)>, StorageError> {
+        let (clock_ms, mut tombstones) = (self.clock_ms(now), Vec::new());
         self.each_record(|record| {
-            let stored = record.stored_value(now, clock_ms);
-            each(record.key, record.version, stored);
-        })
+            if record.is_tombstone() {
+                tombstones.push((record.key, record.version));
+            } else {
+                let stored = record.stored_value(now, clock_ms);
+                each(record.key, record.version, stored);
+            }
+        })?;
+        Ok(tombstones)
     }
 
-    /// Calls `each` with every record.
+    /// Calls `each` with every record, tombstones included.
     pub(super) fn each_record(&self, mut each: impl FnMut(Record)) -> Result<(), StorageError> {
         let read = || {
             let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
@@ -159,10 +164,11 @@ impl Storage {
     pub(super) fn record(&self, key: &Key) -> Result<Option<Record>, StorageError> {
         let read = || {
             let Open { tables, pending, .. } = self.open.as_ref().ok_or_else(closed)?;
-            match pending.changes.get(key) {
-                Some(record) => Ok(record.as_ref().and_then(|record| Record::decode(record))),
-                None => tables.record(key),
-            }
+            let record = match pending.changes.get(key) {
+                Some(record) => record.as_ref().and_then(|record| Record::decode(record)),
+                None => tables.record(key)?,
+            };
+            Ok(record.filter(|record| !record.is_tombstone()))
         };
         catch_panics(read).map_err(|kind| self.error(kind))
     }
@@ -214,8 +220,8 @@ impl Storage {
 
     /// Commits changes in their order and rows, all or none, and waits until they are on disk.
     ///
-    /// `greatest_version` is at least the greatest version that the store gives out before the next commit, also to keys
-    /// that are not persistent: after a crash it continues above.
+    /// After a crash, keys without a record continue above `ceiling`, or above the one on disk if that is greater. A key
+    /// that holds nothing on disk after its change, and whose version is greater, gets a tombstone.
     ///
     /// # Errors
     /// It is unknown which of the changes are on disk. Every commit fails until [`Storage::reopen`] or
@@ -224,18 +230,20 @@ impl Storage {
         &mut self,
         changes: &[Change],
         rows: EncodedRows,
-        greatest_version: Version,
+        ceiling: Version,
         now: Now,
     ) -> Result<(), StorageError> {
-        let versions = changes.iter().map(|change| change.version);
-        let greatest_version =
-            versions.fold(self.metadata.greatest_version.max(greatest_version), Version::max);
+        let ceiling = self.metadata.ceiling.max(ceiling);
         let clock_ms = self.clock_ms(now);
-        let metadata = CommitMetadata { greatest_version, wall_ms: now.wall_ms, clock_ms };
-        let encode = |Change { key, version, content, .. }: &Change| {
-            let record =
-                content.as_ref().map(|stored| Record::new(key, *version, stored, now, clock_ms).encode());
-            Ok((key.clone(), record.transpose()?))
+        let metadata = CommitMetadata { ceiling, wall_ms: now.wall_ms, clock_ms };
+        let encode = |change: &Change| {
+            let Change { key, version, content, .. } = change;
+            let record = match content {
+                _ if needs_tombstone(change, ceiling) => Some(Record::tombstone(key, *version)),
+                Some(stored) if change.persist => Some(Record::new(key, *version, stored, now, clock_ms)),
+                _ => None,
+            };
+            Ok((key.clone(), record.map(|record| record.encode()).transpose()?))
         };
         let committed = catch_panics(|| {
             let changes = changes.iter().map(encode).collect::<Result<_, StorageErrorKind>>()?;
@@ -272,10 +280,9 @@ impl Storage {
         }
     }
 
-    /// Makes the next commit store a greatest version that is less than the present one. No greater one may have been
-    /// given out.
-    pub fn lower_greatest_version(&mut self, greatest_version: Version) {
-        self.metadata.greatest_version = greatest_version;
+    /// Sets the ceiling of the next commit or rewrite: at least the greatest version given out to a key without a record.
+    pub fn set_ceiling(&mut self, ceiling: Version) {
+        self.metadata.ceiling = ceiling;
     }
 
     /// Whether only deletions may be committed, because there may be no room for a checkpoint of anything else.
@@ -339,8 +346,7 @@ impl Storage {
             open(self.tables_len).or_else(|kind| if kind.is_corrupt() { open(u64::MAX) } else { Err(kind) });
         match opened {
             Ok((open, metadata)) => {
-                self.metadata.greatest_version =
-                    self.metadata.greatest_version.max(metadata.greatest_version);
+                self.metadata.ceiling = self.metadata.ceiling.max(metadata.ceiling);
                 self.open = Some(open);
                 Ok(())
             }
@@ -354,6 +360,7 @@ impl Storage {
     }
 
     /// Replaces all files by new tables with the entries of `portions` and with `rows`, each of which ends with `None`.
+    /// They have no tombstones: the ceiling must be at least every version given out.
     ///
     /// # Errors
     /// The old files are still in place, unless the failure came while they were replaced.
@@ -451,6 +458,12 @@ impl Storage {
     fn error(&self, kind: StorageErrorKind) -> StorageError {
         StorageError { path: self.files.path(), kind }
     }
+}
+
+/// Whether a change leaves nothing of its key on disk but a version that is ahead of the ceiling.
+#[must_use]
+pub fn needs_tombstone(change: &Change, ceiling: Version) -> bool {
+    !(change.persist && change.content.is_some()) && change.version > ceiling
 }
 
 fn reserve_bytes(policy: WalPolicy) -> u64 {

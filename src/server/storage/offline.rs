@@ -211,6 +211,13 @@ pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions,
     let (mut lowered, mut greatest) = (LoweredVersions::default(), now);
     let (mut changes, mut failed) = (EncodedChanges::new(), None);
     storage.each_record(|mut record| {
+        if record.is_tombstone() {
+            // The ceiling is at least as great afterwards.
+            if is_ahead(record.version.ms) {
+                changes.insert(record.key, None);
+            }
+            return;
+        }
         let before = lowered;
         if is_ahead(record.version.ms) {
             record.version = now;
@@ -231,9 +238,9 @@ pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions,
     if let Some(error) = failed {
         return Err(StorageError { path, kind: error.into() });
     }
-    if is_ahead(storage.metadata().greatest_version.ms) {
+    if is_ahead(storage.metadata().ceiling.ms) {
         lowered.floor = true;
-        storage.lower_greatest_version(greatest);
+        storage.set_ceiling(greatest);
         storage.commit(&[], EncodedRows::new(), greatest, Now { wall_ms, monotonic_ms: 0 })?;
     }
     storage.close_with(changes)?;
@@ -255,14 +262,15 @@ fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
     }
     let intact = present.and_then(|()| catch_panics(|| read_intact(path)));
     let file_bytes = file_bytes.unwrap_or(0);
-    let Content { integrity, records, rows, metadata } = match intact {
+    let Content { integrity, mut records, rows, metadata } = match intact {
         Ok(content) => content,
         Err(StorageErrorKind::Corrupt(corruption)) => read_corrupt(path, corruption)?,
         Err(other) => return Err(other),
     };
+    let greatest = records.values().map(|record| record.version).fold(metadata.ceiling, Version::max);
+    records.retain(|_, record| !record.is_tombstone());
     let versions = records.values().map(|record| record.version);
     let versions = versions.clone().min().zip(versions.max());
-    let greatest = metadata.greatest_version.max(versions.unwrap_or_default().1);
     let bytes = |len: fn(&Record) -> usize| records.values().map(|record| len(record) as u64).sum();
     let count = |is: &dyn Fn(&Record) -> bool| records.values().filter(|record| is(record)).count();
     let clock_ms = metadata.clock_ms_at(wall_ms);
@@ -282,7 +290,7 @@ fn read(path: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
         greatest,
         written_ms: metadata.wall_ms,
     };
-    let metadata = CommitMetadata { greatest_version: greatest, ..metadata };
+    let metadata = CommitMetadata { ceiling: greatest, ..metadata };
     Ok(Inspection { report, records, metadata })
 }
 

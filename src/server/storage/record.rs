@@ -31,9 +31,9 @@ const HAS_FENCE: u8 = 2;
 /// What every commit stores besides its changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitMetadata {
-    /// The greatest version ever given out. A key that was deleted must not come back with a lower one (protocol §4),
-    /// and no record is left that shows what it had.
-    pub greatest_version: Version,
+    /// The version above which keys without a record continue. A key that was deleted, or that was in memory only, must
+    /// not come back with a lower version than it had (protocol §4): that is at most this one, unless it has a tombstone.
+    pub ceiling: Version,
     /// The wall clock at the commit, in Unix milliseconds; 0 before the first commit.
     pub wall_ms: u64,
     /// The store's clock at the commit, in milliseconds: see [`CommitMetadata::clock_ms_at`].
@@ -59,7 +59,7 @@ pub struct Deadline {
     pub ttl_ms: u64,
 }
 
-/// A key with its version and what it holds.
+/// A key with its version and what it holds; or a tombstone, which is a key without a value and its last version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub key: Key,
@@ -148,6 +148,18 @@ impl Record {
             deadline: stored.deadline_ms.map(|at| Deadline::new(at, now, clock_ms)),
             value: stored.value.clone(),
         }
+    }
+
+    /// Returns the record of a key that holds nothing, and whose last version is ahead of the ceiling. For a program that
+    /// knows no tombstones it is a key that has expired.
+    pub fn tombstone(key: &Key, version: Version) -> Self {
+        let deadline = Some(Deadline { clock_ms: 0, ttl_ms: 0 });
+        Self { key: key.clone(), version, fence: None, deadline, value: Bytes::new() }
+    }
+
+    /// Whether this is a tombstone: the time to live of a value is never 0, see [`Deadline::new`].
+    pub fn is_tombstone(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline.ttl_ms == 0)
     }
 
     /// Returns what the key holds. A deadline that has passed since the record was written is at `now` or before. One

@@ -263,7 +263,7 @@ pub fn read_checkpoint(database: &Database) -> Result<(Checkpoint, u64), Storage
         }
         other => return Err(StorageErrorKind::UnsupportedFormat(other)),
     };
-    let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms };
+    let metadata = CommitMetadata { ceiling: Version { ms, counter }, wall_ms, clock_ms };
     Ok((Checkpoint { metadata, wal_generation, obsolete_generation }, format))
 }
 
@@ -289,7 +289,7 @@ fn write_checkpoint(
     has_rows: bool,
 ) -> Result<(), StorageErrorKind> {
     let Checkpoint { metadata, wal_generation, obsolete_generation } = checkpoint;
-    let CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms } = metadata;
+    let CommitMetadata { ceiling: Version { ms, counter }, wall_ms, clock_ms } = metadata;
     let row = (ms, counter, wall_ms, clock_ms, wal_generation, obsolete_generation);
     write.open_table(CHECKPOINTS)?.insert((), row)?;
     // Replaces the previous format too.

@@ -201,8 +201,8 @@ impl Wal {
         group.put_u64(*generation);
         group.put_u64(*number);
         group.put_u64(0);
-        group.put_u64(metadata.greatest_version.ms);
-        group.put_u32(metadata.greatest_version.counter);
+        group.put_u64(metadata.ceiling.ms);
+        group.put_u32(metadata.ceiling.counter);
         group.put_u64(metadata.wall_ms);
         group.put_u64(metadata.clock_ms);
         for (key, record) in &changes.changes {
@@ -308,7 +308,7 @@ fn decode(mut body: &[u8], format: u64, into: &mut EncodedGroup) -> Option<Commi
     let (ms, counter) = (body.try_get_u64().ok()?, body.try_get_u32().ok()?);
     let wall_ms = body.try_get_u64().ok()?;
     let clock_ms = if format == OLD_FORMAT_VERSION { wall_ms } else { body.try_get_u64().ok()? };
-    let metadata = CommitMetadata { greatest_version: Version { ms, counter }, wall_ms, clock_ms };
+    let metadata = CommitMetadata { ceiling: Version { ms, counter }, wall_ms, clock_ms };
     while !body.is_empty() {
         match body.try_get_u8().ok()? {
             IS_DELETED => {
@@ -350,7 +350,7 @@ mod tests {
 
     const GENERATION: u64 = 77;
     const CHECKPOINT: Checkpoint = Checkpoint {
-        metadata: CommitMetadata { greatest_version: Version { ms: 0, counter: 0 }, wall_ms: 0, clock_ms: 0 },
+        metadata: CommitMetadata { ceiling: Version { ms: 0, counter: 0 }, wall_ms: 0, clock_ms: 0 },
         wal_generation: Some(GENERATION),
         obsolete_generation: Some(GENERATION + 1),
     };
@@ -383,7 +383,7 @@ mod tests {
     }
 
     fn metadata(ms: u64) -> CommitMetadata {
-        CommitMetadata { greatest_version: Version { ms, counter: 3 }, wall_ms: ms + 1, clock_ms: ms + 2 }
+        CommitMetadata { ceiling: Version { ms, counter: 3 }, wall_ms: ms + 1, clock_ms: ms + 2 }
     }
 
     /// Returns the state of the keys after `groups`.

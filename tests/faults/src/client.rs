@@ -6,12 +6,16 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, setsockopt, socket};
 
 use crate::wire::{self, ConnectOptions, Packet, Publish};
 
 /// Topic of all requests.
 pub const REQUEST_TOPIC: &str = "statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+
+/// DISCONNECT without a reason: the session ends if it is not to be kept.
+pub const DISCONNECT: [u8; 2] = [0xE0, 0];
 
 /// A version as milliseconds and counter.
 pub type Version = (u64, u32);
@@ -112,6 +116,35 @@ pub fn timestamp(node: &str) -> String {
     format!("{ms:015}:00000:{node}")
 }
 
+/// Where a client connects from, and as which user. What it makes the server hold is that of the user, or without one of
+/// the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub address: Ipv4Addr,
+    /// Its password is `right`.
+    pub user: Option<&'static str>,
+}
+
+impl Origin {
+    pub const HERE: Self = Self::at(1);
+
+    /// Returns the address 127.0.0.`number`.
+    pub const fn at(number: u8) -> Self {
+        Self { address: Ipv4Addr::new(127, 0, 0, number), user: None }
+    }
+
+    pub const fn user(user: &'static str) -> Self {
+        Self { address: Ipv4Addr::LOCALHOST, user: Some(user) }
+    }
+
+    /// Encodes a CONNECT.
+    fn connect(self, client_id: &str, keeps_session: bool) -> Vec<u8> {
+        let password = self.user.map(|_| &b"right"[..]);
+        ConnectOptions { client_id, user: self.user, password, keeps_session, ..ConnectOptions::default() }
+            .encode()
+    }
+}
+
 /// One network connection, packet by packet.
 pub struct Connection {
     stream: TcpStream,
@@ -128,6 +161,8 @@ impl Connection {
     /// Opens a connection from one of the addresses of this machine, such as 127.0.0.2.
     pub fn open_from(address: Ipv4Addr, port: u16) -> io::Result<Self> {
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        // The port is chosen for this destination: otherwise those of closed connections would soon be missing.
+        setsockopt(&socket, IpBindAddressNoPort, &true)?;
         bind(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(address, 0)))?;
         connect(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)))?;
         let stream = TcpStream::from(socket);
@@ -136,9 +171,15 @@ impl Connection {
     }
 
     /// Connects and waits for the CONNACK, which must accept; returns whether the session was present.
-    pub fn accepted(port: u16, options: &ConnectOptions<'_>, within: Duration) -> io::Result<(Self, bool)> {
-        let mut connection = Self::open(port)?;
-        connection.send(&options.encode())?;
+    pub fn accepted(
+        origin: Origin,
+        port: u16,
+        client_id: &str,
+        keeps_session: bool,
+        within: Duration,
+    ) -> io::Result<(Self, bool)> {
+        let mut connection = Self::open_from(origin.address, port)?;
+        connection.send(&origin.connect(client_id, keeps_session))?;
         let connack = connection.receive(Instant::now() + within)?;
         match (connack.name(), connack.body.as_slice()) {
             ("CONNACK", [flags, 0, ..]) => Ok((connection, flags & 1 == 1)),
@@ -192,6 +233,7 @@ impl Connection {
 /// A client that keeps its session over lost connections.
 pub struct Client {
     id: String,
+    origin: Origin,
     port: u16,
     connection: Option<Connection>,
     /// The request whose PUBACK has not come: sent again after a reconnect, answered or not.
@@ -201,6 +243,10 @@ pub struct Client {
     pub persists: bool,
     /// Requests that were sent again.
     pub redelivered: u64,
+    /// Connections that were lost while a response was awaited.
+    pub losses: u64,
+    /// The reason code of the last request, if the broker has refused it.
+    pub refused: Option<u8>,
 }
 
 /// Why a response is not known.
@@ -209,19 +255,22 @@ pub struct Unknown;
 
 impl Client {
     pub fn new(id: &str, port: u16) -> Self {
+        Self::new_at(Origin::HERE, id, port)
+    }
+
+    pub fn new_at(origin: Origin, id: &str, port: u16) -> Self {
         Self {
             id: id.to_owned(),
+            origin,
             port,
             connection: None,
             unacknowledged: None,
             requests: 0,
             persists: false,
             redelivered: 0,
+            losses: 0,
+            refused: None,
         }
-    }
-
-    fn response_topic(&self) -> String {
-        format!("clients/{}/services/{REQUEST_TOPIC}/response", self.id)
     }
 
     /// Connects until it succeeds; returns whether the session was present, so that the request may be sent again.
@@ -238,13 +287,12 @@ impl Client {
     fn try_connect(&mut self, deadline: Instant) -> io::Result<bool> {
         // A connection behind a proxy that holds everything back is tried anew.
         let within = Duration::from_millis(500).min(deadline.saturating_duration_since(Instant::now()));
-        let options =
-            ConnectOptions { client_id: &self.id, keeps_session: true, ..ConnectOptions::default() };
-        let (mut connection, was_present) = Connection::accepted(self.port, &options, within)?;
+        let (mut connection, was_present) =
+            Connection::accepted(self.origin, self.port, &self.id, true, within)?;
         if !was_present {
             self.unacknowledged = None;
         }
-        connection.send(&wire::subscribe(1, &self.response_topic()))?;
+        connection.send(&wire::subscribe(1, &response_topic(&self.id)))?;
         if let Some((_, bytes)) = &self.unacknowledged {
             let mut bytes = bytes.clone();
             bytes[0] |= 0x08;
@@ -258,6 +306,7 @@ impl Client {
     /// Sends a request and waits for its response, over as many connections as it takes.
     pub fn request(&mut self, key: &str, verb: &Verb, within: Duration) -> Result<Response, Unknown> {
         let deadline = Instant::now() + within;
+        self.refused = None;
         if self.connection.is_none() && self.reconnect(deadline).is_err() {
             return Err(Unknown);
         }
@@ -278,13 +327,16 @@ impl Client {
                     if let Some(response) = self.handle(&packet, &correlation) {
                         return Ok(response);
                     }
+                    if self.refused.is_some() {
+                        return Err(Unknown);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                     self.connection = None;
                     return Err(Unknown);
                 }
                 Err(_) => {
-                    self.connection = None;
+                    self.losses += u64::from(self.connection.take().is_some());
                     sent = true;
                     if !self.reconnect(deadline).is_ok_and(|was_present| was_present) {
                         return Err(Unknown);
@@ -295,7 +347,7 @@ impl Client {
     }
 
     fn publish(&self, packet_id: u16, correlation: &[u8], payload: Vec<u8>) -> Vec<u8> {
-        request_packet(&self.id, &self.response_topic(), packet_id, correlation, payload, self.persists)
+        request_packet(&self.id, &response_topic(&self.id), packet_id, correlation, payload, self.persists)
     }
 
     fn handle(&mut self, packet: &Packet, correlation: &[u8]) -> Option<Response> {
@@ -305,6 +357,7 @@ impl Client {
                     self.unacknowledged.as_ref().is_some_and(|(id, _)| *id == packet.packet_id());
                 if is_acknowledged {
                     self.unacknowledged = None;
+                    self.refused = refusal(packet);
                 }
                 None
             }
@@ -318,6 +371,71 @@ impl Client {
             _ => None,
         }
     }
+}
+
+/// Returns the reason code of a PUBACK that refuses a message.
+fn refusal(puback: &Packet) -> Option<u8> {
+    puback.body.get(2).copied().filter(|reason| *reason >= 0x80)
+}
+
+pub fn response_topic(client_id: &str) -> String {
+    format!("clients/{client_id}/services/{REQUEST_TOPIC}/response")
+}
+
+/// Connects with Clean Start, subscribes, sets a key, waits for PUBACK and response, and disconnects: as a script does. It
+/// does not acknowledge the response, as one that subscribes with QoS 0 or not at all.
+///
+/// # Errors
+/// What was refused, or did not come.
+pub fn set_once(
+    origin: Origin,
+    port: u16,
+    client_id: &str,
+    key: &str,
+    value: &str,
+    within: Duration,
+) -> Result<(), String> {
+    let lost = |error: io::Error| format!("connection lost: {error}");
+    let deadline = Instant::now() + within;
+    let mut connection = Connection::open_from(origin.address, port).map_err(lost)?;
+    let topic = response_topic(client_id);
+    let request =
+        request_packet(client_id, &topic, 2, b"once", Verb::Set(value.to_owned()).encode(key), false);
+    let packets = [origin.connect(client_id, false), wire::subscribe(1, &topic), request];
+    connection.send(&packets.concat()).map_err(lost)?;
+    let (mut is_acknowledged, mut is_answered) = (false, false);
+    while !(is_acknowledged && is_answered) {
+        let packet = connection.receive(deadline).map_err(lost)?;
+        match (packet.name(), packet.body.as_slice()) {
+            ("CONNACK", [_, 0, ..]) => {}
+            ("SUBACK", [.., reason]) if *reason < 0x80 => {}
+            ("PUBACK", _) if refusal(&packet).is_none() => is_acknowledged = true,
+            ("PUBLISH", _) => match Response::decode(&Publish::decode(&packet)).reply {
+                Reply::Done => is_answered = true,
+                other => return Err(format!("{other:?}")),
+            },
+            (name, body) => {
+                // The reason code of a DISCONNECT comes first, that of a CONNACK behind its flags, others behind the id.
+                let at = ["DISCONNECT", "CONNACK"].iter().position(|first| *first == name).unwrap_or(2);
+                return Err(format!("{name} {:02X}", body.get(at).copied().unwrap_or_default()));
+            }
+        }
+    }
+    connection.send(&DISCONNECT).map_err(lost)?;
+    // The server closes first: the port is free again.
+    let _ = connection.receive(deadline);
+    Ok(())
+}
+
+/// Encodes a SUBSCRIBE with these filters and QoS 1.
+pub fn subscribe_all(packet_id: u16, filters: impl IntoIterator<Item = String>) -> Vec<u8> {
+    let mut body = packet_id.to_be_bytes().to_vec();
+    body.push(0);
+    for filter in filters {
+        body.extend(wire::text(&filter));
+        body.push(1);
+    }
+    wire::packet(0x82, body)
 }
 
 /// Encodes a request to the store.

@@ -2,7 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// For each change: all scenarios within four minutes.
+    /// For each change: all scenarios within five minutes.
     Short,
     /// For a release: an hour or two.
     Long,

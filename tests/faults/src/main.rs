@@ -4,6 +4,7 @@
 
 mod client;
 mod effort;
+mod good_client;
 mod history;
 mod proxy;
 mod random;
@@ -30,11 +31,21 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("bit-flips", scenarios::bit_flips::run),
     ("hostile-clients", scenarios::hostile_clients::run),
     ("logins", scenarios::logins::run),
+    ("one-shot", scenarios::one_shot::run),
+    ("lock-out", scenarios::lock_out::run),
+    ("budgets", scenarios::budgets::run),
+    ("retained-publisher", scenarios::retained_publisher::run),
+    ("half-open-tls", scenarios::half_open_tls::run),
     ("star", scenarios::star::run),
+    ("forged-ids", scenarios::forged_ids::run),
 ];
 
 /// Scenarios that run only if they are named: these need more than a binary.
-const NAMED_SCENARIOS: &[(&str, Scenario)] = &[("cluster", scenarios::cluster::run)];
+const NAMED_SCENARIOS: &[(&str, Scenario)] = &[
+    ("cluster", scenarios::cluster::run),
+    ("cluster-keys", scenarios::cluster::keys::run),
+    ("cluster-clocks", scenarios::cluster::clocks::run),
+];
 
 fn main() -> ExitCode {
     let (options, names): (Vec<String>, Vec<String>) =

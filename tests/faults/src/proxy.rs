@@ -97,6 +97,12 @@ impl Proxy {
         self.shared.cut();
     }
 
+    /// Accepts connections, and delays nothing any more. It cuts no connection.
+    pub fn restore(&self) {
+        self.shared.is_down.store(false, Ordering::SeqCst);
+        self.delay(0);
+    }
+
     /// Holds back, or no longer, what the broker sends: a cut then loses the answers to requests that were applied.
     pub fn hold_replies(&self, holds: bool) {
         self.shared.holds_replies.store(holds, Ordering::SeqCst);

@@ -49,16 +49,20 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port. Its working directory is a temporary one, which goes with the server.
     pub fn start(options: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        let (child, port) = spawn(folder.path(), reserved_port(), &options);
-        Self { child, port, options, folder }
+        Self::start_with_files(&[], options)
     }
 
     /// As [`Self::start`], with a file in the working directory.
     pub fn start_with_file(name: &str, content: &str, options: &[&str]) -> Self {
+        Self::start_with_files(&[(name, content)], options)
+    }
+
+    /// As [`Self::start`], with files in the working directory: names and contents.
+    pub fn start_with_files(files: &[(&str, &str)], options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(name), content).unwrap();
+        for (name, content) in files {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let (child, port) = spawn(folder.path(), reserved_port(), &options);
         Self { child, port, options, folder }

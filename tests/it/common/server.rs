@@ -67,6 +67,10 @@ impl Server {
         self.port
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Stops the process with SIGSTOP and waits until it has stopped; SIGCONT resumes it.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);

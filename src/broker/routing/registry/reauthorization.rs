@@ -145,7 +145,7 @@ mod tests {
         let attach = |registry: &mut Registry, connection, client_id: &str, is_permitted| {
             let permissions = Some(Arc::new(Permitted(is_permitted)) as Arc<dyn Permissions>);
             let request = SessionRequest { permissions, ..request(connection, client_id, 10, None) };
-            registry.attach(request, now).unwrap().entry
+            registry.attach_known(request, now).unwrap().entry
         };
         attach(&mut registry, 1, "a", true);
         for filter in ["t", "own/t", "$share/g/u"] {
@@ -178,7 +178,7 @@ mod tests {
             let mut registry = Registry::new(&Settings::default());
             let permissions = Some(Arc::new(Permitted(is_permitted)) as Arc<dyn Permissions>);
             let request = SessionRequest { permissions, ..request(1, "a", 10, Some(0)) };
-            registry.attach(request, now).unwrap();
+            registry.attach_known(request, now).unwrap();
             let will = registry.detach(ConnectionId(1), true, None, now);
             assert_eq!(will.into_iter().count(), count);
             assert_eq!(registry.take_events().len(), 1 - count);
@@ -191,7 +191,7 @@ mod tests {
         let mut registry = Registry::new(&Settings::default());
         let mut needs_reauthorization = |connection, permissions| {
             let request = SessionRequest { permissions, ..request(connection, "a", 10, None) };
-            registry.attach(request, now).unwrap().needs_reauthorization
+            registry.attach_known(request, now).unwrap().needs_reauthorization
         };
         let rules = || Some(Arc::new(Permitted(true)) as Arc<dyn Permissions>);
         for (connection, permissions, expected) in
@@ -214,7 +214,7 @@ mod tests {
             if has_certificate {
                 request.principal.attributes = [("CN".to_owned(), "press".to_owned())].into();
             }
-            let attached = registry.attach(request, now).unwrap();
+            let attached = registry.attach_known(request, now).unwrap();
             if attached.needs_reauthorization {
                 registry.reauthorize(&attached.entry, now, |_, _| false);
             }

@@ -4,9 +4,9 @@ use super::*;
 use crate::protocol::Key;
 use crate::server::cluster::action::{ActionKind, Answer};
 use crate::server::cluster::codec::Owner;
-use crate::server::cluster::group::{Item, RowChange};
-use crate::server::cluster::layout::Layout;
+use crate::server::cluster::group::{Item, ResponseRecord, RowChange};
 use crate::server::cluster::operation::{Operation, RangeAnswer, Txn};
+use crate::server::operations::metrics::Outcome;
 use crate::store::{StoredValue, Version};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -17,8 +17,8 @@ struct Testbed {
     now: Now,
 }
 
-fn keys() -> ShardKeys {
-    ShardKeys { layout: Layout::new("c"), shard: 0 }
+fn layout() -> Layout {
+    Layout::new("c")
 }
 
 fn owner(instance: &str) -> Option<Owner> {
@@ -27,7 +27,7 @@ fn owner(instance: &str) -> Option<Owner> {
 
 fn testbed(confirms_by_commit: bool) -> Testbed {
     let head = Head { owner: owner("a"), epoch: 4, seq: 9, ..Head::default() };
-    let chain = Chain::new(keys(), (head, 50), ResponseIndex::default(), confirms_by_commit, NOW);
+    let chain = Chain::new(layout(), (head, 50), ResponseIndex::default(), confirms_by_commit, NOW);
     Testbed { chain, ids: Ids::default(), now: NOW }
 }
 
@@ -72,7 +72,7 @@ impl Testbed {
 
     /// Answers that a transaction was not applied, because of this head.
     fn not_applied(&mut self, head: &Head, mod_revision: u64) -> Vec<ChainEvent> {
-        let pair = Pair { key: keys().layout.head(0), value: head.encode(), mod_revision };
+        let pair = Pair { key: layout().head(), value: head.encode(), mod_revision };
         let outcome = TxnOutcome::NotApplied(vec![Some(pair)]);
         let answer = Answer::Txn(TxnAnswer { revision: mod_revision, outcome });
         self.chain.handle_answer(Ok(answer), self.now)
@@ -83,7 +83,7 @@ impl Testbed {
     }
 
     fn read(&mut self, mod_revision: u64) -> Vec<ChainEvent> {
-        let pair = Pair { key: keys().layout.head(0), value: self.chain.head.encode(), mod_revision };
+        let pair = Pair { key: layout().head(), value: self.chain.head.encode(), mod_revision };
         let answer = RangeAnswer { revision: 99, pairs: vec![pair], has_more: false };
         self.chain.handle_answer(Ok(Answer::Read(answer)), self.now)
     }
@@ -175,10 +175,39 @@ fn without_space_a_group_is_refused_and_deletions_are_committed_without_a_head()
     assert!(matches!(&txn.operations[..], [Operation::Delete { .. }]));
     assert_eq!(txn.conditions[0].mod_revision, 50);
     assert_eq!(testbed.applied(70), [ChainEvent::Committed(4)]);
-    testbed.now.monotonic_ms += SPACE_PROBE_MS;
-    let probe = testbed.txn();
-    assert_eq!((probe.conditions[0].mod_revision, head_of(&probe).seq), (50, 10));
-    assert_eq!(testbed.applied(71), [ChainEvent::Space { is_short: false }]);
+    testbed.chain.set_short_of_space(false);
+    let next = testbed.commit(vec![(5, row("a", true))], 5);
+    assert_eq!((next.conditions[0].mod_revision, head_of(&next).seq), (50, 10));
+    assert_eq!(testbed.applied(71), [ChainEvent::Committed(5)]);
+}
+
+#[test]
+fn responses_that_were_given_without_space_are_committed_as_soon_as_there_is_some() {
+    let mut testbed = testbed(false);
+    testbed.chain.set_short_of_space(true);
+    let response = ResponseRecord {
+        client_id: "client".into(),
+        fingerprint: 7,
+        payload: "+OK".into(),
+        version: None,
+        outcome: Outcome::Ok,
+        until_ms: 60_000,
+    };
+    let deletion = testbed.commit(vec![(1, row("a", false)), (1, Item::Response(response))], 1);
+    assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
+    assert_eq!(testbed.applied(60), [ChainEvent::Committed(1)]);
+    assert_eq!(testbed.poll(), None);
+    testbed.chain.set_short_of_space(false);
+    assert_eq!(testbed.chain.next_deadline(), Some(0));
+    let late = testbed.txn();
+    let expected = [layout().head(), layout().responses(10)];
+    assert!(
+        late.operations.iter().zip(&expected).all(|(operation, expected)| {
+            matches!(operation, Operation::Put { key, .. } if key == expected)
+        })
+    );
+    assert_eq!((late.operations.len(), testbed.applied(61)), (2, Vec::new()));
+    assert_eq!(testbed.poll(), None);
 }
 
 /// A testbed with a commit without an outcome, whose repetition etcd refuses for lack of space; and what it asks next.
@@ -214,34 +243,22 @@ fn without_space_an_attempt_that_was_not_applied_is_given_up_and_deletions_go_on
     assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
     assert_eq!(deletion.conditions[0].mod_revision, 50);
     assert_eq!(testbed.applied(61), [ChainEvent::Committed(4)]);
-    testbed.now.monotonic_ms += SPACE_PROBE_MS;
-    let probe = testbed.txn();
-    assert_ne!(head_of(&probe), head_of(&txn), "neither can be taken for the other");
+    testbed.chain.set_short_of_space(false);
+    let next = testbed.commit(vec![(5, row("a", true))], 5);
+    assert_ne!(head_of(&next), head_of(&txn), "neither can be taken for the other");
     assert_eq!(testbed.not_applied(&head_of(&txn), 70), [ChainEvent::Lost], "the attempt has arrived late");
 }
 
 #[test]
-fn a_probe_and_a_resignation_of_unknown_outcome_end_too_without_space() {
+fn a_resignation_of_unknown_outcome_ends_too_without_space() {
     let mut testbed = testbed(false);
-    testbed.commit(vec![(1, row("a", true))], 1);
-    testbed.fails(EtcdError::NoSpace);
-    testbed.now.monotonic_ms += SPACE_PROBE_MS;
-    testbed.txn();
-    testbed.fails(unknown());
-    testbed.txn();
-    testbed.fails(EtcdError::NoSpace);
-    testbed.txn();
-    assert_eq!(testbed.applied(60), []);
-    let deletion = testbed.commit(vec![(2, row("b", false))], 2);
-    assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
-    assert_eq!(testbed.applied(61), [ChainEvent::Committed(2)]);
     testbed.chain.resign();
     testbed.txn();
     testbed.fails(unknown());
     testbed.txn();
     testbed.fails(EtcdError::NoSpace);
     testbed.txn();
-    assert_eq!(testbed.applied(62), [ChainEvent::Resigned]);
+    assert_eq!(testbed.applied(62), [ChainEvent::Space { is_short: true }, ChainEvent::Resigned]);
 }
 
 #[test]

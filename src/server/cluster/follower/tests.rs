@@ -4,7 +4,6 @@ use super::*;
 use crate::protocol::Key;
 use crate::server::cluster::action::Answer;
 use crate::server::cluster::codec::encode_row;
-use crate::server::cluster::layout::Layout;
 use crate::store::{StoredValue, Version};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -31,20 +30,20 @@ fn pair(key: Bytes, value: Bytes) -> Pair {
     Pair { key, value, mod_revision: 7 }
 }
 
-fn head(seq: u64, puts: u32, deletions: u32, silent_max: u32) -> Bytes {
-    Head { seq, puts, deletions, silent_max, ..Head::default() }.encode()
+fn head(seq: u64, puts: u32, deletions: u32) -> Bytes {
+    Head { seq, puts, deletions, ..Head::default() }.encode()
 }
 
 impl Testbed {
     fn new() -> Self {
-        Self { follower: Follower::new(ShardKeys { layout: layout(), shard: 0 }), ids: Ids::default() }
+        Self { follower: Follower::new(layout()), ids: Ids::default() }
     }
 
-    /// A follower of a shard with the head `seq` 5.
+    /// A follower of a state with the head `seq` 5.
     fn following() -> Self {
         let mut testbed = Self::new();
         testbed.read();
-        testbed.page(20, vec![pair(layout().head(0), head(5, 0, 0, 0))], false);
+        testbed.page(20, vec![pair(layout().head(), head(5, 0, 0))], false);
         assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 21));
         testbed
     }
@@ -74,17 +73,17 @@ impl Testbed {
 }
 
 #[test]
-fn a_shard_is_read_in_pages_at_one_revision() {
+fn the_state_is_read_in_pages_at_one_revision() {
     let mut testbed = Testbed::new();
     assert_eq!(testbed.read().revision, None);
-    let events = testbed.page(20, vec![pair(layout().row(0, &key("a")), row("a"))], true);
+    let events = testbed.page(20, vec![pair(layout().row(&key("a")), row("a"))], true);
     assert!(matches!(&events[..], [FollowerEvent::Reset, FollowerEvent::Item(_)]));
     let second = testbed.read();
     assert_eq!(
         (second.revision, &second.from[..]),
-        (Some(20), &[&layout().row(0, &key("a"))[..], &[0]].concat()[..])
+        (Some(20), &[&layout().row(&key("a"))[..], &[0]].concat()[..])
     );
-    testbed.page(25, vec![pair(layout().row(0, &key("b")), row("b"))], false);
+    testbed.page(25, vec![pair(layout().row(&key("b")), row("b"))], false);
     assert!(testbed.follower.is_following());
     assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 21));
 }
@@ -92,30 +91,24 @@ fn a_shard_is_read_in_pages_at_one_revision() {
 #[test]
 fn a_complete_commit_is_applied() {
     let mut testbed = Testbed::following();
-    let (a, b) = (layout().row(0, &key("a")), layout().row(0, &key("b")));
+    let (a, b) = (layout().row(&key("a")), layout().row(&key("b")));
     let events = testbed
-        .receive(30, &[(layout().head(0), Some(head(6, 1, 1, 0))), (a, Some(row("a"))), (b.clone(), None)]);
+        .receive(30, &[(layout().head(), Some(head(6, 1, 1))), (a, Some(row("a"))), (b.clone(), None)]);
     assert!(matches!(&events[..], [FollowerEvent::Item(_), FollowerEvent::Item(_)]));
-    let silent = testbed.receive(31, &[(layout().head(0), Some(head(7, 0, 1, 1)))]);
-    assert_eq!(silent, [], "the key was absent before");
     let deletion = testbed.receive(32, &[(b, None)]);
     assert!(matches!(&deletion[..], [FollowerEvent::Item(_)]), "etcd has no space for a head");
-    assert_eq!(
-        testbed.receive(32, &[(layout().head(0), Some(head(9, 0, 0, 0)))]),
-        [],
-        "it was received before"
-    );
+    assert_eq!(testbed.receive(32, &[(layout().head(), Some(head(9, 0, 0)))]), [], "it was received before");
 }
 
 #[test]
-fn lost_changes_are_noticed_and_the_shard_is_read_again() {
-    let a = layout().row(0, &key("a"));
-    let h = layout().head(0);
+fn lost_changes_are_noticed_and_the_state_is_read_again() {
+    let a = layout().row(&key("a"));
+    let h = layout().head();
     let lost: [&[(Bytes, Option<Bytes>)]; 6] = [
-        &[(h.clone(), Some(head(7, 0, 0, 0)))],
-        &[(h.clone(), Some(head(5, 0, 0, 0)))],
-        &[(h.clone(), Some(head(6, 1, 0, 0)))],
-        &[(h.clone(), Some(head(6, 0, 1, 0)))],
+        &[(h.clone(), Some(head(7, 0, 0)))],
+        &[(h.clone(), Some(head(5, 0, 0)))],
+        &[(h.clone(), Some(head(6, 1, 0)))],
+        &[(h.clone(), Some(head(6, 0, 1)))],
         &[(a.clone(), Some(row("a")))],
         &[(h.clone(), None)],
     ];
@@ -125,13 +118,13 @@ fn lost_changes_are_noticed_and_the_shard_is_read_again() {
         assert!(matches!(testbed.poll(), Some(ActionKind::CancelWatch(_))));
         assert_eq!(testbed.read().revision, None);
     }
-    let more = &[(h, Some(head(6, 0, 0, 0))), (a, Some(row("a")))];
+    let more = &[(h, Some(head(6, 0, 0))), (a, Some(row("a")))];
     assert_eq!(Testbed::following().receive(30, more), [FollowerEvent::Gap]);
 }
 
 #[test]
-fn a_corrupt_record_is_named_and_the_shard_is_not_followed() {
-    let wrong = layout().row(0, &key("a"));
+fn a_corrupt_record_is_named_and_the_state_is_not_followed() {
+    let wrong = layout().row(&key("a"));
     let mut testbed = Testbed::new();
     testbed.read();
     let events = testbed.page(20, vec![pair(wrong.clone(), row("b"))], false);
@@ -140,7 +133,7 @@ fn a_corrupt_record_is_named_and_the_shard_is_not_followed() {
     assert_eq!(testbed.follower.next_deadline(), Some(NOW.monotonic_ms + CORRUPT_PAUSE_MS));
 
     let mut testbed = Testbed::following();
-    let changes = [(layout().head(0), Some(head(6, 1, 0, 0))), (wrong.clone(), Some("?".into()))];
+    let changes = [(layout().head(), Some(head(6, 1, 0))), (wrong.clone(), Some("?".into()))];
     assert_eq!(testbed.receive(30, &changes), [FollowerEvent::Corrupt { key: wrong }]);
     assert!(!testbed.follower.is_following());
 }
@@ -149,7 +142,7 @@ fn a_corrupt_record_is_named_and_the_shard_is_not_followed() {
 fn a_compaction_that_overtakes_a_read_or_a_watch_begins_it_again() {
     let mut testbed = Testbed::new();
     testbed.read();
-    testbed.page(20, vec![pair(layout().row(0, &key("a")), row("a"))], true);
+    testbed.page(20, vec![pair(layout().row(&key("a")), row("a"))], true);
     testbed.read();
     testbed.follower.handle_answer(Err(EtcdError::Compacted { revision: 22 }), NOW);
     assert_eq!(testbed.read().revision, None);

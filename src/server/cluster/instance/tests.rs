@@ -1,24 +1,17 @@
-//! Tests of one instance: joining, serving, giving the shard up.
+//! Tests of one instance: joining, serving, giving the store up.
 
 use bytes::Bytes;
 
 use super::*;
 use crate::server::cluster::action::ActionKind;
-use crate::server::cluster::codec::{Head, encode_run};
+use crate::server::cluster::codec::{Head, encode_request, encode_run};
 use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
 
 fn instance() -> Instance {
-    instance_of(1)
-}
-
-/// An instance of the first of so many shards.
-fn instance_of(shards: u32) -> Instance {
     Instance::new(InstanceSettings {
         layout: Layout::new("c"),
-        shards,
-        shard: 0,
         instance: "a".into(),
         run: 7,
         hash_key: [1; CLUSTER_KEY_BYTES],
@@ -35,7 +28,7 @@ fn effects(instance: &mut Instance) -> Vec<Effect> {
     std::iter::from_fn(|| instance.poll_effect()).collect()
 }
 
-/// A candidate for a shard.
+/// A candidate.
 struct Candidacy {
     instance: Instance,
     watch: ActionId,
@@ -44,9 +37,9 @@ struct Candidacy {
     takeover: Action,
 }
 
-/// Joins, reads an empty shard and that there are no other members, and asks for the watches and a takeover.
-fn candidate_of(shards: u32) -> Candidacy {
-    let mut instance = instance_of(shards);
+/// Joins, reads an empty state and that there are no other members, and asks for the watches and a takeover.
+fn candidate() -> Candidacy {
+    let mut instance = instance();
     let join = instance.poll_action(NOW).unwrap();
     answer(&mut instance, join.id, 1, TxnOutcome::Applied);
     let member = Pair { key: Layout::new("c").member("a"), value: encode_run(7), mod_revision: 1 };
@@ -73,12 +66,12 @@ fn candidate_of(shards: u32) -> Candidacy {
 }
 
 fn owner() -> Instance {
-    owner_of(1).0
+    watching_owner().0
 }
 
 /// Returns an owner with its watch of the members.
-fn owner_of(shards: u32) -> (Instance, ActionId) {
-    let Candidacy { mut instance, watch, roster, takeover } = candidate_of(shards);
+fn watching_owner() -> (Instance, ActionId) {
+    let Candidacy { mut instance, watch, roster, takeover } = candidate();
     answer(&mut instance, takeover.id, 2, TxnOutcome::Applied);
     assert_eq!(effects(&mut instance), [], "what was committed before may not be received yet");
     assert_eq!(instance.status().role, Role::Follower);
@@ -88,36 +81,11 @@ fn owner_of(shards: u32) -> (Instance, ActionId) {
     instance.handle_watch(watch, Ok(WatchBatch { revision: 2, events: vec![event] }), NOW);
     let serve = Effect::Serve { epoch: 1, floor: Version::default(), wall_ms: 1_000 };
     assert_eq!(effects(&mut instance)[0], serve);
+    let look = instance.poll_action(NOW).unwrap();
+    assert_eq!(look.kind, ActionKind::Space);
+    instance.handle_answer(look.id, Ok(Answer::Space(Space::Enough)), NOW);
     assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
     (instance, roster)
-}
-
-#[test]
-fn an_owner_leaves_one_of_several_shards_to_a_better_placed_member_and_follows() {
-    for shards in [1, 2] {
-        let (mut instance, roster) = owner_of(shards);
-        let member = |name: char| WatchEvent {
-            key: Layout::new("c").member(&name.to_string()),
-            value: Some(encode_run(9)),
-            mod_revision: 5,
-        };
-        // One of so many comes before this one.
-        let events = ('b'..='z').map(member).collect();
-        instance.handle_watch(roster, Ok(WatchBatch { revision: 5, events }), NOW);
-        assert_eq!(instance.poll_action(NOW), None);
-        let later = Now { monotonic_ms: NOW.monotonic_ms + 30_000, ..NOW };
-        let action = instance.poll_action(later);
-        if shards == 1 {
-            assert!(!effects(&mut instance).contains(&Effect::Stop));
-            assert_eq!(instance.status().role, Role::Owner);
-            continue;
-        }
-        assert_eq!(effects(&mut instance).pop(), Some(Effect::Stop));
-        answer(&mut instance, action.unwrap().id, 6, TxnOutcome::Applied);
-        assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Resigned { epoch: 1 })]);
-        assert!(!instance.is_closed());
-        assert!(matches!(instance.poll_action(later).unwrap().kind, ActionKind::Read(_)));
-    }
 }
 
 #[test]
@@ -129,22 +97,15 @@ fn an_instance_serves_when_its_takeover_has_come_through_its_own_watch() {
 }
 
 #[test]
-fn another_format_or_number_of_shards_is_reported_and_never_served() {
-    let other_shards = Meta { shards: 2, hash_key: [0; CLUSTER_KEY_BYTES] }.encode();
-    for (value, expected) in [
-        (other_shards, "2 shards instead of 1"),
-        (vec![9, 0].into(), "format 9"),
-        (vec![1].into(), "the meta record is invalid"),
-    ] {
-        let mut instance = instance();
-        let join = instance.poll_action(NOW).unwrap();
-        let pair = Pair { key: Layout::new("c").meta(), value, mod_revision: 1 };
-        answer(&mut instance, join.id, 1, TxnOutcome::NotApplied(vec![Some(pair)]));
-        let reason = expected.to_owned();
-        assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Incompatible { reason })]);
-        assert_eq!((instance.poll_action(NOW), instance.next_deadline()), (None, None));
-        assert_eq!(instance.status().role, Role::Incompatible);
-    }
+fn another_format_is_reported_and_never_served() {
+    let mut instance = instance();
+    let join = instance.poll_action(NOW).unwrap();
+    let pair = Pair { key: Layout::new("c").meta(), value: vec![9, 0].into(), mod_revision: 1 };
+    answer(&mut instance, join.id, 1, TxnOutcome::NotApplied(vec![Some(pair)]));
+    let reason = "format 9".to_owned();
+    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Incompatible { reason })]);
+    assert_eq!((instance.poll_action(NOW), instance.next_deadline()), (None, None));
+    assert_eq!(instance.status().role, Role::Incompatible);
 }
 
 #[test]
@@ -163,7 +124,7 @@ fn an_owner_that_resigns_stops_first_and_leaves_a_head_without_owner() {
 }
 
 #[test]
-fn an_owner_that_has_lost_the_shard_stops_and_reads_it_again() {
+fn an_owner_that_has_lost_the_store_stops_and_reads_it_again() {
     let mut instance = owner();
     instance.commit(Group { items: Vec::new(), sequence: 4 }, NOW);
     let action = instance.poll_action(NOW).unwrap();
@@ -177,7 +138,7 @@ fn an_owner_that_has_lost_the_shard_stops_and_reads_it_again() {
 
 #[test]
 fn a_takeover_whose_head_the_watch_does_not_receive_is_looked_for_in_etcd() {
-    let Candidacy { mut instance, watch, takeover, .. } = candidate_of(1);
+    let Candidacy { mut instance, watch, takeover, .. } = candidate();
     answer(&mut instance, takeover.id, 2, TxnOutcome::Applied);
     let later = Now { monotonic_ms: instance.next_deadline().unwrap(), ..NOW };
     assert_eq!(instance.poll_action(NOW), None);
@@ -198,11 +159,11 @@ fn read(instance: &mut Instance, now: Now, pairs: Vec<Pair>) {
 }
 
 #[test]
-fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_when_they_do() {
-    let ((mut instance, roster), layout) = (owner_of(1), Layout::new("c"));
+fn an_owner_that_clients_do_not_reach_gives_the_store_up_and_takes_over_again_when_they_do() {
+    let ((mut instance, roster), layout) = (watching_owner(), Layout::new("c"));
     instance.set_reached(false, NOW);
     assert_eq!(instance.poll_action(NOW), None);
-    let members = ["a", "b"].map(|name| WatchEvent {
+    let members = ["A", "a"].map(|name| WatchEvent {
         key: layout.member(name),
         value: Some(encode_run(7)),
         mod_revision: 3,
@@ -232,7 +193,7 @@ fn an_owner_that_clients_do_not_reach_gives_the_shard_up_and_takes_over_again_wh
 
 #[test]
 fn a_clock_of_the_cluster_that_is_ahead_is_reported_once() {
-    let Candidacy { mut instance, watch, .. } = candidate_of(1);
+    let Candidacy { mut instance, watch, .. } = candidate();
     let reports: Vec<usize> = [7_000, 9_000, 5_000, 6_001]
         .into_iter()
         .zip(2..)
@@ -240,7 +201,7 @@ fn a_clock_of_the_cluster_that_is_ahead_is_reported_once() {
             let owner = Some(Owner { instance: "b".to_owned(), run: 1 });
             let head = Head { owner, epoch: 1, seq: seq - 1, wall_ms, ..Head::default() };
             let value = Some(head.encode());
-            let event = WatchEvent { key: Layout::new("c").head(0), value, mod_revision: seq };
+            let event = WatchEvent { key: Layout::new("c").head(), value, mod_revision: seq };
             let batch = WatchBatch { revision: seq, events: vec![event] };
             instance.handle_watch(watch, Ok(batch), NOW);
             let is_report =
@@ -249,4 +210,71 @@ fn a_clock_of_the_cluster_that_is_ahead_is_reported_once() {
         })
         .collect();
     assert_eq!(reports, [1, 0, 0, 1]);
+}
+
+#[test]
+fn an_operator_is_heeded_at_once_but_only_about_the_present_ownership() {
+    let ((mut instance, roster), layout) = (watching_owner(), Layout::new("c"));
+    let mut ask = |epoch, revision| {
+        let value = Some(encode_request(epoch));
+        let event = WatchEvent { key: layout.request(), value, mod_revision: revision };
+        instance.handle_watch(roster, Ok(WatchBatch { revision, events: vec![event] }), NOW);
+        instance.poll_action(NOW)
+    };
+    assert_eq!(ask(0, 3), None, "it is about an earlier ownership");
+    let resignation = ask(1, 4).unwrap();
+    assert_eq!(effects(&mut instance), [Effect::Stop]);
+    answer(&mut instance, resignation.id, 5, TxnOutcome::Applied);
+    assert_eq!(effects(&mut instance), [Effect::Report(ClusterEvent::Resigned { epoch: 1 })]);
+    let ActionKind::Txn(txn) = resignation.kind else { panic!() };
+    let Operation::Put { key, value, .. } = txn.operations[0].clone() else { panic!() };
+    read(&mut instance, NOW, vec![pair(key, value)]);
+    assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::Watch(_)));
+    assert_eq!(instance.poll_action(NOW), None, "it leaves the store to others, although there are none");
+    assert_eq!(instance.next_deadline(), Some(NOW.monotonic_ms + LEFT_MS));
+}
+
+#[test]
+fn a_failure_that_lasts_is_reported_once_in_a_while_and_names_the_permission_to_grant() {
+    let mut instance = instance();
+    let mut reports = Vec::new();
+    let mut now = NOW;
+    while now.monotonic_ms < NOW.monotonic_ms + FAILURE_AGAIN_MS {
+        let join = instance.poll_action(now).unwrap();
+        let reason = "etcd at a:2379: permission denied".to_owned();
+        instance.handle_answer(join.id, Err(EtcdError::Refused { reason }), now);
+        reports.extend(effects(&mut instance));
+        let due_ms = instance.next_deadline().unwrap();
+        assert_eq!(due_ms - now.monotonic_ms, 1_000, "it is asked again at a bounded rate");
+        now.monotonic_ms = due_ms;
+    }
+    let [Effect::Report(ClusterEvent::Refused { reason })] = &reports[..] else { panic!("{reports:?}") };
+    let command = "etcdctl role grant-permission ROLE --prefix=true readwrite /mqkv/c/";
+    assert!(reason.contains("permission denied: ") && reason.ends_with(command), "{reason}");
+    let join = instance.poll_action(now).unwrap();
+    instance.handle_answer(join.id, Err(EtcdError::Refused { reason: "another".to_owned() }), now);
+    assert_eq!(effects(&mut instance).len(), 1);
+}
+
+#[test]
+fn values_are_refused_before_etcd_is_full_and_until_it_has_space_again_while_commits_go_on() {
+    let mut instance = owner();
+    let mut now = NOW;
+    let mut after = |space| loop {
+        now.monotonic_ms += 1_000;
+        let mut actions = std::iter::from_fn(|| instance.poll_action(now));
+        if let Some(look) = actions.find(|action| action.kind == ActionKind::Space) {
+            instance.handle_answer(look.id, Ok(Answer::Space(space)), now);
+            let is_exhausted = instance.chain.as_ref().unwrap().is_short_of_space();
+            break (effects(&mut instance), is_exhausted);
+        }
+    };
+    let shown = |is_short| {
+        let event = if is_short { ClusterEvent::NoSpace } else { ClusterEvent::SpaceAgain };
+        vec![Effect::Report(event), Effect::ShortOfSpace(is_short)]
+    };
+    assert_eq!(after(Space::Low), (shown(true), false), "responses of deletions are still committed");
+    assert_eq!(after(Space::Exhausted), (Vec::new(), true));
+    assert_eq!(after(Space::Low), (Vec::new(), false));
+    assert_eq!(after(Space::Enough), (shown(false), false));
 }

@@ -58,7 +58,7 @@ impl Archive {
             let mut deleting = BTreeSet::new();
             let mut has_head = false;
             for event in events {
-                match (layout.place(0, &event.key), &event.value) {
+                match (layout.place(&event.key), &event.value) {
                     (Some(Place::Head), Some(value)) => {
                         has_head = true;
                         self.check_head(Head::decode(value).unwrap())?;

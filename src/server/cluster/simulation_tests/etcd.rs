@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::server::cluster::action::{ActionKind, ActionResult, Answer, WatchRange};
 use crate::server::cluster::operation::{
-    EtcdError, OPERATIONS_MAX, Operation, Pair, RangeAnswer, RangeRead, Txn, TxnAnswer, TxnOutcome,
+    EtcdError, OPERATIONS_MAX, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome,
     WatchBatch, WatchEvent,
 };
 
@@ -22,6 +22,8 @@ pub struct Etcd {
     pub history: Vec<Vec<WatchEvent>>,
     pub compacted: u64,
     pub is_full: bool,
+    /// Whether most of the quota is in use.
+    pub is_low: bool,
 }
 
 impl Etcd {
@@ -33,6 +35,11 @@ impl Etcd {
                 self.compact(*revision);
                 Ok(Answer::Compacted)
             }
+            ActionKind::Space => Ok(Answer::Space(match (self.is_full, self.is_low) {
+                (true, _) => Space::Exhausted,
+                (false, true) => Space::Low,
+                (false, false) => Space::Enough,
+            })),
             ActionKind::Watch(_) | ActionKind::CancelWatch(_) => panic!("it has no answer"),
         }
     }

@@ -22,12 +22,9 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const CLIENTS: u64 = 4;
 const KEYS: u64 = 5;
 /// The time with faults, and the time after it in which all must work again: longer than an owner that was asked to resign leaves
-/// the shard to others, whose watches may both have lost that.
+/// the store to others, whose watches may both have lost that.
 const FAULTS_MS: u64 = 12_000;
 const CALM_MS: u64 = 14_000;
-/// The same for one of several shards, which is left to the member that comes first when that has been there for 30 s.
-const SHARED_FAULTS_MS: u64 = 60_000;
-const SHARED_CALM_MS: u64 = 45_000;
 /// etcd's client reports an unknown outcome after this time.
 const TIMEOUT_MS: u64 = 1_000;
 const LEASE_MS: u64 = 2_000;
@@ -35,7 +32,7 @@ const LEASE_MS: u64 = 2_000;
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
-    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, moves: 3, expired: 150,
+    gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, expired: 150,
     stale_reads: 15,
 }
 
@@ -146,8 +143,6 @@ pub struct World {
     /// etcd answers reads with earlier states.
     has_stale_reads: bool,
     has_space_faults: bool,
-    /// Whether the shard is one of several.
-    is_shared: bool,
     is_calm: bool,
     is_quiet: bool,
     mistake: Option<Mistake>,
@@ -160,9 +155,7 @@ impl World {
         let mut random = SeededRandom::new(seed);
         let wild_clocks = random.below(4) == 0;
         let has_space_faults = random.below(4) == 0;
-        let is_shared = random.below(8) == 0;
         Self {
-            is_shared,
             has_stale_reads: random.below(4) == 0,
             has_space_faults,
             allowance: Allowance { wild_clocks, no_space: has_space_faults },
@@ -240,10 +233,8 @@ impl World {
         }
         self.after(100, Event::Leases);
         self.after(500, Event::Fault);
-        let (faults_ms, calm_ms) =
-            if self.is_shared { (SHARED_FAULTS_MS, SHARED_CALM_MS) } else { (FAULTS_MS, CALM_MS) };
-        let end_ms = faults_ms + calm_ms;
-        self.run_until(faults_ms)?;
+        let end_ms = FAULTS_MS + CALM_MS;
+        self.run_until(FAULTS_MS)?;
         self.calm_down();
         self.run_until(end_ms - 2_000)?;
         let answered = self.figures.answers;
@@ -272,7 +263,7 @@ impl World {
 
     fn calm_down(&mut self) {
         self.is_calm = true;
-        self.etcd.is_full = false;
+        (self.etcd.is_full, self.etcd.is_low) = (false, false);
         for node in 0..self.nodes.len() {
             let Node { paused_until, cut_until, unreached_until, running, .. } = &mut self.nodes[node];
             (*paused_until, *cut_until, *unreached_until) = (0, 0, 0);
@@ -323,8 +314,7 @@ impl World {
             Event::Fault => {
                 if !self.is_calm {
                     self.fault();
-                    let pause = if self.is_shared { 8_000 } else { 800 };
-                    let delay = 100 + self.below(pause);
+                    let delay = 100 + self.below(800);
                     self.after(delay, Event::Fault);
                 }
             }
@@ -357,8 +347,6 @@ impl World {
         let run = self.next_run;
         let settings = InstanceSettings {
             layout: self.layout.clone(),
-            shards: if self.is_shared { 2 } else { 1 },
-            shard: 0,
             instance: NAMES[node].into(),
             run,
             hash_key: [1; 32],
@@ -392,9 +380,6 @@ impl World {
                 let is_handover = matches!(effect, Effect::Report(ClusterEvent::Resigned { .. }))
                     && running.instance.status().role != Role::Closed;
                 self.figures.handovers += u64::from(is_handover);
-                // Long after the last request of an operator, and all clients reach it.
-                let is_move = is_handover && self.ms > SHARED_FAULTS_MS + 5_000;
-                self.figures.moves += u64::from(is_move);
                 answers.extend(running.application.handle_effect(effect, &self.ledger, now));
             } else if running.instance.wants_group()
                 && let Some(group) = running.application.take_group()
@@ -748,6 +733,7 @@ impl World {
             }
             12..14 if self.has_space_faults => {
                 self.etcd.is_full = !self.etcd.is_full;
+                self.etcd.is_low = self.below(2) == 0;
                 self.figures.no_space += u64::from(self.etcd.is_full);
                 self.trace(|| format!("etcd is full: {}", self.etcd.is_full));
             }
@@ -767,11 +753,11 @@ impl World {
                 // A request of the operator; without space, etcd refuses it.
                 let head = self
                     .etcd
-                    .pairs_of(self.layout.shard(0))
+                    .pairs_of(self.layout.state())
                     .into_iter()
-                    .find(|pair| pair.key == self.layout.head(0));
+                    .find(|pair| pair.key == self.layout.head());
                 let Some(head) = head.map(|pair| Head::decode(&pair.value).unwrap()) else { return };
-                let (key, value) = (self.layout.request(0), encode_request(head.epoch));
+                let (key, value) = (self.layout.request(), encode_request(head.epoch));
                 self.trace(|| format!("the owner of epoch {} is asked to resign", head.epoch));
                 let operations = vec![Change::Put { key, value, lease: None }];
                 let _ = self.etcd.perform(&ActionKind::Txn(Txn { operations, ..Txn::default() }));
@@ -819,8 +805,8 @@ impl World {
         use crate::server::cluster::codec::{Reception, decode_row};
         use crate::server::cluster::layout::Place;
         let (mut keys, mut registrations) = (BTreeSet::new(), BTreeSet::new());
-        for pair in self.etcd.pairs_of(self.layout.shard(0)) {
-            match self.layout.place(0, &pair.key) {
+        for pair in self.etcd.pairs_of(self.layout.state()) {
+            match self.layout.place(&pair.key) {
                 Some(Place::Row(key)) => {
                     let row = decode_row(&key, &pair.value, Reception::Watched, Now::default()).unwrap();
                     let stored = application.store.read(&key);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::exchange::LinkPeer;
 use crate::exchange::frame::Content;
-use crate::exchange::leaf::OnJoin;
+use crate::exchange::leaf::JoinPolicy;
 use crate::exchange::row::Identity;
 use crate::exchange::rules::{Position, RuleSource, Text};
 
@@ -63,7 +63,7 @@ impl Node {
     }
 
     fn leaf(node: &str, store: u64) -> Self {
-        let leaf = Leaf::new(identity(node, store), OnJoin::Offer, store, store);
+        let leaf = Leaf::new(identity(node, store), JoinPolicy::default(), store, store);
         Self { exchange: Exchange::Leaf(Box::new(leaf)), values: BTreeMap::new() }
     }
 
@@ -234,7 +234,7 @@ fn a_conflict_has_both_values_until_the_winner_is_replaced() {
         assert_eq!(conflict.lost, Lost::of(Some(&"80".into())));
         assert_eq!((&conflict.owner, conflict.winner), (&Origin::Root, 1));
         assert_eq!(conflict.won, Some(Lost::of(Some(&"75".into()))));
-        assert_eq!(node.ask(Command::Value { id: 1 }), Answer::Value(Some("80".into())));
+        assert_eq!(node.ask(Command::Value { id: 1 }), Answer::Value(Ok("80".into())));
         assert_eq!(node.ask(Command::Value { id: 2 }), Answer::NotFound);
     }
     root.set(key("line/a"), "76");

@@ -43,6 +43,7 @@ async fn until(condition: impl Fn() -> bool) {
 struct Node {
     state: observe::Sender<State>,
     changed: Notify,
+    retry: Notify,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,6 +122,10 @@ impl UplinkNode for Node {
         &self.changed
     }
 
+    fn retry(&self) -> &Notify {
+        &self.retry
+    }
+
     fn handle_unreachable(&self, cause: String) {
         self.state.send_modify(|state| state.causes.push(cause));
     }
@@ -193,9 +198,12 @@ fn closing_pipe() -> DuplexStream {
 }
 
 fn start(client: client::Settings, node: &Arc<Node>) -> Uplink {
+    start_with(client, node, Backoff::new(Duration::from_millis(1), Duration::from_millis(4)))
+}
+
+fn start_with(client: client::Settings, node: &Arc<Node>, backoff: Backoff) -> Uplink {
     let name = |name| Name::new(name).unwrap();
     let settings = UplinkSettings { exchange: name("plant"), leaf: name("press-7"), run: 0xab, client };
-    let backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(4));
     Uplink::start_with(settings, Arc::clone(node), backoff)
 }
 
@@ -468,4 +476,24 @@ async fn dropping_an_uplink_closes_its_connection_at_any_time() {
     // The task holds the node as long as it runs, and the client's the target.
     until(|| Arc::strong_count(&node) == 1 && Arc::strong_count(&root) <= 2).await;
     assert_eq!(root.attempts.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_leaf_that_is_asked_to_connects_before_its_delay_is_over() {
+    let root = Root::default().start().await;
+    root.close().await;
+    let node = Node::new(frames(1));
+    let pipe = Arc::clone(&root);
+    let target = Target::Pipe(Arc::new(move || pipe.pipe()));
+    let hour = Duration::from_secs(3_600);
+    let client = client::Settings::new(target, String::new());
+    let _uplink = start_with(client, &node, Backoff::new(hour, hour));
+    node.wait_for(|state| !state.causes.is_empty()).await;
+    root.open().await;
+    // A request between the failure and the delay would be lost: the operator would see it, and ask again.
+    while node.wait_for(|_| true).await.connected == 0 {
+        node.retry.notify_waiters();
+        tokio::task::yield_now().await;
+    }
+    node.wait_for(|state| state.connected == 1).await;
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::protocol::{Key, Request};
 use crate::server::cluster::{Effect, Item, RegistrationChange};
 use crate::server::event::Event;
-use crate::server::service::{ShardNumber, StoreSettings};
+use crate::server::service::StoreSettings;
 use crate::store::Version;
 
 /// More requests than the service has room for.
@@ -25,15 +25,9 @@ fn follower() -> TestNode {
     let events = Arc::new(Mutex::new(Vec::new()));
     let shown = Arc::clone(&events);
     let sink: EventSink = Arc::new(move |event| shown.lock().unwrap().push(event));
-    let service = Service::in_cluster(
-        &StoreSettings::default(),
-        ShardNumber::ONLY,
-        true,
-        Arc::clone(&sink),
-        Arc::default(),
-    );
+    let service = Service::in_cluster(&StoreSettings::default(), true, Arc::clone(&sink), Arc::default());
     let (requests, held_for) = (RequestFilter::default(), Some(Duration::from_secs(60)));
-    let node = Node::new(Arc::clone(&service).into(), requests, None, held_for, sink, "broker".to_owned());
+    let node = Node::new(Arc::clone(&service), requests, None, held_for, sink, "broker".to_owned());
     let test = TestNode { service, node: Arc::new(node), events };
     test.effect(Effect::Joined { hash_key: [1; 32] });
     test
@@ -73,7 +67,7 @@ async fn held_requests_that_have_no_room_at_once_are_answered_when_there_is_room
     let test = follower();
     (0..REQUESTS).for_each(|_| test.receive());
     let node = Arc::clone(&test.node);
-    let releases = tokio::spawn(async move { node.run_releases(0).await });
+    let releases = tokio::spawn(async move { node.run_releases().await });
     test.serve();
     let mut answered = 0;
     while answered < REQUESTS {
@@ -99,7 +93,7 @@ async fn no_request_is_read_that_etcd_would_have_to_be_waited_for_without_room()
 async fn an_instance_that_has_lost_the_store_without_room_reads_requests_again() {
     let test = follower();
     let node = Arc::clone(&test.node);
-    let releases = tokio::spawn(async move { node.run_releases(0).await });
+    let releases = tokio::spawn(async move { node.run_releases().await });
     test.serve();
     while test.node.has_room() {
         test.receive();
@@ -125,7 +119,7 @@ async fn the_clients_with_registrations_of_an_earlier_owner_are_known_to_the_nex
         test.effect(Effect::Apply(Item::Registration(change)));
     }
     let node = Arc::clone(&test.node);
-    let releases = tokio::spawn(async move { node.run_releases(0).await });
+    let releases = tokio::spawn(async move { node.run_releases().await });
     yield_now().await;
     assert_eq!(test.node.clients().connection_of("client1"), None);
     test.serve();

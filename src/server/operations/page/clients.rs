@@ -61,7 +61,7 @@ pub async fn html(monitor: &ServerMonitor, query: &Query) -> (String, Statistics
     let all = selection.offered();
     let clients = selection.into_rows(list.skip());
     let connections: Vec<_> = clients.iter().map(|client| client.connection).collect();
-    let watches = monitor.shards.watches_of(&connections);
+    let watches = monitor.service.watches_of(&connections);
     let mut html = list.form("Filter clients", "client id, address or identity");
     html.push_str("<div id=\"clients-list\" data-live>\n");
     html.push_str(&list.head("Clients"));

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::exchange::conflict::CONFLICTS_MAX;
 use crate::exchange::leaf::{OUTBOX_BYTES_MAX, OUTBOX_ENTRIES_MAX};
 use crate::exchange::root::{LEAVES_MAX, TOMBSTONES_MAX};
-use crate::exchange::row::Conflict;
+use crate::exchange::row::{Conflict, LostContent};
 use crate::protocol::exchange::{LeafReport, LeafState, OwnReport, OwnState, RootReport};
 use crate::server::operations::monitor::ServerMonitor;
 use crate::server::service::NodeReport;
@@ -46,13 +46,13 @@ const COLUMNS: &[Column<LeafColumn>] = &[
 
 /// Returns the section; `None` if the store takes part in no exchange.
 pub async fn html(monitor: &ServerMonitor, query: &Query) -> Option<String> {
-    let mut html = match monitor.shards.first().exchange_report().await? {
+    let mut html = match monitor.service.exchange_report().await? {
         NodeReport::Root(root) => {
             [live("exchange-now", &root_cards(&root)), leaves(&root.leaves, query)].concat()
         }
         NodeReport::Leaf(own) => live("exchange-now", &own_cards(&own)),
     };
-    let conflicts = monitor.shards.first().latest_conflicts(CONFLICTS_SHOWN_MAX);
+    let conflicts = monitor.service.latest_conflicts(CONFLICTS_SHOWN_MAX);
     html.push_str("<h3 id=\"conflicts\">Last conflicts</h3>\n");
     html.push_str(&live("conflicts-now", &conflict_table(&conflicts)));
     Some(html)
@@ -129,7 +129,7 @@ fn own_cards(own: &OwnReport) -> String {
 }
 
 fn conflict_rows(conflicts: u64, dropped: u64) -> Vec<(&'static str, String)> {
-    vec![("Kept", of(conflicts, CONFLICTS_MAX)), ("Dropped since the start", text::count(dropped))]
+    vec![("Kept", of(conflicts, CONFLICTS_MAX)), ("Dropped", text::count(dropped))]
 }
 
 fn leaves(leaves: &[LeafReport], query: &Query) -> String {
@@ -221,9 +221,14 @@ fn conflict_table(conflicts: &[(u64, Conflict)]) -> String {
 }
 
 fn conflict_row(id: u64, conflict: &Conflict, now_ms: u64) -> String {
-    let Conflict { key, leaf, reason, value, winner, owner, at_ms, .. } = conflict;
+    let Conflict { key, leaf, reason, lost, winner, owner, at_ms, .. } = conflict;
     let key = key.as_bytes();
-    let lost = value.as_ref().map_or_else(|| "deletion".to_owned(), |value| keys::size(value.len()));
+    let lost = match lost {
+        LostContent::Deletion => "deletion".to_owned(),
+        LostContent::Expired => "expired value".to_owned(),
+        LostContent::Unsent => "value at the leaf".to_owned(),
+        LostContent::Value(value) => keys::size(value.len()),
+    };
     let winner = match owner {
         _ if *winner == 0 => "<span class=\"dim\">–</span>".to_owned(),
         Some(leaf) => format!("version {} of {}", text::count(*winner), code(leaf.as_str())),

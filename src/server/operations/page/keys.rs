@@ -11,7 +11,7 @@ use super::text;
 use crate::clock;
 use crate::protocol::{Key, Timestamp};
 use crate::server::operations::monitor::ServerMonitor;
-use crate::store::{InvalidPattern, KeyView, Version};
+use crate::store::{InvalidPattern, KeyView, KeyWalk, Version};
 
 /// The most bytes of a key in the list.
 const SHOWN_BYTES_MAX: usize = 120;
@@ -139,17 +139,18 @@ async fn rows(
         selection.offer(rank, || Row::of(view));
     };
     let (filter, from) = (list.query.get(KEYS.filter), list.query.number(KEYS.from));
-    let walked = monitor.shards.walk_keys(filter, from, visit).await?;
+    let mut walk = KeyWalk::new(filter, u32::try_from(from).unwrap_or(u32::MAX))?;
+    monitor.service.walk_keys(&mut walk, visit).await;
     let (all, now_ms) = (selection.offered(), clock::wall_ms());
     let rows = selection.into_rows(list.skip());
     let mut html = String::new();
-    if walked.is_too_expensive {
+    if walk.is_too_expensive() {
         html.push_str("<p class=\"bad\">The filter takes too long for a key: use one without ? and [.</p>\n");
-    } else if walked.next.is_some() || from > 0 {
+    } else if walk.next_slot().is_some() || from > 0 {
         let number = |number: usize| text::count(u64::try_from(number).unwrap_or(u64::MAX));
         html.push_str(&format!(
             "<p class=\"note\">This part of the store has {} of {} keys. Filter and order apply to the part.</p>\n",
-            number(walked.seen.min(keys)),
+            number(walk.seen().min(keys)),
             number(keys),
         ));
     }
@@ -157,7 +158,7 @@ async fn rows(
     for row in &rows {
         html.push_str(&row.html(now_ms));
     }
-    html.push_str(&list.foot(rows.len(), all, walked.next));
+    html.push_str(&list.foot(rows.len(), all, walk.next_slot().map(u64::from)));
     Ok(html)
 }
 
@@ -181,7 +182,7 @@ pub fn detail(monitor: &ServerMonitor, key: &Key) -> Option<String> {
         fence: view.fence().map(Timestamp::to_text),
         is_persistent: view.is_persistent(),
     };
-    let detail = monitor.shards.view_key(key, read)?;
+    let detail = monitor.service.view_key(key, read)?;
     Some(detail.html(clock::wall_ms()))
 }
 

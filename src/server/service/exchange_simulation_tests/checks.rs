@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::node::{NAMES, Process};
+use super::node::{NAMES, Process, name};
 use super::world::World;
 use crate::exchange::frame::LinkFrame;
 use crate::exchange::names::Mutex;
@@ -112,9 +112,10 @@ impl Ledger {
     /// Notes which changes a frame has, before the root handles it.
     pub fn note_proposed(&mut self, at: usize, payload: &Bytes) {
         let Ok(LinkFrame::Changes(changes)) = LinkFrame::decode(payload) else { return };
-        for item in changes.items {
+        for item in changes.items.into_iter().filter(|item| !item.flags.is_restored) {
+            let mutex = item.mutex(&name(NAMES[at]));
             let base = if item.flags.is_base_absent { Mutex::NIL } else { item.base };
-            self.proposed.insert((at, item.seq), Proposed { key: item.key, mutex: item.mutex, base });
+            self.proposed.insert((at, item.seq), Proposed { key: item.key, mutex, base });
         }
     }
 

@@ -59,15 +59,16 @@ impl World {
         let Before { items, mut held, mut forgotten, applied, mut last } = before;
         let (root, leaf) = (self.process(0), name(NAMES[at]));
         let mut refused = HashSet::new();
-        for item in items.iter().filter(|item| item.seq > applied) {
+        for item in items.iter().filter(|item| item.seq > applied && !item.flags.is_restored) {
+            let mutex = item.mutex(&leaf);
             let id = RowId::Verdict(leaf.clone(), item.seq);
             let Some(Row::Verdict(verdict)) = root.with_exchange(|exchange| exchange.row(&id)) else { break };
             let (key, flags) = (&item.key, &item.flags);
             let error = |invariant: &str, what: &str| {
-                let made = self.ledger.made(item.mutex);
+                let made = self.ledger.made(mutex);
                 Err(format!("{invariant}: {} of {} is {what}: {item:?}, {made:?}", text(key), NAMES[at]))
             };
-            let Some(made) = self.ledger.made(item.mutex) else { return error("I6", "judged, but not made") };
+            let Some(made) = self.ledger.made(mutex) else { return error("I6", "judged, but not made") };
             let now = held[key];
             let may_change = root.root(|root| root.rules().may_change(key, &leaf));
             match verdict.kind {
@@ -76,16 +77,16 @@ impl World {
                     let is_based = self.ledger.may_be_accepted(at, made, now)
                         || (is_absent && self.ledger.may_be_accepted(at, made, None));
                     let is_valid = is_based && !flags.is_lost && may_change;
-                    if now != Some(item.mutex) && (!is_valid || (now.is_none() && flags.is_again)) {
+                    if now != Some(mutex) && (!is_valid || (now.is_none() && flags.is_again)) {
                         return error("I2", &format!("accepted, but the root holds {now:?}"));
                     }
-                    held.insert(key.clone(), Some(item.mutex));
+                    held.insert(key.clone(), Some(mutex));
                 }
                 VerdictKind::Refused(reason) => {
                     // A base that the root has refused when it was offered again is none, although it had been accepted.
                     let is_refused = refused.contains(&made.base) || self.ledger.is_settled(made.base);
                     let is_free = now.is_some() || !(flags.is_again || is_refused);
-                    refused.insert(item.mutex);
+                    refused.insert(mutex);
                     if self.ledger.must_be_accepted(at, key, made, now)
                         && is_free
                         && may_change
@@ -95,10 +96,10 @@ impl World {
                     }
                 }
             }
-            if let Some(between) = self.ledger.skipped(at, last, item.mutex)? {
+            if let Some(between) = self.ledger.skipped(at, last, mutex)? {
                 return error("I6", &format!("judged before {between:?}"));
             }
-            last = item.mutex;
+            last = mutex;
         }
         Ok(())
     }

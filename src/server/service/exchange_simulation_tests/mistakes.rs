@@ -72,7 +72,7 @@ impl World {
         process.with_exchange(|exchange| {
             let Exchange::Leaf(leaf) = &*exchange else { panic!() };
             let note = *leaf.note(key).unwrap();
-            let note = Note { mutex: Mutex { run: 1, ..note.mutex }, ..note };
+            let note = Note { mutex: Mutex::from_bytes(&[1; 16]).unwrap(), ..note };
             exchange.restore(RowId::Key(key.clone()), Some(Row::Note(note)));
         });
         true
@@ -90,7 +90,7 @@ fn rebase(world: &World, _: usize, changes: &mut Changes) {
 /// Gives changes a base that no record ever had.
 fn debase(_: &World, _: usize, changes: &mut Changes) {
     for item in &mut changes.items {
-        item.base = Mutex { run: 1, counter: 1 };
+        item.base = Mutex::from_bytes(&[1; 16]).unwrap();
         item.flags.is_base_absent = false;
     }
 }

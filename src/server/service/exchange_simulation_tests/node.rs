@@ -9,7 +9,7 @@ use super::super::state::{CommitGroup, State};
 use super::super::tests::RecordingPublisher;
 use super::super::{Service, StoreSettings};
 use crate::clock;
-use crate::exchange::leaf::{Leaf, OnJoin};
+use crate::exchange::leaf::{BeforeJoin, JoinPolicy, Leaf, OnJoin};
 use crate::exchange::names::{Mutex, Name};
 use crate::exchange::root::Root;
 use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
@@ -82,7 +82,8 @@ pub fn rules(number: usize) -> Rules {
 pub fn role(at: usize, rules_number: usize) -> Role {
     if at > 0 {
         let Role::Leaf { uplink, .. } = crate::server::exchange::settings::tests::leaf() else { panic!() };
-        return Role::Leaf { uplink, on_join: OnJoin::Offer };
+        let join = JoinPolicy { on_join: OnJoin::Offer, before_join: BeforeJoin::Accept };
+        return Role::Leaf { uplink, join };
     }
     let admit = Patterns::parse(&patterns(&["leaf-*"]), Position::default(), "admit").unwrap();
     Role::Root { rules: rules(rules_number), admit }
@@ -103,8 +104,8 @@ impl Node {
 
     /// Has a leaf delete the keys that it has when it joins a root.
     pub fn discard_own_keys(&mut self) {
-        if let Some(ExchangeSettings { role: Role::Leaf { on_join, .. }, .. }) = &mut self.settings.exchange {
-            *on_join = OnJoin::Discard;
+        if let Some(ExchangeSettings { role: Role::Leaf { join, .. }, .. }) = &mut self.settings.exchange {
+            join.on_join = OnJoin::Discard;
         }
     }
 

@@ -35,7 +35,8 @@ fn commit(storage: &mut Storage, changes: &[Change]) -> Result<(), StorageError>
 }
 
 fn commit_at(storage: &mut Storage, changes: &[Change], now: Now) -> Result<(), StorageError> {
-    storage.commit(changes, EncodedRows::new(), Version::default(), now)
+    let ceiling = changes.iter().map(|change| change.version).max().unwrap_or_default();
+    storage.commit(changes, EncodedRows::new(), ceiling, now)
 }
 
 fn all(storage: &mut Storage, now: Now) -> Vec<(Key, Version, StoredValue)> {
@@ -64,12 +65,12 @@ fn committed_changes_are_read_after_a_reopen() {
     let mut storage = Storage::open(&directory).unwrap();
     let expected = (Key::new("stays").unwrap(), Version { ms: 30, counter: 7 }, content("v", None));
     assert_eq!(all(&mut storage, NOW), [expected]);
-    assert_eq!(storage.metadata().greatest_version, Version { ms: 40, counter: 7 });
+    assert_eq!(storage.metadata().ceiling, Version { ms: 40, counter: 7 });
 }
 
 /// Neither deleted keys nor keys in memory only can show the greatest version.
 #[test]
-fn every_commit_stores_the_greatest_version_and_the_clock() {
+fn every_commit_stores_the_ceiling_and_the_clock() {
     let home = TempDir::new().unwrap();
     let at = |ms| Version { ms, counter: 7 };
     let set = |ms| vec![change("k", ms, Some(content("v", None)))];
@@ -80,7 +81,7 @@ fn every_commit_stores_the_greatest_version_and_the_clock() {
         }
         let commits = [(set(1), 0, 0), (set(1), 2, 10), (vec![change("k", 3, None)], 0, 5), (vec![], 4, 20)];
         for (round, (changes, greatest, wall_ms)) in commits.into_iter().enumerate() {
-            let expected = changes.iter().map(|change| change.version.ms).max().unwrap_or(0).max(greatest);
+            let expected = if has_wal { 4 } else { [0, 2, 2, 4][round] };
             let wall_ms = NOW.wall_ms + wall_ms;
             storage.commit(&changes, EncodedRows::new(), at(greatest), Now { wall_ms, ..NOW }).unwrap();
             assert_eq!(storage.wal_groups(), has_wal.then_some(round as u64 + 1));
@@ -88,14 +89,47 @@ fn every_commit_stores_the_greatest_version_and_the_clock() {
             storage = Storage::open(home.path()).unwrap();
             assert_eq!(
                 storage.metadata(),
-                CommitMetadata {
-                    greatest_version: at(expected.max(if has_wal { 4 } else { 0 })),
-                    wall_ms,
-                    clock_ms: storage.metadata().clock_ms
-                }
+                CommitMetadata { ceiling: at(expected), wall_ms, clock_ms: storage.metadata().clock_ms }
             );
         }
     }
+}
+
+#[test]
+fn a_key_whose_last_version_is_ahead_of_the_ceiling_leaves_a_tombstone() {
+    let home = TempDir::new().unwrap();
+    let ceiling = Version { ms: 100, counter: 0 };
+    let in_memory = |key, ms| Change { persist: false, ..change(key, ms, Some(content("v", None))) };
+    let changes = [
+        change("stays", 150, Some(content("v", None))),
+        change("gone", 151, None),
+        change("passed", 99, None),
+        in_memory("passing", 152),
+    ];
+    let mut storage = Storage::open(home.path()).unwrap();
+    for change in &changes {
+        storage.commit(std::slice::from_ref(change), EncodedRows::new(), ceiling, NOW).unwrap();
+    }
+    for is_closed in [false, true] {
+        if is_closed {
+            storage.close().unwrap();
+        } else {
+            drop(storage);
+        }
+        storage = Storage::open(home.path()).unwrap();
+        let mut found = Vec::new();
+        let tombstones = storage.load(NOW, |key, _, _| found.push(key)).unwrap();
+        let expected = [("gone", 151), ("passing", 152)]
+            .map(|(key, ms)| (Key::new(key).unwrap(), Version { ms, counter: 7 }));
+        assert_eq!((tombstones, found), (expected.to_vec(), vec![Key::new("stays").unwrap()]));
+        assert_eq!(storage.record(&Key::new("gone").unwrap()).unwrap(), None);
+        assert_eq!(storage.metadata().ceiling, ceiling);
+    }
+    let report = crate::server::storage::offline::verify(home.path(), NOW.wall_ms);
+    assert!(report.is_err(), "it is in use");
+    drop(storage);
+    let report = crate::server::storage::offline::verify(home.path(), NOW.wall_ms).unwrap();
+    assert_eq!((report.keys, report.greatest.ms), (1, 152));
 }
 
 /// The file grew before the write failed: the storage crate must not look for the last commit at its end.
@@ -250,7 +284,7 @@ fn changes_in_the_log_are_newer_than_the_tables() {
     assert!(!disk.has(WAL_NAME));
     let storage = on(&disk);
     assert_eq!((values(&storage), storage.wal_groups()), (expected.to_vec(), None));
-    assert_eq!(storage.metadata().greatest_version, Version { ms: 2, counter: 7 });
+    assert_eq!(storage.metadata().ceiling, Version { ms: 2, counter: 7 });
 }
 
 /// A checkpoint takes the groups of the log together with the change that did not fit.
@@ -665,7 +699,7 @@ fn to_old_format(tables: &Path, log: &Path) {
     let write = database.begin_write().unwrap();
     write.open_table(tables::FORMATS).unwrap().insert((), 3).unwrap();
     let definition = redb::TableDefinition::<(), (u64, u32, u64, Option<u64>)>::new("mark");
-    let Version { ms, counter } = checkpoint.metadata.greatest_version;
+    let Version { ms, counter } = checkpoint.metadata.ceiling;
     let row = (ms, counter, checkpoint.metadata.wall_ms, checkpoint.wal_generation);
     write.open_table(definition).unwrap().insert((), row).unwrap();
     write.commit().unwrap();

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::client::{Client, Connection, Reply, Response, Verb, Version, request_packet};
+use crate::client::{Client, Connection, Origin, Reply, Response, Verb, Version, request_packet};
 use crate::effort::Effort;
 use crate::random::Random;
 use crate::server::Server;
-use crate::wire::{self, ConnectOptions, Publish};
+use crate::wire::{self, Publish};
 
 const WRITERS: u64 = 3;
 const KEYS_PER_WRITER: u64 = 40;
@@ -86,8 +86,8 @@ fn write(port: u16, round: u64, writes: &mut Writes, kill: impl FnOnce()) {
 fn write_until_lost(port: u16, writer: u64, round: u64) -> Writes {
     let id = format!("writer{writer}");
     let (mut writes, mut random) = (Writes::new(), Random::new(round ^ (writer << 32)));
-    let options = ConnectOptions { client_id: &id, ..ConnectOptions::default() };
-    let Ok((mut connection, _)) = Connection::accepted(port, &options, TIMEOUT) else { return writes };
+    let accepted = Connection::accepted(Origin::HERE, port, &id, false, TIMEOUT);
+    let Ok((mut connection, _)) = accepted else { return writes };
     let topic = format!("clients/{id}/response");
     let _ = connection.send(&wire::subscribe(1, &topic));
     let (mut sent, mut answered) = (0_u64, 0_u64);

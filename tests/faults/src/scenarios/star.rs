@@ -45,7 +45,7 @@ pub fn run(effort: Effort) -> Result<String, String> {
 
 /// What the leaves have counted, and the number of values in the end.
 #[derive(Clone, Debug, Default)]
-struct Outcome {
+pub(super) struct Outcome {
     made: u64,
     accepted: u64,
     refused: u64,
@@ -64,18 +64,18 @@ impl Outcome {
 }
 
 /// The root and its leaves, each behind a proxy.
-struct Star {
+pub(super) struct Star {
     /// The root is the first one.
     nodes: Vec<Mutex<Server>>,
     ports: Vec<u16>,
     links: Vec<Proxy>,
     /// Acknowledged changes of each node.
-    acknowledged: Vec<AtomicU64>,
+    pub(super) acknowledged: Vec<AtomicU64>,
     answered: AtomicU64,
 }
 
 impl Star {
-    fn start(seed: u64) -> Result<Self, String> {
+    pub(super) fn start(seed: u64) -> Result<Self, String> {
         const OPTIONS: [&str; 4] = ["--data", "data", "--exchange", "node.toml"];
         let mut nodes = vec![Server::start_with_file("node.toml", ROOT_FILE, &OPTIONS)];
         let links: Vec<_> = (0..LEAVES).map(|_| Proxy::start(nodes[0].port(), None, seed)).collect();
@@ -138,7 +138,7 @@ impl Star {
         }
     }
 
-    fn mqkv(&self, node: usize, words: &[&str]) -> Result<String, String> {
+    pub(super) fn mqkv(&self, node: usize, words: &[&str]) -> Result<String, String> {
         let url = format!("mqtt://127.0.0.1:{}", self.ports[node]);
         let server = self.nodes[node].lock().unwrap();
         let output = mqkv(server.folder(), &[words, &["-b", &url]].concat()).output().unwrap();
@@ -150,21 +150,31 @@ impl Star {
         }
     }
 
+    pub(super) fn port(&self, node: usize) -> u16 {
+        self.ports[node]
+    }
+
+    pub(super) fn take_link_down(&self, leaf: usize) {
+        self.links[leaf - 1].take_down(true);
+    }
+
     /// Waits until all changes have reached all nodes.
-    fn settle(&self) -> Result<(), String> {
-        for link in &self.links {
-            link.take_down(false);
-            link.delay(0);
-        }
+    pub(super) fn settle(&self) -> Result<(), String> {
         // A leaf's own changes first: the root knows those only that it has received.
-        for node in (1..=LEAVES).chain([0]) {
-            self.mqkv(node, &["exchange", "status", "--wait", SYNCHRONISED_WITHIN])?;
-        }
-        Ok(())
+        self.settle_leaves()?;
+        self.mqkv(0, &["exchange", "status", "--wait", SYNCHRONISED_WITHIN]).map(drop)
+    }
+
+    /// As [`Self::settle`], but for leaves that are not of the star.
+    pub(super) fn settle_leaves(&self) -> Result<(), String> {
+        self.links.iter().for_each(Proxy::restore);
+        (1..=LEAVES).try_for_each(|node| {
+            self.mqkv(node, &["exchange", "status", "--wait", SYNCHRONISED_WITHIN]).map(drop)
+        })
     }
 
     /// Checks that all nodes have the same values, and that the counters of the leaves add up.
-    fn check(&self) -> Result<Outcome, String> {
+    pub(super) fn check(&self) -> Result<Outcome, String> {
         let export = |node| -> Result<Vec<String>, String> {
             let values = self.mqkv(node, &["export", "k/*", "--no-version", "-q"])?;
             let mut lines: Vec<_> = values.lines().map(str::to_owned).collect();
@@ -177,7 +187,7 @@ impl Star {
         for node in 1..=LEAVES {
             let own = export(node)?;
             if own != values {
-                return Err(format!("node {node} differs from the root:\n{own:#?}\nroot:\n{values:#?}"));
+                return Err(format!("node {node} differs from the root: {}", differences(&own, &values)));
             }
             let status = self.mqkv(node, &["exchange", "status", "-j"])?;
             let [made, accepted, refused, merged, conflicts] =
@@ -190,6 +200,15 @@ impl Star {
         }
         Ok(outcome)
     }
+}
+
+/// Describes the values that one of both nodes has alone, the first ones.
+fn differences(own: &[String], root: &[String]) -> String {
+    let only = |these: &[String], others: &[String]| {
+        let all: Vec<_> = these.iter().filter(|line| !others.contains(line)).cloned().collect();
+        format!("{} values alone, such as {:#?}", all.len(), all.get(..3).unwrap_or(&all))
+    };
+    format!("it has {}\nthe root has {}", only(own, root), only(root, own))
 }
 
 /// Returns the number in a field of a JSON object.

@@ -1,7 +1,9 @@
 //! Histories of clients of `mqkv store --etcd` are linearizable while processes are killed and paused, links go down,
 //! and clocks jump. Needs root, and namespaces of its own: `.ci/cluster`.
 
+pub mod clocks;
 mod faults;
+pub mod keys;
 mod network;
 mod processes;
 mod traffic;
@@ -22,10 +24,7 @@ const SEGMENT: Duration = Duration::from_secs(10);
 /// Tests a cluster. `MQKV_SEED` repeats the faults of an earlier run, if not what the processes make of them, and
 /// `MQKV_FAULT` chooses those whose name contains it.
 pub fn run(effort: Effort) -> Result<String, String> {
-    // Whatever is left when the program ends, the kernel ends with its namespaces.
-    if std::process::id() != 1 {
-        return Err("it needs namespaces of its own: run .ci/cluster".to_owned());
-    }
+    check_namespaces()?;
     let seed = match std::env::var("MQKV_SEED") {
         Ok(seed) => seed.parse().map_err(|_| format!("MQKV_SEED is no number: {seed}"))?,
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs(),
@@ -49,6 +48,14 @@ pub fn run(effort: Effort) -> Result<String, String> {
         operations.load(Ordering::SeqCst),
         unknown.load(Ordering::SeqCst),
     ))
+}
+
+/// Whatever is left when the program ends, the kernel ends with its namespaces.
+fn check_namespaces() -> Result<(), String> {
+    match std::process::id() {
+        1 => Ok(()),
+        _ => Err("it needs namespaces of its own: run .ci/cluster".to_owned()),
+    }
 }
 
 /// Checks that a cluster with this defect is detected, without any fault.

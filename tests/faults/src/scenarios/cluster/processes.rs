@@ -130,6 +130,13 @@ impl Cluster {
     /// # Errors
     /// There is no permission for the networks, or a program is missing or does not start.
     pub fn start(folder: &Path) -> Result<Self, String> {
+        let mut cluster = Self::without_stores(folder)?;
+        cluster.start_stores(Self::STORES)?;
+        Ok(cluster)
+    }
+
+    /// As [`Self::start`], with etcd and the broker only.
+    pub fn without_stores(folder: &Path) -> Result<Self, String> {
         network::create()?;
         let etcd = Self::ETCD.map(|number| etcd(folder, number));
         let stores = Self::STORES.map(|number| store(folder, number));
@@ -141,13 +148,30 @@ impl Cluster {
         let listens = || TcpStream::connect(("127.0.0.1", BROKER_PORT)).ok().map(drop);
         wait_for("Mosquitto does not listen", listens)?;
         wait_for("etcd has no leader", || cluster.etcd_leader())?;
-        for store in &mut cluster.processes[Self::STORES] {
+        Ok(cluster)
+    }
+
+    /// Starts these stores, and waits until an instance owns the store.
+    pub fn start_stores(&mut self, stores: Range<usize>) -> Result<(), String> {
+        for store in &mut self.processes[stores] {
             store.set_clock(0);
             store.start()?;
         }
-        wait_for("no instance owns the store", || cluster.owner())
-            .map_err(|error| cluster.with_logs(error))?;
-        Ok(cluster)
+        let owner = wait_for("no instance owns the store", || self.owner());
+        owner.map(drop).map_err(|error| self.with_logs(error))
+    }
+
+    /// Returns a metric of an instance; `None` if it does not answer.
+    pub fn metric(&self, store: usize, name: &str) -> Option<u64> {
+        let mut stream = TcpStream::connect(admin_address(store)).ok()?;
+        stream.set_read_timeout(Some(START_MAX)).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        // With labels or without.
+        let is_metric =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
+        answer.lines().find(is_metric)?.rsplit(' ').next()?.parse().ok()
     }
 
     /// Returns the instance that took the store over last.
@@ -216,6 +240,10 @@ fn client_url(etcd: usize) -> String {
     format!("http://{}:{ETCD_PORT}", Network::Etcd.address(machine_number(etcd)))
 }
 
+fn admin_address(store: usize) -> String {
+    format!("{}:9883", Network::Broker.address(machine_number(store)))
+}
+
 fn broker(folder: &Path) -> Process {
     // Started by root, Mosquitto would switch to a user that cannot write its files.
     let config = format!(
@@ -240,15 +268,36 @@ fn store(folder: &Path, number: usize) -> Result<Process, String> {
     let program = std::env::var_os("MQKV_BIN").ok_or("MQKV_BIN is not set: run .ci/cluster")?;
     let url = format!("mqtt://{}:{BROKER_PORT}", Network::Broker.address(PROGRAM));
     let members = Cluster::ETCD.map(client_url).collect::<Vec<_>>().join(",");
-    let words = ["store", "-b", &url, "--etcd", &members, "--instance", &name, "-v", "--log", "json"];
+    let admin = admin_address(number);
+    let mut words = vec!["store", "-b", &url, "--etcd", &members, "--instance", &name, "--admin", &admin];
+    words.extend(["-v", "--log", "json"]);
+    let machine = Machine::create(&name, machine_number(number), &[Network::Etcd, Network::Broker])?;
+    Ok(with_clock(&name, folder, Some(machine), program, &words))
+}
+
+/// Returns a server with a store of its own, in memory, at a port of this program's machine.
+pub fn serve(folder: &Path, port: u16) -> Result<Process, String> {
+    let program = std::env::var_os("MQKV_BIN").ok_or("MQKV_BIN is not set: run .ci/cluster")?;
+    let listen = format!("127.0.0.1:{port}");
+    Ok(with_clock("serve", folder, None, program, &["serve", "--quiet", "--listen", &listen]))
+}
+
+/// Returns a process whose clock can be set.
+fn with_clock(
+    name: &str,
+    folder: &Path,
+    machine: Option<Machine>,
+    program: OsString,
+    words: &[&str],
+) -> Process {
     let mut process = Process {
-        machine: Some(Machine::create(&name, machine_number(number), &[Network::Etcd, Network::Broker])?),
+        machine,
         program,
-        arguments: words.map(str::to_owned).to_vec(),
+        arguments: words.iter().map(|&word| word.to_owned()).collect(),
         environment: Vec::new(),
         folder: folder.to_owned(),
         child: None,
-        name,
+        name: name.to_owned(),
     };
     process.environment = vec![
         ("LD_PRELOAD", FAKETIME.to_owned()),
@@ -256,7 +305,7 @@ fn store(folder: &Path, number: usize) -> Result<Process, String> {
         ("FAKETIME_CACHE_DURATION", "1".to_owned()),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
     ];
-    Ok(process)
+    process
 }
 
 /// Asks a member of etcd whether it is the leader; `None` if it does not answer.

@@ -1,63 +1,19 @@
-//! Hostile clients with the server's default limits: its memory stays bounded, and a well-behaved client is served in time.
+//! The attacks.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
+use super::{Attack, Run, Target};
+use crate::client::{
+    Client, Connection, DISCONNECT, Origin, Reply, Verb, encode, request_packet, subscribe_all,
+};
+use crate::good_client::TIMEOUT;
+use crate::wire::{self, Publish, packet, text};
 
-use crate::client::{Client, Connection, Reply, Verb, encode, request_packet};
-use crate::effort::Effort;
-use crate::port::reserved_port;
-use crate::server::{Server, give_way, users};
-use crate::wire::{self, ConnectOptions, Publish, packet, text};
-
-const MIB: u64 = 1024 * 1024;
-/// `--memory-max` of the servers under attack.
-const MEMORY_MAX: &str = "256M";
-/// What the process may take: `--memory-max`, and what it needs beside it: code, stacks, buffers of connections, freed
-/// memory that the allocator keeps.
-const MEMORY_BYTES_MAX: u64 = (256 + 128) * MIB;
-/// The well-behaved client sends a request every so often. Its latency counts from the time at which a request is due,
-/// so a server that is blocked for a second is slow for all requests of that second.
-const INTERVAL: Duration = Duration::from_millis(2);
-const QUIET_TIME: Duration = Duration::from_millis(1500);
-const P99_MAX: Duration = Duration::from_millis(100);
-/// A walk under a lock blocks the server for seconds. Other machines than an idle one can take a part of this by themselves.
-const P99_BLOCKED: Duration = Duration::from_secs(1);
-/// Below this, the scheduling of two cores decides, not the server.
-const P99_NOISE: Duration = Duration::from_millis(10);
-const QUIET_FACTOR: u32 = 5;
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// An attack: prepares, then returns what is done while the other client is measured.
-struct Attack {
-    name: &'static str,
-    prepare: fn(&Target) -> Run,
-}
-
-type Run = Box<dyn FnOnce(&Target) + Send>;
-
-/// The server that is attacked.
-#[derive(Clone)]
-struct Target {
-    port: u16,
-    web_socket_port: u16,
-    /// Turns true when the attack is to end.
-    is_over: Arc<AtomicBool>,
-}
-
-impl Target {
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
-    }
-}
-
-const ATTACKS: &[Attack] = &[
+pub const ATTACKS: &[Attack] = &[
     Attack { name: "2,000 sessions without a client, small uploads", prepare: offline_queues },
     Attack { name: "120 strangers with wrong passwords, again and again", prepare: strangers },
     Attack { name: "many matching subscription identifiers", prepare: identifiers },
@@ -74,179 +30,10 @@ const ATTACKS: &[Attack] = &[
     Attack { name: "a packet of 60 MB of empty properties", prepare: empty_properties },
 ];
 
-/// What the well-behaved client and the process showed.
-#[derive(Clone, Copy, Debug)]
-struct Measured {
-    quiet: Duration,
-    p99: Duration,
-    greatest: Duration,
-    peak_bytes: u64,
-}
-
-pub fn run(effort: Effort) -> Result<String, String> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| error.to_string())?;
-    // For work on one attack: the part of its name.
-    let only = std::env::var("MQKV_ATTACK").unwrap_or_default();
-    let attacks: Vec<_> = ATTACKS.iter().filter(|attack| attack.name.contains(&only)).collect();
-    if attacks.is_empty() {
-        return Err(format!("no attack has '{only}' in its name"));
-    }
-    if only.is_empty() {
-        detects()?;
-    }
-    let mut failures = 0;
-    for Attack { name, prepare } in &attacks {
-        let measured = measure(*prepare, MEMORY_MAX, effort.pick(3, 20));
-        let found = verdict(&measured, effort);
-        failures += usize::from(!found.is_empty());
-        let Measured { quiet, p99, greatest, peak_bytes } = measured;
-        println!(
-            "  {name}: {} MiB, p99 {:.1} ms (quiet {:.1}, greatest {:.1}){}",
-            peak_bytes / MIB,
-            ms(p99),
-            ms(quiet),
-            ms(greatest),
-            found.iter().map(|what| format!("; {what}")).collect::<String>(),
-        );
-    }
-    match failures {
-        0 if only.is_empty() => Ok(format!("{} attacks withstood; both detectors work", attacks.len())),
-        0 => Ok(format!("{} of {} attacks withstood; no detector was tried", attacks.len(), ATTACKS.len())),
-        _ => Err(format!("{failures} of {} attacks succeeded", attacks.len())),
-    }
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
-}
-
-fn verdict(measured: &Measured, effort: Effort) -> Vec<&'static str> {
-    let mut found = Vec::new();
-    if measured.peak_bytes > MEMORY_BYTES_MAX {
-        found.push("TOO MUCH MEMORY");
-    }
-    // A short measurement on a machine that does something else is too noisy for more than the question whether the
-    // server was blocked.
-    let p99_max = match effort {
-        Effort::Short => P99_BLOCKED,
-        Effort::Long => (measured.quiet * QUIET_FACTOR).clamp(P99_NOISE, P99_MAX),
-    };
-    if measured.p99 > p99_max {
-        found.push("TOO SLOW");
-    }
-    found
-}
-
-/// Measures the well-behaved client alone, then during an attack of at least `seconds`.
-fn measure(prepare: fn(&Target) -> Run, memory_max: &str, seconds: u64) -> Measured {
-    let web_socket_port = reserved_port();
-    let listen = format!("ws://127.0.0.1:{web_socket_port}?anonymous=yes");
-    let options = ["--users", "users", "--memory-max", memory_max, "--listen", &listen];
-    let server = Server::start_with_file("users", &users(["ann".to_owned()]), &options);
-    let target = Target { port: server.port(), web_socket_port, is_over: Arc::default() };
-    let run = prepare(&target);
-    let good = GoodClient::start(target.port);
-    thread::sleep(QUIET_TIME);
-    let quiet = good.take_p99().0;
-    let attacker = {
-        let target = target.clone();
-        thread::spawn(move || {
-            give_way();
-            run(&target);
-        })
-    };
-    thread::sleep(Duration::from_secs(seconds));
-    target.is_over.store(true, Ordering::SeqCst);
-    // An attack ends only after it has done all that it is about.
-    attacker.join().unwrap();
-    let (p99, greatest) = good.end();
-    Measured { quiet, p99, greatest, peak_bytes: server.peak_bytes() }
-}
-
-/// A client that sets and gets one key at a steady rate.
-struct GoodClient {
-    latencies: Arc<Mutex<Vec<Duration>>>,
-    is_over: Arc<AtomicBool>,
-    thread: thread::JoinHandle<()>,
-}
-
-impl GoodClient {
-    fn start(port: u16) -> Self {
-        let (latencies, is_over) = (Arc::<Mutex<Vec<Duration>>>::default(), Arc::<AtomicBool>::default());
-        let (shared, is_ended) = (Arc::clone(&latencies), Arc::clone(&is_over));
-        let thread = thread::spawn(move || {
-            let mut client = Client::new("good", port);
-            let mut due = Instant::now();
-            for number in 0_u64.. {
-                if is_ended.load(Ordering::SeqCst) {
-                    break;
-                }
-                let verb = if number % 2 == 0 { Verb::Set(format!("{number}")) } else { Verb::Get };
-                let response = client.request("good", &verb, TIMEOUT).expect("the good client is answered");
-                assert!(matches!(response.reply, Reply::Done | Reply::Value(_)), "{response:?}");
-                shared.lock().unwrap().push(due.elapsed());
-                due += INTERVAL;
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-            }
-        });
-        Self { latencies, is_over, thread }
-    }
-
-    /// Returns the p99 and the greatest latency since the last call.
-    fn take_p99(&self) -> (Duration, Duration) {
-        let mut latencies = std::mem::take(&mut *self.latencies.lock().unwrap());
-        latencies.sort();
-        (latencies[latencies.len() * 99 / 100], *latencies.last().unwrap())
-    }
-
-    fn end(self) -> (Duration, Duration) {
-        self.is_over.store(true, Ordering::SeqCst);
-        let Self { latencies, is_over, thread } = self;
-        thread.join().unwrap();
-        Self { latencies, is_over, thread: thread::spawn(|| ()) }.take_p99()
-    }
-}
-
-/// Checks that both measurements detect what they are there for: an attack on a server with a higher bound takes more
-/// memory than allowed, and a server that stands still for half of the time is too slow.
-fn detects() -> Result<(), String> {
-    let fills: fn(&Target) -> Run = |_| {
-        Box::new(|target| {
-            let mut client = Client::new("filler", target.port);
-            for number in 0..450 {
-                client
-                    .request(&format!("big{number}"), &Verb::Set("x".repeat(1024 * 1024)), TIMEOUT)
-                    .unwrap();
-            }
-        })
-    };
-    let measured = measure(fills, "2G", 0);
-    if !verdict(&measured, Effort::Short).contains(&"TOO MUCH MEMORY") {
-        return Err(format!("a server with a higher bound was not detected: {measured:?}"));
-    }
-    let server = Server::start(&[]);
-    let good = GoodClient::start(server.port());
-    thread::sleep(QUIET_TIME);
-    let quiet = good.take_p99().0;
-    for _ in 0..2 {
-        server.signal(Signal::SIGSTOP);
-        thread::sleep(P99_BLOCKED + P99_BLOCKED / 2);
-        server.signal(Signal::SIGCONT);
-        thread::sleep(Duration::from_millis(200));
-    }
-    let (p99, greatest) = good.end();
-    let measured = Measured { quiet, p99, greatest, peak_bytes: 0 };
-    match verdict(&measured, Effort::Short).contains(&"TOO SLOW") {
-        true => Ok(()),
-        false => Err(format!("a server that stands still was not detected: {measured:?}")),
-    }
-}
-
 /// Connects; `None` if the server refuses or is too slow, as it may.
 fn connect(port: u16, client_id: &str, keeps_session: bool) -> Option<Connection> {
-    let options = ConnectOptions { client_id, keeps_session, ..ConnectOptions::default() };
-    Connection::accepted(port, &options, TIMEOUT).ok().map(|(connection, _)| connection)
+    let accepted = Connection::accepted(Origin::HERE, port, client_id, keeps_session, TIMEOUT);
+    accepted.ok().map(|(connection, _)| connection)
 }
 
 /// Creates sessions with one subscription and leaves them, `count` in all.
@@ -255,7 +42,7 @@ fn leave_sessions(port: u16, count: usize, prefix: &str, filter: &str) {
         let Some(mut connection) = connect(port, &format!("{prefix}{number}"), true) else { continue };
         let _ = connection.send(&wire::subscribe(1, filter));
         let _ = connection.receive_type("SUBACK", Instant::now() + TIMEOUT);
-        let _ = connection.send(&[0xE0, 0]);
+        let _ = connection.send(&DISCONNECT);
     }
 }
 
@@ -294,12 +81,6 @@ fn discard(stream: &TcpStream) {
     });
 }
 
-fn is_end_awaited(target: &Target) {
-    while !target.is_over() {
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn offline_queues(target: &Target) -> Run {
     leave_sessions(target.port, 2_000, "offline", "f");
     Box::new(|target| {
@@ -335,7 +116,7 @@ fn strangers(_: &Target) -> Run {
                             let _ = connection.send(&connect);
                             let _ = connection.receive(Instant::now() + Duration::from_secs(15));
                         }
-                        if target.is_over() {
+                        if target.progress.is_over() {
                             return;
                         }
                     }
@@ -365,7 +146,7 @@ fn identifiers(target: &Target) -> Run {
         for _ in 0..512 {
             let _ = connection.receive_type("SUBACK", Instant::now() + TIMEOUT);
         }
-        let _ = connection.send(&[0xE0, 0]);
+        let _ = connection.send(&DISCONNECT);
     }
     Box::new(|target| {
         let Some(mut connection) = connect(target.port, "uploader", false) else { return };
@@ -397,7 +178,7 @@ fn unread_answers(target: &Target) -> Run {
             let _ = connection.send(&bytes);
             connections.push(connection);
         }
-        is_end_awaited(target);
+        target.progress.wait_until_over();
     })
 }
 
@@ -414,13 +195,9 @@ fn retained_walks(target: &Target) -> Run {
     connection.receive_type("PINGRESP", Instant::now() + TIMEOUT).unwrap();
     Box::new(|target| {
         let Some(mut connection) = connect(target.port, "walker", false) else { return };
-        let mut body = vec![0, 1, 0];
-        for number in 0..98 {
-            body.extend(text(&format!("+/+/{number}/#")));
-            body.push(1);
-        }
-        while !target.is_over() {
-            let _ = connection.send(&packet(0x82, body.clone()));
+        let subscribe = subscribe_all(1, (0..98).map(|number| format!("+/+/{number}/#")));
+        while !target.progress.is_over() {
+            let _ = connection.send(&subscribe);
             let _ = connection.receive_type("SUBACK", Instant::now() + TIMEOUT);
         }
     })
@@ -429,7 +206,7 @@ fn retained_walks(target: &Target) -> Run {
 fn shared_members(target: &Target) -> Run {
     leave_sessions(target.port, 5_000, "member", "$share/group/jobs/#");
     Box::new(|target| {
-        while !target.is_over() {
+        while !target.progress.is_over() {
             // The member that is connected gets the messages, does not acknowledge them, and leaves them to the others.
             let Some(mut member) = connect(target.port, "member", false) else { continue };
             let _ = member.send(&wire::subscribe(1, "$share/group/jobs/#"));
@@ -469,7 +246,7 @@ fn scans(target: &Target) -> Run {
                     let topic = format!("clients/{id}/response");
                     let _ = connection.send(&wire::subscribe(1, &topic));
                     for request in 0_u16.. {
-                        if target.is_over() {
+                        if target.progress.is_over() {
                             return;
                         }
                         let payload = encode(&[b"SCAN", b"*a*a*a*a*a*a*a*a*b"]);
@@ -509,7 +286,7 @@ fn large_values(target: &Target) -> Run {
             connections.push((id, connection));
         }
         for number in 0_u16.. {
-            if target.is_over() {
+            if target.progress.is_over() {
                 return;
             }
             for (id, connection) in &mut connections {
@@ -547,7 +324,7 @@ fn unfinished_packets(_: &Target) -> Run {
                 connections.push(stream);
             }
         }
-        is_end_awaited(target);
+        target.progress.wait_until_over();
     })
 }
 
@@ -582,11 +359,11 @@ fn wills(_: &Target) -> Run {
             let _ = connection.send(&connect_with_will(&format!("will{number}"), 200_000, &[]));
             let _ = connection.receive(Instant::now() + TIMEOUT);
             connections.push(connection);
-            if target.is_over() {
+            if target.progress.is_over() {
                 return;
             }
         }
-        is_end_awaited(target);
+        target.progress.wait_until_over();
     })
 }
 
@@ -597,7 +374,7 @@ fn empty_properties(_: &Target) -> Run {
         body.extend(wire::length(properties.len()));
         body.extend(&properties);
         let publish = packet(0x30, body);
-        while !target.is_over() {
+        while !target.progress.is_over() {
             let Some(mut connection) = connect(target.port, "properties", false) else { continue };
             let _ = connection.send(&publish);
             let _ = connection.send(&wire::PINGREQ);

@@ -1,0 +1,51 @@
+//! Space in etcd: an owner looks regularly whether more can be written.
+
+use super::action::{Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids};
+use super::operation::Space;
+use crate::store::Now;
+
+/// Between two looks, in milliseconds.
+const LOOK_MS: u64 = 5_000;
+
+/// The space in etcd, as an owner knows it.
+#[derive(Debug)]
+pub struct SpaceWatch {
+    space: Space,
+    look: Call,
+}
+
+impl SpaceWatch {
+    /// Looks at once.
+    pub fn new(now: Now) -> Self {
+        Self { space: Space::Enough, look: Call::new(ActionKind::Space, now.monotonic_ms) }
+    }
+
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// Sets what an operation has shown. The next look comes later: one that is under way may be from before.
+    pub fn set(&mut self, space: Space, now: Now) {
+        self.space = space;
+        self.look = Call::new(ActionKind::Space, now.monotonic_ms.saturating_add(LOOK_MS));
+    }
+
+    pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
+        self.look.poll(now.monotonic_ms, ids)
+    }
+
+    /// Returns when to poll, in monotonic milliseconds.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.look.next_deadline()
+    }
+
+    pub fn awaits(&self, id: ActionId) -> bool {
+        self.look.is(id)
+    }
+
+    /// Handles the answer to a look. Without one, what is known stays.
+    pub fn handle_answer(&mut self, result: ActionResult, now: Now) {
+        let space = if let Ok(Answer::Space(space)) = result { space } else { self.space };
+        self.set(space, now);
+    }
+}
