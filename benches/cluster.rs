@@ -8,6 +8,8 @@
 
 mod shared;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,6 +26,8 @@ const FEW: usize = 500;
 const MANY: usize = 20_000;
 /// As many puts of etcd as many writers send in a similar time.
 const MANY_PUTS: usize = 4_000;
+/// The keys of a store that another instance joins.
+const JOINED_KEYS: usize = 500_000;
 const KILLS: usize = 20;
 /// Between two requests while the owner is killed.
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
@@ -33,6 +37,7 @@ fn main() {
     let (_members, urls) = etcd(home.path());
     throughput(&urls);
     gaps(&urls);
+    joining(&urls);
 }
 
 /// Starts three members of etcd; returns them with their client URLs.
@@ -181,6 +186,76 @@ fn gaps(urls: &[String]) {
         std::thread::sleep(Duration::from_secs(3));
     }
     println!("from the kill of the owner to the first answer, {kills} kills: {} s", spread(&waits, 2));
+}
+
+/// Starts an instance beside an owner with many keys, and measures how long it reads, how many writes of one client are answered
+/// meanwhile, and how long `store check` takes.
+fn joining(urls: &[String]) {
+    let broker = mosquitto();
+    let _owner = store(urls, broker.port, "joining", "owner");
+    wait_until_served(broker.port);
+    fill(broker.port, JOINED_KEYS);
+    let writes = || rate(FEW, || run(raw::set_by_each(broker.port, 1, FEW)));
+    let alone = writes();
+    let check = |begun: Instant| {
+        let mut check = Command::new(MQKV);
+        check.args(["store", "check", "-q", "--etcd", &urls.join(","), "--cluster", "joining"]);
+        assert!(check.stdout(Stdio::null()).status().unwrap().success());
+        begun.elapsed().as_secs_f64()
+    };
+    println!("{JOINED_KEYS} keys: store check takes {:.1} s", check(Instant::now()));
+    let admin = free_port();
+    let begun = Instant::now();
+    let mut command = Command::new(MQKV);
+    command.args([
+        "store",
+        "-q",
+        "-b",
+        &format!("mqtt://127.0.0.1:{}", broker.port),
+        "--etcd",
+        &urls.join(","),
+    ]);
+    command.args(["--cluster", "joining", "--instance", "other", "--admin", &admin.to_string()]);
+    let _other =
+        Process::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), broker.port);
+    let follows = std::thread::spawn(move || {
+        while !shows(admin, "mqkv_keys ", JOINED_KEYS) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        begun.elapsed().as_secs_f64()
+    });
+    let mut meanwhile = Vec::new();
+    while !follows.is_finished() {
+        meanwhile.push(writes());
+    }
+    println!("an instance has read them after {:.1} s", follows.join().unwrap());
+    println!("writes of one client: {alone:.0} a second alone, {} meanwhile", spread(&meanwhile, 0));
+}
+
+/// Stores values of as many keys.
+fn fill(port: u16, keys: usize) {
+    let lines: String = (0..keys)
+        .map(|number| {
+            format!("{{\"key\":\"line1/machine{number:07}/temperature\",\"value\":\"{:0>100}\"}}\n", number)
+        })
+        .collect();
+    let mut import = Command::new(MQKV);
+    import.args(["import", "-q", "-b", &format!("mqtt://127.0.0.1:{port}"), "-"]).stdin(Stdio::piped());
+    let mut import = import.stdout(Stdio::null()).spawn().unwrap();
+    import.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    assert!(import.wait().unwrap().success());
+}
+
+/// Whether a metric of an instance has at least this value.
+fn shows(admin: u16, metric: &str, least: usize) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", admin)) else { return false };
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost:{admin}\r\nConnection: close\r\n\r\n");
+    let mut answer = String::new();
+    if stream.write_all(request.as_bytes()).is_err() || stream.read_to_string(&mut answer).is_err() {
+        return false;
+    }
+    let value = answer.lines().find_map(|line| line.strip_prefix(metric));
+    value.is_some_and(|value| value.trim().parse().is_ok_and(|value: f64| value >= least as f64))
 }
 
 /// Kills the owner, and returns after how many seconds a GET is answered that was sent later.

@@ -46,6 +46,10 @@ impl Application for Counter {
         Now { wall_ms: reading.wall_ms, monotonic_ms }
     }
 
+    fn machine_wall_ms(&self) -> u64 {
+        clock::now().wall_ms
+    }
+
     fn handle_effect(&self, effect: Effect) {
         let mut state = self.state.lock().unwrap();
         match effect {

@@ -14,6 +14,8 @@ mod bytes;
 #[cfg(feature = "cluster")]
 mod cluster_claims;
 #[cfg(feature = "cluster")]
+mod cluster_clocks;
+#[cfg(feature = "cluster")]
 mod cluster_example;
 #[cfg(feature = "cluster")]
 mod cluster_operator;
@@ -33,6 +35,8 @@ mod doctor;
 mod early_packets;
 mod edit;
 mod embedded;
+#[cfg(feature = "cluster")]
+mod etcd_bulk_read;
 #[cfg(feature = "cluster")]
 mod etcd_connect;
 #[cfg(feature = "cluster")]

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use super::codec::{
-    DecodeError, EncodedResponses, Head, Reception, decode_presence, decode_request, decode_row, decode_run,
+    DecodeError, EncodedResponses, Head, MemberState, Reception, decode_presence, decode_request, decode_row,
+    decode_run,
 };
 use super::layout::{Layout, Place};
 use super::operation::Pair;
@@ -82,7 +83,7 @@ impl Audit {
             Place::Registration { .. } => &mut self.counts.registrations,
             Place::Responses { .. } => &mut self.counts.responses,
             Place::Member(_) => &mut self.counts.members,
-            Place::Head | Place::Request => return,
+            Place::Clock(_) | Place::Head | Place::Request => return,
         };
         *count = count.saturating_add(1);
     }
@@ -96,6 +97,11 @@ impl Audit {
             }
             Some(Place::Request) => {
                 return decode_request(&pair.value).is_none().then(|| "invalid request".to_owned());
+            }
+            Some(Place::Clock(_)) => {
+                return MemberState::decode(&pair.value)
+                    .err()
+                    .map(|error| invalid("state of a member", error));
             }
             _ => {}
         }
@@ -120,19 +126,19 @@ fn record_problem(place: &Place, pair: &Pair, head: &Head, now: Now) -> Option<S
         (version > head.greatest).then(|| "its version is above the greatest one of the head".to_owned())
     };
     match place {
-        Place::Row(key) => match decode_row(key, &pair.value, Reception::Read, now) {
+        Place::Row(key) => match decode_row(key, &pair.value, Reception::Watched, now) {
             Err(error) => Some(invalid("row", error)),
             Ok((version, _)) => above(version),
         },
         Place::Registration { .. } => {
             decode_presence(&pair.value).err().map(|error| invalid("registration", error))
         }
-        Place::Responses { seq } => match EncodedResponses::decode(&pair.value, Reception::Read, now) {
+        Place::Responses { seq } => match EncodedResponses::decode(&pair.value, Reception::Watched, now) {
             Err(error) => Some(invalid("record of responses", error)),
             Ok(_) if *seq > head.seq => Some(format!("it is of commit {seq}, the head of {}", head.seq)),
             Ok(decoded) => decoded.responses.iter().filter_map(|response| response.version).find_map(above),
         },
-        Place::Member(_) | Place::Request | Place::Head => None,
+        Place::Member(_) | Place::Clock(_) | Place::Request | Place::Head => None,
     }
 }
 
@@ -187,6 +193,7 @@ mod tests {
             pair(layout().meta(), &b"x"[..]),
             pair(layout().compaction(), &b"5"[..]),
             pair(layout().member("a"), encode_run(7)),
+            pair(layout().clock("a"), MemberState::default().encode()),
             pair(layout().request(), encode_request(2)),
             pair(layout().head(), head().encode()),
             row("k", 50),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
-use super::codec::{Head, Owner};
+use super::codec::{Head, Owner, StoreClock};
 use super::commit::{guarded, put};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Pair, TxnOutcome};
@@ -55,6 +55,8 @@ struct Attempt {
 pub struct View<'a> {
     pub head: Option<&'a (Head, u64)>,
     pub members: &'a BTreeMap<String, Member>,
+    /// The store's clock.
+    pub clock: StoreClock,
 }
 
 impl Candidate {
@@ -140,6 +142,7 @@ impl Candidate {
             epoch: head.epoch.saturating_add(1),
             seq: head.seq.saturating_add(1),
             wall_ms: head.wall_ms.max(now.wall_ms),
+            clock_ms: view.clock.at(now),
             puts: 0,
             deletions: 0,
             ..head
@@ -271,13 +274,13 @@ mod tests {
     }
 
     fn pauses(members: &BTreeMap<String, Member>, head: Option<&(Head, u64)>) -> [Option<u64>; 3] {
-        NAMES.map(|name| candidate(name).pause(View { head, members }))
+        NAMES.map(|name| candidate(name).pause(View { head, members, clock: StoreClock::default() }))
     }
 
     #[test]
     fn a_present_owner_is_left_alone_also_by_another_run_of_its_name() {
         let (all, head) = (members(&NAMES), head(Some("a")));
-        let view = View { head: Some(&head), members: &all };
+        let view = View { head: Some(&head), members: &all, clock: StoreClock::default() };
         assert_eq!(
             [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view)),
             [None; 3]
@@ -289,11 +292,11 @@ mod tests {
         let mut all = members(&NAMES);
         all.insert("a".to_owned(), Member { run: 8, mod_revision: 30 });
         let head = head(Some("a"));
-        let view = View { head: Some(&head), members: &all };
+        let view = View { head: Some(&head), members: &all, clock: StoreClock::default() };
         let pauses = [candidate("b"), candidate("c"), candidate_of("a", 8)].map(|one| one.pause(view));
         assert_eq!(pauses, [Some(0), Some(100), Some(300)]);
         let alone = BTreeMap::from([("a".to_owned(), Member { run: 8, mod_revision: 30 })]);
-        let view = View { head: Some(&head), members: &alone };
+        let view = View { head: Some(&head), members: &alone, clock: StoreClock::default() };
         assert_eq!(candidate_of("a", 8).pause(view), Some(100));
     }
 
@@ -313,7 +316,10 @@ mod tests {
             (members(&[]), BTreeMap::from([("a".to_owned(), Member { run: 6, mod_revision: 1 })]));
         for members in [&none, &earlier_run] {
             for head in [None, Some(head(None)), Some(head(Some("a"))), Some(head(Some("b")))] {
-                assert_eq!(candidate("a").pause(View { head: head.as_ref(), members }), None);
+                assert_eq!(
+                    candidate("a").pause(View { head: head.as_ref(), members, clock: StoreClock::default() }),
+                    None
+                );
             }
         }
     }
@@ -321,7 +327,7 @@ mod tests {
     #[test]
     fn a_takeover_replaces_the_head_that_was_seen_and_is_tried_again_if_its_outcome_is_unknown() {
         let (alone, head) = (members(&["a"]), head(None));
-        let view = View { head: Some(&head), members: &alone };
+        let view = View { head: Some(&head), members: &alone, clock: StoreClock::default() };
         let (mut candidate, mut ids) = (candidate("a"), Ids::default());
         let now = Now { wall_ms: 77, monotonic_ms: 5 };
         let first = candidate.poll_action(view, now, &mut ids).unwrap();
@@ -341,7 +347,7 @@ mod tests {
     #[test]
     fn an_instance_that_clients_do_not_reach_begins_no_takeover_until_they_do() {
         let (alone, head) = (members(&["a"]), head(None));
-        let view = View { head: Some(&head), members: &alone };
+        let view = View { head: Some(&head), members: &alone, clock: StoreClock::default() };
         let (mut candidate, mut ids) = (candidate("a"), Ids::default());
         candidate.set_waiting(true);
         assert_eq!(candidate.poll_action(view, Now::default(), &mut ids), None);
@@ -357,7 +363,7 @@ mod tests {
     #[test]
     fn an_owner_whose_member_key_is_not_received_yet_is_left_alone() {
         let (none, head) = (members(&["b"]), head(Some("a")));
-        let view = View { head: Some(&head), members: &none };
+        let view = View { head: Some(&head), members: &none, clock: StoreClock::default() };
         let (mut candidate, mut ids) = (candidate("b"), Ids::default());
         let now = Now { wall_ms: 77, monotonic_ms: 5 };
         let ActionKind::Txn(txn) = candidate.poll_action(view, now, &mut ids).unwrap().kind else { panic!() };
@@ -368,7 +374,10 @@ mod tests {
         candidate.handle_answer(Ok(Answer::Txn(TxnAnswer { revision: 60, outcome })), now);
         assert_eq!(candidate.poll_action(view, now, &mut ids), None);
         let all = members(&["a", "b"]);
-        assert_eq!(candidate.next_deadline(View { head: Some(&head), members: &all }), None);
+        assert_eq!(
+            candidate.next_deadline(View { head: Some(&head), members: &all, clock: StoreClock::default() }),
+            None
+        );
     }
 
     #[test]
@@ -381,7 +390,12 @@ mod tests {
         let (mut left, mut ids) = (candidate("a"), Ids::default());
         left.leave_until(10_000, epoch);
         let mut poll = |head, members, now_ms| {
-            left.poll_action(View { head: Some(head), members }, at(now_ms), &mut ids).is_some()
+            left.poll_action(
+                View { head: Some(head), members, clock: StoreClock::default() },
+                at(now_ms),
+                &mut ids,
+            )
+            .is_some()
         };
         assert!(!poll(&free, &alone, 1_000));
         assert!(!poll(&taken, &both, 2_000));
@@ -391,9 +405,9 @@ mod tests {
         free_again.0.epoch += 1;
         let mut left = candidate("a");
         left.leave_until(10_000, epoch);
-        let seen = View { head: Some(&free), members: &alone };
+        let seen = View { head: Some(&free), members: &alone, clock: StoreClock::default() };
         assert!(left.poll_action(seen, at(1_000), &mut ids).is_none());
-        let seen = View { head: Some(&free_again), members: &alone };
+        let seen = View { head: Some(&free_again), members: &alone, clock: StoreClock::default() };
         assert!(left.poll_action(seen, at(2_000), &mut ids).is_some());
     }
 
@@ -402,11 +416,11 @@ mod tests {
         let (alone, first) = (members(&["a"]), head(None));
         let (mut candidate, mut ids) = (candidate("a"), Ids::default());
         let now = Now::default();
-        let view = View { head: Some(&first), members: &alone };
+        let view = View { head: Some(&first), members: &alone, clock: StoreClock::default() };
         let action = candidate.poll_action(view, now, &mut ids).unwrap();
         let other = (head(Some("b")).0, 51);
         let present = members(&["a", "b"]);
-        let view = View { head: Some(&other), members: &present };
+        let view = View { head: Some(&other), members: &present, clock: StoreClock::default() };
         assert_eq!(candidate.poll_action(view, now, &mut ids), None);
         assert!(!candidate.awaits(action.id));
         assert_eq!(candidate.next_deadline(view), None);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
-use super::codec::{EncodedResponses, Head};
+use super::codec::{EncodedResponses, Head, StoreClock};
 use super::commit::{Part, divide, guarded, put};
 use super::group::Group;
 use super::layout::Layout;
@@ -13,6 +13,9 @@ use crate::store::Now;
 
 /// An owner without requests looks this often whether it is still the owner.
 const IDLE_CONFIRMATION_MS: u64 = 1_000;
+/// After this time without a commit, the ownership is confirmed by one: its head shows the store's clock to an instance that
+/// begins to follow.
+const CLOCK_COMMIT_MS: u64 = 10_000;
 /// The pause after etcd has refused an operation for good: the application may commit the same again.
 const REFUSAL_PAUSE_MS: u64 = 100;
 /// The most bytes of responses that wait for space in etcd; without room, later ones are not kept for a successor.
@@ -30,6 +33,10 @@ pub struct Chain {
     /// The last committed head, and the revision of its commit.
     head: Head,
     revision: u64,
+    /// The store's clock.
+    clock: StoreClock,
+    /// When the head's clock is old, in monotonic milliseconds.
+    clock_commit_ms: u64,
     parts: VecDeque<Part>,
     work: Option<Work>,
     responses: ResponseIndex,
@@ -88,10 +95,11 @@ pub enum ChainEvent {
 }
 
 impl Chain {
-    /// Begins with the owner's first head, which was written at `revision`, and the responses in etcd.
+    /// Begins with the owner's first head, which was written at `revision`, the store's clock, and the responses in etcd.
     pub fn new(
         layout: Layout,
         (head, revision): (Head, u64),
+        clock: StoreClock,
         responses: ResponseIndex,
         confirms_by_commit: bool,
         now: Now,
@@ -100,6 +108,8 @@ impl Chain {
             layout,
             head,
             revision,
+            clock,
+            clock_commit_ms: now.monotonic_ms.saturating_add(CLOCK_COMMIT_MS),
             parts: VecDeque::new(),
             work: None,
             responses,
@@ -129,7 +139,7 @@ impl Chain {
     /// The group is too long for any commit.
     pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
         let sequence = group.sequence;
-        let parts = divide(group, &self.layout, now, self.wall_ms(now));
+        let parts = divide(group, &self.layout, now, self.clock.at(now));
         self.parts.extend(parts.ok_or(ChainEvent::Refused { sequence, uncertain: 0 })?);
         Ok(())
     }
@@ -161,10 +171,6 @@ impl Chain {
     pub fn is_drained(&self) -> bool {
         let is_resignation = |work: &Work| matches!(work.kind, WorkKind::Resignation { .. });
         self.is_resigning && self.parts.is_empty() && self.work.as_ref().is_none_or(is_resignation)
-    }
-
-    fn wall_ms(&self, now: Now) -> u64 {
-        self.head.wall_ms.max(now.wall_ms)
     }
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
@@ -211,7 +217,7 @@ impl Chain {
 
     fn confirmation(&mut self, answers: Option<u64>, now: Now) -> WorkKind {
         let part = Part::empty(0);
-        if !self.confirms_by_commit {
+        if !self.confirms_by_commit && (self.is_short_of_space || now.monotonic_ms < self.clock_commit_ms) {
             WorkKind::Confirmation { answers }
         } else if self.is_short_of_space {
             WorkKind::Deletions { part, answers }
@@ -223,13 +229,14 @@ impl Chain {
     fn commit_of(&mut self, mut part: Part, answers: Option<u64>, now: Now) -> WorkKind {
         part.carry(std::mem::take(&mut self.carried));
         let next = self.next_head(&part, now);
-        let old = self.responses.old(next.wall_ms);
+        let old = self.responses.old(next.clock_ms);
         WorkKind::Commit { part, next, old, answers }
     }
 
     fn next_head(&mut self, part: &Part, now: Now) -> Head {
         self.attempts = self.attempts.saturating_add(1);
-        Head { attempt: self.attempts, ..part.next_head(&self.head, now.wall_ms) }
+        let clock_ms = self.clock.at(now);
+        Head { attempt: self.attempts, clock_ms, ..part.next_head(&self.head, now.wall_ms) }
     }
 
     fn work(&self, kind: WorkKind) -> Work {
@@ -315,6 +322,7 @@ impl Chain {
                     self.responses.push(record);
                 }
                 self.head = next;
+                self.clock_commit_ms = now.monotonic_ms.saturating_add(CLOCK_COMMIT_MS);
                 if std::mem::take(&mut self.is_short_of_space) {
                     events.push(ChainEvent::Space { is_short: false });
                 }

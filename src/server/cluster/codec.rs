@@ -6,6 +6,7 @@ use super::group::ResponseRecord;
 use crate::protocol::Key;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::server::operations::metrics::Outcome;
+use crate::server::storage::offline::LoweredVersions;
 use crate::server::storage::record::{Record, put_bytes, take_bytes};
 use crate::store::{Now, StoredValue, Version};
 
@@ -13,9 +14,6 @@ use crate::store::{Now, StoredValue, Version};
 pub const FORMAT: u8 = 1;
 /// The parts of the keys, in the meta record. Builds before the first release divided them by a hash, into up to 16 shards.
 const SHARDS: u32 = 1;
-/// How far apart the clocks of two instances may be: a deadline that was written by another clock passes so much later,
-/// never early.
-pub const CLOCK_SKEW_MS: u64 = 60_000;
 
 /// What all instances of a cluster agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +42,8 @@ pub struct Head {
     pub greatest: Version,
     /// The owner's wall clock, or that of an earlier head if that is greater.
     pub wall_ms: u64,
+    /// The store's clock, which deadlines are measured by: see [`StoreClock`].
+    pub clock_ms: u64,
     /// The number of other keys that this commit writes.
     pub puts: u32,
     /// The number of keys that it deletes, without those of old responses.
@@ -51,6 +51,31 @@ pub struct Head {
     /// Number among the commits that this owner has begun: one that was given up without a known outcome differs from the next
     /// one, which has the same `seq`.
     pub attempt: u64,
+}
+
+/// The store's clock: time that some instance has counted, in milliseconds, by its monotonic clock. No wall clock moves it.
+///
+/// An owner counts on from its first head, and writes the clock in each head. A follower counts from the reception of a head, which
+/// is later than its writing. So the clock of each instance advances no faster than time, whichever instances own the store one after
+/// the other, and a deadline by it passes late rather than early: by the time in which no instance followed an owner, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreClock {
+    clock_ms: u64,
+    /// When it showed that, in monotonic milliseconds.
+    at_ms: u64,
+}
+
+impl StoreClock {
+    /// Returns the clock that shows `clock_ms` now.
+    #[must_use]
+    pub fn new(clock_ms: u64, now: Now) -> Self {
+        Self { clock_ms, at_ms: now.monotonic_ms }
+    }
+
+    #[must_use]
+    pub fn at(&self, now: Now) -> u64 {
+        self.clock_ms.saturating_add(now.monotonic_ms.saturating_sub(self.at_ms))
+    }
 }
 
 /// The owner of the store: one run of an instance.
@@ -74,6 +99,39 @@ pub fn decode_run(value: &[u8]) -> u64 {
     u64::from_str_radix(text, 16).unwrap_or_default()
 }
 
+/// What a member announces, with a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberState {
+    pub wall_ms: u64,
+    /// By how much the instance has found its clock to be ahead, or behind; 0: it may own the store.
+    pub off_ms: i64,
+    /// The revision at which it reads the state; 0: it does not. History from there on must not be discarded.
+    pub reads_at: u64,
+}
+
+impl MemberState {
+    #[must_use]
+    pub fn encode(self) -> Bytes {
+        let mut out = vec![FORMAT];
+        out.put_u64(self.wall_ms);
+        out.put_i64(self.off_ms);
+        out.put_u64(self.reads_at);
+        out.into()
+    }
+
+    /// # Errors
+    /// [`DecodeError`]
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        whole(body(bytes)?, |body| {
+            Some(Self {
+                wall_ms: body.try_get_u64().ok()?,
+                off_ms: body.try_get_i64().ok()?,
+                reads_at: body.try_get_u64().ok()?,
+            })
+        })
+    }
+}
+
 /// Encodes a request that the owner with this epoch gives the store up.
 #[must_use]
 pub fn encode_request(epoch: u64) -> Bytes {
@@ -93,8 +151,8 @@ pub fn decode_request(value: &[u8]) -> Option<u64> {
 pub enum Reception {
     /// By a watch: the time left when it was written counts from now on.
     Watched,
-    /// In a read: it may have been written long before.
-    Read,
+    /// In a read: it may have been written long before. The store's clock shows `clock_ms` now.
+    Read { clock_ms: u64 },
 }
 
 impl Meta {
@@ -131,7 +189,7 @@ impl Meta {
 impl Head {
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let Self { owner, epoch, seq, greatest, wall_ms, puts, deletions, attempt } = self;
+        let Self { owner, epoch, seq, greatest, wall_ms, clock_ms, puts, deletions, attempt } = self;
         let mut out = vec![FORMAT];
         let instance = owner.as_ref().map_or("", |owner| &owner.instance);
         // The name of an instance is far shorter than 65,535 bytes; a head without one would name no owner.
@@ -141,6 +199,7 @@ impl Head {
         out.put_u64(*seq);
         put_version(&mut out, *greatest);
         out.put_u64(*wall_ms);
+        out.put_u64(*clock_ms);
         out.put_u32(*puts);
         out.put_u32(*deletions);
         // Of the format; it has had no meaning since the deletion of a written key is a commit of its own.
@@ -166,6 +225,7 @@ impl Head {
                 seq: body.try_get_u64().ok()?,
                 greatest: take_version(body)?,
                 wall_ms: body.try_get_u64().ok()?,
+                clock_ms: body.try_get_u64().ok()?,
                 puts: body.try_get_u32().ok()?,
                 deletions: body.try_get_u32().ok()?,
                 attempt: 0,
@@ -176,15 +236,15 @@ impl Head {
     }
 }
 
-/// Returns a row; `None` if it is too long for any request. `wall_ms` is that of the commit.
+/// Returns a row; `None` if it is too long for any request. `clock_ms` is the store's clock now.
 pub fn encode_row(
     key: &Key,
     version: Version,
     stored: &StoredValue,
     now: Now,
-    wall_ms: u64,
+    clock_ms: u64,
 ) -> Option<Bytes> {
-    let record = Record::new(key, version, stored, now, wall_ms).encode().ok()?;
+    let record = Record::new(key, version, stored, now, clock_ms).encode().ok()?;
     Some([&[FORMAT], &record[..]].concat().into())
 }
 
@@ -198,14 +258,37 @@ pub fn decode_row(
 ) -> Result<(Version, StoredValue), DecodeError> {
     let record = Record::decode(body(bytes)?).filter(|record| record.key == *key);
     let record = record.ok_or(DecodeError::Malformed)?;
-    Ok((record.version, record.stored_value(now, clock_ms(reception, now))))
+    Ok((record.version, record.stored_value(now, reception.clock_ms())))
 }
 
-/// Returns the clock by which a deadline is late rather than early.
-fn clock_ms(reception: Reception, now: Now) -> u64 {
-    match reception {
-        Reception::Watched => 0,
-        Reception::Read => now.wall_ms.saturating_sub(CLOCK_SKEW_MS),
+/// Lowers the version and the fencing token of a row to `wall_ms` if they are too far ahead of it. Returns what was lowered so far, with this
+/// row, the version of the row, and the row if it has changed.
+///
+/// # Errors
+/// [`DecodeError`], also if it is the row of another key.
+pub fn lower_row(
+    key: &Key,
+    bytes: &[u8],
+    lowered: LoweredVersions,
+    wall_ms: u64,
+) -> Result<(LoweredVersions, Version, Option<Bytes>), DecodeError> {
+    let record = Record::decode(body(bytes)?).filter(|record| record.key == *key);
+    let mut record = record.ok_or(DecodeError::Malformed)?;
+    let after = lowered.lower(&mut record, wall_ms);
+    if after == lowered {
+        return Ok((after, record.version, None));
+    }
+    let encoded = record.encode().map_err(|_| DecodeError::Malformed)?;
+    Ok((after, record.version, Some([&[FORMAT], &encoded[..]].concat().into())))
+}
+
+impl Reception {
+    /// Returns the clock that a deadline is compared with: at most the store's.
+    fn clock_ms(self) -> u64 {
+        match self {
+            Self::Watched => 0,
+            Self::Read { clock_ms } => clock_ms,
+        }
     }
 }
 
@@ -226,7 +309,7 @@ pub fn decode_presence(bytes: &[u8]) -> Result<(), DecodeError> {
 pub struct EncodedResponses {
     bytes: Vec<u8>,
     count: u32,
-    /// The last time until which one of them is kept, in Unix milliseconds.
+    /// The last time until which one of them is kept, on the store's clock.
     until_ms: u64,
 }
 
@@ -241,11 +324,11 @@ pub struct DecodedResponses {
 const RESPONSE_BYTES_MIN: usize = 2 + 8 + 1 + 1 + 8 + 8 + 4;
 
 impl EncodedResponses {
-    /// Adds a response; `wall_ms` is that of the commit.
-    pub fn push(&mut self, response: &ResponseRecord, now: Now, wall_ms: u64) {
+    /// Adds a response; `clock_ms` is the store's clock now.
+    pub fn push(&mut self, response: &ResponseRecord, now: Now, clock_ms: u64) {
         let ResponseRecord { client_id, fingerprint, payload, version, outcome, until_ms } = response;
         let kept_ms = until_ms.saturating_sub(now.monotonic_ms);
-        let until_ms = wall_ms.saturating_add(kept_ms);
+        let until_ms = clock_ms.saturating_add(kept_ms);
         let mut out = Vec::with_capacity(payload.len().saturating_add(client_id.len()).saturating_add(64));
         // A client id is a string of MQTT: it has at most 65,535 bytes.
         if put_bytes(&mut out, client_id.as_bytes()).is_err() {
@@ -343,7 +426,7 @@ fn take_response(body: &mut &[u8], reception: Reception, now: Now) -> Option<Res
     let len = usize::try_from(body.try_get_u32().ok()?).ok()?;
     let (payload, rest) = body.split_at_checked(len)?;
     *body = rest;
-    let left_ms = until_ms.saturating_sub(clock_ms(reception, now)).min(kept_ms);
+    let left_ms = until_ms.saturating_sub(reception.clock_ms()).min(kept_ms);
     Some(ResponseRecord {
         client_id,
         fingerprint,
@@ -390,15 +473,16 @@ mod tests {
 
     fn head() -> impl Strategy<Value = Head> {
         let owner = prop::option::of(("[a-z0-9.-]{1,40}", any::<u64>()));
-        let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+        let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
         let counts = (any::<u32>(), any::<u32>());
         (owner, numbers, version(), counts).prop_map(
-            |(owner, (epoch, seq, wall_ms, attempt), greatest, (puts, deletions))| Head {
+            |(owner, (epoch, seq, wall_ms, clock_ms, attempt), greatest, (puts, deletions))| Head {
                 owner: owner.map(|(instance, run)| Owner { instance, run }),
                 epoch,
                 seq,
                 greatest,
                 wall_ms,
+                clock_ms,
                 puts,
                 deletions,
                 attempt,
@@ -502,11 +586,19 @@ mod tests {
         }
 
         #[test]
+        fn states_of_members_decode_unchanged_and_whole_only(wall_ms in any::<u64>(), off_ms in any::<i64>(), reads_at in any::<u64>()) {
+            let clock = MemberState { wall_ms, off_ms, reads_at };
+            prop_assert_eq!(MemberState::decode(&clock.encode()), Ok(clock));
+            prop_assert!(is_strict(&clock.encode(), MemberState::decode, is_of_format_2));
+        }
+
+        #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let bytes = [&[FORMAT][..], &bytes].concat();
             let _ = (Head::decode(&bytes), Meta::decode(&bytes), decode_presence(&bytes));
-            let _ = EncodedResponses::decode(&bytes, Reception::Read, NOW);
-            let _ = decode_row(&Key::new("k").unwrap(), &bytes, Reception::Read, NOW);
+            let read = Reception::Read { clock_ms: 5 };
+            let _ = EncodedResponses::decode(&bytes, read, NOW);
+            let _ = decode_row(&Key::new("k").unwrap(), &bytes, read, NOW);
         }
     }
 
@@ -515,25 +607,34 @@ mod tests {
         let mut bytes = vec![FORMAT];
         bytes.put_u64(0);
         bytes.put_u32(u32::MAX);
-        let decoded = EncodedResponses::decode(&bytes, Reception::Read, NOW);
+        let decoded = EncodedResponses::decode(&bytes, Reception::Watched, NOW);
         assert_eq!(decoded, Err(DecodeError::Malformed));
     }
 
     #[test]
-    fn time_left_counts_from_a_watch_on_and_a_bulk_read_allows_for_clocks_that_differ() {
+    fn time_left_counts_by_the_clock_of_the_store_whatever_wall_clocks_show() {
+        const CLOCK_MS: u64 = 70_000;
         let key = Key::new("k").unwrap();
         let stored =
             StoredValue { value: "v".into(), fence: None, deadline_ms: Some(105_000), persist: true };
-        let bytes = encode_row(&key, Version::default(), &stored, NOW, NOW.wall_ms).unwrap();
-        let left = |reception, wall_ms| {
-            let now = Now { wall_ms, monotonic_ms: 7 };
-            decode_row(&key, &bytes, reception, now).unwrap().1.deadline_ms.unwrap() - 7
-        };
+        let bytes = encode_row(&key, Version::default(), &stored, NOW, CLOCK_MS).unwrap();
         let written = 100_001;
-        assert_eq!(left(Reception::Watched, NOW.wall_ms + 90_000), written);
-        assert_eq!(left(Reception::Read, NOW.wall_ms), written, "at most what was left");
-        assert_eq!(left(Reception::Read, NOW.wall_ms + 60_000), written);
-        assert_eq!(left(Reception::Read, NOW.wall_ms + 90_000), written - 30_000);
-        assert_eq!(left(Reception::Read, NOW.wall_ms + 300_000), 0);
+        for wall_ms in [0, NOW.wall_ms - 3_600_000.min(NOW.wall_ms), NOW.wall_ms, u64::MAX] {
+            let now = Now { wall_ms, monotonic_ms: 7 };
+            let left =
+                |reception| decode_row(&key, &bytes, reception, now).unwrap().1.deadline_ms.unwrap() - 7;
+            let read = |clock_ms| left(Reception::Read { clock_ms });
+            assert_eq!(left(Reception::Watched), written);
+            assert_eq!((read(0), read(CLOCK_MS)), (written, written), "at most what was left");
+            assert_eq!(read(CLOCK_MS + 30_000), written - 30_000);
+            assert_eq!(read(CLOCK_MS + 200_000), 0);
+        }
+    }
+
+    #[test]
+    fn the_clock_of_the_store_counts_elapsed_time_from_what_a_head_shows() {
+        let clock = StoreClock::new(50, Now { wall_ms: 9_000, monotonic_ms: 700 });
+        assert_eq!(clock.at(Now { wall_ms: 1, monotonic_ms: 1_000 }), 350);
+        assert_eq!(clock.at(Now { wall_ms: u64::MAX, monotonic_ms: 600 }), 50, "never back");
     }
 }

@@ -189,15 +189,15 @@ pub fn put(key: Bytes, value: Bytes) -> Operation {
 
 /// Divides a group into commits, at least one. A request is never divided: if it is larger than a commit should be, it is
 /// one by itself. Returns `None` if something is too long for any request.
-pub fn divide(group: Group, layout: &Layout, now: Now, wall_ms: u64) -> Option<VecDeque<Part>> {
+pub fn divide(group: Group, layout: &Layout, now: Now, clock_ms: u64) -> Option<VecDeque<Part>> {
     let mut parts = VecDeque::new();
     let mut part = Part::empty(0);
     let mut items = group.items.into_iter().peekable();
     while let Some((sequence, item)) = items.next() {
         let mut unit = Unit::default();
-        unit.add(item, layout, now, wall_ms)?;
+        unit.add(item, layout, now, clock_ms)?;
         while let Some((_, item)) = items.next_if(|(next, _)| *next == sequence) {
-            unit.add(item, layout, now, wall_ms)?;
+            unit.add(item, layout, now, clock_ms)?;
         }
         if !part.is_empty() && (!part.has_room_for(&unit) || part.is_undone_by(&unit)) {
             parts.push_back(std::mem::take(&mut part));
@@ -211,13 +211,13 @@ pub fn divide(group: Group, layout: &Layout, now: Now, wall_ms: u64) -> Option<V
 }
 
 impl Unit {
-    fn add(&mut self, item: Item, layout: &Layout, now: Now, wall_ms: u64) -> Option<()> {
+    fn add(&mut self, item: Item, layout: &Layout, now: Now, clock_ms: u64) -> Option<()> {
         match item {
             Item::Row(RowChange { key, content }) => {
                 let version = content.as_ref().map(|(version, _)| *version).unwrap_or_default();
                 self.greatest = self.greatest.max(version);
                 let value = match content {
-                    Some((version, stored)) => Some(encode_row(&key, version, &stored, now, wall_ms)?),
+                    Some((version, stored)) => Some(encode_row(&key, version, &stored, now, clock_ms)?),
                     None => None,
                 };
                 self.change(layout.row(&key), value);
@@ -229,7 +229,7 @@ impl Unit {
             Item::Response(response) => {
                 self.greatest = self.greatest.max(response.version.unwrap_or_default());
                 let len = self.responses.len();
-                self.responses.push(&response, now, wall_ms);
+                self.responses.push(&response, now, clock_ms);
                 let added = self.responses.len().saturating_sub(len);
                 self.bytes = self.bytes.saturating_add(added);
             }

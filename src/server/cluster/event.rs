@@ -11,6 +11,8 @@ pub enum ClusterEvent {
     Incompatible { reason: String },
     /// A record in etcd cannot be decoded: the instance does not serve the store until it can.
     Corrupt { key: Bytes },
+    /// The instance reads the state, and has read so many keys of etcd.
+    Reading { keys: u64 },
     /// The watch has lost changes: the state is read again.
     WatchGap,
     /// etcd has refused an operation for good.
@@ -27,6 +29,10 @@ pub enum ClusterEvent {
     LeaseExtended { granted_s: u32 },
     /// The owner's clock, or that of an earlier owner, is ahead of this instance's: versions are, too.
     ClockAhead { ahead_ms: u64 },
+    /// The instance's clock is ahead of those of the others, or behind them or the head's: it owns nothing.
+    ClockOff { off_ms: i64 },
+    /// The clock is right again.
+    ClockRight,
     /// The instance owns the store.
     TookOver { epoch: u64 },
     /// Another instance owns the store, or may do so: this one follows.
@@ -40,7 +46,12 @@ impl ClusterEvent {
     #[must_use]
     pub fn is_failure(&self) -> bool {
         match self {
-            Self::SpaceAgain | Self::EtcdAvailable | Self::TookOver { .. } | Self::Resigned { .. } => false,
+            Self::Reading { .. }
+            | Self::SpaceAgain
+            | Self::EtcdAvailable
+            | Self::ClockRight
+            | Self::TookOver { .. }
+            | Self::Resigned { .. } => false,
             Self::Incompatible { .. }
             | Self::Corrupt { .. }
             | Self::WatchGap
@@ -49,6 +60,7 @@ impl ClusterEvent {
             | Self::EtcdUnavailable { .. }
             | Self::LeaseExtended { .. }
             | Self::ClockAhead { .. }
+            | Self::ClockOff { .. }
             | Self::LostOwnership { .. } => true,
         }
     }
@@ -65,6 +77,7 @@ impl ClusterEvent {
         match self {
             Self::Incompatible { .. } => "cluster-incompatible",
             Self::Corrupt { .. } => "cluster-corrupt",
+            Self::Reading { .. } => "cluster-reading",
             Self::WatchGap => "cluster-watch-gap",
             Self::Refused { .. } => "cluster-refused",
             Self::NoSpace => "cluster-no-space",
@@ -73,6 +86,8 @@ impl ClusterEvent {
             Self::EtcdAvailable => "cluster-etcd-available",
             Self::LeaseExtended { .. } => "cluster-lease-extended",
             Self::ClockAhead { .. } => "cluster-clock-ahead",
+            Self::ClockOff { .. } => "cluster-clock-off",
+            Self::ClockRight => "cluster-clock-right",
             Self::TookOver { .. } => "cluster-took-over",
             Self::LostOwnership { .. } => "cluster-lost",
             Self::Resigned { .. } => "cluster-resigned",
@@ -87,9 +102,13 @@ impl ClusterEvent {
                 vec![("reason", reason.clone())]
             }
             Self::Corrupt { key } => vec![("key", String::from_utf8_lossy(key).into_owned())],
-            Self::WatchGap | Self::NoSpace | Self::SpaceAgain | Self::EtcdAvailable => Vec::new(),
+            Self::WatchGap | Self::NoSpace | Self::SpaceAgain | Self::EtcdAvailable | Self::ClockRight => {
+                Vec::new()
+            }
+            Self::Reading { keys } => vec![("keys", keys.to_string())],
             Self::LeaseExtended { granted_s } => vec![("granted_s", granted_s.to_string())],
             Self::ClockAhead { ahead_ms } => vec![("ahead_ms", ahead_ms.to_string())],
+            Self::ClockOff { off_ms } => vec![("off_ms", off_ms.to_string())],
             Self::TookOver { epoch } | Self::LostOwnership { epoch } | Self::Resigned { epoch } => {
                 vec![("epoch", epoch.to_string())]
             }
@@ -102,6 +121,7 @@ impl fmt::Display for ClusterEvent {
         match self {
             Self::Incompatible { reason } => write!(out, "incompatible state in etcd: {reason}"),
             Self::Corrupt { key } => write!(out, "invalid record in etcd: {}", key.escape_ascii()),
+            Self::Reading { keys } => write!(out, "reading the state in etcd: {keys} keys so far"),
             Self::WatchGap => out.write_str("a watch of etcd has lost changes; reading the state again"),
             Self::Refused { reason } => write!(out, "etcd has refused an operation: {reason}"),
             Self::NoSpace => out.write_str(
@@ -119,6 +139,14 @@ impl fmt::Display for ClusterEvent {
                 out,
                 "the clock of the cluster is {ahead_ms} ms ahead of this instance's: check the clocks of all instances"
             ),
+            Self::ClockOff { off_ms } => {
+                let (by_ms, side) = (off_ms.unsigned_abs(), if *off_ms > 0 { "ahead of" } else { "behind" });
+                write!(
+                    out,
+                    "the clock of this instance is {by_ms} ms {side} the cluster's: it owns nothing until that is mended"
+                )
+            }
+            Self::ClockRight => out.write_str("the clock of this instance is right again"),
             Self::TookOver { epoch } => write!(out, "this instance is the owner now (epoch {epoch})"),
             Self::LostOwnership { epoch } => {
                 write!(out, "this instance has lost the ownership (epoch {epoch})")

@@ -5,17 +5,18 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
+use super::bulk_read::BulkRead;
 use super::codec::{
-    DecodeError, DecodedResponses, EncodedResponses, Head, Reception, decode_presence, decode_row,
+    DecodeError, DecodedResponses, EncodedResponses, Head, Reception, StoreClock, decode_presence, decode_row,
 };
 use super::group::{Item, RegistrationChange, RowChange};
 use super::layout::{Layout, Place};
-use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent, key_after};
+use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent};
 use super::responses::{IndexedRecord, ResponseIndex};
 use crate::store::Now;
 
-/// The pairs of one read.
-const PAGE_PAIRS: u32 = 1_000;
+/// How often the progress of a read is reported, in milliseconds.
+const PROGRESS_MS: u64 = 5_000;
 /// The pause before a state with a corrupt record is read again.
 const CORRUPT_PAUSE_MS: u64 = 10_000;
 
@@ -27,6 +28,8 @@ pub struct Follower {
     phase: Phase,
     /// The head with the revision of its last change; `None`: there is none yet.
     head: Option<(Head, u64)>,
+    /// The store's clock, by the last head that was received.
+    clock: StoreClock,
     responses: ResponseIndex,
     /// The revision up to which everything was received.
     revision: u64,
@@ -37,10 +40,14 @@ pub struct Follower {
 #[derive(Debug)]
 enum Phase {
     Suspended,
-    /// Reads the state, all pages at `revision`.
+    /// Reads the head, whose answer has the revision of all pages.
+    ReadingHead(Call),
+    /// Reads the state, all pages at one revision.
     Reading {
         call: Call,
-        revision: Option<u64>,
+        bulk: BulkRead,
+        /// When its progress is reported next, in monotonic milliseconds.
+        report_ms: u64,
     },
     /// Receives changes.
     Watching(Call),
@@ -52,6 +59,10 @@ pub enum FollowerEvent {
     /// All that was reported before is obsolete: the state is read again.
     Reset,
     Item(Item),
+    /// So many keys of etcd were read.
+    Progress {
+        keys: u64,
+    },
     /// The watch has lost changes, and the state is read again.
     Gap,
     Corrupt {
@@ -75,6 +86,7 @@ impl Follower {
             layout,
             phase: Phase::Suspended,
             head: None,
+            clock: StoreClock::default(),
             responses: ResponseIndex::default(),
             revision: 0,
             ended: Vec::new(),
@@ -88,9 +100,22 @@ impl Follower {
         matches!(self.phase, Phase::Watching(_))
     }
 
+    /// Returns the revision at which the state is read; `None` if it is not.
+    pub fn reads_at(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Reading { bulk, .. } => Some(bulk.revision()),
+            Phase::Suspended | Phase::ReadingHead(_) | Phase::Watching(_) => None,
+        }
+    }
+
     /// Returns the head with the revision of its last change.
     pub fn head(&self) -> Option<&(Head, u64)> {
         self.head.as_ref()
+    }
+
+    /// Returns the store's clock, which is never ahead of that of an owner.
+    pub fn clock(&self) -> StoreClock {
+        self.clock
     }
 
     /// Ends the watch, because the instance is the owner; returns the responses in etcd.
@@ -103,9 +128,8 @@ impl Follower {
     /// Reads the state again, from `due_ms` on.
     pub fn read_again(&mut self, due_ms: u64) {
         self.end_watch();
-        let (from, to) = self.layout.state();
-        let call = Call::new(page(from, to, PAGE_PAIRS, None), due_ms);
-        self.phase = Phase::Reading { call, revision: None };
+        let head = RangeRead::one(self.layout.head(), None);
+        self.phase = Phase::ReadingHead(Call::new(ActionKind::Read(head), due_ms));
     }
 
     fn end_watch(&mut self) {
@@ -120,7 +144,9 @@ impl Follower {
         }
         match &mut self.phase {
             Phase::Suspended => None,
-            Phase::Reading { call, .. } | Phase::Watching(call) => call.poll(now.monotonic_ms, ids),
+            Phase::ReadingHead(call) | Phase::Reading { call, .. } | Phase::Watching(call) => {
+                call.poll(now.monotonic_ms, ids)
+            }
         }
     }
 
@@ -129,18 +155,27 @@ impl Follower {
         match &self.phase {
             _ if !self.ended.is_empty() => Some(0),
             Phase::Suspended => None,
-            Phase::Reading { call, .. } | Phase::Watching(call) => call.next_deadline(),
+            Phase::ReadingHead(call) | Phase::Reading { call, .. } | Phase::Watching(call) => {
+                call.next_deadline()
+            }
         }
     }
 
     pub fn awaits(&self, id: ActionId) -> bool {
-        matches!(&self.phase, Phase::Reading { call, .. } | Phase::Watching(call) if call.is(id))
+        match &self.phase {
+            Phase::Suspended => false,
+            Phase::ReadingHead(call) | Phase::Reading { call, .. } | Phase::Watching(call) => call.is(id),
+        }
     }
 
     /// Handles the answer to a read.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Vec<FollowerEvent> {
-        let Phase::Reading { call, .. } = &mut self.phase else { return Vec::new() };
+        let is_head = matches!(self.phase, Phase::ReadingHead(_));
+        let (Phase::ReadingHead(call) | Phase::Reading { call, .. }) = &mut self.phase else {
+            return Vec::new();
+        };
         match result.and_then(super::action::Answer::into_read) {
+            Ok(answer) if is_head => self.handle_head(answer, now),
             Ok(answer) => self.handle_page(answer, now),
             Err(EtcdError::Compacted { .. }) => {
                 self.read_again(0);
@@ -157,45 +192,74 @@ impl Follower {
         }
     }
 
-    fn handle_page(&mut self, answer: RangeAnswer, now: Now) -> Vec<FollowerEvent> {
-        let Phase::Reading { revision, .. } = self.phase else { return Vec::new() };
-        let mut events = Vec::new();
-        if revision.is_none() {
-            events.push(FollowerEvent::Reset);
-            (self.head, self.responses) = (None, ResponseIndex::default());
-        }
-        let at = revision.unwrap_or(answer.revision);
-        let last = answer.pairs.last().map(|pair| pair.key.clone());
+    /// Begins to read the pages, in the state that the head was read in.
+    fn handle_head(&mut self, answer: RangeAnswer, now: Now) -> Vec<FollowerEvent> {
+        (self.head, self.responses, self.clock) = (None, ResponseIndex::default(), StoreClock::default());
+        let mut events = vec![FollowerEvent::Reset];
         for pair in answer.pairs {
-            let key = pair.key.clone();
-            match self.handle_pair(pair, now) {
+            if let Err(key) = self.receive(pair, now) {
+                events.push(FollowerEvent::Corrupt { key });
+                return events;
+            }
+        }
+        let range = self.layout.state();
+        let bulk = BulkRead::new(range, answer.revision);
+        let call = Call::new(ActionKind::Read(bulk.next_read()), 0);
+        let report_ms = now.monotonic_ms.saturating_add(PROGRESS_MS);
+        self.phase = Phase::Reading { call, bulk, report_ms };
+        events
+    }
+
+    fn handle_page(&mut self, answer: RangeAnswer, now: Now) -> Vec<FollowerEvent> {
+        let Phase::Reading { call, bulk, report_ms } = &mut self.phase else { return Vec::new() };
+        let mut events = Vec::new();
+        if bulk.handle_page(&answer) {
+            self.revision = bulk.revision();
+            self.phase = Phase::Watching(Call::new(self.watch(), 0));
+        } else {
+            *call = Call::new(ActionKind::Read(bulk.next_read()), 0);
+            if *report_ms <= now.monotonic_ms {
+                *report_ms = now.monotonic_ms.saturating_add(PROGRESS_MS);
+                events.push(FollowerEvent::Progress { keys: bulk.pairs() });
+            }
+        }
+        for pair in answer.pairs {
+            match self.receive(pair, now) {
                 Ok(items) => events.extend(items.into_iter().map(FollowerEvent::Item)),
-                Err(DecodeError::Malformed | DecodeError::OtherFormat(_)) => {
+                Err(key) => {
                     events.push(FollowerEvent::Corrupt { key });
-                    self.read_again(now.monotonic_ms.saturating_add(CORRUPT_PAUSE_MS));
                     return events;
                 }
             }
         }
-        let Some(last) = last.filter(|_| answer.has_more) else {
-            self.revision = at;
-            self.phase = Phase::Watching(Call::new(self.watch(), 0));
-            return events;
-        };
-        let (_, to) = self.layout.state();
-        let call = Call::new(page(key_after(&last), to, PAGE_PAIRS, Some(at)), 0);
-        self.phase = Phase::Reading { call, revision: Some(at) };
         events
+    }
+
+    /// Handles a pair that was read. If it is corrupt, its key is the error, and all is read again after a pause.
+    fn receive(&mut self, pair: Pair, now: Now) -> Result<Vec<Item>, Bytes> {
+        let key = pair.key.clone();
+        self.handle_pair(pair, now).map_err(|_| {
+            self.read_again(now.monotonic_ms.saturating_add(CORRUPT_PAUSE_MS));
+            key
+        })
     }
 
     fn handle_pair(&mut self, pair: Pair, now: Now) -> Result<Vec<Item>, DecodeError> {
         let Pair { key, value, mod_revision } = pair;
         let place = self.layout.place(&key).ok_or(DecodeError::Malformed)?;
         if place == Place::Head {
-            self.head = Some((Head::decode(&value)?, mod_revision));
+            self.set_head(Head::decode(&value)?, mod_revision, now);
             return Ok(Vec::new());
         }
-        self.items(place, Some(&value), Reception::Read, now)
+        // The clock counts from the head on, which is older than its reception: nothing ends early.
+        self.items(place, Some(&value), Reception::Read { clock_ms: self.clock.at(now) }, now)
+    }
+
+    fn set_head(&mut self, head: Head, mod_revision: u64, now: Now) {
+        if self.head.as_ref().is_none_or(|(_, known)| *known != mod_revision) {
+            self.clock = StoreClock::new(head.clock_ms, now);
+            self.head = Some((head, mod_revision));
+        }
     }
 
     /// Returns what the change of one key is to the application.
@@ -207,7 +271,7 @@ impl Follower {
         now: Now,
     ) -> Result<Vec<Item>, DecodeError> {
         match place {
-            Place::Head | Place::Member(_) | Place::Request => {}
+            Place::Head | Place::Member(_) | Place::Clock(_) | Place::Request => {}
             Place::Row(key) => {
                 let content = value.map(|value| decode_row(&key, value, reception, now)).transpose()?;
                 return Ok(vec![Item::Row(RowChange { key, content })]);
@@ -315,7 +379,7 @@ impl Follower {
                     let decoded = Head::decode(value).map_err(|_| Failure::Corrupt(key.clone()))?;
                     head = Some((decoded, mod_revision));
                 }
-                Place::Member(_) | Place::Request => {}
+                Place::Member(_) | Place::Clock(_) | Place::Request => {}
                 _ if is_old_response => {}
                 _ if value.is_some() => puts = puts.saturating_add(1),
                 _ => deletions = deletions.saturating_add(1),
@@ -331,13 +395,9 @@ impl Follower {
         if next.seq != last_seq.saturating_add(1) || (puts, deletions) != (next.puts, next.deletions) {
             return Err(Failure::Gap);
         }
-        self.head = Some((next, revision));
+        self.set_head(next, revision, now);
         Ok(items)
     }
-}
-
-fn page(from: Bytes, to: Bytes, limit: u32, revision: Option<u64>) -> ActionKind {
-    ActionKind::Read(RangeRead { from, to, limit, revision })
 }
 
 #[cfg(test)]

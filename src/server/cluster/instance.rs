@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use super::candidate::{Candidate, View};
 use super::chain::{Chain, ChainEvent};
+use super::clocks::ClockCheck;
 use super::codec::{Meta, Owner};
 use super::commit::put;
 use super::departure::Departure;
@@ -58,6 +59,9 @@ pub struct Instance {
     ended_epoch: u64,
     /// Whether it was reported that the clock of the cluster is ahead.
     is_ahead: bool,
+    /// Whether clients reach the instance.
+    is_reached: bool,
+    clock: ClockCheck,
     /// The last failure that was reported, and when, in monotonic milliseconds.
     reported: Option<(ClusterEvent, u64)>,
     ids: Ids,
@@ -151,6 +155,8 @@ impl Instance {
             upkeep: None,
             ended_epoch: 0,
             is_ahead: false,
+            is_reached: true,
+            clock: ClockCheck::default(),
             reported: None,
             ids: Ids::default(),
             effects: VecDeque::new(),
@@ -175,6 +181,8 @@ impl Instance {
             epoch: head.map_or(0, |head| head.epoch),
             seq: head.map_or(0, |head| head.seq),
             members: self.roster.members().len(),
+            clock_off_ms: self.clock.off_ms(),
+            reads_at: self.follower.reads_at().unwrap_or(0),
         }
     }
 
@@ -185,6 +193,7 @@ impl Instance {
             Stage::Incompatible => return None,
             Stage::Active | Stage::Closing => {}
         }
+        self.check_machine_clock(now);
         if self.may_take_over() && self.candidate.is_overdue(now) {
             self.candidate.reset();
             self.follower.read_again(now.monotonic_ms);
@@ -259,6 +268,7 @@ impl Instance {
             self.roster.next_deadline().filter(|_| self.needs_members()),
             takeover.flatten(),
             self.departure.next_deadline(self.roster.members()).filter(|_| self.may_yield()),
+            self.clock.next_deadline(),
             self.upkeep.as_ref().and_then(Upkeep::next_deadline),
         ]
         .into_iter()
@@ -300,8 +310,30 @@ impl Instance {
     /// Notes whether clients reach the instance: behind a broker, whether it is connected. An instance that they do not reach
     /// takes nothing over; as the owner, it gives the store up if there is another member, and follows.
     pub fn set_reached(&mut self, is_reached: bool, now: Now) {
-        self.departure.set_reached(is_reached, now);
-        self.candidate.set_waiting(!is_reached);
+        self.is_reached = is_reached;
+        self.note_fitness(now);
+    }
+
+    /// Notes what the clock of the machine shows. [`Now::wall_ms`] may be another time: it follows a great step late.
+    pub fn set_machine_clock(&mut self, wall_ms: u64, now: Now) {
+        self.clock.set_machine_clock(wall_ms, now);
+    }
+
+    /// Compares the clock of the machine with those of the others. An instance whose clock is off takes nothing over; as the owner, it
+    /// gives the store up if there is another member.
+    fn check_machine_clock(&mut self, now: Now) {
+        let chain = self.chain.as_ref();
+        let head = chain.map(Chain::head).or_else(|| self.follower.head().map(|(head, _)| head));
+        let others = self.roster.clocks_of_others(&self.settings.instance, chain.is_some(), now);
+        let event = self.clock.check(head.map(|head| head.wall_ms), chain.is_some(), &others, now);
+        self.effects.extend(event.map(Effect::Report));
+        self.note_fitness(now);
+    }
+
+    /// Makes the instance own nothing while clients do not reach it, or while its clock is off.
+    fn note_fitness(&mut self, now: Now) {
+        self.departure.set_reached(self.is_reached && self.clock.off_ms() == 0, now);
+        self.candidate.set_waiting(!self.is_reached || self.clock.is_off());
     }
 
     /// Whether the instance has given the store up, so that nothing is under way any more.
@@ -338,7 +370,7 @@ impl Instance {
                 self.roster.read_again();
             }
         } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
-            upkeep.handle_answer(result, now);
+            upkeep.handle_answer(result, self.roster.least_read(now), now);
         }
     }
 
@@ -391,6 +423,7 @@ impl Instance {
             self.effects.push_back(match event {
                 FollowerEvent::Reset => Effect::Reset,
                 FollowerEvent::Item(item) => Effect::Apply(item),
+                FollowerEvent::Progress { keys } => Effect::Report(ClusterEvent::Reading { keys }),
                 FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
                 FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),
                 FollowerEvent::Error { reason } => {
@@ -440,10 +473,11 @@ impl Instance {
         let (epoch, floor, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
         self.candidate.reset();
         // The watch would receive the own commits only. Whether another instance has taken over is known at the next one.
-        let responses = self.follower.suspend();
+        let (clock, responses) = (self.follower.clock(), self.follower.suspend());
         let by_commit = self.settings.confirms_by_commit;
-        self.chain =
-            Some(Chain::new(self.settings.layout.clone(), (head, revision), responses, by_commit, now));
+        let layout = self.settings.layout.clone();
+        let chain = Chain::new(layout, (head, revision), clock, responses, by_commit, now);
+        self.chain = Some(chain);
         self.space = Some(SpaceWatch::new(now));
         self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
@@ -531,7 +565,7 @@ impl Instance {
 }
 
 fn view<'a>(follower: &'a Follower, roster: &'a Roster) -> View<'a> {
-    View { head: follower.head(), members: roster.members() }
+    View { head: follower.head(), members: roster.members(), clock: follower.clock() }
 }
 
 #[cfg(test)]

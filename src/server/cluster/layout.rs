@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `meta` | format, hash key; created once |
 //! | `compaction` | the revision before which the history was discarded |
+//! | `c/<instance>` | what a member announces: its clock, and what it reads; with its lease |
 //! | `m/<instance>` | a member, with a lease |
 //! | `r/0` | a request that the owner gives the store up, with a lease |
 //! | `s/0/h` | the head |
@@ -20,6 +21,7 @@ use crate::protocol::Key;
 
 const META: &[u8] = b"meta";
 const COMPACTION: &[u8] = b"compaction";
+const CLOCKS: &[u8] = b"c/";
 const MEMBERS: &[u8] = b"m/";
 const REQUEST: &[u8] = b"r/0";
 const STATE: &[u8] = b"s/0/";
@@ -38,6 +40,8 @@ pub struct Layout {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Member(String),
+    /// What a member announces.
+    Clock(String),
     /// A request that the owner gives the store up.
     Request,
     Head,
@@ -84,16 +88,22 @@ impl Layout {
         range(self.key(&[MEMBERS]))
     }
 
+    /// Returns the key of the clock of an instance. It needs a lease.
+    #[must_use]
+    pub fn clock(&self, instance: &str) -> Bytes {
+        self.key(&[CLOCKS, instance.as_bytes()])
+    }
+
+    /// Returns what members announce, the members, and the request, with a few other keys between them: one watch receives all.
+    #[must_use]
+    pub fn roster(&self) -> KeyRange {
+        (self.key(&[CLOCKS]), range(self.request()).1)
+    }
+
     /// Returns the key of a request that the owner gives the store up. It needs a lease.
     #[must_use]
     pub fn request(&self) -> Bytes {
         self.key(&[REQUEST])
-    }
-
-    /// Returns the members and the request, with the meta record between them: one watch receives both.
-    #[must_use]
-    pub fn members_and_request(&self) -> KeyRange {
-        (self.members().0, range(self.request()).1)
     }
 
     /// Returns the command that allows a role of etcd to use the cluster.
@@ -144,6 +154,9 @@ impl Layout {
         let key = key.strip_prefix(&self.prefix[..])?;
         if let Some(instance) = key.strip_prefix(MEMBERS) {
             return text(instance).map(Place::Member);
+        }
+        if let Some(instance) = key.strip_prefix(CLOCKS) {
+            return text(instance).map(Place::Clock);
         }
         if key == REQUEST {
             return Some(Place::Request);
@@ -243,10 +256,10 @@ mod tests {
             assert_eq!(layout().place(&other), None, "{other:?}");
             assert!(!layout().is_state(&other) && !state.contains(&other));
         }
-        let (from, to) = layout().members_and_request();
+        let (from, to) = layout().roster();
         let watched = from..to;
         assert!([layout().member("a"), layout().request()].iter().all(|key| watched.contains(key)));
-        assert!(!watched.contains(&layout().head()) && !watched.contains(&layout().compaction()));
+        assert!(watched.contains(&layout().clock("a")) && !watched.contains(&layout().head()));
         let row = layout().row(&Key::new("k").unwrap());
         assert!(layout().is_state(&row) && state.contains(&row));
     }
@@ -271,6 +284,7 @@ mod tests {
             let (layout, key) = (layout(), Key::new(key).unwrap());
             for (encoded, place) in [
                 (layout.member(&client_id), Place::Member(client_id.clone())),
+                (layout.clock(&client_id), Place::Clock(client_id.clone())),
                 (layout.request(), Place::Request),
                 (layout.head(), Place::Head),
                 (layout.row(&key), Place::Row(key.clone())),
@@ -280,7 +294,8 @@ mod tests {
                 ),
                 (layout.responses(seq), Place::Responses { seq }),
             ] {
-                prop_assert_eq!(layout.is_state(&encoded), !matches!(place, Place::Member(_) | Place::Request));
+                let is_outside = matches!(place, Place::Member(_) | Place::Clock(_) | Place::Request);
+                prop_assert_eq!(layout.is_state(&encoded), !is_outside);
                 prop_assert_eq!(layout.place(&encoded), Some(place));
             }
             prop_assert!(layout.responses(seq) >= layout.responses(seq / 2));
@@ -293,6 +308,7 @@ mod tests {
                 let encoded = layout.key(&[STATE, kind, &suffix]);
                 let again = layout.place(&encoded).map(|place| match place {
                     Place::Member(instance) => layout.member(&instance),
+                    Place::Clock(instance) => layout.clock(&instance),
                     Place::Request => layout.request(),
                     Place::Head => layout.head(),
                     Place::Row(key) => layout.row(&key),

@@ -2,8 +2,10 @@
 
 pub mod action;
 pub mod audit;
+pub mod bulk_read;
 mod candidate;
 mod chain;
+pub mod clocks;
 mod codec;
 mod commit;
 mod departure;
@@ -12,6 +14,7 @@ mod follower;
 pub mod group;
 pub mod instance;
 pub mod layout;
+pub mod lowering;
 pub mod operation;
 pub mod overview;
 mod responses;
@@ -22,7 +25,7 @@ mod space;
 mod status;
 mod upkeep;
 
-pub use codec::{Head, Meta, Owner, encode_request, encode_run};
+pub use codec::{Head, MemberState, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
 pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings};

@@ -96,8 +96,8 @@ pub struct RangeAnswer {
     /// The revision of etcd at the read.
     pub revision: u64,
     pub pairs: Vec<Pair>,
-    /// Whether there are more pairs than the limit.
-    pub has_more: bool,
+    /// The number of pairs after these, which the limit excludes.
+    pub more: u64,
 }
 
 /// Changes that a watch has received, in the order of their revisions. All changes of one revision come together.

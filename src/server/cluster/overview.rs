@@ -1,8 +1,10 @@
 //! What the records of a cluster show of its members and its store, for the operator.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
-use super::codec::{Head, decode_run};
+use super::codec::{Head, MemberState, decode_run};
 use super::layout::{Layout, Place};
 use super::operation::Pair;
 
@@ -24,6 +26,8 @@ pub struct Member {
     pub name: String,
     /// Differs in each run of an instance.
     pub run: u64,
+    /// By how much its clock is ahead, or behind, so that it owns nothing; 0: it may own the store.
+    pub clock_off_ms: i64,
 }
 
 impl Overview {
@@ -47,14 +51,26 @@ impl Overview {
     }
 }
 
-/// Returns the members in these pairs; keys that stand for no member are left out.
+/// Returns the members in these pairs, with what they have announced of their clocks. Keys that stand for neither are left out.
 #[must_use]
 pub fn members_in(layout: &Layout, pairs: &[Pair]) -> Vec<Member> {
-    let member = |pair: &Pair| match layout.place(&pair.key) {
-        Some(Place::Member(name)) => Some(Member { name, run: decode_run(&pair.value) }),
-        _ => None,
-    };
-    pairs.iter().filter_map(member).collect()
+    // The clocks come before the members.
+    let mut clocks = BTreeMap::new();
+    let mut members = Vec::new();
+    for pair in pairs {
+        match layout.place(&pair.key) {
+            Some(Place::Clock(name)) => {
+                let clock = MemberState::decode(&pair.value).unwrap_or_default();
+                clocks.insert(name, clock.off_ms);
+            }
+            Some(Place::Member(name)) => {
+                let clock_off_ms = clocks.get(&name).copied().unwrap_or_default();
+                members.push(Member { name, run: decode_run(&pair.value), clock_off_ms });
+            }
+            _ => {}
+        }
+    }
+    members
 }
 
 /// Returns the head in an answer to a read of its key.
@@ -75,7 +91,7 @@ mod tests {
         let is_served = |owner: Option<(&str, u64)>| {
             let owner = owner.map(|(instance, run)| Owner { instance: instance.to_owned(), run });
             let head = Some(Head { owner, ..Head::default() });
-            let members = vec![Member { name: "a".to_owned(), run: 7 }];
+            let members = vec![Member { name: "a".to_owned(), run: 7, clock_off_ms: 0 }];
             Overview { head, members, ..Overview::default() }.is_served()
         };
         let owners = [Some(("a", 7)), Some(("a", 6)), Some(("b", 7)), None];
@@ -88,6 +104,6 @@ mod tests {
         let layout = Layout::new("c");
         let pair = |key: Bytes, value: Bytes| Pair { key, value, mod_revision: 1 };
         let pairs = [pair(layout.member("a"), encode_run(7)), pair(layout.meta(), Bytes::new())];
-        assert_eq!(members_in(&layout, &pairs), [Member { name: "a".to_owned(), run: 7 }]);
+        assert_eq!(members_in(&layout, &pairs), [Member { name: "a".to_owned(), run: 7, clock_off_ms: 0 }]);
     }
 }

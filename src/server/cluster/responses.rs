@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::codec::CLOCK_SKEW_MS;
-
 /// The most responses in etcd: the oldest above are deleted before their time.
 const RESPONSES_MAX: u64 = 1 << 18;
 /// The most records that one commit deletes.
@@ -21,7 +19,7 @@ pub struct ResponseIndex {
 pub struct IndexedRecord {
     pub seq: u64,
     pub count: u32,
-    /// The last time until which one of its responses is kept, in Unix milliseconds.
+    /// The last time until which one of its responses is kept, on the store's clock.
     pub until_ms: u64,
 }
 
@@ -39,13 +37,12 @@ impl ResponseIndex {
     }
 
     /// Returns the oldest records that need not be kept.
-    pub fn old(&self, wall_ms: u64) -> Option<OldRecords> {
+    pub fn old(&self, clock_ms: u64) -> Option<OldRecords> {
         let mut left = self.responses;
         let mut is_old = |record: &&IndexedRecord| {
             let is_surplus = left > RESPONSES_MAX;
             left = left.saturating_sub(u64::from(record.count));
-            // The clocks of other instances may be behind.
-            is_surplus || record.until_ms.saturating_add(CLOCK_SKEW_MS) < wall_ms
+            is_surplus || record.until_ms < clock_ms
         };
         let old = self.records.iter().take(DELETED_PER_COMMIT_MAX).take_while(|record| is_old(record));
         let last_seq = old.last()?.seq;
@@ -73,13 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn records_are_old_from_the_oldest_on_when_every_clock_has_passed_them() {
+    fn records_are_old_from_the_oldest_on_when_the_clock_has_passed_them() {
         let mut index = index([(3, 1, 10), (4, 1, 20), (6, 1, 90), (7, 1, 5)]);
-        assert_eq!(index.old(10 + CLOCK_SKEW_MS), None);
-        assert_eq!(index.old(21 + CLOCK_SKEW_MS), Some(OldRecords { first_seq: 3, last_seq: 4 }));
+        assert_eq!(index.old(10), None);
+        assert_eq!(index.old(21), Some(OldRecords { first_seq: 3, last_seq: 4 }));
         index.handle_deleted(4);
-        assert_eq!(index.old(90 + CLOCK_SKEW_MS), None);
-        assert_eq!(index.old(91 + CLOCK_SKEW_MS), Some(OldRecords { first_seq: 6, last_seq: 7 }));
+        assert_eq!(index.old(90), None);
+        assert_eq!(index.old(91), Some(OldRecords { first_seq: 6, last_seq: 7 }));
         index.handle_deleted(7);
         assert_eq!((index.old(u64::MAX), index.responses), (None, 0));
     }

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
-use super::codec::{decode_request, decode_run};
+use super::clocks::Clocks;
+use super::codec::{MemberState, decode_request, decode_run};
 use super::layout::{Layout, Place};
 use super::operation::{EtcdError, Pair, RangeRead, WatchBatch};
 use crate::store::Now;
 
-/// The most members that are looked at.
-const MEMBERS_MAX: u32 = 1_000;
+/// The most keys that are looked at: two of each member.
+const KEYS_MAX: u32 = 2_000;
 
 /// The key of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,10 @@ pub struct Member {
 /// or that this instance is a member.
 const READ_AGAIN_MS: u64 = 10_000;
 
+/// So long a compaction waits for a member that reads the state, in milliseconds: a member that reads for longer begins again. In this
+/// time etcd returns some 100 million keys.
+const READ_MS_MAX: u64 = 1_800_000;
+
 /// The members. They are hints: what must hold is compared in the transaction that depends on it.
 #[derive(Debug)]
 pub struct Roster {
@@ -31,6 +36,9 @@ pub struct Roster {
     phase: Phase,
     members: BTreeMap<String, Member>,
     requested_epoch: Option<u64>,
+    clocks: Clocks,
+    /// The revision at which each member reads the state, 0 if it does not, and since when it is known, in monotonic milliseconds.
+    reads: BTreeMap<String, (u64, u64)>,
     /// The revision up to which everything was received.
     revision: u64,
     /// When all are read again, in monotonic milliseconds.
@@ -49,8 +57,17 @@ impl Roster {
     /// Begins to read the members.
     pub fn new(layout: Layout) -> Self {
         let phase = Phase::Reading(read(&layout));
-        let members = BTreeMap::new();
-        Self { layout, phase, members, requested_epoch: None, revision: 0, read_again_ms: 0, ended: None }
+        Self {
+            layout,
+            phase,
+            members: BTreeMap::new(),
+            clocks: Clocks::default(),
+            reads: BTreeMap::new(),
+            requested_epoch: None,
+            revision: 0,
+            read_again_ms: 0,
+            ended: None,
+        }
     }
 
     /// Whether the members were read, and their changes are received.
@@ -73,6 +90,20 @@ impl Roster {
     /// Returns the epoch of the ownership that an operator asks to end, if there is a request.
     pub fn requested_epoch(&self) -> Option<u64> {
         self.requested_epoch
+    }
+
+    /// Returns the least revision at which a member reads the state, unless it has read there for too long.
+    pub fn least_read(&self, now: Now) -> Option<u64> {
+        let reads = self.reads.iter().filter(|(member, (reads_at, since_ms))| {
+            let read_ms = now.monotonic_ms.saturating_sub(*since_ms);
+            *reads_at > 0 && read_ms < READ_MS_MAX && self.members.contains_key(*member)
+        });
+        reads.map(|(_, (reads_at, _))| *reads_at).min()
+    }
+
+    /// Returns the wall clocks of the others: see [`Clocks::others`].
+    pub fn clocks_of_others(&self, instance: &str, is_owner: bool, now: Now) -> Vec<u64> {
+        self.clocks.others(instance, is_owner, |name| self.members.contains_key(name), now)
     }
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
@@ -105,8 +136,9 @@ impl Roster {
             Ok(answer) => {
                 self.members.clear();
                 self.requested_epoch = None;
+                self.clocks.discard_old(now);
                 for Pair { key, value, mod_revision } in answer.pairs {
-                    self.set(&key, Some(&value), mod_revision);
+                    self.set(&key, Some(&value), mod_revision, now);
                 }
                 self.revision = answer.revision;
                 self.read_again_ms = now.monotonic_ms.saturating_add(READ_AGAIN_MS);
@@ -130,7 +162,7 @@ impl Roster {
                 let received = self.revision;
                 // A watch that begins again may repeat what was received.
                 for event in batch.events.iter().filter(|event| event.mod_revision > received) {
-                    self.set(&event.key, event.value.as_deref(), event.mod_revision);
+                    self.set(&event.key, event.value.as_deref(), event.mod_revision, now);
                 }
                 self.revision = self.revision.max(batch.revision);
             }
@@ -146,8 +178,9 @@ impl Roster {
         }
     }
 
-    fn set(&mut self, key: &[u8], value: Option<&[u8]>, mod_revision: u64) {
+    fn set(&mut self, key: &[u8], value: Option<&[u8]>, mod_revision: u64, now: Now) {
         match (self.layout.place(key), value) {
+            (Some(Place::Clock(instance)), value) => self.set_state(instance, value, now),
             (Some(Place::Member(instance)), Some(value)) => {
                 let member = Member { run: decode_run(value), mod_revision };
                 self.members.insert(instance, member);
@@ -158,15 +191,27 @@ impl Roster {
         }
     }
 
+    fn set_state(&mut self, instance: String, value: Option<&[u8]>, now: Now) {
+        match value.map(MemberState::decode) {
+            Some(Ok(state)) => {
+                let known = self.reads.get(&instance).filter(|(reads_at, _)| *reads_at == state.reads_at);
+                let since_ms = known.map_or(now.monotonic_ms, |(_, since_ms)| *since_ms);
+                self.reads.insert(instance.clone(), (state.reads_at, since_ms));
+                self.clocks.note(instance, state.wall_ms, now);
+            }
+            Some(Err(_)) | None => _ = self.reads.remove(&instance),
+        }
+    }
+
     fn watch(&self) -> ActionKind {
-        let (from, to) = self.layout.members_and_request();
+        let (from, to) = self.layout.roster();
         ActionKind::Watch(WatchRange { from, to, revision: self.revision.saturating_add(1) })
     }
 }
 
 fn read(layout: &Layout) -> Call {
-    let (from, to) = layout.members_and_request();
-    Call::read(RangeRead { from, to, limit: MEMBERS_MAX, revision: None })
+    let (from, to) = layout.roster();
+    Call::read(RangeRead { from, to, limit: KEYS_MAX, revision: None })
 }
 
 #[cfg(test)]
@@ -201,10 +246,10 @@ mod tests {
         assert!(matches!(poll(&mut roster, &mut ids), Some(ActionKind::Read(_))) && !roster.is_known());
         let pair = |name: &str| Pair { key: layout().member(name), value: encode_run(7), mod_revision: 3 };
         let pairs = vec![pair("a"), pair("b")];
-        roster.handle_answer(Ok(Answer::Read(RangeAnswer { revision: 20, pairs, has_more: false })), NOW);
+        roster.handle_answer(Ok(Answer::Read(RangeAnswer { revision: 20, pairs, more: 0 })), NOW);
         assert!(roster.is_known());
         let Some(ActionKind::Watch(range)) = poll(&mut roster, &mut ids) else { panic!() };
-        assert_eq!((range.from, range.revision), (layout().members().0, 21));
+        assert_eq!((range.from, range.revision), (layout().roster().0, 21));
         let events = vec![event("b", None, 21), event("c", Some(9), 22)];
         roster.handle_watch(Ok(WatchBatch { revision: 22, events }), NOW);
         assert_eq!(names(&roster), [("a", 7, 3), ("c", 9, 22)]);
@@ -219,7 +264,7 @@ mod tests {
         let (mut roster, mut ids) = (Roster::new(layout()), Ids::default());
         poll(&mut roster, &mut ids);
         let pairs = vec![Pair { key: layout().member("a"), value: encode_run(7), mod_revision: 3 }];
-        roster.handle_answer(Ok(Answer::Read(RangeAnswer { revision: 20, pairs, has_more: false })), NOW);
+        roster.handle_answer(Ok(Answer::Read(RangeAnswer { revision: 20, pairs, more: 0 })), NOW);
         poll(&mut roster, &mut ids);
         let due_ms = NOW.monotonic_ms + READ_AGAIN_MS;
         assert_eq!(roster.next_deadline(), Some(due_ms));
@@ -229,7 +274,7 @@ mod tests {
             kinds.push(action.kind);
         }
         assert!(matches!(kinds[..], [ActionKind::CancelWatch(_), ActionKind::Read(_)]), "{kinds:?}");
-        let gone = RangeAnswer { revision: 30, pairs: Vec::new(), has_more: false };
+        let gone = RangeAnswer { revision: 30, pairs: Vec::new(), more: 0 };
         roster.handle_answer(Ok(Answer::Read(gone)), later);
         assert!(roster.is_known() && roster.members().is_empty());
     }
@@ -238,7 +283,7 @@ mod tests {
     fn members_are_read_again_after_a_compaction_of_what_the_watch_lacks() {
         let (mut roster, mut ids) = (Roster::new(layout()), Ids::default());
         poll(&mut roster, &mut ids);
-        let answer = RangeAnswer { revision: 20, pairs: Vec::new(), has_more: false };
+        let answer = RangeAnswer { revision: 20, pairs: Vec::new(), more: 0 };
         roster.handle_answer(Ok(Answer::Read(answer)), NOW);
         poll(&mut roster, &mut ids);
         roster.handle_watch(Err(EtcdError::Unknown { reason: String::new() }), NOW);
@@ -248,5 +293,27 @@ mod tests {
         assert!(!roster.is_known());
         assert!(matches!(poll(&mut roster, &mut ids), Some(ActionKind::CancelWatch(_))));
         assert!(matches!(poll(&mut roster, &mut ids), Some(ActionKind::Read(_))));
+    }
+
+    #[test]
+    fn a_member_that_reads_the_state_is_known_for_a_bounded_time() {
+        let mut roster = Roster::new(layout());
+        roster.poll_action(NOW, &mut Ids::default());
+        let read = RangeAnswer { revision: 20, pairs: Vec::new(), more: 0 };
+        roster.handle_answer(Ok(Answer::Read(read)), NOW);
+        let mut announce = |name: &str, reads_at, revision, now| {
+            let value = MemberState { reads_at, ..MemberState::default() }.encode();
+            let state = WatchEvent { key: layout().clock(name), value: Some(value), mod_revision: revision };
+            let events = vec![state, event(name, Some(7), revision)];
+            roster.handle_watch(Ok(WatchBatch { revision, events }), now);
+            roster.least_read(now)
+        };
+        let at = |ms: u64| Now { monotonic_ms: NOW.monotonic_ms + ms, ..NOW };
+        assert_eq!(announce("a", 0, 21, at(0)), None);
+        assert_eq!(announce("b", 15, 22, at(0)), Some(15));
+        assert_eq!(announce("a", 18, 23, at(5)), Some(15));
+        assert_eq!(announce("b", 15, 24, at(READ_MS_MAX)), Some(18), "for too long");
+        assert_eq!(announce("b", 30, 25, at(READ_MS_MAX)), Some(18), "it has begun again");
+        assert_eq!(announce("a", 0, 26, at(READ_MS_MAX)), Some(30));
     }
 }

@@ -23,4 +23,8 @@ pub struct Status {
     pub seq: u64,
     /// The number of members.
     pub members: usize,
+    /// By how much the clock of the instance is ahead of the others', or behind them, so that it owns nothing; 0: it may.
+    pub clock_off_ms: i64,
+    /// The revision of etcd at which it reads the state; 0: it does not.
+    pub reads_at: u64,
 }

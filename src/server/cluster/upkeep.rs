@@ -10,10 +10,10 @@ use crate::store::Now;
 /// The time between two compactions, and the least history that is kept.
 const COMPACTION_MS: u64 = 300_000;
 
-/// Compacts etcd up to the revision of a minute ago.
+/// Compacts etcd up to the revision of the look before, but not beyond one at which a member reads the state.
 ///
 /// All instances compare and swap one key, as the API servers of Kubernetes do; the one that succeeds compacts. An instance that
-/// lags by more than a minute reads the state again.
+/// lags by more than this reads the state again.
 #[derive(Debug)]
 pub struct Upkeep {
     key: Bytes,
@@ -49,14 +49,15 @@ impl Upkeep {
         self.call.is(id)
     }
 
-    /// Handles an answer. No failure matters: the next look comes in a minute.
-    pub fn handle_answer(&mut self, result: ActionResult, now: Now) {
+    /// Handles an answer. No failure matters: the next look comes. `least_read` is the least revision at which a member reads.
+    pub fn handle_answer(&mut self, result: ActionResult, least_read: Option<u64>, now: Now) {
         if self.stage == Stage::Compact {
             return self.wait(now);
         }
         match result.and_then(super::action::Answer::into_txn) {
             Ok(answer) => {
                 let target = std::mem::replace(&mut self.last, answer.revision);
+                let target = least_read.map_or(target, |least_read| target.min(least_read));
                 match answer.outcome {
                     TxnOutcome::Applied => {
                         self.seen = answer.revision;
@@ -106,7 +107,7 @@ mod tests {
 
     fn answer(upkeep: &mut Upkeep, revision: u64, outcome: TxnOutcome, now_ms: u64) {
         let now = Now { wall_ms: 0, monotonic_ms: now_ms };
-        upkeep.handle_answer(Ok(Answer::Txn(TxnAnswer { revision, outcome })), now);
+        upkeep.handle_answer(Ok(Answer::Txn(TxnAnswer { revision, outcome })), None, now);
     }
 
     #[test]
@@ -119,8 +120,23 @@ mod tests {
         assert_eq!(poll(&mut upkeep, COMPACTION_MS), Some(swap(&key, 100, 100)));
         answer(&mut upkeep, 200, TxnOutcome::Applied, COMPACTION_MS);
         assert_eq!(poll(&mut upkeep, COMPACTION_MS), Some(ActionKind::Compact { revision: 100 }));
-        upkeep.handle_answer(Ok(Answer::Compacted), Now { wall_ms: 0, monotonic_ms: COMPACTION_MS + 1 });
+        upkeep.handle_answer(
+            Ok(Answer::Compacted),
+            None,
+            Now { wall_ms: 0, monotonic_ms: COMPACTION_MS + 1 },
+        );
         assert_eq!(poll(&mut upkeep, 2 * COMPACTION_MS + 1), Some(swap(&key, 200, 200)));
+    }
+
+    #[test]
+    fn history_that_a_member_reads_is_kept() {
+        let mut upkeep = Upkeep::new(Bytes::from_static(b"c"), Now::default());
+        poll(&mut upkeep, 0);
+        answer(&mut upkeep, 100, TxnOutcome::Applied, 0);
+        poll(&mut upkeep, COMPACTION_MS);
+        let swapped = TxnAnswer { revision: 200, outcome: TxnOutcome::Applied };
+        upkeep.handle_answer(Ok(Answer::Txn(swapped)), Some(80), Now::default());
+        assert_eq!(poll(&mut upkeep, COMPACTION_MS), Some(ActionKind::Compact { revision: 80 }));
     }
 
     #[test]

@@ -3,12 +3,11 @@
 use super::client::Etcd;
 use super::overview::{OverviewError, read_one};
 use crate::server::cluster::audit::{Audit, Counts, Finding};
-use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead, key_after};
+use crate::server::cluster::bulk_read::BulkRead;
+use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead};
 use crate::server::cluster::{Layout, Meta};
 use crate::store::Now;
 
-/// The pairs of one page: etcd's client reads fewer if they are long.
-const PAGE_PAIRS: u32 = 1_000;
 /// A page without an answer is asked for so often, at one endpoint after another.
 const ATTEMPTS: u32 = 3;
 
@@ -39,24 +38,23 @@ pub async fn audit<E: From<OverviewError>>(
     let head = read_one(etcd, layout.head(), revision).await.map_err(OverviewError::from)?;
     let mut audit = Audit::new(layout.clone(), head.as_ref());
     let mut findings = 0_u64;
-    let (from, to) = layout.all();
-    let mut read = RangeRead { from, to, limit: PAGE_PAIRS, revision: Some(revision) };
+    let mut bulk = BulkRead::new(layout.all(), revision);
     loop {
-        let answer = page(etcd, &read).await.map_err(OverviewError::from)?;
+        let answer = page(etcd, &bulk.next_read()).await.map_err(OverviewError::from)?;
         for pair in &answer.pairs {
             if let Some(finding) = audit.verify(pair, now) {
                 findings = findings.saturating_add(1);
                 found(finding)?;
             }
         }
-        let last = answer.pairs.last().filter(|_| answer.has_more);
-        let Some(last) = last else { break };
-        read.from = key_after(&last.key);
+        if bulk.handle_page(&answer) {
+            break;
+        }
     }
     Ok(AuditReport { revision, counts: audit.counts(), findings })
 }
 
-async fn page(etcd: &Etcd, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {
+pub(super) async fn page(etcd: &Etcd, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {
     let mut attempt = 1_u32;
     loop {
         match etcd.read(read).await {

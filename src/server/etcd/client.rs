@@ -64,12 +64,14 @@ impl Default for EtcdSettings {
 /// A request goes to one endpoint, once. If it has no certain answer ([`EtcdError::Unknown`]), the next request goes to the
 /// next endpoint, so that one that hangs does not fail request after request.
 #[derive(Clone)]
-pub struct Etcd(Arc<Shared>);
+pub struct Etcd(pub(super) Arc<Shared>);
 
-struct Shared {
-    endpoints: Vec<Arc<Endpoint>>,
+pub(super) struct Shared {
+    pub(super) endpoints: Vec<Arc<Endpoint>>,
     /// The endpoint of the next request.
     current: Mutex<Arc<Endpoint>>,
+    /// The endpoint of reads at a revision, if one was chosen.
+    pub(super) reading: Mutex<Option<Arc<Endpoint>>>,
     /// The answers since the last read or transaction that etcd has refused because of the user.
     user_refusals: AtomicU32,
     request_timeout: Duration,
@@ -127,7 +129,13 @@ impl Etcd {
             endpoints.first().ok_or_else(|| ConnectError::Settings("etcd has no endpoint".to_owned()))?;
         let current = Mutex::new(Arc::clone(first));
         let (user_refusals, request_timeout) = (AtomicU32::new(0), settings.request_timeout);
-        let etcd = Self(Arc::new(Shared { endpoints, current, user_refusals, request_timeout }));
+        let etcd = Self(Arc::new(Shared {
+            endpoints,
+            current,
+            reading: Mutex::default(),
+            user_refusals,
+            request_timeout,
+        }));
         let mut found: Option<ConnectError> = None;
         for endpoint in &etcd.0.endpoints {
             let Err(error) = etcd.check(endpoint).await else {
@@ -213,8 +221,8 @@ impl Etcd {
         Ok(TxnAnswer { revision, outcome })
     }
 
-    /// Reads a range, linearizable unless a revision is given. An answer that would be too large has fewer pairs than the
-    /// limit.
+    /// Reads a range, linearizable unless a revision is given: the state at a revision is the same at each member that has it, so
+    /// that any one may answer. An answer that would be too large has fewer pairs than the limit.
     ///
     /// # Errors
     /// As [`EtcdError`] says.
@@ -224,14 +232,14 @@ impl Etcd {
         }
         let mut page = RangeRead { limit: PAGE_PAIRS, ..read.clone() };
         let mut all = self.page(&page).await?;
-        while all.has_more {
+        while all.more > 0 {
             // All keys after the last one, in the state of the first page.
             let mut from = all.pairs.last().map(|pair| pair.key.to_vec()).unwrap_or_default();
             from.push(0);
             page.from = from.into();
             page.revision = Some(read.revision.unwrap_or(all.revision));
             let next = self.page(&page).await?;
-            all.has_more = next.has_more;
+            all.more = next.more;
             all.pairs.extend(next.pairs);
         }
         Ok(all)
@@ -240,29 +248,41 @@ impl Etcd {
     async fn page(&self, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {
         let (from, to) = (bound(&read.from), bound(&read.to));
         let at = read.revision.unwrap_or(0);
-        let mut limit = read.limit.max(1);
+        let (mut limit, mut by_any_member) = (read.limit.max(1), at != 0);
         loop {
             let options = GetOptions::new().with_range(to.clone()).with_limit(limit.into());
             let options = options.with_revision(signed(at)?);
+            let options = if by_any_member { options.with_serializable() } else { options };
             let from = from.clone();
-            let asked = self.ask_current(|client| async move {
+            let ask = |client: Client| async move {
                 let mut kv = client.kv_client().max_decoding_message_size(ANSWER_BYTES_MAX);
                 kv.get(from, Some(options)).await
-            });
-            let (endpoint, answer) = asked.await;
+            };
+            let (endpoint, answer) = if by_any_member {
+                let endpoint = self.reading_endpoint().await;
+                let answer = self.ask(&endpoint, ask).await;
+                self.keep_reading_endpoint(&endpoint, answer.as_ref().err());
+                (endpoint, answer)
+            } else {
+                self.ask_current(ask).await
+            };
             match answer {
                 Ok(mut answer) => {
                     self.note_accepted_user();
                     let revision = revision_in(answer.header())?;
-                    let has_more = answer.more();
+                    let count = unsigned(answer.count())?;
                     let pairs = answer
                         .take_kvs()
                         .into_iter()
                         .map(|pair| pair_from(pair.0))
-                        .collect::<Result<_, _>>()?;
-                    return Ok(RangeAnswer { revision, pairs, has_more });
+                        .collect::<Result<Vec<_>, _>>()?;
+                    let more = count.saturating_sub(u64::try_from(pairs.len()).unwrap_or(u64::MAX));
+                    return Ok(RangeAnswer { revision, pairs, more });
                 }
-                Err(Failure::TooLarge) if limit > 1 => limit = limit.div_euclid(2),
+                // etcd has built the whole answer: few attempts, and the next page is as long as this one.
+                Err(Failure::TooLarge) if limit > 1 => limit = limit.div_euclid(8).max(1),
+                // A linearizable read waits until its member has applied all that was committed before.
+                Err(failure) if by_any_member && failure.is_lag() => by_any_member = false,
                 Err(failure) => return Err(endpoint.error(failure, at)),
             }
         }
@@ -413,7 +433,7 @@ impl Etcd {
         self.0.request_timeout
     }
 
-    fn current(&self) -> Arc<Endpoint> {
+    pub(super) fn current(&self) -> Arc<Endpoint> {
         Arc::clone(&lock(&self.0.current))
     }
 
@@ -555,7 +575,7 @@ fn pair_from(pair: PbKeyValue) -> Result<Pair, EtcdError> {
 }
 
 /// A panic while the lock is held leaves a valid value: each is replaced as a whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -76,6 +76,11 @@ impl Failure {
         }
     }
 
+    /// Returns whether the member has not applied the revision of a read yet.
+    pub(super) fn is_lag(&self) -> bool {
+        matches!(self, Self::Refused(reason) if reason == "mvcc: required revision is a future revision")
+    }
+
     /// Returns whether the operation must be asked for again, at the next endpoint.
     pub(super) fn is_uncertain(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::TimedOut(_) | Self::Unauthenticated(_) | Self::Foreign(_))

@@ -1,7 +1,7 @@
 //! Membership: a key that exists as long as its process renews the lease.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use etcd_client::Error;
@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::client::Etcd;
+use crate::clock;
 use crate::server::cluster::operation::{Condition, EtcdError, Operation, RangeRead, Txn, TxnOutcome};
 
 /// The lease is renewed this often within its time.
@@ -33,6 +34,21 @@ pub struct Member {
     task: JoinHandle<()>,
 }
 
+/// A further key of a member, with the same lease, whose value changes: it is put again and again.
+pub struct Announcement {
+    pub key: Bytes,
+    pub value: Box<dyn Fn() -> Bytes + Send + Sync>,
+}
+
+impl fmt::Debug for Announcement {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Announcement").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// The time between two announcements.
+const ANNOUNCEMENT_PAUSE: Duration = Duration::from_secs(5);
+
 /// What a member reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberEvent {
@@ -47,9 +63,29 @@ impl Member {
     /// one and a half times its election timeout.
     #[must_use]
     pub fn start(etcd: &Etcd, key: Bytes, value: Bytes, lease_s: u32) -> Self {
+        Self::announcing(etcd, key, value, lease_s, None)
+    }
+
+    /// The same for a member with an announcement, which is there whenever the key is.
+    #[must_use]
+    pub fn announcing(
+        etcd: &Etcd,
+        key: Bytes,
+        value: Bytes,
+        lease_s: u32,
+        announcement: Option<Announcement>,
+    ) -> Self {
         let (sender, granted_s) = watch::channel(None);
-        let mut presence =
-            Presence { etcd: etcd.clone(), key, value, lease_s, lease: None, granted_s: sender };
+        let mut presence = Presence {
+            etcd: etcd.clone(),
+            key,
+            value,
+            announcement,
+            announced: None,
+            lease_s,
+            lease: None,
+            granted_s: sender,
+        };
         let (sender, is_present) = watch::channel(false);
         let (failures, failure) = watch::channel(None);
         let (stop, stopped) = oneshot::channel();
@@ -128,6 +164,8 @@ struct Presence {
     etcd: Etcd,
     key: Bytes,
     value: Bytes,
+    announcement: Option<Announcement>,
+    announced: Option<Instant>,
     lease_s: u32,
     /// The lease of the key, if there may be one.
     lease: Option<i64>,
@@ -162,7 +200,7 @@ impl Presence {
         if let Some(lease) = self.lease {
             // Without an answer the lease may still be there: it is renewed at the next endpoint.
             if self.renew(lease).await? {
-                return Ok(());
+                return self.announce(lease).await;
             }
             self.lease = None;
             is_present.send_replace(false);
@@ -178,7 +216,10 @@ impl Presence {
         let (key, value) = (self.key.clone(), self.value.clone());
         let txn = Txn {
             conditions: vec![Condition { key: key.clone(), mod_revision: revision }],
-            operations: vec![Operation::Put { key, value, lease: Some(lease.unsigned_abs()) }],
+            operations: [Operation::Put { key, value, lease: Some(lease.unsigned_abs()) }]
+                .into_iter()
+                .chain(self.announcement_with(lease))
+                .collect(),
             otherwise: Vec::new(),
         };
         match self.etcd.txn(&txn).await?.outcome {
@@ -189,6 +230,28 @@ impl Presence {
         self.lease = Some(lease);
         is_present.send_replace(true);
         Ok(())
+    }
+
+    /// Announces again, if that is due. What has failed is tried with the next renewal.
+    async fn announce(&mut self, lease: i64) -> Result<(), EtcdError> {
+        let now = clock::monotonic();
+        let is_fresh = |at: Instant| now.saturating_duration_since(at) < ANNOUNCEMENT_PAUSE;
+        let Some(put) = self.announcement_with(lease).filter(|_| !self.announced.is_some_and(is_fresh))
+        else {
+            return Ok(());
+        };
+        match self.etcd.txn(&Txn { operations: vec![put], ..Txn::default() }).await {
+            Ok(_) => self.announced = Some(now),
+            // Without space, the key stays as long as its lease.
+            Err(EtcdError::NoSpace) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn announcement_with(&self, lease: i64) -> Option<Operation> {
+        let Announcement { key, value } = self.announcement.as_ref()?;
+        Some(Operation::Put { key: key.clone(), value: value(), lease: Some(lease.unsigned_abs()) })
     }
 
     /// Returns the revision of the key; 0 if it is not there.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,14 +11,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::client::{EndpointStatus, Etcd, EtcdSettings};
-use super::member::{Member, MemberEvent};
+use super::member::{Announcement, Member, MemberEvent};
 use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
 use crate::random;
 use crate::server::cluster::operation::{Condition, Operation, RangeRead, Txn};
 use crate::server::cluster::{
-    ClusterEvent, Effect, Group, InstanceSettings, Layout, Role, Status, encode_run,
+    ClusterEvent, Effect, Group, InstanceSettings, Layout, MemberState, Role, Status, encode_run,
 };
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::server::delivery::Publisher;
@@ -132,7 +133,11 @@ impl ClusterNode {
     pub fn start(&mut self, publisher: impl Publisher + Clone + 'static, reached: watch::Receiver<bool>) {
         let ClusterSettings { name, instance, lease_s, compacts, .. } = self.settings.clone();
         let (layout, run) = (Layout::new(&name), random::u64());
-        let member = Member::start(&self.etcd, layout.member(&instance), encode_run(run), lease_s);
+        let announced = Arc::new(Announced::default());
+        let announcement =
+            Announcement { key: layout.clock(&instance), value: announcement(Arc::clone(&announced)) };
+        let (key, value) = (layout.member(&instance), encode_run(run));
+        let member = Member::announcing(&self.etcd, key, value, lease_s, Some(announcement));
         let (leave, left) = oneshot::channel();
         let membership = tokio::spawn(keep_membership(member, lease_s, Arc::clone(&self.events), left));
         let (failed, failure) = watch::channel(None);
@@ -145,7 +150,7 @@ impl ClusterNode {
             compacts,
         };
         let (service, events) = (Arc::clone(&self.service), Arc::clone(&self.events));
-        let store = Store { service, publisher, events, failed };
+        let store = Store { service, publisher, events, failed, announced };
         let (commands, receiver) = mpsc::channel(1);
         let (sender, status) = watch::channel(None);
         let etcd = self.etcd.clone();
@@ -217,6 +222,21 @@ impl ClusterNode {
         drop(running.leave);
         timeout(within, running.membership).await.is_ok() && is_done
     }
+}
+
+/// What an instance announces besides the clock of the machine.
+#[derive(Debug, Default)]
+struct Announced {
+    off_ms: AtomicI64,
+    reads_at: AtomicU64,
+}
+
+fn announcement(announced: Arc<Announced>) -> Box<dyn Fn() -> Bytes + Send + Sync> {
+    Box::new(move || {
+        let off_ms = announced.off_ms.load(Ordering::Relaxed);
+        let reads_at = announced.reads_at.load(Ordering::Relaxed);
+        MemberState { wall_ms: clock::wall_ms(), off_ms, reads_at }.encode()
+    })
 }
 
 /// Keeps the key among the members until `left` ends, and reports when etcd does not answer, and when it does again.
@@ -321,11 +341,16 @@ struct Store<P> {
     publisher: P,
     events: EventSink,
     failed: watch::Sender<Option<String>>,
+    announced: Arc<Announced>,
 }
 
 impl<P: Publisher> Application for Store<P> {
     fn now(&self) -> Now {
         self.service.cluster_now()
+    }
+
+    fn machine_wall_ms(&self) -> u64 {
+        clock::wall_ms()
     }
 
     fn handle_effect(&self, effect: Effect) {
@@ -338,6 +363,8 @@ impl<P: Publisher> Application for Store<P> {
     }
 
     fn note_status(&self, status: &Status) {
+        self.announced.off_ms.store(status.clock_off_ms, Ordering::Relaxed);
+        self.announced.reads_at.store(status.reads_at, Ordering::Relaxed);
         self.service.metrics().cluster.set_status(status.clone());
     }
 

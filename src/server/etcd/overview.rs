@@ -72,7 +72,7 @@ async fn read_overview(etcd: &Etcd, layout: &Layout) -> Result<Overview, Overvie
     let revision = meta.revision;
     let meta = meta.pairs.first().ok_or(OverviewError::NotFound)?;
     Meta::decode(&meta.value).map_err(OverviewError::Incompatible)?;
-    let (from, to) = layout.members();
+    let (from, to) = layout.roster();
     let members = etcd.read(&RangeRead { from, to, limit: 0, revision: Some(revision) }).await?;
     let members = members_in(layout, &members.pairs);
     let head = head_in(read_one(etcd, layout.head(), revision).await?.as_ref());

@@ -20,6 +20,9 @@ pub trait Application {
     /// Returns the time, on whose monotonic clock the application has its deadlines.
     fn now(&self) -> Now;
 
+    /// Returns what the clock of the machine shows, in Unix milliseconds, also if the time of the application does not follow it.
+    fn machine_wall_ms(&self) -> u64;
+
     /// Handles an effect. They come in order.
     fn handle_effect(&self, effect: Effect);
 
@@ -57,7 +60,9 @@ pub async fn run(
     let mut operations = Operations { etcd, requests: Vec::new(), watches: Vec::new() };
     let (mut has_commands, mut has_reach) = (true, true);
     loop {
-        instance.set_reached(*reached.borrow_and_update(), application.now());
+        let now = application.now();
+        instance.set_reached(*reached.borrow_and_update(), now);
+        instance.set_machine_clock(application.machine_wall_ms(), now);
         settle(&mut instance, application, &mut operations);
         status.send_if_modified(|shown| {
             let current = instance.status();

@@ -32,9 +32,9 @@ impl Etcd {
         let pairs = self.keys.range(read.from.clone()..read.to.clone()).map(|(_, pair)| pair.clone());
         let limit = if read.limit == 0 { usize::MAX } else { read.limit as usize };
         let mut pairs: Vec<_> = pairs.collect();
-        let has_more = pairs.len() > limit;
+        let more = pairs.len().saturating_sub(limit) as u64;
         pairs.truncate(limit);
-        RangeAnswer { revision: self.revision, pairs, has_more }
+        RangeAnswer { revision: self.revision, pairs, more }
     }
 
     fn txn(&mut self, txn: &Txn) -> Result<TxnAnswer, EtcdError> {
@@ -92,8 +92,10 @@ struct Node<'a> {
     test: TestService,
     instance: Instance,
     watches: Vec<(ActionId, WatchRange)>,
-    /// How far the clock of the machine is ahead, in milliseconds.
+    /// How far the monotonic clock of the machine is ahead, in milliseconds.
     ahead_ms: u64,
+    /// The same of its wall clock.
+    wall_ahead_ms: u64,
 }
 
 impl<'a> Node<'a> {
@@ -108,7 +110,7 @@ impl<'a> Node<'a> {
             compacts: false,
         };
         let (test, instance) = (TestService::joining(true), Instance::new(settings));
-        let node = Self { etcd, name, test, instance, watches: Vec::new(), ahead_ms: 0 };
+        let node = Self { etcd, name, test, instance, watches: Vec::new(), ahead_ms: 0, wall_ahead_ms: 0 };
         node.enter();
         node
     }
@@ -131,7 +133,10 @@ impl<'a> Node<'a> {
         while is_busy {
             is_busy = false;
             let now = self.test.service.cluster_now();
-            let now = Now { monotonic_ms: now.monotonic_ms + self.ahead_ms, ..now };
+            let now = Now {
+                wall_ms: now.wall_ms + self.wall_ahead_ms,
+                monotonic_ms: now.monotonic_ms + self.ahead_ms,
+            };
             while let Some(action) = self.instance.poll_action(now) {
                 is_busy = true;
                 match action.kind {
@@ -266,4 +271,27 @@ fn services_hand_their_keys_answers_and_watches_over_by_etcd() {
         );
         assert_eq!(first.replies(&[message(&get("new"))]), [value("w")]);
     }
+}
+
+#[test]
+fn a_write_that_is_delivered_again_is_answered_by_a_new_owner_whose_clock_is_minutes_ahead() {
+    let etcd = RefCell::new(Etcd::default());
+    let mut first = Node::join(&etcd, "a", false);
+    (first.ahead_ms, first.wall_ahead_ms) = (1_000, 0);
+    first.run();
+    let lock = Message {
+        expiry_s: Some(10),
+        ..message(&set_with("lock", "mine", Some(Condition::Absent), 3_600_000))
+    };
+    assert_eq!(first.replies(std::slice::from_ref(&lock)), [Reply::Done]);
+    first.leave();
+    // It reads the state, in which the answer has been for a moment, and whose time its own clock has passed.
+    let mut second = Node::join(&etcd, "b", false);
+    second.wall_ahead_ms = 200_000;
+    second.run();
+    second.ahead_ms = 1_000;
+    second.run();
+    assert_eq!(second.instance.status().role, Role::Owner);
+    assert_eq!(second.replies(&[lock]), [Reply::Done]);
+    assert_eq!(second.replies(&[message(&get("lock"))]), [value("mine")], "nor has it expired");
 }

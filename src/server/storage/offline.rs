@@ -195,6 +195,26 @@ pub struct LoweredVersions {
     pub floor: bool,
 }
 
+impl LoweredVersions {
+    /// Lowers the version and the fencing token of a record that are ahead to the present. Returns the counts with it.
+    #[must_use]
+    pub(in crate::server) fn lower(mut self, record: &mut Record, wall_ms: u64) -> Self {
+        if is_ahead(record.version.ms, wall_ms) {
+            record.version = Version { ms: wall_ms, counter: 0 };
+            self.keys = self.keys.saturating_add(1);
+        }
+        if let Some(fence) = record.fence.as_mut().filter(|fence| is_ahead(fence.ms, wall_ms)) {
+            (fence.ms, fence.counter) = (wall_ms, 0);
+            self.fences = self.fences.saturating_add(1);
+        }
+        self
+    }
+}
+
+fn is_ahead(ms: u64, wall_ms: u64) -> bool {
+    ms > wall_ms.saturating_add(SKEW_MAX_MS)
+}
+
 /// Lowers versions and fencing tokens that are more than 60 s ahead of the clock to the present: versions that clients
 /// refuse, because the clock was ahead when they were given out. This is the only way in which versions go back.
 ///
@@ -206,27 +226,19 @@ pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions,
         return Err(StorageError { path, kind: StorageErrorKind::Missing });
     }
     let now = Version { ms: wall_ms, counter: 0 };
-    let is_ahead = |ms: u64| ms > wall_ms.saturating_add(SKEW_MAX_MS);
     let mut storage = Storage::open(directory)?;
     let (mut lowered, mut greatest) = (LoweredVersions::default(), now);
     let (mut changes, mut failed) = (EncodedChanges::new(), None);
     storage.each_record(|mut record| {
         if record.is_tombstone() {
             // The ceiling is at least as great afterwards.
-            if is_ahead(record.version.ms) {
+            if is_ahead(record.version.ms, wall_ms) {
                 changes.insert(record.key, None);
             }
             return;
         }
         let before = lowered;
-        if is_ahead(record.version.ms) {
-            record.version = now;
-            lowered.keys = lowered.keys.saturating_add(1);
-        }
-        if let Some(fence) = record.fence.as_mut().filter(|fence| is_ahead(fence.ms)) {
-            (fence.ms, fence.counter) = (wall_ms, 0);
-            lowered.fences = lowered.fences.saturating_add(1);
-        }
+        lowered = lowered.lower(&mut record, wall_ms);
         greatest = greatest.max(record.version);
         if lowered != before {
             match record.encode() {
@@ -238,7 +250,7 @@ pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions,
     if let Some(error) = failed {
         return Err(StorageError { path, kind: error.into() });
     }
-    if is_ahead(storage.metadata().ceiling.ms) {
+    if is_ahead(storage.metadata().ceiling.ms, wall_ms) {
         lowered.floor = true;
         storage.set_ceiling(greatest);
         storage.commit(&[], EncodedRows::new(), greatest, Now { wall_ms, monotonic_ms: 0 })?;

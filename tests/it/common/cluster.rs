@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 
@@ -17,10 +18,22 @@ pub struct Instance {
 impl Instance {
     /// Starts an instance of this name, with a verb and its options, and a short failover.
     pub fn start(place: &Place, etcd: &EtcdCluster, name: &str, words: &[&str]) -> Self {
+        Self::start_by(place, etcd, name, words, |command| command)
+    }
+
+    /// The same with a change of the command that starts it.
+    pub fn start_by(
+        place: &Place,
+        etcd: &EtcdCluster,
+        name: &str,
+        words: &[&str],
+        change: impl FnOnce(Command) -> Command,
+    ) -> Self {
         let (urls, admin) = (etcd.urls().join(","), reserved_port());
         let admin_text = admin.to_string();
         let options = ["-v", "--etcd", &urls, "--instance", name, "--failover", "1s", "--admin", &admin_text];
-        Self { process: StreamedProcess::start(&mut place.command(&[words, &options].concat())), admin }
+        let mut command = change(place.command(&[words, &options].concat()));
+        Self { process: StreamedProcess::start(&mut command), admin }
     }
 
     /// Starts `mqkv store` at a broker, with a client id of its own.
@@ -95,8 +108,13 @@ impl ServedCluster {
 
     /// Starts an instance that listens on the port of all when it owns the store.
     pub fn start(&self, name: &str) -> Instance {
+        self.start_by(name, |command| command)
+    }
+
+    /// The same with a change of the command that starts it.
+    pub fn start_by(&self, name: &str, change: impl FnOnce(Command) -> Command) -> Instance {
         let listen = format!("127.0.0.1:{}", self.port);
-        Instance::start(&self.place, &self.etcd, name, &["serve", "--listen", &listen])
+        Instance::start_by(&self.place, &self.etcd, name, &["serve", "--listen", &listen], change)
     }
 
     /// Starts an instance and waits until it owns the store.

@@ -27,7 +27,14 @@ fn owner(instance: &str) -> Option<Owner> {
 
 fn testbed(confirms_by_commit: bool) -> Testbed {
     let head = Head { owner: owner("a"), epoch: 4, seq: 9, ..Head::default() };
-    let chain = Chain::new(layout(), (head, 50), ResponseIndex::default(), confirms_by_commit, NOW);
+    let chain = Chain::new(
+        layout(),
+        (head, 50),
+        StoreClock::default(),
+        ResponseIndex::default(),
+        confirms_by_commit,
+        NOW,
+    );
     Testbed { chain, ids: Ids::default(), now: NOW }
 }
 
@@ -84,7 +91,7 @@ impl Testbed {
 
     fn read(&mut self, mod_revision: u64) -> Vec<ChainEvent> {
         let pair = Pair { key: layout().head(), value: self.chain.head.encode(), mod_revision };
-        let answer = RangeAnswer { revision: 99, pairs: vec![pair], has_more: false };
+        let answer = RangeAnswer { revision: 99, pairs: vec![pair], more: 0 };
         self.chain.handle_answer(Ok(Answer::Read(answer)), self.now)
     }
 }
@@ -287,4 +294,30 @@ fn the_ownership_is_given_up_after_the_last_group() {
     let txn = testbed.txn();
     assert_eq!((head_of(&txn).owner, head_of(&txn).seq), (None, 11));
     assert_eq!(testbed.applied(61), [ChainEvent::Resigned]);
+}
+
+#[test]
+fn an_owner_without_writes_shows_the_clock_of_the_store_now_and_then_by_a_commit() {
+    let mut testbed = testbed(false);
+    let mut commits = Vec::new();
+    for second in 1..=20 {
+        let elapsed_ms = second * IDLE_CONFIRMATION_MS;
+        testbed.now.monotonic_ms = NOW.monotonic_ms + elapsed_ms;
+        // The wall clock goes back meanwhile.
+        testbed.now.wall_ms = 0;
+        match testbed.poll() {
+            Some(ActionKind::Txn(txn)) => {
+                let head = head_of(&txn);
+                assert_eq!((head.clock_ms, head.wall_ms), (NOW.monotonic_ms + elapsed_ms, 0));
+                testbed.applied(50 + second);
+                commits.push(second);
+            }
+            Some(ActionKind::Read(_)) => {
+                let revision = testbed.chain.revision;
+                assert_eq!(testbed.read(revision), []);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(commits, [10, 20]);
 }

@@ -39,11 +39,21 @@ impl Testbed {
         Self { follower: Follower::new(layout()), ids: Ids::default() }
     }
 
-    /// A follower of a state with the head `seq` 5.
-    fn following() -> Self {
+    /// A follower that has read the head `seq` 5, at revision 20, and is about to read the pages.
+    fn reading() -> Self {
         let mut testbed = Self::new();
+        let read = testbed.read();
+        assert_eq!((read.revision, read.from), (None, layout().head()));
+        let events = testbed.page(20, vec![pair(layout().head(), head(5, 0, 0))], 0);
+        assert_eq!(events, [FollowerEvent::Reset]);
+        testbed
+    }
+
+    /// The same when it follows.
+    fn following() -> Self {
+        let mut testbed = Self::reading();
         testbed.read();
-        testbed.page(20, vec![pair(layout().head(), head(5, 0, 0))], false);
+        testbed.page(25, vec![pair(layout().head(), head(5, 0, 0))], 0);
         assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 21));
         testbed
     }
@@ -57,8 +67,8 @@ impl Testbed {
         read
     }
 
-    fn page(&mut self, revision: u64, pairs: Vec<Pair>, has_more: bool) -> Vec<FollowerEvent> {
-        self.follower.handle_answer(Ok(Answer::Read(RangeAnswer { revision, pairs, has_more })), NOW)
+    fn page(&mut self, revision: u64, pairs: Vec<Pair>, more: u64) -> Vec<FollowerEvent> {
+        self.follower.handle_answer(Ok(Answer::Read(RangeAnswer { revision, pairs, more })), NOW)
     }
 
     fn receive(&mut self, revision: u64, changes: &[(Bytes, Option<Bytes>)]) -> Vec<FollowerEvent> {
@@ -73,17 +83,18 @@ impl Testbed {
 }
 
 #[test]
-fn the_state_is_read_in_pages_at_one_revision() {
-    let mut testbed = Testbed::new();
-    assert_eq!(testbed.read().revision, None);
-    let events = testbed.page(20, vec![pair(layout().row(&key("a")), row("a"))], true);
-    assert!(matches!(&events[..], [FollowerEvent::Reset, FollowerEvent::Item(_)]));
+fn the_state_is_read_in_pages_at_the_revision_of_its_head() {
+    let mut testbed = Testbed::reading();
+    let first = testbed.read();
+    assert_eq!((first.revision, first.from), (Some(20), layout().state().0));
+    let events = testbed.page(25, vec![pair(layout().row(&key("a")), row("a"))], 1);
+    assert!(matches!(&events[..], [FollowerEvent::Item(_)]));
     let second = testbed.read();
     assert_eq!(
         (second.revision, &second.from[..]),
         (Some(20), &[&layout().row(&key("a"))[..], &[0]].concat()[..])
     );
-    testbed.page(25, vec![pair(layout().row(&key("b")), row("b"))], false);
+    testbed.page(25, vec![pair(layout().row(&key("b")), row("b"))], 0);
     assert!(testbed.follower.is_following());
     assert!(matches!(testbed.poll(), Some(ActionKind::Watch(range)) if range.revision == 21));
 }
@@ -127,7 +138,7 @@ fn a_corrupt_record_is_named_and_the_state_is_not_followed() {
     let wrong = layout().row(&key("a"));
     let mut testbed = Testbed::new();
     testbed.read();
-    let events = testbed.page(20, vec![pair(wrong.clone(), row("b"))], false);
+    let events = testbed.page(20, vec![pair(wrong.clone(), row("b"))], 0);
     assert_eq!(events, [FollowerEvent::Reset, FollowerEvent::Corrupt { key: wrong.clone() }]);
     assert!(!testbed.follower.is_following());
     assert_eq!(testbed.follower.next_deadline(), Some(NOW.monotonic_ms + CORRUPT_PAUSE_MS));
@@ -142,7 +153,7 @@ fn a_corrupt_record_is_named_and_the_state_is_not_followed() {
 fn a_compaction_that_overtakes_a_read_or_a_watch_begins_it_again() {
     let mut testbed = Testbed::new();
     testbed.read();
-    testbed.page(20, vec![pair(layout().row(&key("a")), row("a"))], true);
+    testbed.page(20, vec![pair(layout().row(&key("a")), row("a"))], 1);
     testbed.read();
     testbed.follower.handle_answer(Err(EtcdError::Compacted { revision: 22 }), NOW);
     assert_eq!(testbed.read().revision, None);

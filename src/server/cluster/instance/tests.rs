@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::server::cluster::action::ActionKind;
-use crate::server::cluster::codec::{Head, encode_request, encode_run};
+use crate::server::cluster::codec::{Head, MemberState, encode_request, encode_run};
 use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -48,14 +48,12 @@ fn candidate() -> Candidacy {
         let action = instance.poll_action(NOW).unwrap();
         match &action.kind {
             ActionKind::Read(read) => {
-                let is_roster = read.from == Layout::new("c").members().0;
+                let is_roster = read.from == Layout::new("c").roster().0;
                 let pairs = if is_roster { vec![member.clone()] } else { Vec::new() };
-                let found = RangeAnswer { revision: 1, pairs, has_more: false };
+                let found = RangeAnswer { revision: 1, pairs, more: 0 };
                 instance.handle_answer(action.id, Ok(Answer::Read(found)), NOW);
             }
-            ActionKind::Watch(range) if range.from == Layout::new("c").members().0 => {
-                roster = Some(action.id)
-            }
+            ActionKind::Watch(range) if range.from == Layout::new("c").roster().0 => roster = Some(action.id),
             ActionKind::Watch(_) => watch = Some(action.id),
             _ => break action,
         }
@@ -128,7 +126,7 @@ fn an_owner_that_has_lost_the_store_stops_and_reads_it_again() {
     let mut instance = owner();
     instance.commit(Group { items: Vec::new(), sequence: 4 }, NOW);
     let action = instance.poll_action(NOW).unwrap();
-    let none = RangeAnswer { revision: 9, pairs: Vec::new(), has_more: false };
+    let none = RangeAnswer { revision: 9, pairs: Vec::new(), more: 0 };
     instance.handle_answer(action.id, Ok(Answer::Read(none)), NOW);
     let lost = Effect::Report(ClusterEvent::LostOwnership { epoch: 1 });
     assert_eq!(effects(&mut instance), [Effect::Stop, lost]);
@@ -154,8 +152,78 @@ fn pair(key: Bytes, value: Bytes) -> Pair {
 fn read(instance: &mut Instance, now: Now, pairs: Vec<Pair>) {
     let action = instance.poll_action(now).unwrap();
     assert!(matches!(action.kind, ActionKind::Read(_)), "{action:?}");
-    let answer = RangeAnswer { revision: 3, pairs, has_more: false };
+    let answer = RangeAnswer { revision: 3, pairs: pairs.clone(), more: 0 };
     instance.handle_answer(action.id, Ok(Answer::Read(answer)), now);
+    let pages = instance.poll_action(now).unwrap();
+    assert!(matches!(&pages.kind, ActionKind::Read(read) if read.revision == Some(3)), "{pages:?}");
+    let answer = RangeAnswer { revision: 3, pairs, more: 0 };
+    instance.handle_answer(pages.id, Ok(Answer::Read(answer)), now);
+}
+
+/// Lets another member come, whose clock is `offset_ms` from this one's.
+fn note_member(instance: &mut Instance, roster: ActionId, (name, offset_ms): (&str, i64), revision: u64) {
+    let layout = Layout::new("c");
+    let wall_ms = NOW.wall_ms.checked_add_signed(offset_ms).unwrap();
+    let values = [
+        (layout.clock(name), MemberState { wall_ms, off_ms: 0, reads_at: 0 }.encode()),
+        (layout.member(name), encode_run(9)),
+    ];
+    let events = values.map(|(key, value)| WatchEvent { key, value: Some(value), mod_revision: revision });
+    instance.handle_watch(roster, Ok(WatchBatch { revision, events: events.into() }), NOW);
+}
+
+#[test]
+fn an_owner_whose_clock_was_set_an_hour_ahead_gives_the_store_up_before_its_versions_follow() {
+    let (mut instance, roster) = watching_owner();
+    note_member(&mut instance, roster, ("b", 0), 3);
+    assert_eq!(instance.poll_action(NOW), None);
+    instance.set_machine_clock(NOW.wall_ms + 3_600_000, NOW);
+    assert_eq!(instance.poll_action(NOW), None, "it may be a pause");
+    let mut at = NOW;
+    let resignation = loop {
+        let due_ms = instance.next_deadline().unwrap().max(at.monotonic_ms);
+        at = Now { wall_ms: NOW.wall_ms + due_ms - NOW.monotonic_ms, monotonic_ms: due_ms };
+        let Some(action) = instance.poll_action(at) else { continue };
+        match action.kind {
+            ActionKind::Txn(txn) => break txn,
+            ActionKind::Read(read) => {
+                // The owner confirms its ownership, and looks for a request of the operator.
+                let head = Pair { key: read.from, value: Bytes::new(), mod_revision: 2 };
+                let pairs = if head.key == Layout::new("c").head() { vec![head] } else { Vec::new() };
+                let answer = RangeAnswer { revision: 3, pairs, more: 0 };
+                instance.handle_answer(action.id, Ok(Answer::Read(answer)), at);
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(at.monotonic_ms <= NOW.monotonic_ms + 4_000, "{at:?}");
+    let Operation::Put { value, .. } = &resignation.operations[0] else { panic!() };
+    let head = Head::decode(value).unwrap();
+    assert_eq!((head.owner, head.wall_ms), (None, at.wall_ms), "the versions have not followed");
+    assert_eq!(instance.status().clock_off_ms, 3_600_000);
+    let reported = Effect::Report(ClusterEvent::ClockOff { off_ms: 3_600_000 });
+    assert!(effects(&mut instance).contains(&reported));
+}
+
+#[test]
+fn an_instance_whose_clock_is_off_takes_nothing_over_until_it_is_set_right() {
+    let Candidacy { mut instance, roster, takeover, .. } = candidate();
+    instance.handle_answer(takeover.id, Err(EtcdError::NoSpace), NOW);
+    note_member(&mut instance, roster, ("b", 40_000), 3);
+    note_member(&mut instance, roster, ("d", 50_000), 4);
+    let later = Now { wall_ms: NOW.wall_ms + 5_000, monotonic_ms: NOW.monotonic_ms + 5_000 };
+    assert_eq!(instance.poll_action(later), None);
+    assert_eq!(instance.status().clock_off_ms, 0, "not for long enough");
+    let later = Now { wall_ms: later.wall_ms + 2_000, monotonic_ms: later.monotonic_ms + 2_000 };
+    assert_eq!(instance.poll_action(later), None);
+    assert_eq!(instance.status().clock_off_ms, -40_000);
+    instance.set_machine_clock(later.wall_ms + 45_000, later);
+    let mut again = instance.poll_action(later);
+    assert!(effects(&mut instance).contains(&Effect::Report(ClusterEvent::ClockRight)));
+    // The other candidates may come first.
+    let in_turn = Now { monotonic_ms: later.monotonic_ms + 1_000, ..later };
+    again = again.or_else(|| instance.poll_action(in_turn));
+    assert!(matches!(again.unwrap().kind, ActionKind::Txn(_)));
 }
 
 #[test]

@@ -35,8 +35,6 @@ struct Recorded {
 /// What of the promises a seed does not keep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowance {
-    /// The clocks of instances differ by more than a minute: deadlines may be early.
-    pub wild_clocks: bool,
     /// etcd has lacked space: deletions were answered without a record.
     pub no_space: bool,
 }
@@ -49,7 +47,6 @@ impl Archive {
         layout: &Layout,
         ledger: &Ledger,
         now_ms: u64,
-        allowance: Allowance,
     ) -> Result<(), String> {
         while self.revision < etcd.revision {
             self.revision += 1;
@@ -64,7 +61,7 @@ impl Archive {
                         self.check_head(Head::decode(value).unwrap())?;
                     }
                     (Some(Place::Responses { .. }), Some(value)) => {
-                        deleting = self.record(value, ledger, allowance)?;
+                        deleting = self.record(value, ledger)?;
                     }
                     (Some(Place::Row(key)), value) => rows.push((key, value.clone())),
                     _ => {}
@@ -74,7 +71,7 @@ impl Archive {
                 let now = Now { wall_ms: 0, monotonic_ms: 0 };
                 let content = value.map(|value| decode_row(&key, &value, Reception::Watched, now).unwrap());
                 let is_deleting = deleting.contains(&key);
-                self.check_row(&key, content.as_ref(), is_deleting || !has_head, now_ms, ledger, allowance)?;
+                self.check_row(&key, content.as_ref(), is_deleting || !has_head, now_ms, ledger)?;
                 self.rows.entry(key).or_default().push(RowState { revision: self.revision, content });
             }
         }
@@ -96,12 +93,7 @@ impl Archive {
     }
 
     /// Records the responses of a commit; returns the keys that it has deleted.
-    fn record(
-        &mut self,
-        value: &bytes::Bytes,
-        ledger: &Ledger,
-        allowance: Allowance,
-    ) -> Result<BTreeSet<Key>, String> {
+    fn record(&mut self, value: &bytes::Bytes, ledger: &Ledger) -> Result<BTreeSet<Key>, String> {
         let now = Now { wall_ms: 0, monotonic_ms: 0 };
         let decoded = EncodedResponses::decode(value, Reception::Watched, now).unwrap();
         let mut deleting = BTreeSet::new();
@@ -116,7 +108,7 @@ impl Archive {
                 deleting.insert(request.key.clone());
             }
             self.writes.entry(request.key.clone()).or_default().push((self.revision, id));
-            if self.recorded.insert(id, recorded).is_some() && !allowance.wild_clocks {
+            if self.recorded.insert(id, recorded).is_some() {
                 return Err(format!("{id:?} was applied twice"));
             }
         }
@@ -130,7 +122,6 @@ impl Archive {
         is_deleting: bool,
         now_ms: u64,
         ledger: &Ledger,
-        allowance: Allowance,
     ) -> Result<(), String> {
         let states = self.rows.get(key).map(Vec::as_slice).unwrap_or_default();
         let current = states.last().and_then(|state| state.content.as_ref());
@@ -157,7 +148,7 @@ impl Archive {
             let Operation::Set { ttl_ms: Some(ttl_ms), .. } = request.operation else {
                 return Err(format!("{key:?} has gone: {value}"));
             };
-            if now_ms < request.sent_ms + ttl_ms && !allowance.wild_clocks {
+            if now_ms < request.sent_ms + ttl_ms {
                 return Err(format!("{key:?} has expired early"));
             }
             self.expired += 1;
@@ -184,8 +175,7 @@ impl Archive {
             Reply::Written { payload, version, .. } => {
                 let is_set =
                     matches!(request.operation, Operation::Set { .. }) && *payload == Protocol::Done.encode();
-                // With clocks that differ by hours, a write may be applied again, and have another record.
-                let excused = (!is_set && allowance.no_space) || allowance.wild_clocks;
+                let excused = !is_set && allowance.no_space;
                 let recorded = self.recorded.get(&id);
                 if recorded.is_none_or(|it| it.payload != *payload || it.version != *version) && !excused {
                     return Err(format!("{id:?} was answered without being committed"));

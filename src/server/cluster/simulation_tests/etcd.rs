@@ -69,10 +69,10 @@ impl Etcd {
             })
             .collect();
         let limit = if read.limit == 0 { usize::MAX } else { read.limit as usize };
-        let has_more = pairs.len() > limit;
+        let more = pairs.len().saturating_sub(limit) as u64;
         pairs.truncate(limit);
         let revision = if read.revision.is_some() { self.revision } else { at };
-        RangeAnswer { revision, pairs, has_more }
+        RangeAnswer { revision, pairs, more }
     }
 
     fn keys_at(&self, revision: u64) -> BTreeMap<Bytes, (Bytes, u64)> {

@@ -11,7 +11,8 @@ use crate::protocol::Key;
 use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, WatchRange};
 use crate::server::cluster::operation::{EtcdError, Operation as Change, Txn, WatchBatch, key_after};
 use crate::server::cluster::{
-    ClusterEvent, Effect, Head, Instance, InstanceSettings, Layout, Role, encode_request, encode_run,
+    ClusterEvent, Effect, Head, Instance, InstanceSettings, Layout, MemberState, Role, encode_request,
+    encode_run,
 };
 use crate::server::simulation_figures::figures;
 use crate::server::storage::simulated::SeededRandom;
@@ -28,12 +29,16 @@ const CALM_MS: u64 = 14_000;
 /// etcd's client reports an unknown outcome after this time.
 const TIMEOUT_MS: u64 = 1_000;
 const LEASE_MS: u64 = 2_000;
+/// The time between two announcements of a clock.
+const ANNOUNCEMENT_MS: u64 = 1_000;
+/// A greater step of the machine's clock is not followed at once by the time of its store.
+const STEP_MAX_MS: i64 = 60_000;
 
 figures! {
     answers: 6_000, reads: 1_500, duplicates: 800, commits: 5_000, takeovers: 170, stops: 50,
     crashes: 150, pauses: 200, unreached: 60, cuts: 200, clock_jumps: 150, lost: 250, doubled: 80, compactions: 70,
     gaps: 10, reloads: 400, no_space: 20, refused: 4, given_up: 1, resignations: 50, handovers: 20, expired: 150,
-    stale_reads: 15,
+    stale_reads: 15, clocks_off: 10,
 }
 
 enum Event {
@@ -94,6 +99,8 @@ struct Running {
     /// Boot time: the monotonic clock counts from another moment in each run.
     monotonic_ms: u64,
     wake_ms: Option<u64>,
+    /// What its time is ahead, or behind.
+    wall_offset_ms: i64,
 }
 
 #[derive(Default)]
@@ -103,8 +110,9 @@ struct Node {
     cut_until: u64,
     /// Clients do not reach it until then: it has no connection with the broker.
     unreached_until: u64,
-    /// What its wall clock is ahead, or behind.
+    /// What the clock of the machine is ahead, or behind.
     wall_offset_ms: i64,
+    announced_ms: u64,
     seen_ms: u64,
     /// The run that its member key has.
     member_run: u64,
@@ -121,6 +129,15 @@ struct Watcher {
 struct Client {
     waiting: Option<RequestId>,
     clock_offset_ms: i64,
+}
+
+/// The clocks that are hours off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wild {
+    None,
+    /// That of one instance.
+    One(usize),
+    All,
 }
 
 pub struct World {
@@ -140,6 +157,8 @@ pub struct World {
     next_number: u64,
     next_run: u64,
     allowance: Allowance,
+    /// The clocks of instances differ by hours.
+    wild_clocks: Wild,
     /// etcd answers reads with earlier states.
     has_stale_reads: bool,
     has_space_faults: bool,
@@ -153,12 +172,17 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, mistake: Option<Mistake>) -> Self {
         let mut random = SeededRandom::new(seed);
-        let wild_clocks = random.below(4) == 0;
+        let wild_clocks = match random.below(8) {
+            0 => Wild::All,
+            1 => Wild::One(usize::try_from(random.below(3)).unwrap()),
+            _ => Wild::None,
+        };
         let has_space_faults = random.below(4) == 0;
         Self {
             has_stale_reads: random.below(4) == 0,
             has_space_faults,
-            allowance: Allowance { wild_clocks, no_space: has_space_faults },
+            wild_clocks,
+            allowance: Allowance { no_space: has_space_faults },
             ms: 0,
             order: 0,
             events: BTreeMap::new(),
@@ -208,21 +232,26 @@ impl World {
         if self.chance(3) { 1 + self.below(3_000) } else { 1 + self.below(8) }
     }
 
-    fn clock_offset(&mut self) -> i64 {
-        let range = if self.allowance.wild_clocks { 3_600_000 } else { 25_000 };
+    fn clock_offset(&mut self, node: usize) -> i64 {
+        let is_wild = self.wild_clocks == Wild::All || self.wild_clocks == Wild::One(node);
+        let range = if is_wild { 7_200_000 } else { 12_000 };
         i64::try_from(self.below(2 * range)).unwrap() - i64::try_from(range).unwrap()
     }
 
     fn now_of(&self, node: usize) -> Now {
-        let node = &self.nodes[node];
-        let monotonic_ms = self.ms + node.running.as_ref().unwrap().monotonic_ms;
-        Now { wall_ms: (WALL_MS + self.ms).checked_add_signed(node.wall_offset_ms).unwrap(), monotonic_ms }
+        let running = self.nodes[node].running.as_ref().unwrap();
+        let monotonic_ms = self.ms + running.monotonic_ms;
+        Now { wall_ms: self.wall_ms(running.wall_offset_ms), monotonic_ms }
+    }
+
+    fn wall_ms(&self, offset_ms: i64) -> u64 {
+        (WALL_MS + self.ms).checked_add_signed(offset_ms).unwrap()
     }
 
     /// Runs the faults, then a calm time in which all must work.
     pub fn run(&mut self) -> Result<(), String> {
         for node in 0..self.nodes.len() {
-            self.nodes[node].wall_offset_ms = self.clock_offset();
+            self.nodes[node].wall_offset_ms = self.clock_offset(node);
             let delay = self.below(300);
             self.after(delay, Event::Start { node });
         }
@@ -264,6 +293,7 @@ impl World {
     fn calm_down(&mut self) {
         self.is_calm = true;
         (self.etcd.is_full, self.etcd.is_low) = (false, false);
+        self.set_clocks_right();
         for node in 0..self.nodes.len() {
             let Node { paused_until, cut_until, unreached_until, running, .. } = &mut self.nodes[node];
             (*paused_until, *cut_until, *unreached_until) = (0, 0, 0);
@@ -273,6 +303,20 @@ impl World {
             }
             if self.nodes[node].running.is_none() {
                 self.after(1, Event::Start { node });
+            }
+        }
+    }
+
+    /// Makes the clocks agree with each other and with the head. A single one that is off, and has done no harm, stays so.
+    fn set_clocks_right(&mut self) {
+        let ahead_ms = self.archive.head.wall_ms.saturating_sub(WALL_MS + self.ms);
+        if self.wild_clocks == Wild::None || (self.wild_clocks != Wild::All && ahead_ms < 12_000) {
+            return;
+        }
+        for node in &mut self.nodes {
+            node.wall_offset_ms = i64::try_from(ahead_ms).unwrap();
+            if let Some(running) = &mut node.running {
+                running.wall_offset_ms = node.wall_offset_ms;
             }
         }
     }
@@ -362,14 +406,21 @@ impl World {
             open: BTreeSet::new(),
             monotonic_ms,
             wake_ms: None,
+            wall_offset_ms: self.nodes[node].wall_offset_ms,
         });
         self.drive(node)
     }
 
     /// Polls an instance and its application until nothing is left to do.
     fn drive(&mut self, node: usize) -> Result<(), String> {
+        let machine_ms = self.nodes[node].wall_offset_ms;
+        let running = self.nodes[node].running.as_mut().unwrap();
+        if (machine_ms - running.wall_offset_ms).abs() <= STEP_MAX_MS {
+            running.wall_offset_ms = machine_ms;
+        }
         let now = self.now_of(node);
         let mut running = self.nodes[node].running.take().unwrap();
+        running.instance.set_machine_clock(self.wall_ms(machine_ms), now);
         let mut answers = Vec::new();
         let mut actions = Vec::new();
         running.application.expire_all(now);
@@ -431,6 +482,7 @@ impl World {
             }
             Effect::Committed { .. } => self.figures.commits += 1,
             Effect::Report(ClusterEvent::WatchGap) => self.figures.gaps += 1,
+            Effect::Report(ClusterEvent::ClockOff { .. }) => self.figures.clocks_off += 1,
             _ => {}
         }
         if !matches!(effect, Effect::Apply(_)) {
@@ -507,7 +559,7 @@ impl World {
 
     /// Handles a change of etcd: checks it, and has the watches deliver it.
     fn advance(&mut self) -> Result<(), String> {
-        self.archive.advance(&self.etcd, &self.layout, &self.ledger, self.ms, self.allowance)?;
+        self.archive.advance(&self.etcd, &self.layout, &self.ledger, self.ms)?;
         let is_behind = |watcher: &Watcher| !watcher.is_due && watcher.next <= self.etcd.revision;
         let behind = self.watchers.iter_mut().filter(|(_, watcher)| is_behind(watcher));
         let behind: Vec<_> = behind.map(|(of, watcher)| (*of, watcher.is_due = true).0).collect();
@@ -640,7 +692,7 @@ impl World {
         let timestamp_ms = wall_ms.checked_add_signed(self.clients[at].clock_offset_ms).unwrap();
         let (sent_ms, revision) = (self.ms, self.etcd.revision);
         // The timestamps of a client must not be ahead of every instance.
-        let timestamp_ms = if self.allowance.wild_clocks { 0 } else { timestamp_ms.min(wall_ms) };
+        let timestamp_ms = if self.wild_clocks != Wild::None { 0 } else { timestamp_ms.min(wall_ms) };
         self.trace(|| format!("{id:?} is {key:?} {operation:?}"));
         self.ledger.requests.insert(id, Request { key, operation, timestamp_ms, sent_ms, revision });
         self.clients[at].waiting = Some(id);
@@ -674,26 +726,33 @@ impl World {
     fn keep_leases(&mut self) {
         self.after(250, Event::Leases);
         for (at, node) in self.nodes.iter_mut().enumerate() {
-            let key = self.layout.member(NAMES[at]);
+            let (key, clock) = (self.layout.member(NAMES[at]), self.layout.clock(NAMES[at]));
             let is_reached =
                 node.running.is_some() && node.paused_until <= self.ms && node.cut_until <= self.ms;
             let is_there = !self.etcd.pairs_of((key.clone(), key_after(&key))).is_empty();
             let run = node.running.as_ref().map_or(0, |running| running.run);
-            let operation = if is_reached {
+            let operations = if is_reached {
                 node.seen_ms = self.ms;
-                (!is_there || node.member_run != run).then(|| Change::Put {
-                    key,
-                    value: encode_run(run),
-                    lease: Some(1),
-                })
+                let wall_ms = (WALL_MS + self.ms).checked_add_signed(node.wall_offset_ms).unwrap();
+                let value = MemberState { wall_ms, off_ms: 0, reads_at: 0 }.encode();
+                let announcement = Change::Put { key: clock, value, lease: Some(1) };
+                if !is_there || node.member_run != run {
+                    vec![Change::Put { key, value: encode_run(run), lease: Some(1) }, announcement]
+                } else if node.announced_ms + ANNOUNCEMENT_MS <= self.ms {
+                    vec![announcement]
+                } else {
+                    Vec::new()
+                }
+            } else if is_there && node.seen_ms + LEASE_MS < self.ms {
+                vec![Change::Delete { key }, Change::Delete { key: clock }]
             } else {
-                (is_there && node.seen_ms + LEASE_MS < self.ms).then_some(Change::Delete { key })
+                Vec::new()
             };
-            if let Some(operation) = operation {
-                let txn = Txn { operations: vec![operation], ..Txn::default() };
+            if !operations.is_empty() {
+                let txn = Txn { operations, ..Txn::default() };
                 // Without space it is tried again.
                 if self.etcd.perform(&ActionKind::Txn(txn)).is_ok() {
-                    node.member_run = run;
+                    (node.member_run, node.announced_ms) = (run, self.ms);
                 }
             }
         }
@@ -724,7 +783,7 @@ impl World {
             }
             9..11 => {
                 self.figures.clock_jumps += 1;
-                self.nodes[node].wall_offset_ms = self.clock_offset();
+                self.nodes[node].wall_offset_ms = self.clock_offset(node);
             }
             11 => {
                 self.figures.compactions += 1;

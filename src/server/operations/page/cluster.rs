@@ -17,8 +17,12 @@ pub fn rows(metrics: &Metrics) -> Option<Vec<(&'static str, String)>> {
         Role::Incompatible => "incompatible",
     };
     let owner = status.owner.as_ref().map_or_else(|| "–".to_owned(), |owner| text::escape(owner.as_bytes()));
+    let role = match status.clock_off_ms {
+        0 => role.to_owned(),
+        off_ms => format!("{role}; its clock is {off_ms} ms off, so that it owns nothing"),
+    };
     Some(vec![
-        ("Role", role.to_owned()),
+        ("Role", role),
         ("Owner", owner),
         ("Epoch", text::count(status.epoch)),
         ("Sequence", text::count(status.seq)),
@@ -38,7 +42,15 @@ mod tests {
         let metrics = Metrics::default();
         assert_eq!(rows(&metrics), None);
         let owner = Some("<b>".to_owned());
-        let status = Status { role: Role::Follower, owner, epoch: 3, seq: 70_215, members: 2 };
+        let status = Status {
+            role: Role::Follower,
+            owner,
+            epoch: 3,
+            seq: 70_215,
+            members: 2,
+            clock_off_ms: 0,
+            reads_at: 0,
+        };
         metrics.cluster.set_status(status);
         let rows = rows(&metrics).unwrap();
         for row in [("Role", "follows"), ("Owner", "&lt;b&gt;"), ("Sequence", "70,215"), ("Members", "2")] {

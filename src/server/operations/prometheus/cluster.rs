@@ -28,6 +28,13 @@ pub fn write(text: &mut Text, metrics: &Metrics) {
         "Instances of the cluster, as this one sees them.",
         status.members,
     );
+    // Prometheus' base unit; rounded to whole seconds.
+    text.one(
+        "mqkv_cluster_clock_off_seconds",
+        "gauge",
+        "By how much the clock is ahead (negative: behind), so that this instance owns nothing; otherwise 0.",
+        status.clock_off_ms.div_euclid(1_000),
+    );
     let is_available = u8::from(!metrics.is_etcd_unavailable());
     text.one("mqkv_etcd_available", "gauge", "1 if etcd answers, otherwise 0.", is_available);
     for (name, help, counter) in [
@@ -73,7 +80,15 @@ mod tests {
     #[test]
     fn an_instance_shows_its_role_epoch_and_sequence() {
         let metrics = Metrics::default();
-        let status = |role, seq| Status { role, owner: None, epoch: 3, seq, members: 2 };
+        let status = |role, seq| Status {
+            role,
+            owner: None,
+            epoch: 3,
+            seq,
+            members: 2,
+            clock_off_ms: -40_500,
+            reads_at: 0,
+        };
         metrics.cluster.set_held(Held { requests: 2, bytes: 900 });
         metrics.cluster.set_status(status(Role::Follower, 5));
         metrics.count_event(&ClusterEvent::TookOver { epoch: 3 }.into());

@@ -1,0 +1,39 @@
+//! The endpoint of reads at a revision: a member that is not the leader, so that the leader has time for writes.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::client::{Endpoint, Etcd, lock};
+use super::error::Failure;
+
+impl Etcd {
+    /// Keeps the endpoint for the next read, unless its answer was uncertain.
+    pub(super) fn keep_reading_endpoint(&self, endpoint: &Arc<Endpoint>, failure: Option<&Failure>) {
+        let is_kept = !failure.is_some_and(Failure::is_uncertain);
+        *lock(&self.0.reading) = is_kept.then(|| Arc::clone(endpoint));
+    }
+
+    /// Returns the endpoint that was kept, or else the first one that answers as a member which is not the leader; without one, the
+    /// current one.
+    pub(super) async fn reading_endpoint(&self) -> Arc<Endpoint> {
+        let kept = lock(&self.0.reading).clone();
+        if let Some(endpoint) = kept {
+            return endpoint;
+        }
+        let mut asked = JoinSet::new();
+        for endpoint in &self.0.endpoints {
+            let (etcd, endpoint) = (self.clone(), Arc::clone(endpoint));
+            asked.spawn(async move { (etcd.status_of(&endpoint).await, endpoint) });
+        }
+        while let Some(answer) = asked.join_next().await {
+            if let Ok((Ok(status), endpoint)) = answer
+                && status.has_leader
+                && !status.is_leader
+            {
+                return endpoint;
+            }
+        }
+        self.current()
+    }
+}
