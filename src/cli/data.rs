@@ -189,10 +189,24 @@ fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> R
 
 fn lower_versions(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let lowered = offline::lower_versions(directory, clock::wall_ms()).map_err(|error| of_start(&error))?;
+    report_lowered(lowered, "lower-versions", quiet, reporter)?;
+    Ok(Exit::Yes)
+}
+
+/// Prints what was lowered, as the answer of a verb.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn report_lowered(
+    lowered: LoweredVersions,
+    verb: &str,
+    quiet: bool,
+    reporter: &mut Reporter,
+) -> Result<(), CommandError> {
     let LoweredVersions { keys, fences, floor } = lowered;
     if reporter.is_json() {
         let fields = [("keys", number(keys)), ("fences", number(fences)), ("floor", Field::Switch(floor))];
-        reporter.data(answer("lower-versions", fields).as_bytes())?;
+        reporter.data(answer(verb, fields).as_bytes())?;
     } else if !quiet {
         report::log(&if lowered == LoweredVersions::default() {
             "no version is more than 60 s ahead of the clock; nothing was changed".to_owned()
@@ -202,7 +216,7 @@ fn lower_versions(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Res
             format!("lowered to the present time: the versions of {keys}, {fences}{floor}")
         });
     }
-    Ok(Exit::Yes)
+    Ok(())
 }
 
 fn number(number: usize) -> Field {

@@ -17,7 +17,7 @@ use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::RawRequest;
-use crate::protocol::Key;
+use crate::protocol::{Key, Timestamp};
 
 const HELP: &str = "\
 Examples:
@@ -157,8 +157,11 @@ impl Source for KeySource<'_> {
     }
 }
 
+/// Returns the request for a key. With a timestamp of its own it accepts any version: a store that is ahead of this machine's clock
+/// can be exported, too.
 fn with_request(key: Key) -> (Key, RawRequest) {
-    let request = VersionedValue::request(&key);
+    let mut request = VersionedValue::request(&key);
+    request.properties.timestamp = Some(Timestamp::of_store(0, 0));
     (key, request)
 }
 

@@ -51,6 +51,21 @@ It is refused if there is no other instance, unless --force is given.
 Exit status: 0 if another instance owns the store, 1 if there was no owner or --instance names another one, 69 without another instance, 124 if none has taken over \
 in time.";
 
+const LOWER_VERSIONS_HELP: &str = "\
+Examples:
+  mqkv store lower-versions --etcd http://a:2379
+  mqkv export > keys.jsonl      works without it
+
+For a store whose versions clients refuse, because the clock of an instance was ahead. Instances own nothing while their clocks are over \
+30 s behind those versions, and report it: mqkv store status.
+
+Versions and fencing tokens that are over 60 s ahead of the clock of this machine become the present time. Set the clocks first, and \
+stop all clients that use a lock: a token from before is greater than the new ones. It is refused while an instance owns the store; \
+instances that own nothing may run, and one of them takes over afterwards.
+
+Exit status: 0 if no version is ahead any more, 1 if the cluster does not exist, 65 if a record is not valid, 69 if an instance owns the \
+store.";
+
 /// The verbs below `store`.
 #[derive(Debug, Subcommand)]
 pub enum StoreAction {
@@ -63,6 +78,9 @@ pub enum StoreAction {
     /// Make the owner hand over to another instance
     #[command(after_long_help = RESIGN_HELP)]
     Resign(ResignArgs),
+    /// Lower versions that are ahead of the clock
+    #[command(after_long_help = LOWER_VERSIONS_HELP)]
+    LowerVersions(LowerVersionsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +91,12 @@ pub struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
+    #[command(flatten)]
+    pub etcd: EtcdArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct LowerVersionsArgs {
     #[command(flatten)]
     pub etcd: EtcdArgs,
 }
@@ -100,6 +124,7 @@ impl StoreAction {
             Self::Status(args) => &args.etcd,
             Self::Check(args) => &args.etcd,
             Self::Resign(args) => &args.etcd,
+            Self::LowerVersions(args) => &args.etcd,
         }
     }
 }

@@ -49,7 +49,12 @@ rules of --authz; without --authz it stops the store.";
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
-#[command(mut_args(|arg| if arg.get_id() == "etcd" { arg.hide_short_help(false) } else { arg }))]
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "etcd" => arg.hide_short_help(false),
+    // The summary has 24 lines.
+    "keys_max" | "memory_max" => arg.hide_short_help(true),
+    _ => arg,
+}))]
 pub struct StoreArgs {
     #[command(subcommand)]
     pub action: Option<StoreAction>,

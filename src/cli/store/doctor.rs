@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::cluster::Cluster;
-use super::status::{Endpoints, alarm, is_nearly_full, size};
+use super::status::{Endpoints, alarm, clock_off, is_nearly_full, size};
 use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
@@ -15,6 +15,7 @@ use crate::commands::output::{Check, CheckResult, Detail, Status, Warning};
 use crate::commands::{CommandError, Kind, Output};
 use crate::render::escape::escape;
 use crate::render::ms_text;
+use crate::server::cluster::Overview;
 use crate::server::cluster::operation::{
     Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn,
 };
@@ -222,6 +223,17 @@ async fn commit(cluster: &Cluster) -> Found {
     }
 }
 
+/// Returns the instances that own nothing because of their clocks.
+fn clock_warnings(overview: &Overview) -> Vec<Warning> {
+    let off = overview.members.iter().filter(|member| member.clock_off_ms != 0);
+    let warned = off.map(|member| {
+        let (name, off) = (escape(member.name.as_bytes()), clock_off(member.clock_off_ms));
+        let message = format!("the clock of instance {name} is {off}: it owns nothing");
+        warning(message, "set its clock; if the store is ahead of all clocks: mqkv store lower-versions")
+    });
+    warned.collect()
+}
+
 async fn owners(cluster: &Cluster) -> Found {
     let Some(overview) = cluster.overview().await? else {
         let missing =
@@ -232,10 +244,13 @@ async fn owners(cluster: &Cluster) -> Found {
     let Some(owner) = overview.owner().filter(|_| overview.is_served()) else {
         let message = format!("no owner, instances: {members}: no request is answered");
         let error = CommandError::new(Kind::Unavailable, message);
+        if let Some(clock) = clock_warnings(&overview).into_iter().next() {
+            return Err(error.hint(format!("{}: {}", clock.message, clock.hint)));
+        }
         return Err(error.hint("mqkv store status; start an instance: mqkv store -b BROKER --etcd URLS"));
     };
     let text = format!("owner {}, instances: {members}", escape(owner.as_bytes()));
-    let mut warnings = Vec::new();
+    let mut warnings = clock_warnings(&overview);
     if members < 2 {
         warnings.push(warning("no other instance could take over", "start another instance"));
     }

@@ -9,6 +9,8 @@ mod cluster;
 #[cfg(feature = "cluster")]
 mod doctor;
 #[cfg(feature = "cluster")]
+mod lower_versions;
+#[cfg(feature = "cluster")]
 mod resign;
 #[cfg(feature = "cluster")]
 mod status;
@@ -74,6 +76,7 @@ pub fn run_action(
         StoreAction::Status(_) => status::run(&etcd, reporter),
         StoreAction::Check(_) => check::run(&etcd, reporter),
         StoreAction::Resign(args) => resign::run(&etcd, args, reporter),
+        StoreAction::LowerVersions(_) => lower_versions::run(&etcd, reporter),
     }
 }
 

@@ -116,7 +116,15 @@ fn fields(
 ) -> Vec<(&'static str, Field)> {
     let text = |text: &str| Field::Text(text.to_owned());
     let member = |member: &Member| {
-        vec![("name", text(&member.name)), ("run", Field::Text(format!("{:016x}", member.run)))]
+        let mut fields =
+            vec![("name", text(&member.name)), ("run", Field::Text(format!("{:016x}", member.run)))];
+        let off = Field::Number(member.clock_off_ms.unsigned_abs());
+        match member.clock_off_ms {
+            0 => {}
+            1.. => fields.push(("clock_ahead_ms", off)),
+            _ => fields.push(("clock_behind_ms", off)),
+        }
+        fields
     };
     let endpoint = |(endpoint, status): &(String, Result<EndpointStatus, EtcdError>)| {
         let mut fields = vec![("endpoint", text(endpoint))];
@@ -159,8 +167,14 @@ fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> 
     if !overview.members.is_empty() {
         let mut rows = vec![["MEMBER", "ROLE"].map(str::to_owned).to_vec()];
         rows.extend(overview.members.iter().map(|member| {
-            let role = if overview.is_owner(member) { "owner" } else { "follows" };
-            vec![escape(member.name.as_bytes()), role.to_owned()]
+            let role = match overview.is_owner(member) {
+                true => "owner".to_owned(),
+                false if member.clock_off_ms != 0 => {
+                    format!("follows, and owns nothing: its clock is {}", clock_off(member.clock_off_ms))
+                }
+                false => "follows".to_owned(),
+            };
+            vec![escape(member.name.as_bytes()), role]
         }));
         out.push('\n');
         out.push_str(&table(&rows, 1));
@@ -196,6 +210,12 @@ fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> 
     out.push('\n');
     out.push_str(&table(&rows, 3));
     out
+}
+
+/// Returns by how much a clock is off.
+pub fn clock_off(off_ms: i64) -> String {
+    let seconds = off_ms.unsigned_abs().div_euclid(1_000);
+    format!("{seconds} s {}", if off_ms > 0 { "ahead" } else { "behind" })
 }
 
 fn counted(count: usize, name: &str) -> String {
@@ -238,7 +258,8 @@ mod tests {
     fn overview(owner: Option<&str>, age_ms: u64) -> Overview {
         let owner = owner.map(|owner| Owner { instance: owner.to_owned(), run: 7 });
         let head = Head { owner, epoch: 3, seq: 1_234_567, wall_ms: NOW_MS - age_ms, ..Head::default() };
-        let members = ["node1.example", "node2"].map(|name| Member { name: name.to_owned(), run: 7 });
+        let members =
+            ["node1.example", "node2"].map(|name| Member { name: name.to_owned(), run: 7, clock_off_ms: 0 });
         Overview { revision: 42, members: members.to_vec(), head: Some(head), keys: 1_000 }
     }
 
