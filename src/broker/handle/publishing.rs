@@ -152,7 +152,7 @@ impl Broker {
         }
         if is_retained || !is_refusable {
             // The first step is under the same lock, so that nearly every message needs one.
-            let mut route = registry.begin_route(from, None, Arc::clone(&publication));
+            let mut route = registry.begin_retained_route(from, Arc::clone(&publication));
             published = Ok(if registry.route_some(&mut route, now, &mut events) {
                 let route = Arc::new(Mutex::new(route));
                 registry.add_unfinished_route(&publication.message.topic, &route);

@@ -40,11 +40,18 @@ impl Registry {
             from: from.and_then(session_of),
             to: open.map(|(connection, _)| connection),
             addressee: open.map(|(_, session)| session).or_else(closed),
-            sequence: if publication.message.retain { self.retained.sequence() } else { u64::MAX },
+            sequence: u64::MAX,
             publication,
             stage: Stage::Begin,
             count: 0,
         }
+    }
+
+    /// Begins to route the message that was retained last. Clients that subscribe from now on find it among the retained
+    /// ones.
+    #[must_use]
+    pub fn begin_retained_route(&self, from: Option<ConnectionId>, publication: Arc<Publication>) -> Route {
+        Route { sequence: self.retained.sequence(), ..self.begin_route(from, None, publication) }
     }
 
     /// Does the next step; returns whether there are more.
@@ -333,7 +340,7 @@ mod tests {
         registry.attach(request(SESSIONS, "late", 60, None), now).unwrap();
         let publication = publication(&topic, true, now);
         registry.retain(&publication, &Account::test("a", 1 << 30), now).unwrap();
-        let mut route = registry.begin_route(None, None, publication);
+        let mut route = registry.begin_retained_route(None, publication);
         assert!(registry.route_some(&mut route, now, &mut Vec::new()));
         subscribe(&mut registry, SESSIONS, vec![subscription("#".to_owned(), Qos::AtLeastOnce, 1)], now);
         while registry.route_some(&mut route, now, &mut Vec::new()) {}
