@@ -64,8 +64,7 @@ pub enum Output {
         /// The fencing token.
         token: Timestamp,
         ttl_ms: u64,
-        /// Whether the lease is not renewed.
-        once: bool,
+        held_until: HeldUntil,
     },
     /// `lock` waits for another holder.
     LockWaiting {
@@ -273,6 +272,16 @@ pub enum Ended {
     Code(i32),
     /// By a signal.
     Signal(i32),
+}
+
+/// What ends a lock that `lock` holds without a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldUntil {
+    /// The end of the lease, which is not renewed, or `unlock`.
+    LeaseEnd,
+    /// The end of input, or a signal.
+    InputEnd,
+    Signal,
 }
 
 /// A warning of `lock`.

@@ -144,8 +144,13 @@ pub fn output(output: &Output, quiet: bool) -> Rendered {
             put(&mut object, "ttl_ms", *ttl_ms);
             object
         }
-        Output::LockWaiting { .. } => return Rendered::default(),
-        Output::LockNote { key, note } => return Rendered::stderr(line(note_object(key, note))),
+        Output::LockWaiting { key, holder, .. } => {
+            let object = note_object("lock-waiting", key, &lock::waiting_text(key, holder));
+            return data_or_message(object, false, quiet);
+        }
+        Output::LockNote { key, note } => {
+            return Rendered::stderr(line(note_object(note_kind(note), key, &lock::note_text(key, note))));
+        }
         Output::LockHeld { key, holder, unrenewed } => held_object(key, holder.as_ref(), *unrenewed),
         Output::Unlocked { key, holder, outcome } => unlocked_object(key, holder, outcome),
         Output::Holder { key, found } => {
@@ -279,21 +284,21 @@ fn unlocked_object(key: &Key, holder: &Bytes, outcome: &DeleteOutcome) -> Object
     object
 }
 
-/// The object of a warning.
-fn note_object(key: &Key, note: &LockNote) -> Object {
+fn note_kind(note: &LockNote) -> &'static str {
+    match note {
+        LockNote::Lost { .. } => "lock-lost",
+        LockNote::TokenFile { .. } => "token-file",
+        LockNote::Unanswered { .. } => "lock-unanswered",
+        LockNote::Unconfirmed { .. } => "release-unconfirmed",
+    }
+}
+
+/// The object of a message about a lock.
+fn note_object(kind: &str, key: &Key, message: &str) -> Object {
     let mut inner = Object::new();
-    put(
-        &mut inner,
-        "kind",
-        match note {
-            LockNote::Lost { .. } => "lock-lost",
-            LockNote::TokenFile { .. } => "token-file",
-            LockNote::Unanswered { .. } => "lock-unanswered",
-            LockNote::Unconfirmed { .. } => "release-unconfirmed",
-        },
-    );
+    put(&mut inner, "kind", kind);
     put_bytes(&mut inner, "key", "key_encoding", key.as_bytes());
-    put(&mut inner, "message", lock::note_text(key, note));
+    put(&mut inner, "message", message);
     schema_and("note", inner.into())
 }
 
@@ -477,7 +482,7 @@ fn frame_value(frame: &Frame) -> Value {
 mod tests {
     use super::*;
     use crate::commands::Kind;
-    use crate::commands::output::Deletion;
+    use crate::commands::output::{Deletion, HeldUntil};
     use crate::protocol::Timestamp;
 
     fn key(bytes: &'static [u8]) -> Key {
@@ -588,7 +593,7 @@ mod tests {
         let (key, holder) = (key(b"deploy"), || Bytes::from("connector-0"));
         let token = Timestamp::of_store(1, 0);
         let locked =
-            Output::Locked { key: key.clone(), holder: holder(), token, ttl_ms: 30_000, once: false };
+            Output::Locked { key: key.clone(), holder: holder(), token, ttl_ms: 30_000, held_until: HeldUntil::Signal };
         assert_eq!(
             formatted(&locked),
             "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,\"holder\":\"connector-0\",\

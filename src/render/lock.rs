@@ -6,40 +6,44 @@ use super::escape::escape;
 use super::style::{Paint, paint};
 use super::{Rendered, Style};
 use crate::commands::duration;
-use crate::commands::output::{DeleteOutcome, LockNote, LossReason, VersionedValue};
+use crate::commands::output::{DeleteOutcome, HeldUntil, LockNote, LossReason, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 
 /// Formats an acquired lock for a terminal.
-pub fn locked(key: &Key, holder: &Value, token: &Timestamp, ttl_ms: u64, once: bool) -> Rendered {
+pub fn locked(key: &Key, holder: &Value, token: &Timestamp, ttl_ms: u64, held_until: HeldUntil) -> Rendered {
     let (key, holder, token) = (name(key), escape(holder), escape(token.to_string().as_bytes()));
-    Rendered::stdout(if once {
-        let lease = duration::of_ms(ttl_ms);
-        format!(
-            "locked {key} for {lease} as {holder}, token {token}\nrelease it with: mqkv unlock {key} --holder {holder}\n"
-        )
-    } else {
-        format!(
-            "locked {key} as {holder}, token {token}\nrelease it with the end of input (Ctrl-D) or a signal\n"
-        )
-    })
+    let (lease, release) = match held_until {
+        HeldUntil::LeaseEnd => {
+            (format!(" for {}", duration::of_ms(ttl_ms)), format!(": mqkv unlock {key} --holder {holder}"))
+        }
+        HeldUntil::InputEnd => (String::new(), " the end of input (Ctrl-D) or a signal".to_owned()),
+        HeldUntil::Signal => (String::new(), " a signal".to_owned()),
+    };
+    Rendered::stdout(format!("locked {key}{lease} as {holder}, token {token}\nrelease it with{release}\n"))
 }
 
 /// Formats an acquired lock for a pipe.
-pub fn locked_line(holder: &Value, token: &Timestamp, once: bool) -> Rendered {
+pub fn locked_line(holder: &Value, token: &Timestamp, held_until: HeldUntil) -> Rendered {
     let token = escape(token.to_string().as_bytes());
-    Rendered::stdout(if once { format!("{token}\t{}\n", escape(holder)) } else { format!("{token}\n") })
+    let is_lease = held_until == HeldUntil::LeaseEnd;
+    Rendered::stdout(if is_lease { format!("{token}\t{}\n", escape(holder)) } else { format!("{token}\n") })
 }
 
-/// Formats the holder of a lock that is waited for. In a log it would be noise, so it is printed on a terminal only.
+/// Formats the holder of a lock that is waited for.
 pub fn waiting(key: &Key, holder: &Value, unrenewed: Option<Duration>, style: &Style) -> Rendered {
-    if style.quiet || !(style.stderr_is_terminal || style.verbose) {
+    if style.quiet {
         return Rendered::default();
     }
-    let (key, holder) = (name(key), escape(holder));
+    let text = waiting_text(key, holder);
     Rendered::stderr(match unrenewed {
-        None => format!("waiting for {key}, held by {holder}\n"),
-        Some(unrenewed) => format!("still waiting for {key}, held by {holder}\n{}", overdue_text(unrenewed)),
+        None => format!("{text}\n"),
+        Some(unrenewed) => format!("still {text}\n{}", overdue_text(unrenewed)),
     })
+}
+
+/// Returns the text about a lock that is waited for.
+pub fn waiting_text(key: &Key, holder: &Value) -> String {
+    format!("waiting for {}, held by {}", name(key), escape(holder))
 }
 
 /// Formats the holder of a lock that was not acquired.
@@ -63,7 +67,7 @@ pub fn held(key: &Key, holder: Option<&Value>, unrenewed: Option<Duration>, styl
 }
 
 fn overdue_text(unrenewed: Duration) -> String {
-    let unrenewed = duration::of_ms(unrenewed.as_secs().saturating_mul(1000));
+    let unrenewed = duration::of_ms(unrenewed.as_secs().max(1).saturating_mul(1000));
     format!("  not renewed for {unrenewed}: the key may be an ordinary value, not a lock\n")
 }
 
@@ -134,12 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_not_reported_in_a_log() {
+    fn waiting_is_reported_unless_quiet() {
         let message = |style: &Style| waiting(&key(), &"connector-0".into(), None, style).stderr;
         assert_eq!(message(&STYLE), "waiting for deploy, held by connector-0\n");
-        assert_eq!(message(&Style { stderr_is_terminal: false, ..STYLE }), "");
-        let verbose = Style { stderr_is_terminal: false, verbose: true, ..STYLE };
-        assert_eq!(message(&verbose), "waiting for deploy, held by connector-0\n");
+        assert_eq!(message(&Style::PLAIN), "waiting for deploy, held by connector-0\n");
         assert_eq!(message(&Style { quiet: true, ..STYLE }), "");
     }
 
@@ -156,8 +158,8 @@ mod tests {
     #[test]
     fn the_token_is_the_first_column_in_a_pipe() {
         let token = Timestamp::of_store(5, 1);
-        let line = |once| locked_line(&"ci 17".into(), &token, once).stdout;
-        assert_eq!(line(false), "000000000000005:00001:StateStore\n");
-        assert_eq!(line(true), "000000000000005:00001:StateStore\tci 17\n");
+        let line = |held_until| locked_line(&"ci 17".into(), &token, held_until).stdout;
+        assert_eq!(line(HeldUntil::Signal), "000000000000005:00001:StateStore\n");
+        assert_eq!(line(HeldUntil::LeaseEnd), "000000000000005:00001:StateStore\tci 17\n");
     }
 }

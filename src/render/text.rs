@@ -48,8 +48,8 @@ pub fn output(output: &Output, style: &Style, widths: &mut Widths) -> Rendered {
             watch::fit(keys, widths);
             lines(output, style)
         }
-        Output::Locked { key, holder, token, ttl_ms, once } => {
-            lock::locked(key, holder, token, *ttl_ms, *once)
+        Output::Locked { key, holder, token, ttl_ms, held_until } => {
+            lock::locked(key, holder, token, *ttl_ms, *held_until)
         }
         Output::Unlocked { key, outcome: DeleteOutcome::Deleted { .. }, .. } => {
             confirmation(&format!("released {}", name(key)), None, style)
@@ -99,7 +99,7 @@ pub fn lines(output: &Output, style: &Style) -> Rendered {
             watch::columns(event, *received_ms, sequence.is_some(), style)
         }
         Output::HandlerEnded { key, ended } => watch::handler_ended(key, *ended, style),
-        Output::Locked { holder, token, once, .. } => lock::locked_line(holder, token, *once),
+        Output::Locked { holder, token, held_until, .. } => lock::locked_line(holder, token, *held_until),
         Output::LockWaiting { key, holder, unrenewed } => lock::waiting(key, holder, *unrenewed, style),
         Output::LockHeld { key, holder, unrenewed } => lock::held(key, holder.as_ref(), *unrenewed, style),
         Output::LockNote { key, note } => lock::note(key, note, style),

@@ -80,7 +80,7 @@ fn twenty_processes_increment_a_file_without_a_lost_update() {
     bench.touch("go");
     for waiter in waiters {
         let exit = waiter.end();
-        assert_eq!((exit.code, exit.errors.as_str()), (Some(0), ""));
+        assert_eq!((exit.code, exit.errors.as_str()), (Some(0), "waiting for deploy, held by first\n"));
     }
     assert_eq!(holder.end().code, Some(0));
     assert_eq!(fs::read_to_string(bench.place.path("count")).unwrap(), "20\n");
@@ -143,7 +143,8 @@ fn a_lock_that_does_not_wait_prints_the_holder() {
     assert_eq!(
         bench.run(&["lock", "deploy", "-w", "300ms", "-j"]),
         "--- stdout\n{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":false,\"holder\":\"connector-0\"}\n\
-         --- exit 1\n"
+         --- stderr\n{\"v\":1,\"note\":{\"kind\":\"lock-waiting\",\"key\":\"deploy\",\
+         \"message\":\"waiting for deploy, held by connector-0\"}}\n--- exit 1\n"
     );
 }
 
@@ -257,9 +258,9 @@ fn a_signal_while_waiting_leaves_no_watch_and_no_lease() {
 }
 
 #[test]
-fn a_lock_without_a_command_is_held_until_the_end_of_input() {
+fn a_lock_without_a_command_is_held_until_the_end_of_input_if_asked_to() {
     let bench = Bench::new();
-    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "--holder", "me"]);
+    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "--until-eof", "--holder", "me"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let held = || (bench.run(&["holder", "deploy"]) == "--- stdout\nme\n--- exit 0\n").then_some(());
@@ -273,10 +274,24 @@ fn a_lock_without_a_command_is_held_until_the_end_of_input() {
 }
 
 #[test]
+fn a_lock_without_a_command_stays_held_though_the_input_ended_before_it_began() {
+    let bench = Bench::new();
+    let wire = RequestRecorder::start(bench.server.port());
+    let mut command = bench.place.command(&["-b", &wire.url(), "lock", "deploy", "--ttl", "600ms"]);
+    command.stdin(Stdio::null());
+    let mut process = Process::start(command);
+    wait_until("it is renewed", || (wire.count("SET deploy") >= 4).then_some(()));
+    process.signal(Signal::SIGTERM);
+    let exit = process.end();
+    assert_eq!((exit.code, exit.output.lines().count()), (Some(143), 1), "{exit:?}");
+    assert_eq!(bench.run(&["holder", "deploy"]), FREE);
+}
+
+#[test]
 fn a_lock_is_released_if_no_thread_can_be_started_to_read_standard_input() {
     let bench = Bench::new();
     // Enough memory for the stack of the connection's thread, and for no other.
-    let script = "ulimit -v 1500000 && exec \"$MQKV\" lock deploy -b \"$URL\"";
+    let script = "ulimit -v 1500000 && exec \"$MQKV\" lock deploy --until-eof -b \"$URL\"";
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("RUST_MIN_STACK", "1000000000").stdin(Stdio::null());
     command.env("MQKV", env!("CARGO_BIN_EXE_mqkv")).env("URL", bench.server.url());
@@ -358,8 +373,8 @@ fn a_wait_for_an_ordinary_value_reports_that_it_may_be_no_lock() {
     let bench = Bench::new();
     bench.run(&["set", "deploy", "21.5"]);
     let shown = bench.run(&["lock", "deploy", "--ttl", "300ms", "-w", "900ms"]);
-    let first = "--- stderr\nerror: deploy is held by 21.5\n  not renewed for ";
-    assert!(shown.starts_with(first), "{shown}");
+    assert!(shown.starts_with("--- stderr\nwaiting for deploy, held by 21.5\n"), "{shown}");
+    assert!(shown.contains("\nerror: deploy is held by 21.5\n  not renewed for "), "{shown}");
     assert!(shown.ends_with(": the key may be an ordinary value, not a lock\n--- exit 1\n"), "{shown}");
     assert_eq!(bench.run(&["get", "deploy"]), "--- stdout\n21.5(no line feed)\n--- exit 0\n");
 }
@@ -381,10 +396,10 @@ fn a_key_with_a_fencing_token_cannot_be_a_lock() {
 fn an_invalid_command_line_is_reported_without_a_connection() {
     let place = Place::new();
     assert_eq!(
-        place.run(&["lock", "deploy", "--ttl", "5s", "--renew", "2s", "--", "true"]),
+        place.run(&["lock", "deploy", "--ttl", "5s", "--renew", "2s", "--kill-after", "5s", "--", "true"]),
         "--- stderr\nerror: --ttl 5s is too short\n  2s until the renewal (--renew) + \
          5s to stop the command (--kill-after) + 1s of grace = 8s, which must be less than --ttl\n\
-         hint: use a longer --ttl, or a shorter --kill-after or --renew\n--- exit 2\n"
+         hint: use --ttl 9s or longer, or a shorter --kill-after or --renew\n--- exit 2\n"
     );
     for (words, error) in [
         (&["lock", "deploy", "--holder", ""][..], "invalid holder: the name is empty"),

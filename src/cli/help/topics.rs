@@ -159,7 +159,7 @@ Other variables:
   COLUMNS                  width of help that is not printed on a terminal
   XDG_CONFIG_HOME, HOME    location of the configuration file
   XDG_STATE_HOME, HOME     location of the history of the prompt
-  VISUAL, EDITOR           editor of `context edit`
+  VISUAL, EDITOR           editor of `edit` and `context edit`
   SHELL                    shell that \\! at the prompt starts
   HOSTNAME, COMPUTERNAME   part of the default client id
   SSL_CERT_FILE, SSL_CERT_DIR
@@ -245,8 +245,8 @@ A key with a time to live is deleted by the store when that has passed:
 Every SET sets the time to live anew: without --ttl the key no longer expires. To extend it, set the key again.
 
 Remaining time:
-The protocol of the state store has no request for the remaining time of a key, so no tool can print it. A client that
-must know it stores the end in the value. `mqkv watch KEY` reports the deletion when it happens; an expiry and a DEL look the
+The protocol of the state store has no request for the remaining time of a key, so `get` cannot print it; the status page of
+`mqkv serve --admin` shows it. A client that must know it stores the end in the value. `mqkv watch KEY` reports the deletion when it happens; an expiry and a DEL look the
 same.
 
 Export and import:

@@ -1,4 +1,4 @@
-//! Uses a lock that is held: for a command, until the end of input, or for one lease.
+//! Uses a lock that is held: for a command, until a signal or the end of input, or for one lease.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,7 +11,7 @@ use super::token_file::{self, TokenFile};
 use crate::client::Error;
 use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Emit, LockNote, Output};
+use crate::commands::output::{Emit, HeldUntil, LockNote, Output};
 use crate::commands::process::child::{Group, is_in_background};
 use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 use crate::commands::process::signal::Signals;
@@ -52,7 +52,7 @@ impl HeldLock<'_> {
             LockUsage::Command { words, stop } => {
                 self.run_command(words, *stop, &mut lease, signals, &mut *emit).await
             }
-            LockUsage::Hold => self.hold(&mut lease, signals, &mut *emit).await,
+            LockUsage::Hold { until_eof } => self.hold(*until_eof, &mut lease, signals, &mut *emit).await,
         };
         match result {
             Ok((verdict, None)) => self.report_release(lease.release().await, verdict, emit),
@@ -68,13 +68,13 @@ impl HeldLock<'_> {
         }
     }
 
-    fn record(&self, once: bool) -> Output {
+    fn record(&self, held_until: HeldUntil) -> Output {
         Output::Locked {
             key: self.request.key.clone(),
             holder: self.holder.clone(),
             token: self.token.clone(),
             ttl_ms: self.request.ttl_ms,
-            once,
+            held_until,
         }
     }
 
@@ -82,7 +82,7 @@ impl HeldLock<'_> {
         if let Some(path) = &self.request.token_file {
             token_file::write(path, &self.token)?;
         }
-        emit(self.record(true))?;
+        emit(self.record(HeldUntil::LeaseEnd))?;
         Ok(())
     }
 
@@ -121,21 +121,24 @@ impl HeldLock<'_> {
         Ok((Verdict::Child(code), lost))
     }
 
-    /// Holds the lock until the end of input or a signal.
+    /// Holds the lock until a signal or, with `until_eof` or on a terminal, until the end of input.
     async fn hold(
         &self,
+        until_eof: bool,
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
     ) -> Result<(Verdict, Option<LockLoss>), CommandError> {
         let path = self.request.token_file.clone();
         let token_file = path.map(|path| TokenFile::create(path, &self.token)).transpose()?;
-        emit(self.record(false))?;
+        // Elsewhere the input may be at its end from the beginning (cron, nohup, `&` in a script), and the lock would be
+        // released at once. In the background a read of the terminal would suspend this process, and its renewals.
+        let reads_input = (until_eof || stdin::is_terminal()) && !is_in_background();
+        emit(self.record(if reads_input { HeldUntil::InputEnd } else { HeldUntil::Signal }))?;
         let end_of_input = async {
-            // In the background a read of the terminal would suspend this process, and its renewals.
-            match is_in_background() {
-                true => std::future::pending().await,
-                false => stdin::end_of_input().await,
+            match reads_input {
+                true => stdin::end_of_input().await,
+                false => std::future::pending().await,
             }
         };
         tokio::pin!(end_of_input);

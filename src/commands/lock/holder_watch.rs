@@ -11,6 +11,9 @@ use crate::protocol::{Key, Value};
 /// The pause before a watch is requested again that got no answer.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
+/// How often the holder is reported.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+
 /// An event of the lock's key.
 #[derive(Debug)]
 pub enum KeyEvent {
@@ -42,6 +45,8 @@ pub struct HolderWatch {
     holder: Option<Value>,
     /// The time of the last renewal; None after it has been reported as overdue.
     renewed_at: Option<Instant>,
+    /// When the holder is reported next.
+    report_at: Option<Instant>,
 }
 
 enum State {
@@ -54,7 +59,7 @@ enum State {
 impl HolderWatch {
     /// Creates a watch that is not started.
     pub fn new(client: Client, key: Key, ttl: Duration) -> Self {
-        Self { client, key, ttl, state: State::Off, holder: None, renewed_at: None }
+        Self { client, key, ttl, state: State::Off, holder: None, renewed_at: None, report_at: None }
     }
 
     /// Starts the watch.
@@ -101,7 +106,21 @@ impl HolderWatch {
                     }
                     Err(error) => Err(error),
                 },
-                State::On(watcher) => watcher.next().await,
+                State::On(watcher) => {
+                    let report_at = self.report_at;
+                    tokio::select! {
+                        biased;
+                        event = watcher.next() => event,
+                        () = sleep_until(report_at.unwrap_or_else(clock::boottime)), if report_at.is_some() => {
+                            let now = clock::boottime();
+                            self.report_at = now.checked_add(REPORT_EVERY);
+                            match self.holder.clone() {
+                                Some(holder) => return self.still_held(holder, now),
+                                None => continue,
+                            }
+                        }
+                    }
+                }
             };
             match result {
                 Ok(event) => {
@@ -137,8 +156,17 @@ impl HolderWatch {
             self.renewed_at = Some(now);
         }
         self.holder.clone_from(&holder);
+        if is_initial {
+            self.report_at = now.checked_add(REPORT_EVERY);
+        }
         let holder = holder.filter(|_| is_initial).map(|holder| HolderStatus { holder, unrenewed: None });
         Some(KeyEvent::Changed { exists, holder })
+    }
+
+    fn still_held(&self, holder: Value, now: Instant) -> KeyEvent {
+        let since = self.renewed_at.map(|renewed_at| now.saturating_duration_since(renewed_at));
+        let unrenewed = since.filter(|unrenewed| *unrenewed >= self.ttl);
+        KeyEvent::Changed { exists: true, holder: Some(HolderStatus { holder, unrenewed }) }
     }
 
     /// Returns the holder when a try has failed, if it has not renewed the lock for longer than a lease lasts. Returns

@@ -1,4 +1,4 @@
-//! `lock`: holds a lock while a command runs, until the end of input, or for one lease.
+//! `lock`: holds a lock while a command runs, until a signal, or for one lease.
 
 mod background;
 mod held_lock;
@@ -35,7 +35,7 @@ use holder_watch::HolderStatus;
 pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
 use request::{LockRequest, LockUsage, StopOptions};
-use timing::TimingOptions;
+use timing::{Stop, TimingOptions};
 
 const USAGE: &str = "mqkv lock KEY [options] [-- CMD ARG...]";
 
@@ -44,7 +44,7 @@ Examples:
   mqkv lock deploy -- ./migrate.sh      one at a time, on all machines
   mqkv lock deploy -w 0 -- ./migrate.sh || echo 'already running'
   mqkv lock line1 -- sh -c 'mqkv set line1/recipe 7 --fence-env'
-  mqkv lock deploy                      hold until Ctrl-D or a signal
+  mqkv lock deploy                      hold until a signal, or Ctrl-D
   mqkv lock deploy --once --holder ci-$RUN --ttl 10m &&
     ... && mqkv unlock deploy --holder ci-$RUN
 
@@ -66,7 +66,7 @@ if the command cannot be run.";
 
 /// Hold a lock while a command runs
 ///
-/// Without a command, print the fencing token and hold the lock until the end of input or a signal.
+/// Without a command, print the fencing token and hold the lock until a signal, or Ctrl-D on a terminal.
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub struct LockArgs {
@@ -93,11 +93,11 @@ pub struct LockArgs {
     /// Two holders of the same name are one to the store: both would hold the lock.
     #[arg(long, value_name = "NAME")]
     holder: Option<OsString>,
-    /// Time from SIGTERM to SIGKILL
+    /// Time from SIGTERM to SIGKILL [default: 5s]
     ///
-    /// It is for the command, and may be 0.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse_or_zero)]
-    kill_after: Duration,
+    /// It is for the command, and may be 0. The default is at most a quarter of --ttl.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_or_zero)]
+    kill_after: Option<Duration>,
     /// Do not stop the command if the lock is lost
     ///
     /// A warning is printed instead.
@@ -111,6 +111,11 @@ pub struct LockArgs {
     /// Token and holder are printed; `mqkv unlock` releases the lock.
     #[arg(long, conflicts_with = "renew")]
     once: bool,
+    /// Release the lock at the end of standard input
+    ///
+    /// Without a command only. On a terminal the end of input (Ctrl-D) releases the lock anyway.
+    #[arg(long, conflicts_with = "once")]
+    until_eof: bool,
     /// Command to run under the lock
     #[arg(value_name = "CMD", trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -140,7 +145,7 @@ pub async fn acquire_in_background(
 ) -> Result<Acquisition, CommandError> {
     session.check_write()?;
     let request = args.resolve()?;
-    if !matches!(request.usage, LockUsage::Hold) {
+    if !matches!(request.usage, LockUsage::Hold { .. }) {
         return Err(CommandError::new(Kind::Bug, "a background lock cannot run a command"));
     }
     match acquire(&request, session, &mut Signals::none(), emit).await? {
@@ -215,6 +220,9 @@ impl LockArgs {
         if self.once && !words.is_empty() {
             return Err(CommandError::usage("--once cannot run a command").hint(USAGE));
         }
+        if self.until_eof && !words.is_empty() {
+            return Err(CommandError::usage("--until-eof cannot run a command").hint(USAGE));
+        }
         if !words.is_empty() && key.as_bytes().contains(&0) {
             let message = format!("invalid key for a command: {LOCK_KEY} cannot contain a NUL byte");
             return Err(CommandError::usage(message));
@@ -223,15 +231,15 @@ impl LockArgs {
         let options = TimingOptions {
             ttl: Duration::from_millis(self.ttl.get()),
             renew: self.renew,
-            kill_after: stops.then_some(self.kill_after),
+            stop: if stops { Stop::Command(self.kill_after) } else { Stop::Nothing },
             wait: self.wait.0,
         };
         let timing = options.resolve(random::u64())?;
-        let stop = StopOptions { kill_after: self.kill_after, reserve: timing.reserve, on_loss: stops };
+        let stop = StopOptions { kill_after: timing.kill_after, reserve: timing.reserve, on_loss: stops };
         let usage = match (words.is_empty(), self.once) {
             (false, _) => LockUsage::Command { words, stop },
             (true, true) => LockUsage::Once,
-            (true, false) => LockUsage::Hold,
+            (true, false) => LockUsage::Hold { until_eof: self.until_eof },
         };
         Ok(LockRequest {
             key,

@@ -27,8 +27,8 @@ pub struct LockRequest {
 pub enum LockUsage {
     /// Hold it while a command runs.
     Command { words: Vec<OsString>, stop: StopOptions },
-    /// Hold it until the end of input or a signal.
-    Hold,
+    /// Hold it until a signal or, with `until_eof` or on a terminal, until the end of input.
+    Hold { until_eof: bool },
     /// Leave it held for one lease.
     Once,
 }
