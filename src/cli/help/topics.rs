@@ -7,7 +7,12 @@ use crate::cli::config::setting::Setting;
 use crate::cli::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT};
 use crate::cli::exit::TABLE;
 use crate::cli::options::{self, Options};
-use crate::commands::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
+use crate::client::Error;
+use crate::client::lock::LossReason;
+use crate::commands::{
+    CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, loss_message,
+};
+use crate::protocol::ErrorReply;
 
 /// A topic.
 #[derive(Debug)]
@@ -29,7 +34,7 @@ pub const TOPICS: &[Topic] = &[
         ..Topic::of("exit-codes", "Meaning of the exit codes", || EXIT_CODES.to_owned())
     },
     Topic::of("formats", "Output formats, JSON records, messages", || FORMATS.to_owned()),
-    Topic::of("locks", "Leases and fencing tokens", || LOCKS.to_owned()),
+    Topic::of("locks", "Leases and fencing tokens", locks),
     Topic {
         tables: shared_options,
         ..Topic::of("options", "Connection and output options of the verbs", || OPTIONS.to_owned())
@@ -256,6 +261,14 @@ Locks:
 A lock is a key with a time to live that its holder renews: mqkv help locks.
 ";
 
+/// Returns the topic of locks, with the messages that the program prints.
+fn locks() -> String {
+    let refused = CommandError::from(Error::Refused(ErrorReply::FenceTooOld));
+    let hints = refused.hints.iter().map(|hint| format!("\n- hint: {hint}"));
+    let refused = format!("- error: {}{}", refused.message, hints.collect::<String>());
+    LOCKS.replace("{REFUSED}", &refused).replace("{LOST}", &loss_message("line1", LossReason::NotRenewed))
+}
+
 const LOCKS: &str = "\
 A lock is a key of the store that its holder has set with an expiry: a lease. While the key exists, no other client can
 set it.
@@ -317,16 +330,12 @@ has expired:
 
 After 20 seconds the command in the first terminal writes, with exit code 76:
 
-  error: the store refused the request: the request fencing token is a
-         lower version than the fencing token protecting the resource
-    nothing was changed
-  hint: take the lock again: another client has held it since this token
-        was issued
+{REFUSED}
 
 Now continue `mqkv lock`. It detects the loss at once, stops the command and exits with code 125:
 
   $ kill -CONT $(pgrep -f '^mqkv lock line1')
-  error: the lock line1 was lost: its lease could not be renewed in time
+  error: {LOST}
 
   $ mqkv get line1/recipe
   8

@@ -187,11 +187,7 @@ impl HeldLock<'_> {
         at_release: bool,
     ) -> CommandError {
         let name = String::from_utf8_lossy(self.request.key.as_bytes()).into_owned();
-        let why = match reason {
-            LossReason::NotRenewed => "the lease could not be renewed in time",
-            LossReason::Taken => "the store reports that it has another holder or none",
-        };
-        let error = CommandError::new(Kind::LockLost, format!("lock lost: {name}: {why}"));
+        let error = CommandError::new(Kind::LockLost, loss_message(&name, reason));
         let error = match (&self.request.usage, verdict) {
             (LockUsage::Command { stop, .. }, Verdict::Child(code)) => {
                 let end = match (at_release, stop.on_loss) {
@@ -215,6 +211,16 @@ impl HeldLock<'_> {
             "`mqkv help locks` explains what may have happened, and how a fencing token prevents damage",
         )
     }
+}
+
+/// Returns the message of a lost lock.
+#[must_use]
+pub fn loss_message(key: &str, reason: LossReason) -> String {
+    let why = match reason {
+        LossReason::NotRenewed => "the lease could not be renewed in time",
+        LossReason::Taken => "the store reports that it has another holder or none",
+    };
+    format!("lock lost: {key}: {why}")
 }
 
 /// Returns an absolute path, because the command may change its working directory.

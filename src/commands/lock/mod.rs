@@ -31,6 +31,7 @@ use crate::protocol::{ErrorReply, Key, Timestamp, Value};
 use crate::random;
 pub use background::BackgroundLock;
 use held_lock::HeldLock;
+pub use held_lock::loss_message;
 use holder_watch::HolderStatus;
 pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
