@@ -1,11 +1,13 @@
 //! Habits from other tools: options that have another name or another meaning here.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use super::args::{Cli, Verb};
 use crate::commands::suggestions::closest;
 use crate::commands::{Command, CommandError, Kind};
 use crate::protocol::Key;
+use crate::render::escape::escape;
 
 const TRY_ONCE: &str = "use -w 0 to try once; -n names the host of the broker";
 
@@ -59,6 +61,26 @@ impl LockAtHost {
         }
         error
     }
+}
+
+/// Returns the warning for a verb on keys of a store in memory, which begins empty and ends with the verb. The value of
+/// `--embedded` needs a `=`: a folder that follows a blank is an argument of the verb, most likely by mistake.
+#[must_use]
+pub fn warning_of_memory(command: &Command, words: &[OsString]) -> Option<String> {
+    if !command.is_of_keys() {
+        return None;
+    }
+    let folder = words
+        .array_windows()
+        .find(|[option, word]| option == "--embedded" && Path::new(word).is_dir())
+        .map(|[_, folder]| folder.display().to_string());
+    let hint = match folder {
+        Some(folder) => format!("did you mean --embedded={}?", escape(folder.as_bytes())),
+        None => "keep keys in a folder: --embedded=DIR".to_owned(),
+    };
+    Some(format!(
+        "warning: --embedded: the store begins empty, and its keys are lost at the end\nhint: {hint}"
+    ))
 }
 
 fn is_path(word: &[u8]) -> bool {

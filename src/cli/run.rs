@@ -19,10 +19,10 @@ use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
-use super::habits::LockAtHost;
+use super::habits::{LockAtHost, warning_of_memory};
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
-use super::report::Reporter;
+use super::report::{self, Reporter};
 use super::serve::args::ServeArgs;
 use super::serve::configuration::Completed;
 use super::session::{guarded, session};
@@ -94,7 +94,8 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
             reporter.warn_of_names(&variables.mistyped());
             configuration.context.iter().for_each(|context| reporter.warn_of_settings(&context.file));
             let checked = habit.as_ref().map_or(Ok(()), LockAtHost::check);
-            let result = checked.and_then(|()| run_verb(cli, &configuration, &variables, &mut reporter));
+            let result =
+                checked.and_then(|()| run_verb(cli, words, &configuration, &variables, &mut reporter));
             let result = match &habit {
                 Some(habit) => result.map_err(|error| habit.explain(error)),
                 None => result,
@@ -145,6 +146,7 @@ fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
 
 fn run_verb(
     cli: Cli,
+    words: &[OsString],
     configuration: &Configuration,
     variables: &Variables,
     reporter: &mut Reporter,
@@ -182,6 +184,12 @@ fn run_verb(
             return store::doctor(etcd, args.is_read_only(), variables, reporter);
         }
         Verb::Command(command) => {
+            if configuration.settings.has_memory_store()
+                && report::takes_warnings(&reporter.style())
+                && let Some(warning) = warning_of_memory(&command, words)
+            {
+                report::log(&warning);
+            }
             return run_command(command, configuration, options.force_write, trace, reporter);
         }
         Verb::Serve(mut args) => {

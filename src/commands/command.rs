@@ -107,6 +107,17 @@ impl Command {
         matches!(self, Self::Watch(args) if !args.runs_commands())
     }
 
+    /// Returns whether the verb reads or writes keys once, and ends.
+    #[must_use]
+    pub fn is_of_keys(&self) -> bool {
+        match self {
+            Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Edit(_) => true,
+            Self::Keys(_) | Self::Export(_) | Self::Unlock(_) | Self::Holder(_) => true,
+            Self::Import(args) => !args.is_offline(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the verb handles signals itself, because it has something to release before it ends.
     #[must_use]
     pub fn handles_signals(&self) -> bool {

@@ -592,8 +592,13 @@ mod tests {
     fn a_lock_is_acquired_or_has_another_holder() {
         let (key, holder) = (key(b"deploy"), || Bytes::from("connector-0"));
         let token = Timestamp::of_store(1, 0);
-        let locked =
-            Output::Locked { key: key.clone(), holder: holder(), token, ttl_ms: 30_000, held_until: HeldUntil::Signal };
+        let locked = Output::Locked {
+            key: key.clone(),
+            holder: holder(),
+            token,
+            ttl_ms: 30_000,
+            held_until: HeldUntil::Signal,
+        };
         assert_eq!(
             formatted(&locked),
             "{\"v\":1,\"op\":\"lock\",\"key\":\"deploy\",\"acquired\":true,\"holder\":\"connector-0\",\

@@ -17,12 +17,25 @@ fn run(place: &Place, line: &str) -> String {
 #[test]
 fn a_store_in_memory_ends_with_its_process() {
     let place = Place::new();
-    assert_eq!(run(&place, "--embedded set k v -o text"), "--- stdout\nstored k (1 byte)\n--- exit 0\n");
-    assert_eq!(run(&place, "--embedded get k"), "--- stderr\nerror: key not found: k\n--- exit 1\n");
-    assert_eq!(run(&place, "get k --embedded -o text"), "--- stderr\nerror: key not found: k\n--- exit 1\n");
+    assert_eq!(run(&place, "--embedded set k v -o text -q"), "--- exit 0\n");
+    assert_eq!(run(&place, "--embedded get k -q"), "--- exit 1\n");
     let shown = run(&place, "--embedded ping");
     assert!(shown.starts_with("--- stdout\nembedded store  connect "), "{shown}");
     assert_eq!(fs::read_dir(place.folder()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_verb_on_keys_in_memory_warns_that_they_are_lost() {
+    let place = Place::new();
+    let warning = "warning: --embedded: the store begins empty, and its keys are lost at the end\nhint: ";
+    let shown = run(&place, "set k v --embedded -o text");
+    let hint = "keep keys in a folder: --embedded=DIR\n";
+    assert_eq!(shown, format!("--- stdout\nstored k (1 byte)\n--- stderr\n{warning}{hint}--- exit 0\n"));
+    fs::create_dir(place.path("demo")).unwrap();
+    let shown = run(&place, "export --embedded demo");
+    assert!(shown.contains(&format!("{warning}did you mean --embedded=demo?\n")), "{shown}");
+    assert!(!run(&place, "--embedded ping").contains("warning"));
+    assert!(!run(&place, "--embedded=demo set k v").contains("warning"));
 }
 
 #[test]

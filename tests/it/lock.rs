@@ -260,7 +260,8 @@ fn a_signal_while_waiting_leaves_no_watch_and_no_lease() {
 #[test]
 fn a_lock_without_a_command_is_held_until_the_end_of_input_if_asked_to() {
     let bench = Bench::new();
-    let mut command = bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "--until-eof", "--holder", "me"]);
+    let mut command =
+        bench.place.command(&["-b", &bench.server.url(), "lock", "deploy", "--until-eof", "--holder", "me"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let held = || (bench.run(&["holder", "deploy"]) == "--- stdout\nme\n--- exit 0\n").then_some(());

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::origin::Origin;
-use super::setting::{Setting, Value};
+use super::setting::{EmbeddedStore, Setting, Value};
 use crate::commands::CommandError;
 
 /// Rank of a layer, the highest first.
@@ -255,6 +255,13 @@ impl Resolved {
     #[must_use]
     pub fn is_on(&self, setting: Setting) -> bool {
         self.get(setting).is_some_and(|entry| entry.value == Value::Switch(true))
+    }
+
+    /// Returns whether the store is in the memory of this process.
+    #[must_use]
+    pub fn has_memory_store(&self) -> bool {
+        let embedded = self.get(Setting::Embedded);
+        embedded.is_some_and(|entry| entry.value == Value::Store(EmbeddedStore::Memory))
     }
 
     #[must_use]

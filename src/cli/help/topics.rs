@@ -9,9 +9,7 @@ use crate::cli::exit::TABLE;
 use crate::cli::options::{self, Options};
 use crate::client::Error;
 use crate::client::lock::LossReason;
-use crate::commands::{
-    CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, loss_message,
-};
+use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, loss_message};
 use crate::protocol::ErrorReply;
 
 /// A topic.

@@ -186,8 +186,7 @@ mod tests {
         );
         assert_eq!(error.hints, ["use --ttl 11s or longer, or a shorter --kill-after or --renew"]);
         let renew = Some(seconds(27));
-        let error =
-            TimingOptions { renew, ..options(seconds(28), Stop::Nothing) }.resolve(0).unwrap_err();
+        let error = TimingOptions { renew, ..options(seconds(28), Stop::Nothing) }.resolve(0).unwrap_err();
         assert_eq!(
             error.causes,
             ["27s until the renewal (--renew) + 1s of grace = 28s, which must be less than --ttl"]
