@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
+
 use super::common::pki::Ca;
-use super::common::{LoggedServer, Place};
+use super::common::{LoggedServer, Place, Server};
 
 #[test]
 fn several_listeners_share_one_store() {
@@ -41,6 +43,21 @@ fn several_listeners_share_one_store() {
     assert_eq!(get(format!("mqtts://{mqtts}"), &["-T", "ca.pem"]), b"v");
     assert_eq!(get(format!("ws://{ws}/store"), &[]), b"v");
     assert_eq!(get(format!("wss://{wss}/anywhere"), &["-T", "ca.pem"]), b"v");
+}
+
+#[test]
+fn the_port_file_exists_while_the_server_listens() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["-q"]);
+    server.kill();
+    assert!(place.path("port").exists(), "a killed server leaves it behind");
+    place.write("seed", "no JSON");
+    place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--seed", "seed"]);
+    assert!(!place.path("port").exists(), "the next one removes it before it reads its files");
+    let mut server = Server::start(&place, &["-q"]);
+    server.signal(Signal::SIGTERM);
+    assert_eq!(server.end(), Some(0));
+    assert!(!place.path("port").exists() && !place.path("port.new").exists());
 }
 
 #[test]

@@ -260,7 +260,7 @@ impl Resolved {
     /// Returns whether the store is in the memory of this process.
     #[must_use]
     pub fn has_memory_store(&self) -> bool {
-        let embedded = self.get(Setting::Embedded);
+        let embedded = self.get(Embedded);
         embedded.is_some_and(|entry| entry.value == Value::Store(EmbeddedStore::Memory))
     }
 

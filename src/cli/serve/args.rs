@@ -167,7 +167,7 @@ pub struct ServeArgs {
     pub authz: Option<PathBuf>,
     /// Write the port of the first listener to FILE
     ///
-    /// The file appears when the listeners are open.
+    /// The file appears when the listeners are open, and is removed at the end; one of an earlier server is removed at the start.
     #[arg(long, hide_short_help = true, value_name = "FILE")]
     pub port_file: Option<PathBuf>,
     #[command(flatten)]

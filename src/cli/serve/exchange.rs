@@ -111,20 +111,6 @@ pub fn describe(ExchangeSettings { exchange, node, role }: &ExchangeSettings) ->
     }
 }
 
-/// Logs a warning for each listener on which any client can be a leaf.
-pub fn warn_of_anonymous(settings: &ExchangeSettings, listeners: &[ListenerSettings], log: &EventLog) {
-    if !matches!(settings.role, Role::Root { .. }) {
-        return;
-    }
-    let is_open =
-        |listener: &&ListenerSettings| listener.is_anonymous && !listener.address.ip().is_loopback();
-    for ListenerSettings { address, .. } in listeners.iter().filter(is_open) {
-        log.warn(&format!(
-            "every client that can reach {address} can join the exchange as a leaf: there is no authentication"
-        ));
-    }
-}
-
 /// Removes the data of an exchange from a directory.
 ///
 /// # Errors

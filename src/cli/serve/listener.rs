@@ -58,6 +58,11 @@ impl Listener {
         Ok(Self { address, has_tls, client_certificate, has_web_sockets, is_anonymous })
     }
 
+    /// Whether every client must authenticate.
+    pub fn requires_authentication(&self) -> bool {
+        !self.is_anonymous || self.client_certificate == ClientCertificate::Required
+    }
+
     /// Returns the URL for clients; `address` is the one that was bound.
     pub fn broker(&self, address: SocketAddr) -> String {
         let scheme = match (self.has_web_sockets, self.has_tls) {

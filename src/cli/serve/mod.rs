@@ -11,18 +11,17 @@ mod listener;
 pub mod logging;
 pub mod operations;
 pub mod persistence;
+mod port_file;
 mod reload;
 pub mod rules;
 mod seed;
 pub mod systemd;
 pub mod user;
 
-use std::fs;
 use std::io;
 use std::mem::forget;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZero;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -35,6 +34,7 @@ use self::listen_address::{ClientCertificate, ListenAddress};
 use self::listener::Listener;
 use self::logging::{EventLog, LogLevel};
 use self::operations::LogFormat;
+use self::port_file::PortFile;
 use self::reload::ReloadSignals;
 use super::descriptors;
 use super::detached::run_detached;
@@ -88,6 +88,7 @@ fn log_level(args: &ServeArgs, display: &DisplayArgs) -> LogLevel {
 }
 
 async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Verdict, CommandError> {
+    let mut port_file = args.port_file.as_deref().map(PortFile::reserve).transpose()?;
     let reload_signals = ReloadSignals::listen(args)?;
     let signals = if reload_signals.is_some() { Signals::except_hangup() } else { Signals::new() };
     let mut signals = signals.map_err(|error| CommandError::system("listen to signals", &error))?;
@@ -135,8 +136,8 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
         }
     }
     server.open();
-    if let Some(path) = &args.port_file {
-        write_port(path, server.addresses())?;
+    if let Some(file) = &mut port_file {
+        file.write(server.addresses())?;
     }
     let listeners: Vec<_> = listeners.into_iter().zip(server.addresses().iter().copied()).collect();
     let (exchange, file) = exchange.unzip();
@@ -238,6 +239,9 @@ fn log_ready(
         server.admin_addresses().iter().map(|address| format!("http://{address}/")).collect();
     let state = args.cluster.describe().unwrap_or_else(|| args.data.describe());
     let mut line = format!("listening on {}, {state}", listener::describe(listeners));
+    if listeners.iter().all(|(listener, _)| listener.requires_authentication()) {
+        line.push_str(", with authentication");
+    }
     if let Some(exchange) = exchange {
         line = format!("{line}, {exchange}");
     }
@@ -310,13 +314,35 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
     let operations = args.operations.resolve(sys_interval).await?;
     warn_of_admin(&operations, log);
-    if let Some(exchange) = &exchange {
-        exchange::warn_of_anonymous(exchange, &settings.broker.listeners, log);
-    }
+    let addresses = settings.broker.listeners.iter().map(|listener| listener.address);
+    warn_of_anonymous(listeners.iter().zip(addresses), args.authz.is_some(), exchange.as_ref(), log);
     let description = exchange.as_ref().map(exchange::describe).zip(file);
     let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
     Ok(Started { server, listeners, exchange: description })
+}
+
+/// Logs a warning for each listener on which other machines need no authentication. Rules may leave such clients few
+/// permissions, but none of them is needed to join an exchange as a leaf.
+fn warn_of_anonymous<'a>(
+    listeners: impl Iterator<Item = (&'a Listener, SocketAddr)>,
+    has_rules: bool,
+    exchange: Option<&ExchangeSettings>,
+    log: &EventLog,
+) {
+    let is_root = exchange.is_some_and(|exchange| matches!(exchange.role, Role::Root { .. }));
+    let may = match (has_rules, is_root) {
+        (false, false) => "read and change all keys",
+        (false, true) => "read and change all keys, and join the exchange as a leaf",
+        (true, true) => "join the exchange as a leaf",
+        (true, false) => return,
+    };
+    let is_open = |(listener, address): &(&Listener, SocketAddr)| {
+        !listener.requires_authentication() && !address.ip().is_loopback()
+    };
+    for (_, address) in listeners.filter(is_open) {
+        log.warn(&format!("every client that can reach {address} can {may}: there is no authentication"));
+    }
 }
 
 /// Logs a warning for each status page that other machines can reach.
@@ -412,14 +438,4 @@ async fn lookup(address: &ListenAddress) -> Result<Vec<SocketAddr>, CommandError
         |error| CommandError::new(Kind::Unavailable, format!("cannot resolve {host}:{port}: {error}"));
     // The default [::1] is optional: a machine can be without IPv6, or another process can use the port there.
     Ok(found.map_err(unknown)?.filter(|address| *is_required || TcpListener::bind(address).is_ok()).collect())
-}
-
-/// Writes the port of the first listener. The file appears with its content, so that a reader can wait for the file.
-fn write_port(path: &Path, addresses: &[SocketAddr]) -> Result<(), CommandError> {
-    let failed = |error| CommandError::file("write", path, &error);
-    let port = addresses.first().map_or(0, SocketAddr::port);
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".new");
-    fs::write(&unfinished, format!("{port}\n")).map_err(failed)?;
-    fs::rename(&unfinished, path).map_err(failed)
 }

@@ -24,10 +24,14 @@ fn is_writing() -> bool {
     std::env::var_os("MQKV_DOCS").is_some_and(|word| word == "write")
 }
 
+/// Pages with recipes, which readers run again and again in one folder.
+const RUN_TWICE: &[&str] = &["docs/recipes.md", "docs/testing.md"];
+
 /// Runs a page, with the blocks that need these programs.
 fn run(name: &str, has: &dyn Fn(&str) -> bool) {
     let page = Page::read(&root().join(name));
-    let (differences, edits) = session::run(&page, has);
+    let times = if RUN_TWICE.contains(&name) { 2 } else { 1 };
+    let (differences, edits) = session::run(&page, has, times);
     if is_writing() {
         fs::write(&page.path, page.with_output(edits)).unwrap();
     }

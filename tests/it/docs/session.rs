@@ -29,25 +29,15 @@ const READY: &[u8] = b"\x1b]9;ready ";
 /// A text of the page, and the text in its place in the test.
 type Pair = (String, String);
 
-/// Returns what differs from the page, and the outputs to put in.
-pub fn run(page: &Page, has: &dyn Fn(&str) -> bool) -> (Vec<String>, Edits) {
+/// Runs a page so many times in one home directory. Returns what differs from the page, and the outputs to put in.
+pub fn run(page: &Page, has: &dyn Fn(&str) -> bool, times: usize) -> (Vec<String>, Edits) {
     let mut session = Session::start(page);
-    for part in &page.parts {
-        match part {
-            Part::Console { steps, options } if options.needs.iter().all(|name| has(name)) => {
-                session.console(steps, options);
-            }
-            Part::Script { text, line, options } if options.needs.iter().all(|name| has(name)) => {
-                session.script(text, *line);
-            }
-            Part::Replacement { of_page, of_test } => {
-                session.pairs.insert(0, (of_page.clone(), of_test.clone()));
-            }
-            Part::File { name, text } => session.file(name, text),
-            Part::Console { .. } | Part::Script { .. } | Part::NotRun => {}
+    for _ in 0..times {
+        for part in &page.parts {
+            session.part(part, has);
         }
+        session.end_all();
     }
-    session.end_all();
     (std::mem::take(&mut session.differences), std::mem::take(&mut session.edits))
 }
 
@@ -87,6 +77,22 @@ struct Shell {
 }
 
 impl<'a> Session<'a> {
+    fn part(&mut self, part: &'a Part, has: &dyn Fn(&str) -> bool) {
+        match part {
+            Part::Console { steps, options } if options.needs.iter().all(|name| has(name)) => {
+                self.console(steps, options);
+            }
+            Part::Script { text, line, options } if options.needs.iter().all(|name| has(name)) => {
+                self.script(text, *line);
+            }
+            Part::Replacement { of_page, of_test } => {
+                self.pairs.insert(0, (of_page.clone(), of_test.clone()));
+            }
+            Part::File { name, text } => self.file(name, text),
+            Part::Console { .. } | Part::Script { .. } | Part::NotRun => {}
+        }
+    }
+
     fn start(page: &'a Page) -> Self {
         let place = Place::new();
         let is_used = |port: &str| without_number(&page.text, port) != page.text || port == "1883";
@@ -396,6 +402,7 @@ impl<'a> Session<'a> {
         for Staying { shell, step, options, from, .. } in &staying {
             self.compare(step, options, true, || shell.output(*from));
         }
+        self.terminals.clear();
     }
 }
 

@@ -1,0 +1,53 @@
+//! The file of `--port-file`, which exists while the listeners are open.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::commands::CommandError;
+
+/// The file with the port of the first listener. Dropping it removes the file.
+#[derive(Debug)]
+pub(super) struct PortFile {
+    path: PathBuf,
+    /// What was written; `None` before that.
+    content: Option<String>,
+}
+
+impl PortFile {
+    /// Removes the file of an earlier server, so that a script that waits for the file does not read that one's port.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub(super) fn reserve(path: &Path) -> Result<Self, CommandError> {
+        // A device or a pipe is none of an earlier server.
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            fs::remove_file(path).map_err(|error| CommandError::file("remove", path, &error))?;
+        }
+        Ok(Self { path: path.to_owned(), content: None })
+    }
+
+    /// Writes the port of the first listener. The file appears with its content, so that a reader can wait for the file.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn write(&mut self, addresses: &[SocketAddr]) -> Result<(), CommandError> {
+        let failed = |error| CommandError::file("write", &self.path, &error);
+        let content = format!("{}\n", addresses.first().map_or(0, SocketAddr::port));
+        let mut unfinished = self.path.as_os_str().to_owned();
+        unfinished.push(".new");
+        fs::write(&unfinished, &content).map_err(failed)?;
+        fs::rename(&unfinished, &self.path).map_err(failed)?;
+        self.content = Some(content);
+        Ok(())
+    }
+}
+
+impl Drop for PortFile {
+    fn drop(&mut self) {
+        // A later server may have written the file since.
+        if self.content.is_some() && fs::read_to_string(&self.path).ok() == self.content {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
