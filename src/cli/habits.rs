@@ -67,7 +67,7 @@ impl LockAtHost {
 /// `--embedded` needs a `=`: a folder that follows a blank is an argument of the verb, most likely by mistake.
 #[must_use]
 pub fn warning_of_memory(command: &Command, words: &[OsString]) -> Option<String> {
-    if !command.is_of_keys() {
+    if !command.needs_lasting_store() {
         return None;
     }
     let folder = words

@@ -147,7 +147,7 @@ pub struct DisplayArgs {
     /// Print more details, such as versions
     #[arg(short, long)]
     pub verbose: bool,
-    /// When to use colour [default: auto]
+    /// When to use color [default: auto]
     #[arg(long, value_name = "WHEN")]
     pub color: Option<ColorWhen>,
     /// Show times on a terminal in UTC
@@ -176,7 +176,7 @@ pub enum OutputFormat {
     Jsonl,
 }
 
-/// When to use colour.
+/// When to use color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
     /// On a terminal that supports it

@@ -141,7 +141,7 @@ impl Reporter {
         self.style.format == Format::Json
     }
 
-    /// Returns whether data is coloured.
+    /// Returns whether data is colored.
     #[must_use]
     pub fn has_color(&self) -> bool {
         self.style.color_stdout

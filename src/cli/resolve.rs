@@ -125,7 +125,7 @@ fn has_color(when: ColorWhen, terminal: bool) -> bool {
     }
 }
 
-/// Returns the screen that help is written for, with or without colour.
+/// Returns the screen that help is written for, with or without color.
 #[must_use]
 pub fn screen(has_color: bool) -> Screen {
     /// Longer lines are hard to read.

@@ -184,13 +184,14 @@ fn run_verb(
             return store::doctor(etcd, args.is_read_only(), variables, reporter);
         }
         Verb::Command(command) => {
-            if configuration.settings.has_memory_store()
-                && report::takes_warnings(&reporter.style())
-                && let Some(warning) = warning_of_memory(&command, words)
-            {
-                report::log(&warning);
+            let warns =
+                configuration.settings.has_memory_store() && report::takes_warnings(&reporter.style());
+            let warning = warns.then(|| warning_of_memory(&command, words)).flatten();
+            let result = run_command(command, configuration, options.force_write, trace, reporter);
+            if result.is_ok() {
+                warning.iter().for_each(|warning| report::log(warning));
             }
-            return run_command(command, configuration, options.force_write, trace, reporter);
+            return result;
         }
         Verb::Serve(mut args) => {
             let excludes_etcd = args.excludes_etcd();

@@ -107,12 +107,12 @@ impl Command {
         matches!(self, Self::Watch(args) if !args.runs_commands())
     }
 
-    /// Returns whether the verb reads or writes keys once, and ends.
+    /// Returns whether the verb writes keys once or lists them, so that it is of no use to a store that ends with it.
     #[must_use]
-    pub fn is_of_keys(&self) -> bool {
+    pub fn needs_lasting_store(&self) -> bool {
         match self {
-            Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Edit(_) => true,
-            Self::Keys(_) | Self::Export(_) | Self::Unlock(_) | Self::Holder(_) => true,
+            Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Edit(_) | Self::Unlock(_) => true,
+            Self::Keys(_) | Self::Export(_) => true,
             Self::Import(args) => !args.is_offline(),
             _ => false,
         }

@@ -65,6 +65,8 @@ pub struct ContextRow {
 pub enum FileChange {
     /// A context was added.
     Added,
+    /// The first context was added, which is the default.
+    AddedAsDefault,
     /// A context was replaced.
     Replaced,
     /// A context was removed.
@@ -86,7 +88,7 @@ impl FileChange {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Added => "added",
+            Self::Added | Self::AddedAsDefault => "added",
             Self::Replaced => "replaced",
             Self::Removed => "removed",
             Self::Renamed => "renamed",

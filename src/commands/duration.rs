@@ -6,11 +6,16 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The first millisecond of the year 10000, which RFC 3339 cannot express.
 const YEAR_10000_MS: u64 = 253_402_300_800_000;
 
+const TOO_SHORT: &str = "a duration must be longer than zero";
+
 /// Parses a duration. It needs a unit and must not be zero.
 ///
 /// # Errors
 /// A message for the user.
 pub fn parse(text: &str) -> Result<Duration, String> {
+    if text.parse::<f64>().is_ok_and(|number| number == 0.0) {
+        return Err(TOO_SHORT.to_owned());
+    }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!("a duration needs a unit, for example {text}s"));
     }
@@ -18,7 +23,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         "invalid duration: expected a number and a unit, for example 250ms, 30s, 5m, 1h30m".to_owned()
     })?;
     if duration.is_zero() {
-        return Err("a duration must be longer than zero".to_owned());
+        return Err(TOO_SHORT.to_owned());
     }
     Ok(duration)
 }
@@ -66,7 +71,7 @@ pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
 /// Formats milliseconds, for example `1m 30s`.
 #[must_use]
 pub fn of_ms(ms: u64) -> String {
-    humantime::format_duration(Duration::from_millis(ms)).to_string()
+    text(Duration::from_millis(ms))
 }
 
 /// Formats Unix milliseconds as RFC 3339 in UTC; None after the year 9999.
@@ -79,7 +84,14 @@ pub fn rfc3339(ms: u64) -> Option<String> {
 /// Formats a duration, for example `1m 30s`.
 #[must_use]
 pub fn text(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string()
+    const DAY_S: u64 = 24 * 60 * 60;
+    // The crate writes days, months and years as words.
+    let days = match duration.as_secs() / DAY_S {
+        0 => return humantime::format_duration(duration).to_string(),
+        days => format!("{days}d"),
+    };
+    let rest = Duration::new(duration.as_secs() % DAY_S, duration.subsec_nanos());
+    if rest.is_zero() { days } else { format!("{days} {}", humantime::format_duration(rest)) }
 }
 
 /// Formats the time of day of Unix milliseconds, with an offset from UTC in seconds.
@@ -109,6 +121,7 @@ mod tests {
     fn a_duration_needs_a_unit() {
         assert_eq!(parse("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse("0"), parse("0s"));
         assert_eq!(parse("30"), Err("a duration needs a unit, for example 30s".to_owned()));
         for text in ["", "s", "-5s", "0s", "0", "1 fortnight", "99999999999999999999s"] {
             assert!(parse(text).is_err(), "{text}");
@@ -143,6 +156,9 @@ mod tests {
         assert_eq!(time_of_day(1_763_669_639_958, 0), "20:13:59.958");
         assert_eq!(time_of_day(1_763_683_200_001, -3600), "23:00:00.001");
         assert_eq!(text(Duration::from_millis(1_500)), "1s 500ms");
+        assert_eq!(text(Duration::ZERO), "0s");
+        assert_eq!(of_ms(172_800_000), "2d");
+        assert_eq!(of_ms(40_000_000_000), "462d 23h 6m 40s");
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub enum Output {
     Counted(u64),
     /// A hint about the arguments of a verb that succeeded.
     Hint(String),
-    /// The number of lines of a batch that were answered no, and the first of them.
+    /// The number of lines of a batch with a negative answer, and the first of them.
     AnsweredNo { lines: u64, first: u64 },
     /// The number of valid lines of `batch --dry-run`.
     Validated { lines: u64 },

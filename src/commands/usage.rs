@@ -171,8 +171,19 @@ fn bare_name(option: &str) -> String {
     option.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default().to_owned()
 }
 
-/// Rewords the errors of Rust's number parsers.
+/// Rewords the errors of Rust's and clap's number parsers.
 fn reword(message: &str) -> String {
+    if let Some((start, limits)) = message.split_once(" is not in ")
+        && let Some((least, most)) = limits.split_once("..")
+        && let Some((start, _)) = start.rsplit_once(": ")
+    {
+        let most = most.trim_start_matches('=');
+        let is_unlimited = ["", "18446744073709551615", "4294967295"].contains(&most);
+        return match is_unlimited {
+            true => format!("{start}: it must be at least {least}"),
+            false => format!("{start}: it must be {least} to {most}"),
+        };
+    }
     let words = [
         ("number would be zero for non-zero type", "it must be at least 1"),
         ("invalid digit found in string", "it is not a number"),

@@ -152,8 +152,8 @@ fn messages(report: &BenchReport, style: &Style) -> String {
     let mut no = |message: String| text.push_str(&negative(&message, style).stderr);
     for counted in &measured.failures {
         if let Failure::No(message) = counted.failure {
-            let operations = if counted.count == 1 { "operation was" } else { "operations were" };
-            no(format!("{} {operations} answered no: {message}", counted.count));
+            let operations = if counted.count == 1 { "operation" } else { "operations" };
+            no(format!("negative answer to {} {operations}: {message}", counted.count));
         }
     }
     if let (Some(false), Some(max)) = (report.is_p99_met(), settings.max_p99) {
@@ -273,7 +273,7 @@ up to 10000       998   99.8 %  ####################################
         assert_eq!(String::from_utf8_lossy(&rendered.stdout), expected);
         assert_eq!(
             rendered.stderr,
-            "error: 10 operations were answered no: held\n\
+            "error: negative answer to 10 operations: held\n\
              error: the 99th percentile is 20.000 ms, above 10ms\n\
              warning: --inflight 64 is above the broker's Receive Maximum of 20: the other operations waited in the client, \
              and latencies include that\n\

@@ -70,8 +70,8 @@ fn imported(ended: Imported) -> String {
 
 fn answered_no(lines: u64, first: u64) -> String {
     match lines {
-        1 => format!("line {first} was answered no"),
-        lines => format!("{lines} lines were answered no, line {first} first"),
+        1 => format!("negative answer to line {first}"),
+        lines => format!("negative answers to {lines} lines, first to line {first}"),
     }
 }
 

@@ -45,6 +45,9 @@ pub fn output(configured: &ConfigRecord, style: &Style) -> Rendered {
             let file = escape(file.as_os_str().as_encoded_bytes());
             let done = match change {
                 FileChange::Added => format!("added {name} to {file}"),
+                FileChange::AddedAsDefault => {
+                    format!("added {name} to {file}; it is the default: verbs use it from now on")
+                }
                 FileChange::Replaced => format!("replaced {name} in {file}"),
                 FileChange::Renamed => format!("renamed a context to {name} in {file}"),
                 FileChange::Removed => format!("removed {name} from {file}"),

@@ -1,8 +1,8 @@
-//! Lines cut to a number of columns; colours are applied after the cut, so that no escape sequence is cut.
+//! Lines cut to a number of columns; colors are applied after the cut, so that no escape sequence is cut.
 
 use super::style::{Paint, paint};
 
-/// An escaped text and its colour.
+/// An escaped text and its color.
 pub type Span = (String, Option<Paint>);
 
 /// Marks the place of a cut.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colour_ends_at_the_cut() {
+    fn a_color_ends_at_the_cut() {
         let spans = [("ab".to_owned(), None), ("cdef".to_owned(), Some(Paint::Dim))];
         assert_eq!(cut(&spans, 4, true), "ab\x1b[2mc\x1b[0m…");
         assert_eq!(cut(&spans, 6, true), "ab\x1b[2mcdef\x1b[0m");

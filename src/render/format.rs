@@ -39,9 +39,9 @@ impl Eq for Zone {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     pub format: Format,
-    /// Whether standard output is coloured.
+    /// Whether standard output is colored.
     pub color_stdout: bool,
-    /// Whether standard error is coloured.
+    /// Whether standard error is colored.
     pub color_stderr: bool,
     pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
@@ -54,7 +54,7 @@ pub struct Style {
 
 #[cfg(test)]
 impl Style {
-    /// Text without colour.
+    /// Text without color.
     pub const PLAIN: Self = Self {
         format: Format::Text,
         color_stdout: false,

@@ -247,7 +247,8 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
         Ok(Reply::Absent) => ("key not found".to_owned(), None),
         Ok(Reply::Keys { keys, token }) => {
             let more = if token.is_some() { ", more to come" } else { "" };
-            (format!("{} keys{more}", keys.len()), None)
+            let noun = if keys.len() == 1 { "key" } else { "keys" };
+            (format!("{} {noun}{more}", keys.len()), None)
         }
         Ok(Reply::Error(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
         Err(error) => (format!("invalid reply: {error}"), Some(&seen.payload)),

@@ -1,8 +1,8 @@
-//! Colours. The callers decide whether a stream is coloured.
+//! Colors. The callers decide whether a stream is colored.
 
 use colored::{Color, ColoredString, Colorize};
 
-/// The role of a text, which decides its colour.
+/// The role of a text, which decides its color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
     /// Secondary information.
@@ -17,12 +17,12 @@ pub enum Paint {
     Hint,
 }
 
-/// A colour of the configuration.
+/// A color of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CustomColor(Color);
 
 impl CustomColor {
-    /// Parses one of the sixteen names of terminal colours, or `#rrggbb`.
+    /// Parses one of the sixteen names of terminal colors, or `#rrggbb`.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         // The crate panics if it slices a name within a character.
@@ -47,7 +47,7 @@ impl CustomColor {
     }
 }
 
-/// Returns text in a colour of the configuration; unchanged if `color` is false.
+/// Returns text in a color of the configuration; unchanged if `color` is false.
 #[must_use]
 pub fn shade(text: &str, shade: CustomColor, color: bool) -> String {
     if !color {
@@ -57,7 +57,7 @@ pub fn shade(text: &str, shade: CustomColor, color: bool) -> String {
     text.color(shade.0).to_string()
 }
 
-/// Returns text in the colour of its role; unchanged if `color` is false.
+/// Returns text in the color of its role; unchanged if `color` is false.
 #[must_use]
 pub fn paint(text: &str, paint: Paint, color: bool) -> String {
     if !color {
@@ -80,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caller_decides_about_colour() {
+    fn the_caller_decides_about_color() {
         assert_eq!(paint("error:", Paint::Error, false), "error:");
         assert_eq!(paint("error:", Paint::Error, true), "\x1b[1;31merror:\x1b[0m");
         assert_eq!(paint("", Paint::Dim, false), "");
     }
 
     #[test]
-    fn a_colour_has_a_known_name() {
+    fn a_color_has_a_known_name() {
         let red = CustomColor::parse("red").unwrap();
         assert_eq!(shade("prod", red, true), "\x1b[31mprod\x1b[0m");
         assert_eq!(shade("prod", red, false), "prod");

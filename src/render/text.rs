@@ -27,10 +27,13 @@ pub fn output(output: &Output, style: &Style, widths: &mut Widths) -> Rendered {
     match output {
         Output::Got { key, got, is_one_of_many } => got_text(key, got, *is_one_of_many, style),
         Output::Set { key, size, ttl_ms, outcome, .. } if outcome.applied => {
-            stored(key, *size, *ttl_ms, outcome, style)
+            let expires = ttl_ms.map(expires_in).unwrap_or_default();
+            stored(key, *size, &expires, outcome, style)
         }
         Output::Edited { key, result: EditResult::Stored { size, ttl_ms, outcome } } => {
-            stored(key, *size, *ttl_ms, outcome, style)
+            // An earlier time to live has ended: the user may not expect that of an editor.
+            let expires = ttl_ms.map_or_else(|| ", no time to live".to_owned(), expires_in);
+            stored(key, *size, &expires, outcome, style)
         }
         Output::Edited { key, result: EditResult::Unchanged } => {
             confirmation(&format!("no change: {}", name(key)), None, style)
@@ -146,8 +149,11 @@ fn got_text(key: &Key, got: &Got, is_one_of_many: bool, style: &Style) -> Render
     }
 }
 
-fn stored(key: &Key, size: usize, ttl_ms: Option<u64>, outcome: &SetOutcome, style: &Style) -> Rendered {
-    let expires = ttl_ms.map_or_else(String::new, |ms| format!(", expires in {}", duration::of_ms(ms)));
+fn expires_in(ms: u64) -> String {
+    format!(", expires in {}", duration::of_ms(ms))
+}
+
+fn stored(key: &Key, size: usize, expires: &str, outcome: &SetOutcome, style: &Style) -> Rendered {
     let text = format!("stored {} ({}{expires})", name(key), bytes_text(size));
     confirmation(&text, outcome.version.as_ref(), style)
 }

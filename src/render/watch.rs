@@ -295,7 +295,7 @@ mod tests {
         let long = WatchEvent::Gap { since_ms: NOW - 86_400_000, until_ms: NOW };
         assert_eq!(
             on_terminal(&long),
-            "20:13:59.958  GAP      1day, from 2025-11-19T20:13:59.958Z to 2025-11-20T20:13:59.958Z\n"
+            "20:13:59.958  GAP      1d, from 2025-11-19T20:13:59.958Z to 2025-11-20T20:13:59.958Z\n"
         );
     }
 

@@ -8,7 +8,7 @@ use crate::render::style::CustomColor;
 #[derive(Clone, Debug)]
 pub struct ActiveContext {
     pub name: String,
-    /// The colour of its name.
+    /// The color of its name.
     pub shade: Option<CustomColor>,
     /// Whether writes are refused.
     pub is_read_only: bool,

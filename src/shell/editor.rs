@@ -57,7 +57,7 @@ impl LineEditor {
     ) -> io::Result<(Self, Option<LineOnScreen>)> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
-            // The highlighter repaints the prompt on the screen; it uses colour only where `color` allows it.
+            // The highlighter repaints the prompt on the screen; it uses color only where `color` allows it.
             .color_mode(ColorMode::Forced)
             .max_history_size(HINTS_MAX)
             .and_then(|builder| builder.history_ignore_dups(true))
@@ -243,7 +243,7 @@ fn io_error(error: ReadlineError) -> io::Error {
     }
 }
 
-/// Completion, hints, validation and colours of the editor.
+/// Completion, hints, validation and colors of the editor.
 struct EditorHelper {
     state: Arc<SharedState>,
     control: Arc<EditorControl>,

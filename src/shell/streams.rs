@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Output functions; each takes whether colour is allowed.
+/// Output functions; each takes whether color is allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
     /// Writes bytes to standard output.

@@ -13,7 +13,7 @@ pub struct TraceOutput {
 }
 
 impl TraceOutput {
-    /// `words` writes to standard error, with colour if `color` is set.
+    /// `words` writes to standard error, with color if `color` is set.
     #[must_use]
     pub fn new(words: fn(&str, bool), color: bool) -> Self {
         Self { screen: Arc::default(), words, color }

@@ -268,7 +268,7 @@ fn a_store_that_stops_answering_ends_the_bench_with_124() {
     assert!(exit.output.contains("\nfailed      1\n         1  timeout: no answer from "), "{exit:?}");
     assert!(exit.output.contains("\nset                 4 "), "a timeout has a latency: {exit:?}");
     assert!(
-        exit.errors.contains("* may be left: the store does not answer; they expire within 1day\n"),
+        exit.errors.contains("* may be left: the store does not answer; they expire within 1d\n"),
         "{exit:?}"
     );
     assert!(exit.errors.contains("error: 1 operation failed: no answer from "), "{exit:?}");
@@ -317,7 +317,7 @@ fn a_key_that_another_client_deletes_is_an_answer_of_no() {
     });
     let exit = run(&Place::new(), &format!("get -c 10 {ALONE} -b {}", fake.url()));
     assert_eq!(exit.code, Some(1), "{exit:?}");
-    assert_eq!(exit.errors, "error: 1 operation was answered no: a key was deleted or has expired\n");
+    assert_eq!(exit.errors, "error: negative answer to 1 operation: a key was deleted or has expired\n");
     assert!(exit.output.contains("operations  9, "), "{exit:?}");
 }
 
@@ -366,7 +366,7 @@ fn invalid_settings_are_usage_errors() {
         ("-d 5", "a duration needs a unit, for example 5s"),
         ("-d 5s -c 1", "cannot be used with"),
         ("--clients 10000 --inflight 10", "error: 10000 clients with 10 operations in flight are too many\n"),
-        ("--rate 0", "0 is not in 1..=1000000"),
+        ("--rate 0", "it must be 1 to 1000000"),
         ("scan", "invalid value 'scan'"),
     ] {
         let exit = run(&place, line);

@@ -47,7 +47,7 @@ fn answers_keep_the_order_of_the_lines_and_each_line_sees_the_effects_of_earlier
     assert_eq!(
         batch(&place, &server, &[], &lines),
         format!(
-            "--- stdout\n{answers}--- stderr\nerror: 500 lines were answered no, line 4 first\n--- exit 1\n"
+            "--- stdout\n{answers}--- stderr\nerror: negative answers to 500 lines, first to line 4\n--- exit 1\n"
         )
     );
     assert_eq!(
@@ -63,7 +63,7 @@ fn a_line_of_several_requests_is_ordered_with_the_lines_around_it() {
     let lines = "set a 1\nset b 2\ndel a b\nset a 3\nkeys\nget a\nget b\n";
     assert_eq!(
         batch(&place, &server, &[], lines),
-        "--- stdout\na\n3\n\n--- stderr\nerror: line 7 was answered no\n--- exit 1\n"
+        "--- stdout\na\n3\n\n--- stderr\nerror: negative answer to line 7\n--- exit 1\n"
     );
 }
 
@@ -114,7 +114,7 @@ fn requests_sent_before_the_first_error_was_seen_are_awaited_and_reported() {
             b"set a 1\nset b 1\n\nget b\nget none\n"
         ),
         "--- stdout\n1\n\n--- stderr\nerror: line 1: the store refused the request: syntax error\n  \
-         already sent: lines 2 to 5 (2 done, 1 answered no); no later line was sent\n--- exit 76\n"
+         lines 2 to 5 were sent: 2 succeeded, 1 with a negative answer; no later line was sent\n--- exit 76\n"
     );
     fake.end();
 }

@@ -75,6 +75,18 @@ fn contexts_are_listed_selected_shown_and_removed() {
 }
 
 #[test]
+fn the_first_context_is_reported_as_the_default_and_the_only_one_can_be_removed() {
+    let place = Place::new();
+    let added = place.run(&["context", "add", "lab", "-b", "mqtt://lab:1883", "-o", "text"]);
+    assert!(added.contains("it is the default: verbs use it from now on"), "{added}");
+    let added = place.run(&["context", "add", "own", "--embedded=store", "-o", "text"]);
+    assert!(!added.contains("default"), "{added}");
+    assert_done(&place, &["context", "rm", "own"]);
+    assert_done(&place, &["context", "rm", "lab"]);
+    assert!(!file(&place).contains("default_context"), "{}", file(&place));
+}
+
+#[test]
 fn comments_and_order_of_the_file_are_preserved() {
     let place = Place::new();
     let text = "# Ours.\ndefault_context = 'a' # for now\n\n# The desk.\n[context.a]\nport = 1 # odd\n\n[context.b]\nport = 2\n";

@@ -40,7 +40,7 @@ fn the_edited_value_is_stored_and_the_file_is_removed() {
     at(&["set", "line1/temp", "21.5"]);
     assert_eq!(
         at(&["edit", "line1/temp", "-o", "text"]),
-        "--- stdout\nstored line1/temp (4 bytes)\n--- exit 0\n"
+        "--- stdout\nstored line1/temp (4 bytes, no time to live)\n--- exit 0\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "line1/temp"]), b"22.5");
     assert!(
@@ -238,7 +238,7 @@ fn the_prompt_edits_too_and_continues() {
     let mut terminal = Terminal::start(place.command(&["shell", "-b", &server.url()]));
     terminal.shows("127.0.0.1:");
     terminal.line("edit k");
-    terminal.shows("stored k (15 bytes)");
+    terminal.shows("stored k (15 bytes, no time to live)");
     terminal.line("get k");
     terminal.shows("get k\nfrom the editor\n");
     terminal.line("\\q");

@@ -24,7 +24,7 @@ fn help_is_printed_on_standard_output_with_success() {
         let shown = place.run(words);
         assert!(shown.starts_with("--- stdout\n"), "{words:?}: {shown}");
         assert!(shown.ends_with("--- exit 0\n"), "{words:?}: {shown}");
-        assert!(!shown.contains("\\x1b"), "{words:?}: colour in a pipe");
+        assert!(!shown.contains("\\x1b"), "{words:?}: color in a pipe");
     }
 }
 

@@ -128,8 +128,8 @@ const LOW_CONTRAST: &str = "(() => {
     .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
   const ground = (element) => {
     for (; element; element = element.parentElement) {
-      const colour = channels(getComputedStyle(element).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
+      const color = channels(getComputedStyle(element).backgroundColor);
+      if (color.length === 3 || color[3] === 1) return color;
     }
     return [255, 255, 255];
   };

@@ -15,7 +15,7 @@ const BORDER: f64 = 14.0;
 const TYPED_S: f64 = 1.1;
 const SHOWN_S: f64 = 2.4;
 const LAST_S: f64 = 6.0;
-/// The colours of a terminal, from black to bright white.
+/// The colors of a terminal, from black to bright white.
 const PALETTE: [&str; 16] = [
     "#21262d", "#ff7b72", "#7ee787", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd", "#c9d1d9", "#8b949e",
     "#ffa198", "#aff5b4", "#f2cc60", "#a5d6ff", "#e2c5ff", "#b3f0ff", "#ffffff",

@@ -94,7 +94,7 @@ fn a_hint_is_erased_when_the_line_is_entered_or_cancelled() {
 }
 
 #[test]
-fn without_colour_there_are_no_hints() {
+fn without_color_there_are_no_hints() {
     let place = Place::new().with_variable("NO_COLOR", "1");
     let terminal = Terminal::start(place.command(&["--embedded"]));
     terminal.ends_with("embedded>");

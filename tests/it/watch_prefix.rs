@@ -84,7 +84,7 @@ fn a_pattern_in_place_of_a_key_causes_a_hint() {
         let (_, words, _) = watch(&place, &server.url(), &[pattern, "--until", "del"]).end();
         words
     };
-    let hint = "hint: a key is no pattern; for a prefix: mqkv watch --prefix";
+    let hint = "hint: watch takes keys, not patterns; for a prefix: mqkv watch --prefix";
     assert_eq!(words("line1/*"), [format!("{hint} 'line1/'")]);
     assert_eq!(words("*"), [format!("{hint} ''")]);
     assert_eq!(words("line1/"), [""; 0]);

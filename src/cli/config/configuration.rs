@@ -27,7 +27,7 @@ pub struct Configuration {
 pub struct Active {
     pub name: Rc<str>,
     pub file: Rc<PathBuf>,
-    /// Colour of the name at the prompt.
+    /// Color of the name at the prompt.
     pub shade: Option<CustomColor>,
 }
 

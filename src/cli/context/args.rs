@@ -87,7 +87,7 @@ pub struct SetArgs {
     /// --force-write allows one.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub read_only: Option<bool>,
-    /// Colour of the name at the prompt
+    /// Color of the name at the prompt
     #[arg(long, value_name = "COLOUR")]
     pub prompt_color: Option<String>,
 }
@@ -103,7 +103,7 @@ pub struct AddArgs {
     /// --force-write allows one.
     #[arg(long)]
     pub read_only: bool,
-    /// Colour of the name at the prompt
+    /// Color of the name at the prompt
     #[arg(long, value_name = "COLOUR")]
     pub prompt_color: Option<String>,
     /// Replace an existing context of this name

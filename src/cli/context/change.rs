@@ -49,11 +49,16 @@ pub fn add(
     }
     let mut text =
         document::put_context(&text, &add.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
-    if file.contexts.is_empty() {
+    let is_first = file.contexts.is_empty();
+    if is_first {
         text = document::set_default(&text, Some(&add.name)).map_err(|error| of_syntax(&at.path, &error))?;
     }
     write(at, &text, variables)?;
-    let change = if is_there { FileChange::Replaced } else { FileChange::Added };
+    let change = match (is_there, is_first) {
+        (true, _) => FileChange::Replaced,
+        (false, true) => FileChange::AddedAsDefault,
+        (false, false) => FileChange::Added,
+    };
     Ok(ConfigRecord::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
 }
 
@@ -186,19 +191,24 @@ pub fn set_default(
     Ok(ConfigRecord::Changed { change, context: name.map(str::to_owned), file: at.path.clone() })
 }
 
-/// Removes a context.
+/// Removes a context. The last one may be the default.
 ///
 /// # Errors
-/// The context does not exist or is the default, or the file cannot be changed.
+/// The context does not exist or is the default of several, or the file cannot be changed.
 pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<ConfigRecord, CommandError> {
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
     file.context(name)?;
-    if file.default.as_deref() == Some(name) {
+    let is_default = file.default.as_deref() == Some(name);
+    if is_default && file.contexts.len() > 1 {
         let error = CommandError::new(Kind::Configuration, format!("{name} is the default context"));
         return Err(error.hint("mqkv context use OTHER").hint("mqkv context use --none"));
     }
-    let text = document::remove_context(&text, name).map_err(|error| of_syntax(&at.path, &error))?;
+    let invalid = |error| of_syntax(&at.path, &error);
+    let mut text = document::remove_context(&text, name).map_err(invalid)?;
+    if is_default {
+        text = document::set_default(&text, None).map_err(invalid)?;
+    }
     write(at, &text, variables)?;
     Ok(ConfigRecord::Changed {
         change: FileChange::Removed,

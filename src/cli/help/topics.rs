@@ -157,8 +157,8 @@ Inside a pod the variables of the official SDKs are sufficient. They count if AI
 AIO_MQTT_CLIENT_ID is ignored: with it mqkv would take over the application's session.
 
 Other variables:
-  NO_COLOR                 not empty: no colour
-  TERM                     dumb: no colour
+  NO_COLOR                 not empty: no color
+  TERM                     dumb: no color
   COLUMNS                  width of help that is not printed on a terminal
   XDG_CONFIG_HOME, HOME    location of the configuration file
   XDG_STATE_HOME, HOME     location of the history of the prompt
@@ -228,7 +228,7 @@ The file is TOML: $MQKV_CONFIG, else $XDG_CONFIG_HOME/mqkv/config.toml, else ~/.
                              # ~/ is the home directory
   sat_file = \"/var/run/secrets/tokens/broker-sat\"
   timeout = \"3s\"
-  prompt_color = \"red\"       # colour of the name at the prompt
+  prompt_color = \"red\"       # color of the name at the prompt
   read_only = true           # reject writes, unless --force-write is given
 
 A context contains any connection and output options, named as the long options with _ instead of -, and the last two

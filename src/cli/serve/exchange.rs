@@ -18,7 +18,7 @@ use crate::net::ClientTls;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::server::exchange::settings::{ExchangeSettings, Role, RootFile};
-use crate::server::{ExchangeReloader, ListenerSettings, offline};
+use crate::server::{ExchangeReloader, offline};
 
 /// The store's part in an exchange.
 #[derive(Debug, Args)]
@@ -66,6 +66,11 @@ pub struct NodeFile {
 }
 
 impl NodeFile {
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        matches!(self.started.role, FileRole::Root { .. })
+    }
+
     /// Reads the file again. At a root, its rules and the patterns of the leaves that may join unasked take effect; at a
     /// leaf, nothing does before a start. May block.
     pub fn reload(&self, exchange: &ExchangeReloader) {

@@ -141,6 +141,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     }
     let listeners: Vec<_> = listeners.into_iter().zip(server.addresses().iter().copied()).collect();
     let (exchange, file) = exchange.unzip();
+    warn_of_anonymous(&listeners, args.authz.is_some(), file.as_ref().is_some_and(NodeFile::is_root), log);
     let reloading = reload_signals.map(|signals| signals.reload(&server, args, file, log));
     let verdict = if args.run.exec {
         exec::run(args, &listeners, &mut signals).await?
@@ -314,8 +315,6 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
     let operations = args.operations.resolve(sys_interval).await?;
     warn_of_admin(&operations, log);
-    let addresses = settings.broker.listeners.iter().map(|listener| listener.address);
-    warn_of_anonymous(listeners.iter().zip(addresses), args.authz.is_some(), exchange.as_ref(), log);
     let description = exchange.as_ref().map(exchange::describe).zip(file);
     let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
@@ -324,23 +323,17 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
 
 /// Logs a warning for each listener on which other machines need no authentication. Rules may leave such clients few
 /// permissions, but none of them is needed to join an exchange as a leaf.
-fn warn_of_anonymous<'a>(
-    listeners: impl Iterator<Item = (&'a Listener, SocketAddr)>,
-    has_rules: bool,
-    exchange: Option<&ExchangeSettings>,
-    log: &EventLog,
-) {
-    let is_root = exchange.is_some_and(|exchange| matches!(exchange.role, Role::Root { .. }));
+fn warn_of_anonymous(listeners: &[(Listener, SocketAddr)], has_rules: bool, is_root: bool, log: &EventLog) {
     let may = match (has_rules, is_root) {
         (false, false) => "read and change all keys",
         (false, true) => "read and change all keys, and join the exchange as a leaf",
         (true, true) => "join the exchange as a leaf",
         (true, false) => return,
     };
-    let is_open = |(listener, address): &(&Listener, SocketAddr)| {
+    let is_open = |(listener, address): &&(Listener, SocketAddr)| {
         !listener.requires_authentication() && !address.ip().is_loopback()
     };
-    for (_, address) in listeners.filter(is_open) {
+    for (_, address) in listeners.iter().filter(is_open) {
         log.warn(&format!("every client that can reach {address} can {may}: there is no authentication"));
     }
 }

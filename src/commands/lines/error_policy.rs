@@ -10,7 +10,7 @@ pub struct ErrorPolicy {
     keep_going: bool,
     lines: u64,
     noes: u64,
-    /// The first line that was answered no.
+    /// The first line with a negative answer.
     first_no: Option<u64>,
     failed: u64,
     is_unknown: bool,
@@ -64,7 +64,7 @@ impl ErrorPolicy {
         self.failed
     }
 
-    /// Returns the number of lines that were answered no, and the first of them.
+    /// Returns the number of lines with a negative answer, and the first of them.
     #[must_use]
     pub fn noes(&self) -> Option<(u64, u64)> {
         self.first_no.map(|first| (self.noes, first))
@@ -138,19 +138,21 @@ impl AfterError {
             return "no later line was sent".to_owned();
         };
         let lines = if first == last { format!("line {first}") } else { format!("lines {first} to {last}") };
-        let mut counts = vec![format!("{} done", self.done)];
+        let mut counts = vec![format!("{} succeeded", self.done)];
         if self.noes > 0 {
-            counts.push(format!("{} answered no", self.noes));
+            counts.push(format!("{} with a negative answer", self.noes));
         }
         if !self.failed.is_empty() {
             let numbers: Vec<_> = self.failed.iter().take(NUMBERS_MAX).map(u64::to_string).collect();
             let more = if self.failed.len() > NUMBERS_MAX { ", ..." } else { "" };
-            counts.push(format!("{} failed ({}{more})", self.failed.len(), numbers.join(", ")));
+            let noun = if self.failed.len() == 1 { "line" } else { "lines" };
+            counts.push(format!("{} failed ({noun} {}{more})", self.failed.len(), numbers.join(", ")));
         }
         if self.unknown > 0 {
             counts.push(format!("{} with unknown outcome", self.unknown));
         }
-        format!("already sent: {lines} ({}); no later line was sent", counts.join(", "))
+        let sent = if first == last { "was" } else { "were" };
+        format!("{lines} {sent} sent: {}; no later line was sent", counts.join(", "))
     }
 }
 
@@ -187,8 +189,10 @@ mod tests {
         assert_eq!(error.message, "line 7: it failed");
         assert_eq!(
             error.causes,
-            ["already sent: lines 8 to 12 (1 done, 1 answered no, 1 failed (9), 1 with unknown outcome); \
-              no later line was sent"]
+            [
+                "lines 8 to 12 were sent: 1 succeeded, 1 with a negative answer, 1 failed (line 9), 1 with unknown outcome; \
+              no later line was sent"
+            ]
         );
     }
 

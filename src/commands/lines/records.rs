@@ -159,7 +159,10 @@ pub fn invalid_json(error: &serde_json::Error) -> CommandError {
         Category::Eof => data_error("invalid JSON: unexpected end of line"),
         // The line number is always 1, because lines are parsed one by one.
         Category::Syntax | Category::Io => {
-            let message = error.to_string().replace(" at line 1 column ", " at column ");
+            let message = error
+                .to_string()
+                .replace("expected ident", "expected a value")
+                .replace(" at line 1 column ", " at column ");
             data_error(format!("invalid JSON: {message}"))
         }
     }

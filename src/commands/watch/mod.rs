@@ -348,7 +348,7 @@ impl Follower {
 fn pattern_hint(key: &Key) -> Option<String> {
     let star = key.as_bytes().iter().position(|byte| *byte == b'*')?;
     let prefix = String::from_utf8_lossy(key.as_bytes().get(..star)?).into_owned();
-    Some(format!("a key is no pattern; for a prefix: mqkv watch --prefix '{prefix}'"))
+    Some(format!("watch takes keys, not patterns; for a prefix: mqkv watch --prefix '{prefix}'"))
 }
 
 /// Waits until the keys cannot be listed any more. Never returns if they are not listed.

@@ -153,19 +153,18 @@ fn a_reply_is_interpreted_by_its_request() {
 }
 
 #[test]
-fn a_refusal_is_in_colour_and_only_a_refusal() {
+fn a_refusal_is_in_color_and_only_a_refusal() {
     let refused = TrafficEvent::Reply(DecodedReply {
         version: None,
         ..reply("SET", Reply::Error(ErrorReply::QuotaExceeded))
     });
-    let colour = style(Format::Text, true);
+    let color = style(Format::Text, true);
     assert!(
-        formatted(&refused, Some(200), &colour)
+        formatted(&refused, Some(200), &color)
             .contains("\x1b[1;31mrefused: the quota has been exceeded\x1b[0m")
     );
     assert!(
-        !formatted(&TrafficEvent::Reply(reply("SET", Reply::Done)), Some(200), &colour)
-            .contains("\x1b[1;31m")
+        !formatted(&TrafficEvent::Reply(reply("SET", Reply::Done)), Some(200), &color).contains("\x1b[1;31m")
     );
     assert!(in_json(&refused).contains("\"reply\":\"refused\",\"refused\":\"the quota has been exceeded\""));
 }

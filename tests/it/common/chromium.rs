@@ -124,7 +124,7 @@ impl Browser {
         self.call("Emulation.setScriptExecutionDisabled", json!({"value": !are_allowed}));
     }
 
-    /// Sets the width of the window and the colour scheme.
+    /// Sets the width of the window and the color scheme.
     pub fn look(&mut self, width: u32, scheme: &str) {
         let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);

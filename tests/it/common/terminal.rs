@@ -133,7 +133,7 @@ impl Terminal {
         self.bytes.lock().unwrap().iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// Shows the screen with its colours.
+    /// Shows the screen with its colors.
     pub fn parsed<T>(&self, view: impl FnOnce(&vt100::Screen) -> T) -> T {
         view(self.screen.lock().unwrap().screen())
     }
@@ -148,7 +148,7 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Returns the colour of the first character in the row of the cursor.
+    /// Returns the color of the first character in the row of the cursor.
     pub fn color_of_last_row(&self) -> vt100::Color {
         let screen = self.screen.lock().unwrap();
         let (row, _) = screen.screen().cursor_position();
