@@ -8,7 +8,7 @@ use std::path::Path;
 
 use mqkv::cli::generate::{Generated, all_completions, man_pages};
 
-const REGENERATE: &str = "run: cargo run -- completions --all completions && cargo run -- man man";
+const REGENERATE: &str = "run: cargo run -- completions --all completions && cargo run -- man ./man";
 
 /// Checks that a directory contains the generated files and no others.
 fn assert_up_to_date(directory: &str, generated: Vec<Generated>) {

@@ -114,9 +114,18 @@ pub struct CompletionsArgs {
 /// Print the manual page, or write those of all verbs
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Directory for the pages of all verbs
-    #[arg(value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    /// Verb to print the page of, or directory for all pages
+    #[arg(value_name = "VERB|DIR")]
+    pub of: Option<PathBuf>,
+}
+
+impl ManArgs {
+    /// Returns the verb; a directory with the name of a verb is written with a slash: `./lock`.
+    #[must_use]
+    pub fn verb(&self) -> Option<&str> {
+        let name = self.of.as_deref()?.to_str()?;
+        Cli::command().find_subcommand(name).is_some().then_some(name)
+    }
 }
 
 /// Show help for a verb or a topic

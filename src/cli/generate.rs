@@ -48,7 +48,14 @@ pub fn completions(args: &CompletionsArgs) -> Result<Vec<u8>, CommandError> {
 /// The directory cannot be written.
 pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
     let pages = man_pages();
-    if let Some(directory) = &args.dir {
+    if let Some(verb) = args.verb() {
+        let command = Cli::command();
+        let name = command.find_subcommand(verb).map_or(verb, |command| command.get_name());
+        let file = OsString::from(format!("mqkv-{name}.1"));
+        let page = pages.into_iter().find(|(name, _)| *name == file);
+        return Ok(page.map(|(_, page)| page).unwrap_or_default());
+    }
+    if let Some(directory) = &args.of {
         write_all(directory, &pages)?;
         return Ok(Vec::new());
     }

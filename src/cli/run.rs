@@ -33,6 +33,7 @@ use super::usage::{self, Instead};
 use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse, store};
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
+use crate::commands::process::stdin;
 use crate::commands::{Command, CommandError, Output, Session, Verdict};
 
 /// Runs the command line that `words` contain; the first word is the program.
@@ -116,7 +117,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
 fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, CommandError> {
     let Options { connection, display, .. } = &cli.options;
     match &cli.verb {
-        None if !resolve::is_at_terminal() => Ok(Configuration::typed(display)),
+        None if !resolve::is_at_terminal() && !stdin::has_content() => Ok(Configuration::typed(display)),
         Some(Verb::Help(_) | Verb::Completions(_) | Verb::Man(_)) => Ok(Configuration::typed(display)),
         Some(Verb::Serve(_) | Verb::Data(_) | Verb::Context(_)) => {
             Configuration::of_display(display, variables)
@@ -155,6 +156,7 @@ fn run_verb(
     let verb = match verb {
         Some(verb) => verb,
         None if resolve::is_at_terminal() => return prompt::run(options, variables, reporter),
+        None if stdin::has_content() => Verb::Command(prompt::line("batch -")?),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
     let is_server = match &verb {
@@ -217,7 +219,14 @@ fn run_verb(
             reporter.put(&Output::Config(Box::new(record)))?;
         }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
-        Verb::Man(args) => reporter.data(&generate::man(&args)?)?,
+        Verb::Man(args) => match args.verb() {
+            Some(verb) if resolve::is_at_terminal() => {
+                let screen = resolve::screen(reporter.has_color());
+                let text = show::text(&[verb.to_owned()], Cli::command(), screen)?;
+                reporter.data(text.as_bytes())?;
+            }
+            _ => reporter.data(&generate::man(&args)?)?,
+        },
         Verb::Help(args) => {
             let text = show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()))?;
             reporter.data(text.as_bytes())?;

@@ -12,6 +12,7 @@ use super::lines::reader::{Line, Lines};
 use super::lines::records::Id;
 use super::lines::words::{self, Word};
 use super::output::{Answer, Answered, Emit, Output, Progress};
+use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{Client, Error, RawRequest, Response};
@@ -52,9 +53,9 @@ lines run, and the greatest status counts.";
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub struct BatchArgs {
-    /// File with the lines; - reads standard input
+    /// File with the lines [default: -, standard input]
     #[arg(value_name = "FILE|-")]
-    file: PathBuf,
+    file: Option<PathBuf>,
     /// Check all lines, without a connection
     #[arg(long)]
     dry_run: bool,
@@ -149,7 +150,8 @@ pub async fn run(
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
     let session = session.of_many_verbs();
-    let lines = Lines::open(&args.file, b'\n', &session)?;
+    let file = stdin::file_or_input(args.file, "mqkv batch FILE")?;
+    let lines = Lines::open(&file, b'\n', &session)?;
     session.close_input();
     let mut batch = Batch {
         session: &session,

@@ -67,13 +67,7 @@ impl ImportArgs {
 
 /// Runs the verb.
 pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-    let file = match args.file {
-        Some(file) => file,
-        None if stdin::is_terminal() => {
-            return Err(CommandError::usage("FILE is missing").hint("mqkv import FILE"));
-        }
-        None => PathBuf::from("-"),
-    };
+    let file = stdin::file_or_input(args.file, "mqkv import FILE")?;
     let lines = Lines::open(&file, b'\n', session)?;
     let mut import = Import {
         emit,

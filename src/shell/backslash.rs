@@ -59,7 +59,7 @@ pub const FORMATS: &[&str] = &["auto", "text", "raw", "hex", "base64", "json", "
 /// Name, argument and description of each command.
 pub const NAMES: &[(&str, &str, &str)] = &[
     ("\\?", "", "print this help"),
-    ("\\q", "", "exit, like Ctrl-D"),
+    ("\\q", "", "exit, like Ctrl-D, exit or quit"),
     ("\\c", "[CONTEXT|URL]", "connect to another broker, or again to this one"),
     ("\\conninfo", "", "print broker, context and state of the connection"),
     ("\\watches", "", "list the running watches"),

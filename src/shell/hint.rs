@@ -135,6 +135,6 @@ mod tests {
     #[test]
     fn backslash_commands_show_their_description() {
         assert_eq!(formatted("\\i"), " FILE  (run the lines of a file, up to the first error)");
-        assert_eq!(formatted("\\q"), " (exit, like Ctrl-D)");
+        assert_eq!(formatted("\\q"), " (exit, like Ctrl-D, exit or quit)");
     }
 }

@@ -233,8 +233,6 @@ impl Shell {
             Ok(connection) => connection,
             Err(error) => {
                 close(opened).await;
-                // Connecting writes nothing, so there is no outcome to report.
-                let error = CommandError { outcome: None, ..error };
                 return Err(error.cause(format!("still using {}", self.opened.broker)));
             }
         };
@@ -260,7 +258,9 @@ async fn connect(opened: &OpenedSession) -> Result<ConnectionInfo, CommandError>
         settings.reconnect = Reconnect::WithBackoff;
         settings.inflight_max = INFLIGHT_MAX;
     });
-    let about = client.await?.connection_info();
+    // Connecting writes nothing, so there is no outcome to report.
+    let client = client.await.map_err(|error| CommandError { outcome: None, ..error });
+    let about = client?.connection_info();
     Ok(ConnectionInfo {
         client_id: about.client_id.clone(),
         elapsed_ms: about.connect_elapsed().unwrap_or_default().as_secs_f64() * 1000.0,

@@ -11,7 +11,7 @@ use super::setup::ParsedLine;
 use super::text;
 use crate::client::{Access, Outcome};
 use crate::clock;
-use crate::commands::lines::words::has_escape_in_path;
+use crate::commands::lines::words::{Word, has_escape_in_path};
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
@@ -24,6 +24,12 @@ use crate::render::{Format, Style};
 
 /// How deep `\i` may be nested.
 const DEPTH_MAX: usize = 8;
+
+/// Whether a line is `exit` or `quit`, as other prompts have it.
+fn is_exit(words: &[Word]) -> bool {
+    let [Word { bytes, is_quoted: false }] = words else { return false };
+    [&b"exit"[..], b"quit"].iter().any(|name| bytes.eq_ignore_ascii_case(name))
+}
 
 /// How a statement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +104,10 @@ impl Shell {
     async fn run_verb(&mut self, statement: &[u8]) -> Result<End, CommandError> {
         let Statement { words, target } = parse(statement)?;
         if words.is_empty() {
+            return Ok(End::Done);
+        }
+        if is_exit(&words) {
+            self.exit = Some(Verdict::Yes);
             return Ok(End::Done);
         }
         let (command, style, is_formatted, is_forced) = match (self.setup.parse)(words, self.style)? {

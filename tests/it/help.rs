@@ -102,7 +102,7 @@ fn completions_are_printed_or_written() {
     assert!(place.run(&["completions", "bash"]).contains("_mqkv()"));
     assert_eq!(place.run(&["completions", "--all", "out"]), "--- exit 0\n");
     assert!(place.path("out/_mqkv").is_file());
-    assert_eq!(place.run(&["man", "man"]), "--- exit 0\n");
+    assert_eq!(place.run(&["man", "./man"]), "--- exit 0\n");
     assert!(place.path("man/mqkv-get.1").is_file());
 }
 
@@ -117,6 +117,14 @@ fn a_broken_pipe_is_success() {
         assert_eq!(output.status.code(), Some(0), "{words:?}");
         assert_eq!(output.stderr, b"", "{words:?}");
     }
+}
+
+#[test]
+fn the_manual_page_of_a_verb_is_printed() {
+    let place = Place::new();
+    let shown = place.run(&["man", "rm"]);
+    assert!(shown.contains(".TH MQKV\\-DEL 1") && shown.ends_with("--- exit 0\n"), "{shown}");
+    assert!(!place.path("rm").exists());
 }
 
 #[test]

@@ -443,6 +443,27 @@ fn without_a_terminal_there_is_no_prompt() {
 }
 
 #[test]
+fn lines_from_a_file_or_a_pipe_run_as_a_batch() {
+    let place = Place::new();
+    for words in [&["--embedded"][..], &["--embedded", "batch"], &["--embedded", "shell"]] {
+        let shown = place.run_with_input(words, b"set k v\nget k\n");
+        assert_eq!(shown, "--- stdout\nv\n--- exit 0\n", "{words:?}");
+    }
+}
+
+#[test]
+fn exit_and_quit_end_the_prompt() {
+    for word in ["exit", "QUIT"] {
+        let place = Place::new();
+        let mut terminal = embedded(&place);
+        terminal.line("set exit quit");
+        terminal.shows("stored exit");
+        terminal.line(word);
+        assert_eq!(terminal.end(), Some(0), "{word}");
+    }
+}
+
+#[test]
 fn an_unavailable_broker_is_reported_at_once() {
     let place = Place::new();
     let mut terminal = Terminal::start(place.command(&["-b", "mqtt://127.0.0.1:1"]));

@@ -3,8 +3,15 @@
 use super::page::{Page, Row, Table};
 use super::topics::TOPICS;
 
-/// The verbs in groups that fit on one screen.
-const GROUPS: &[(&str, &str)] = &[
+/// What to type first.
+const FIRST: &[(&str, &str)] = &[
+    ("mqkv serve", "A store on this machine, for a first try"),
+    ("mqkv set line1/temp 21.5", "Write a key"),
+    ("mqkv get line1/temp", "Print its value"),
+];
+
+/// The verbs of a client, in groups that fit on one screen.
+const CLIENT: &[(&str, &str)] = &[
     ("get, set, edit, del, vdel", "Read, write and delete keys"),
     ("keys, watch", "List keys, print their changes"),
     ("lock, unlock, holder", "Hold a lock while a command runs"),
@@ -12,10 +19,14 @@ const GROUPS: &[(&str, &str)] = &[
     ("ping, bench, doctor", "Measure the store, diagnose the connection"),
     ("monitor, decode, raw", "Look at requests, replies and notifications"),
     ("shell", "Open an interactive prompt, as does no verb"),
-    ("serve, store, data", "Run a state store, repair its files"),
-    ("exchange", "Show and control the exchange between stores"),
     ("context, config", "Name the settings of brokers, show those in effect"),
     ("completions, man, help", "Print scripts for shells, manual pages, help"),
+];
+
+/// The verbs of those who run a store.
+const STORE: &[(&str, &str)] = &[
+    ("serve, store, data", "Run a store, repair its files"),
+    ("exchange", "Show and control the exchange between stores"),
 ];
 
 /// Adds what no definition of clap contains.
@@ -25,7 +36,13 @@ pub fn complete(page: &mut Page) {
         about: (*about).to_owned(),
         ..Row::default()
     };
-    page.overview = GROUPS.iter().map(row).collect();
+    for group in [FIRST, CLIENT, STORE] {
+        if !page.overview.is_empty() {
+            // An empty line.
+            page.overview.push(Row::default());
+        }
+        page.overview.extend(group.iter().map(row));
+    }
     let topics = TOPICS.iter().map(|topic| row(&(topic.name, topic.about)));
     page.tables.insert(1, Table { heading: "Topics".to_owned(), rows: topics.collect() });
 }
@@ -39,7 +56,7 @@ mod tests {
 
     #[test]
     fn every_verb_is_in_one_group() {
-        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(names, _)| names.split(", ")).collect();
+        let mut grouped: Vec<_> = CLIENT.iter().chain(STORE).flat_map(|(names, _)| names.split(", ")).collect();
         grouped.sort_unstable();
         let definition = Cli::command();
         let mut verbs: Vec<_> = definition.get_subcommands().map(clap::Command::get_name).collect();

@@ -1,7 +1,11 @@
 //! Standard input: read as a value, awaited to its end.
 
+use std::fs::File;
 use std::future::pending;
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 use std::thread;
 
 use bytes::Bytes;
@@ -14,6 +18,26 @@ use crate::commands::error::{CommandError, Kind};
 #[must_use]
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal()
+}
+
+/// Returns whether standard input is a file or a pipe, and not just absent (`/dev/null`).
+#[must_use]
+pub fn has_content() -> bool {
+    let owned = io::stdin().as_fd().try_clone_to_owned();
+    let kind = owned.and_then(|input| File::from(input).metadata()).map(|metadata| metadata.file_type());
+    kind.is_ok_and(|kind| kind.is_file() || kind.is_fifo())
+}
+
+/// Returns the file of a verb that reads lines; without one, standard input unless it is a terminal.
+///
+/// # Errors
+/// There is no file, and standard input is a terminal.
+pub fn file_or_input(file: Option<PathBuf>, usage: &str) -> Result<PathBuf, CommandError> {
+    match file {
+        Some(file) => Ok(file),
+        None if is_terminal() => Err(CommandError::usage("FILE is missing").hint(usage)),
+        None => Ok(PathBuf::from("-")),
+    }
 }
 
 /// Reads standard input to its end, as a value.
