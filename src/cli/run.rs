@@ -153,20 +153,20 @@ fn run_verb(
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     let Cli { verb, options } = cli;
+    let is_server = match &verb {
+        Some(Verb::Serve(args)) => args.action.is_none() && !args.exchange.leave_exchange,
+        Some(Verb::Store(args)) => args.action.is_none(),
+        _ => false,
+    };
+    if !is_server {
+        signal::release_hangup();
+    }
     let verb = match verb {
         Some(verb) => verb,
         None if resolve::is_at_terminal() => return prompt::run(options, variables, reporter),
         None if stdin::has_content() => Verb::Command(prompt::line("batch -")?),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
-    let is_server = match &verb {
-        Verb::Serve(args) => args.action.is_none() && !args.exchange.leave_exchange,
-        Verb::Store(args) => args.action.is_none(),
-        _ => false,
-    };
-    if !is_server {
-        signal::release_hangup();
-    }
     let trace = options.connection.trace.clone();
     let trace = trace.as_ref();
     match verb {
