@@ -53,7 +53,7 @@ etcd:
 With --etcd the checks are those of a cluster on etcd, not of a broker:
   members        the members answer, and have a leader
   version        whether reads may be stale; whether versions differ
-  alarms         no member reports one; less than 90 % of the quota is in use
+  alarms         none; less than 90 % of the quota is in use
   size           the size of the database; warns above 80 % of the quota
   read           the time of a linearizable read
   commit         etcd accepts a transaction as long as the longest commit
