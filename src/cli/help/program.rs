@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn every_verb_is_in_one_group() {
-        let mut grouped: Vec<_> = CLIENT.iter().chain(STORE).flat_map(|(names, _)| names.split(", ")).collect();
+        let mut grouped: Vec<_> =
+            CLIENT.iter().chain(STORE).flat_map(|(names, _)| names.split(", ")).collect();
         grouped.sort_unstable();
         let definition = Cli::command();
         let mut verbs: Vec<_> = definition.get_subcommands().map(clap::Command::get_name).collect();

@@ -118,7 +118,7 @@ impl TimingOptions {
         // A lease of this length is too short by a few seconds at most.
         let least = match self.renew {
             Some(renew) => renew.saturating_add(self.kill_after()),
-            None => self.kill_after().saturating_mul(3) / 2,
+            None => part(self.kill_after().saturating_mul(3), 2),
         };
         let is_enough = |ttl_s: &u64| {
             let ttl = Duration::from_secs(*ttl_s);
