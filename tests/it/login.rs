@@ -24,13 +24,14 @@ fn every_connack_reason_code_has_an_exit_code_a_name_and_a_hint() {
         "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
     const METHOD: &str =
         "use an authentication method that the broker supports: -u with --password-file, or -C and -K";
+    const MQTT_5: &str = "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`";
     let place = Place::new();
     for (reason, name, code, hint) in [
         (0x80, "unspecified error", 69, ""),
         (0x81, "malformed packet", 69, ""),
         (0x82, "protocol error", 69, ""),
         (0x83, "implementation specific error", 69, ""),
-        (0x84, "unsupported protocol version", 69, ""),
+        (0x84, "unsupported protocol version", 69, MQTT_5),
         (0x85, "client identifier not valid", 69, "use another client id: -i ID"),
         (0x86, "bad user name or password", 77, LOGIN),
         (0x87, "not authorized", 77, IDENTITY),

@@ -344,7 +344,12 @@ fn every_failed_handshake_is_logged() {
         StreamedProcess::start(&mut place.command(&[&words[..], &["--client-ca", "ca.pem"]].concat()));
     let ready = server.log_line();
     let port = ready.split([':', ' ']).nth(3).unwrap().parse().unwrap();
-    assert_eq!(ready, format!("listening on 127.0.0.1:{port} with TLS and client certificates, in memory"));
+    assert_eq!(
+        ready,
+        format!(
+            "listening on 127.0.0.1:{port} with TLS and client certificates, in memory, with authentication"
+        )
+    );
     for (line, reason) in [
         (GET, "no client certificate"),
         (
