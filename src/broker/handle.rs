@@ -267,13 +267,9 @@ impl Broker {
 
     /// Takes the session of a closed connection back.
     pub(super) fn detach(&self, connection: ConnectionId, close_reason: &CloseReason) {
-        let session_expiry_s = match close_reason {
-            CloseReason::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
-            CloseReason::ServerDisconnect { .. } | CloseReason::ConnectionLost(_) => None,
-            // Its messages would take the memory as before.
-            CloseReason::NotReading => Some(0),
-        };
-        let expiry_s = session_expiry_s.map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
+        let expiry_s = close_reason
+            .session_expiry_s()
+            .map(|seconds| seconds.min(self.inner.settings.session_expiry_s_max));
         let now = clock::monotonic();
         let publishes_will = close_reason.publishes_will();
         let will = self.change(|registry| registry.detach(connection, publishes_will, expiry_s, now));

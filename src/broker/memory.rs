@@ -95,7 +95,9 @@ impl Counters {
 
     /// Returns the bytes in use without those that are reserved.
     fn unreserved(&self) -> usize {
-        self.all().wrapping_sub(self.get(MemoryKind::Reserved))
+        // Not a difference of two sums: another thread may change the counter of the reserved bytes between them.
+        let kinds = MemoryKind::ALL.into_iter().filter(|kind| *kind != MemoryKind::Reserved);
+        kinds.map(|kind| self.get(kind)).fold(0, usize::wrapping_add)
     }
 
     // The counters wrap around rather than saturate: each byte is added and subtracted exactly once.
@@ -245,7 +247,9 @@ impl Account {
                 let left = part.checked_sub(held.saturating_add(more));
                 left.is_some_and(|left| total <= left.saturating_mul(HOLDER_FACTOR))
             };
-            is_within(self.used.unreserved(), all) && is_within(self.used.get(kind), of_kind)
+            // What an address holds otherwise does not keep its clients, which may be users with a password, from a login.
+            let is_login = kind == MemoryKind::Unauthenticated;
+            (is_login || is_within(self.used.unreserved(), all)) && is_within(self.used.get(kind), of_kind)
         })
     }
 

@@ -1,11 +1,12 @@
 //! `serve --listen`: several listeners of several kinds, and contradicting options.
 
 use std::fs;
+use std::process::Command;
 
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{LoggedServer, Place, Server};
+use super::common::{LoggedServer, Place, Process, Server, wait_until};
 
 #[test]
 fn several_listeners_share_one_store() {
@@ -50,10 +51,18 @@ fn the_port_file_exists_while_the_server_listens() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q"]);
     server.kill();
-    assert!(place.path("port").exists(), "a killed server leaves it behind");
+    let port = fs::read_to_string(place.path("port")).unwrap();
+    // One that does not start leaves the file of another one, which may run.
     place.write("seed", "no JSON");
     place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--seed", "seed"]);
-    assert!(!place.path("port").exists(), "the next one removes it before it reads its files");
+    assert_eq!(fs::read_to_string(place.path("port")).unwrap(), port);
+    // While one starts, there is none.
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let words = ["serve", "--listen", "127.0.0.1:0", "--port-file", "port", "--seed", "pipe"];
+    let mut starting = Process::start(place.command(&words));
+    wait_until("the file is gone", || (!place.path("port").exists()).then_some(()));
+    starting.signal(Signal::SIGTERM);
+    starting.end();
     let mut server = Server::start(&place, &["-q"]);
     server.signal(Signal::SIGTERM);
     assert_eq!(server.end(), Some(0));

@@ -418,7 +418,7 @@ impl Registry {
             return vec![ReasonCode::NoSubscriptionExisted; filters.len()];
         };
         let unsubscribe = |filter: &String| {
-            if entry.lock().filters.remove(filter).is_none() {
+            if !entry.lock().remove_filter(filter) {
                 return ReasonCode::NoSubscriptionExisted;
             }
             self.remove_subscription(filter, entry.id);

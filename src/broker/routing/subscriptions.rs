@@ -256,6 +256,11 @@ impl<K: Copy + Ord, S> Node<K, S> {
                 self.any = None;
             } else {
                 self.children.remove(level);
+                // The charge for a node counts a table that is not much larger than its content.
+                if self.children.len() < self.children.capacity() / 4 {
+                    let enough = self.children.len().saturating_mul(2);
+                    self.children.shrink_to(enough);
+                }
             }
         } else if removed && child.payer == Some(key) {
             heir = heir.or_else(|| child.subscriber());

@@ -37,6 +37,17 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// Returns the session expiry interval that comes with the end of the connection, in seconds; None if it stays as it was.
+    #[must_use]
+    pub fn session_expiry_s(&self) -> Option<u32> {
+        match self {
+            Self::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
+            Self::ServerDisconnect { .. } | Self::ConnectionLost(_) => None,
+            // Its messages would take the memory as before.
+            Self::NotReading => Some(0),
+        }
+    }
+
     /// Whether the client's Will Message is published (MQTT 5, 3.1.2.5).
     #[must_use]
     pub fn publishes_will(&self) -> bool {

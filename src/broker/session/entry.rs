@@ -352,6 +352,16 @@ impl SessionState {
         self.update_charge();
     }
 
+    /// Removes a topic filter; returns false if there is none.
+    pub fn remove_filter(&mut self, filter: &str) -> bool {
+        let is_removed = self.filters.remove(filter).is_some();
+        // The charge for filters counts a table that is not much larger than its content.
+        if self.filters.len() < self.filters.capacity() / 4 {
+            self.filters.shrink_to(self.filters.len().saturating_mul(2));
+        }
+        is_removed
+    }
+
     /// Charges what the session holds now.
     pub fn update_charge(&mut self) {
         let is_needed = || self.handle.is_some() && !self.owner().budget().is_scarce();

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
 use super::keep_alive::KeepAlive;
-use super::login::{ENDED, Login, Permit, UnfinishedLogin};
+use super::login::{self, ENDED, Login, Permit, UnfinishedLogin};
 use super::packet_handler::{PacketHandler, wait};
 use super::transfer::{Sending, Transfer, write_or_read};
 use crate::broker::authentication;
@@ -316,7 +316,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     self.shrink_input();
                     let bytes = self.input_bytes.saturating_add(bytes_of(&connect));
                     while self.charge_for(bytes).is_err() {
-                        self.wait_for_room().await.map_err(|_| out_of_memory(connect.version))?;
+                        self.wait_for_room(broker, bytes)
+                            .await
+                            .map_err(|_| out_of_memory(connect.version))?;
                     }
                     return Ok(*connect);
                 }
@@ -327,7 +329,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Err(error) => return Err(Rejection::Answered(error.into(), None, None)),
             };
             while self.make_room(missing, 0).is_err() {
-                self.wait_for_room().await.map_err(|_| out_of_memory(ProtocolVersion::V5))?;
+                self.wait_for_room(broker, missing).await.map_err(|_| out_of_memory(ProtocolVersion::V5))?;
             }
             match self.stream.read_buf(&mut self.input).await {
                 Ok(0) => return Err(Rejection::Unanswered("closed before its CONNECT".to_owned())),
@@ -338,8 +340,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Ends another login, so that there is memory for this one.
-    async fn wait_for_room(&self) -> Result<(), OutOfMemory> {
-        let ending = self.unfinished.as_ref().and_then(|unfinished| unfinished.make_room());
+    async fn wait_for_room(&self, broker: &Broker, bytes: usize) -> Result<(), OutOfMemory> {
+        let shortage = login::shortage(broker, bytes);
+        let ending = self.unfinished.as_ref().and_then(|unfinished| unfinished.make_room(shortage));
         ending.ok_or(OutOfMemory)?.wait().await;
         Ok(())
     }

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use super::busy_poll_stream::{ActiveStream, BusyPollStream};
 use super::connection;
-use super::login::{ENDED, EndingLogin, Login, Logins, Permit, UnfinishedLogin};
+use super::login::{self, ENDED, EndingLogin, Login, Logins, Permit, UnfinishedLogin};
+use super::unfinished_logins::Shortage;
 use super::workers::Workers;
 use crate::broker::address::address;
 use crate::broker::authentication::ConnectionInfo;
@@ -33,7 +34,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// The most connections that wait for the end of the logins that make room for them; one more is refused. A login that is to
 /// end needs one turn of its thread for it, so a client gets there while the thread is blocked, and can connect again at once.
 const WAITING_MAX: usize = 256;
-const TOO_MANY_CONNECTIONS: &str = "too many connections";
+/// Why there is no room for a connection: what for, and in words.
+type NoRoom = (Shortage, &'static str);
+
+const TOO_MANY_CONNECTIONS: NoRoom = (Shortage::OfServer, "too many connections");
 /// The address of connections in memory.
 const IN_MEMORY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -74,7 +78,7 @@ impl Acceptor {
     pub fn accept(&self, stream: DuplexStream, info: ConnectionInfo) {
         let permit = match self.permit(&info.remote) {
             Ok(permit) => permit,
-            Err(reason) => return self.refuse_for(info.remote, reason),
+            Err((_, reason)) => return self.refuse_for(info.remote, reason),
         };
         let (broker, closing) = (self.broker.clone(), self.closing.clone());
         let charge = Charge::new(permit.account(), MemoryKind::Unauthenticated, 0);
@@ -90,7 +94,7 @@ impl Acceptor {
         let unfinished = self.logins.begin(remote.ip());
         let room = match self.room(&info.remote, bytes) {
             Ok(room) => Ok(room),
-            Err(reason) => match self.make_room(&unfinished) {
+            Err((shortage, reason)) => match self.make_room(&unfinished, shortage) {
                 Some(waiting) => Err(waiting),
                 None => return self.refuse_for(info.remote, reason),
             },
@@ -124,27 +128,28 @@ impl Acceptor {
     }
 
     /// Returns what another connection holds until it ends, or why there is no room for it.
-    fn permit(&self, remote: &str) -> Result<Permit, &'static str> {
+    fn permit(&self, remote: &str) -> Result<Permit, NoRoom> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TOO_MANY_CONNECTIONS)?;
         let owner = self.broker.memory().account(&address(remote));
         Ok(Permit::new(permit, Charge::new(&owner, MemoryKind::Reserved, RESERVED_BYTES)))
     }
 
     /// Returns the room for another connection that holds `bytes` beyond what is reserved for it, or why there is none.
-    fn room(&self, remote: &str, bytes: usize) -> Result<Room, &'static str> {
+    fn room(&self, remote: &str, bytes: usize) -> Result<Room, NoRoom> {
         let permit = self.permit(remote)?;
         let mut charge = Charge::new(permit.account(), MemoryKind::Unauthenticated, 0);
         if !charge.may_hold(bytes) {
-            return Err("too many clients that have not authenticated");
+            let shortage = login::shortage(&self.broker, bytes);
+            return Err((shortage, "too many clients that have not authenticated"));
         }
         charge.set(bytes);
         Ok((permit, charge))
     }
 
     /// Ends a login to make room for another one.
-    fn make_room(&self, unfinished: &UnfinishedLogin) -> Option<Waiting> {
+    fn make_room(&self, unfinished: &UnfinishedLogin, shortage: Shortage) -> Option<Waiting> {
         let permit = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
-        Some((unfinished.make_room()?, permit))
+        Some((unfinished.make_room(shortage)?, permit))
     }
 
     /// Waits for the end of a login, and of another one if a third connection has taken its room.
@@ -163,7 +168,7 @@ impl Acceptor {
             }
             match self.room(remote, bytes) {
                 Ok(room) => return Ok(room),
-                Err(reason) => ending = unfinished.make_room().ok_or(reason)?,
+                Err((shortage, reason)) => ending = unfinished.make_room(shortage).ok_or(reason)?,
             }
         }
     }
@@ -272,8 +277,9 @@ impl Acceptor {
                     Err(error) => {
                         self.broker.report([Event::AcceptFailed { reason: error.to_string() }]);
                         // Without a descriptor, for example, a login that has stalled makes room.
-                        match self.logins.make_room(None) {
-                            Some(ending) => ending.wait().await,
+                        match self.logins.make_room(None, Shortage::OfServer) {
+                            // Its thread may be blocked, and descriptors become free otherwise.
+                            Some(ending) => _ = timeout(ACCEPT_PAUSE, ending.wait()).await,
                             None => tokio::time::sleep(ACCEPT_PAUSE).await,
                         }
                     }

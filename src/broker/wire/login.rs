@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::handshake_turns::run_in_turns;
-use super::unfinished_logins::UnfinishedLogins;
+use super::unfinished_logins::{Shortage, UnfinishedLogins};
 use crate::broker::address::network;
-use crate::broker::memory::{Account, Charge};
+use crate::broker::handle::Broker;
+use crate::broker::memory::{Account, Charge, MemoryKind};
 use crate::clock;
 
 /// Why a connection was ended, for the log.
@@ -85,9 +86,9 @@ impl Logins {
     }
 
     /// Ends a login so that there is room for `newcomer`: see [`UnfinishedLogins::take_for`].
-    pub fn make_room(&self, newcomer: Option<&UnfinishedLogin>) -> Option<EndingLogin> {
+    pub fn make_room(&self, newcomer: Option<&UnfinishedLogin>, shortage: Shortage) -> Option<EndingLogin> {
         let newcomer = newcomer.map(|newcomer| newcomer.id);
-        let signals = self.lock().take_for(newcomer, clock::monotonic())?;
+        let signals = self.lock().take_for(newcomer, shortage, clock::monotonic())?;
         signals.end.notify_one();
         Some(EndingLogin(signals))
     }
@@ -99,8 +100,8 @@ impl Logins {
 
 impl UnfinishedLogin {
     /// Ends another login so that there is room for this one.
-    pub fn make_room(&self) -> Option<EndingLogin> {
-        self.logins.make_room(Some(self))
+    pub fn make_room(&self, shortage: Shortage) -> Option<EndingLogin> {
+        self.logins.make_room(Some(self), shortage)
     }
 
     /// Runs a part of the login in turns with others; returns None if the login is ended to make room.
@@ -136,5 +137,13 @@ impl Drop for UnfinishedLogin {
     fn drop(&mut self) {
         self.finish();
         self.signals.has_ended.notify_one();
+    }
+}
+
+/// Returns what there is no room in for a login that may not take `bytes`.
+pub fn shortage(broker: &Broker, bytes: usize) -> Shortage {
+    match broker.memory().has_room(MemoryKind::Unauthenticated, bytes) {
+        true => Shortage::OfAddress,
+        false => Shortage::OfServer,
     }
 }

@@ -13,6 +13,15 @@ use std::time::{Duration, Instant};
 /// handshakes of those before them, so that none is completed while they keep coming.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
+/// Why there is no room for a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Of connections, memory or descriptors of the server: the end of any login makes room.
+    OfServer,
+    /// Of what the address of the login may take: only the end of another login of that address makes room.
+    OfAddress,
+}
+
 /// Whose turn it is in a login. Logins end in this order: the one that has waited for its client for longest is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Activity {
@@ -68,12 +77,17 @@ impl<A: Copy + Ord + Hash, T> UnfinishedLogins<A, T> {
 
     /// Takes the login that ends so that there is room for `newcomer`, or for any, if None.
     ///
-    /// It is one of the address with the most logins: the one that has waited for its client for longest. Of an address that
-    /// has no more than the newcomer's, only one that has [stalled](STALLED_AFTER).
-    pub fn take_for(&mut self, newcomer: Option<u64>, now: Instant) -> Option<T> {
-        let &(most, Reverse(first), _) = self.by_count.last()?;
+    /// It is one of the address with the most logins or, if that does not help the newcomer, of its own address: the one that has
+    /// waited for its client for longest. Of an address that has no more than the newcomer's, only one that has
+    /// [stalled](STALLED_AFTER).
+    pub fn take_for(&mut self, newcomer: Option<u64>, shortage: Shortage, now: Instant) -> Option<T> {
         let newcomer = newcomer.and_then(|id| self.by_id.get(&id));
-        let own = newcomer.and_then(|(address, _)| self.by_address.get(address)).map(BTreeMap::len);
+        let own = newcomer.and_then(|(address, _)| self.by_address.get(address));
+        let (most, first) = match shortage {
+            Shortage::OfServer => self.by_count.last().map(|(most, Reverse(first), _)| (*most, *first))?,
+            Shortage::OfAddress => own.and_then(|own| Some((own.len(), *own.first_key_value()?.0)))?,
+        };
+        let own = own.map(BTreeMap::len);
         let (id, has_stalled) = match first {
             Activity::Waiting { since, id } => (id, now.saturating_duration_since(since) >= STALLED_AFTER),
             Activity::Busy { id } => (id, false),
@@ -140,10 +154,14 @@ mod tests {
         }
         let newcomer = begin(&mut logins, FEW, "newcomer");
         for expected in [Some("first"), Some("second"), None] {
-            assert_eq!(logins.take_for(Some(newcomer), after(4)), expected);
+            assert_eq!(logins.take_for(Some(newcomer), Shortage::OfServer, after(4)), expected);
         }
         let other = begin(&mut logins, "192.0.2.3", "other");
-        assert_eq!(logins.take_for(Some(other), after(4)), Some("few"), "of two addresses with as many");
+        assert_eq!(
+            logins.take_for(Some(other), Shortage::OfServer, after(4)),
+            Some("few"),
+            "of two addresses with as many"
+        );
     }
 
     #[test]
@@ -154,9 +172,9 @@ mod tests {
         logins.set_waiting(many[2], Some(now));
         logins.set_waiting(many[0], None);
         let newcomer = begin(&mut logins, FEW, "newcomer");
-        assert_eq!(logins.take_for(Some(newcomer), now), Some("waiting"));
-        assert_eq!(logins.take_for(Some(newcomer), now), Some("back"));
-        assert_eq!(logins.take_for(Some(newcomer), now), None, "both addresses have one");
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfServer, now), Some("waiting"));
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfServer, now), Some("back"));
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfServer, now), None, "both addresses have one");
     }
 
     #[test]
@@ -166,10 +184,31 @@ mod tests {
         logins.set_waiting(first, Some(now));
         let second = begin(&mut logins, MANY, "second");
         let almost = now + STALLED_AFTER - Duration::from_millis(1);
-        assert_eq!(logins.take_for(Some(second), almost), None);
-        assert_eq!(logins.take_for(None, almost), None, "for any");
-        assert_eq!(logins.take_for(Some(second), now + STALLED_AFTER), Some("first"));
-        assert_eq!(logins.take_for(Some(second), now + STALLED_AFTER), None, "not the new one itself");
+        assert_eq!(logins.take_for(Some(second), Shortage::OfServer, almost), None);
+        assert_eq!(logins.take_for(None, Shortage::OfServer, almost), None, "for any");
+        assert_eq!(logins.take_for(Some(second), Shortage::OfServer, now + STALLED_AFTER), Some("first"));
+        assert_eq!(
+            logins.take_for(Some(second), Shortage::OfServer, now + STALLED_AFTER),
+            None,
+            "not the new one itself"
+        );
+    }
+
+    #[test]
+    fn an_address_that_has_taken_its_share_ends_no_login_of_another_one() {
+        let (mut logins, now) = (UnfinishedLogins::default(), crate::clock::monotonic());
+        for name in ["first", "second", "third"] {
+            let id = begin(&mut logins, MANY, name);
+            logins.set_waiting(id, Some(now));
+        }
+        let own = begin(&mut logins, FEW, "own");
+        logins.set_waiting(own, Some(now));
+        let newcomer = begin(&mut logins, FEW, "newcomer");
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfAddress, now), None);
+        let later = now + STALLED_AFTER;
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfAddress, later), Some("own"));
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfAddress, later), None);
+        assert_eq!(logins.take_for(Some(newcomer), Shortage::OfServer, now), Some("first"));
     }
 
     #[test]
@@ -177,13 +216,13 @@ mod tests {
         let (mut logins, now) = (UnfinishedLogins::default(), crate::clock::monotonic());
         let ids = [MANY, MANY, FEW].map(|address| begin(&mut logins, address, "x"));
         logins.set_waiting(ids[0], Some(now));
-        assert_eq!(logins.take_for(Some(ids[2]), now), Some("x"));
+        assert_eq!(logins.take_for(Some(ids[2]), Shortage::OfServer, now), Some("x"));
         for id in ids {
             logins.set_waiting(id, Some(now));
             logins.end(id);
             logins.end(id);
         }
         assert!(logins.by_id.is_empty() && logins.by_address.is_empty() && logins.by_count.is_empty());
-        assert_eq!(logins.take_for(None, now + STALLED_AFTER), None);
+        assert_eq!(logins.take_for(None, Shortage::OfServer, now + STALLED_AFTER), None);
     }
 }

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::commands::CommandError;
 
-/// The file with the port of the first listener. Dropping it removes the file.
+/// The file with the port of the first listener. Dropping it removes the file or, if the server has not started, puts the earlier
+/// one back: that may be the file of a server that runs.
 #[derive(Debug)]
 pub(super) struct PortFile {
     path: PathBuf,
     /// What was written; `None` before that.
     content: Option<String>,
+    earlier: Option<Vec<u8>>,
 }
 
 impl PortFile {
@@ -21,10 +23,12 @@ impl PortFile {
     /// It cannot be removed.
     pub(super) fn reserve(path: &Path) -> Result<Self, CommandError> {
         // A device or a pipe is none of an earlier server.
-        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+        let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+        let earlier = is_file.then(|| fs::read(path).ok()).flatten();
+        if is_file {
             fs::remove_file(path).map_err(|error| CommandError::file("remove", path, &error))?;
         }
-        Ok(Self { path: path.to_owned(), content: None })
+        Ok(Self { path: path.to_owned(), content: None, earlier })
     }
 
     /// Writes the port of the first listener. The file appears with its content, so that a reader can wait for the file.
@@ -45,9 +49,13 @@ impl PortFile {
 
 impl Drop for PortFile {
     fn drop(&mut self) {
-        // A later server may have written the file since.
-        if self.content.is_some() && fs::read_to_string(&self.path).ok() == self.content {
-            let _ = fs::remove_file(&self.path);
+        match (&self.content, &self.earlier) {
+            // A later server may have written the file since.
+            (Some(content), _) if fs::read_to_string(&self.path).is_ok_and(|found| found == *content) => {
+                let _ = fs::remove_file(&self.path);
+            }
+            (None, Some(earlier)) if !self.path.exists() => _ = fs::write(&self.path, earlier),
+            _ => {}
         }
     }
 }

@@ -175,7 +175,12 @@ mod tests {
 
     fn overview(owner: Option<&str>, members: &[&str]) -> Overview {
         let owner = owner.map(|owner| Owner { instance: owner.to_owned(), run: 7 });
-        let member = |name: &&str| ClusterMember { name: (*name).to_owned(), run: 7, clock_off_ms: 0 };
+        let member = |name: &&str| ClusterMember {
+            name: (*name).to_owned(),
+            run: 7,
+            mod_revision: 1,
+            clock_off_ms: 0,
+        };
         Overview {
             head: Some(Head { owner, epoch: 3, ..Head::default() }),
             members: members.iter().map(member).collect(),

@@ -258,8 +258,12 @@ mod tests {
     fn overview(owner: Option<&str>, age_ms: u64) -> Overview {
         let owner = owner.map(|owner| Owner { instance: owner.to_owned(), run: 7 });
         let head = Head { owner, epoch: 3, seq: 1_234_567, wall_ms: NOW_MS - age_ms, ..Head::default() };
-        let members =
-            ["node1.example", "node2"].map(|name| Member { name: name.to_owned(), run: 7, clock_off_ms: 0 });
+        let members = ["node1.example", "node2"].map(|name| Member {
+            name: name.to_owned(),
+            run: 7,
+            mod_revision: 1,
+            clock_off_ms: 0,
+        });
         Overview { revision: 42, members: members.to_vec(), head: Some(head), keys: 1_000 }
     }
 

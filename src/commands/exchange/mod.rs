@@ -28,7 +28,7 @@ Examples:
   mqkv exchange check root.toml         validate the file of a root
   mqkv serve --data r --exchange root.toml
   mqkv serve --data l --exchange leaf.toml --listen 127.0.0.1:1884
-  mqkv exchange status --wait 30s --leaves 2    until 2 are synchronised
+  mqkv exchange status --wait 30s --leaves 2    until all are, at least 2
   mqkv -b mqtt://press-7 exchange conflicts
   mqkv exchange value 41 | mqkv set line/2/setpoint -
   mqkv exchange clear 41

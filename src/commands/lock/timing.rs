@@ -110,11 +110,14 @@ impl TimingOptions {
         };
         CommandError::usage(format!("--ttl {} is too short", duration::text(self.ttl)))
             .cause(format!("{sum}, which must be less than --ttl"))
-            .hint(format!("use --ttl {}s or longer, or a shorter {options}", self.least_ttl_s()))
+            .hint(match self.least_ttl_s() {
+                Some(least_s) => format!("use --ttl {least_s}s or longer, or a shorter {options}"),
+                None => format!("use a shorter {options}"),
+            })
     }
 
-    /// Returns the shortest lease in whole seconds that is long enough.
-    fn least_ttl_s(&self) -> u64 {
+    /// Returns the shortest lease in whole seconds that is long enough; None if there is none.
+    fn least_ttl_s(&self) -> Option<u64> {
         // A lease of this length is too short by a few seconds at most.
         let least = match self.renew {
             Some(renew) => renew.saturating_add(self.kill_after()),
@@ -124,7 +127,9 @@ impl TimingOptions {
             let ttl = Duration::from_secs(*ttl_s);
             Self { ttl, ..*self }.needed() < ttl
         };
-        (least.as_secs()..=u64::MAX).find(is_enough).unwrap_or(u64::MAX)
+        const TRIED_MAX: u64 = 16;
+        let first = least.as_secs();
+        (first..=first.saturating_add(TRIED_MAX)).find(is_enough)
     }
 }
 
@@ -199,10 +204,16 @@ mod tests {
         for kill_after in [0, 1, 5, 60, 86_400].map(seconds) {
             for renew in [None, Some(seconds(1)), Some(seconds(600))] {
                 let of = |ttl_s| TimingOptions { renew, ..options(seconds(ttl_s), stop_within(kill_after)) };
-                let least_s = of(1).least_ttl_s();
+                let least_s = of(1).least_ttl_s().unwrap();
                 assert!(of(least_s).resolve(0).is_ok() && of(least_s - 1).resolve(0).is_err(), "{least_s}");
             }
         }
+    }
+
+    #[test]
+    fn no_lease_is_long_enough_for_an_enormous_time_to_stop() {
+        let error = options(seconds(30), stop_within(Duration::MAX)).resolve(0).unwrap_err();
+        assert_eq!(error.hints, ["use a shorter --kill-after or --renew"]);
     }
 
     #[test]

@@ -91,15 +91,22 @@ struct Sample {
     /// The announced clock at the reception, in Unix milliseconds.
     wall_ms: u64,
     at_ms: u64,
+    /// The revision of etcd that announced it.
+    revision: u64,
     /// The same by the announcement before. One of both may have come late.
     earlier: Option<(u64, u64)>,
 }
 
 impl Clocks {
-    /// Notes an announcement that was received now.
-    pub fn note(&mut self, instance: String, wall_ms: u64, now: Now) {
-        let earlier = self.samples.get(&instance).map(|sample| (sample.wall_ms, sample.at_ms));
-        self.samples.insert(instance, Sample { wall_ms, at_ms: now.monotonic_ms, earlier });
+    /// Notes an announcement that was received now. One that is read again is as old as it was: its instance may have announced
+    /// nothing since, because etcd takes no writes.
+    pub fn note(&mut self, instance: String, wall_ms: u64, revision: u64, now: Now) {
+        let known = self.samples.get(&instance);
+        if known.is_some_and(|known| known.revision == revision) {
+            return;
+        }
+        let earlier = known.map(|sample| (sample.wall_ms, sample.at_ms));
+        self.samples.insert(instance, Sample { wall_ms, at_ms: now.monotonic_ms, revision, earlier });
     }
 
     /// Returns the wall clocks of the other members now; for one that is no owner, without any, those of instances that have gone.
@@ -231,21 +238,31 @@ mod tests {
         let at = |monotonic_ms| Now { wall_ms: 0, monotonic_ms };
         let mut clocks = Clocks::default();
         let others = |clocks: &Clocks, now| clocks.others("a", true, |_| true, at(now));
-        clocks.note("a".to_owned(), T + HOUR, at(1_000));
-        clocks.note("b".to_owned(), T, at(1_000));
+        clocks.note("a".to_owned(), T + HOUR, 1, at(1_000));
+        clocks.note("b".to_owned(), T, 2, at(1_000));
         assert_eq!(others(&clocks, 3_000), [T + 2_000]);
         // Four seconds late.
-        clocks.note("b".to_owned(), T + 5_000, at(10_000));
+        clocks.note("b".to_owned(), T + 5_000, 3, at(10_000));
         assert_eq!(others(&clocks, 11_000), [T + 10_000]);
         assert!(others(&clocks, 30_001).is_empty());
+    }
+
+    #[test]
+    fn an_announcement_that_is_read_again_is_as_old_as_it_was() {
+        let at = |monotonic_ms| Now { wall_ms: 0, monotonic_ms };
+        let mut clocks = Clocks::default();
+        clocks.note("b".to_owned(), T, 7, at(0));
+        clocks.note("b".to_owned(), T, 7, at(40_000));
+        assert_eq!(clocks.others("a", false, |_| false, at(50_000)), [T + 50_000]);
+        assert!(clocks.others("a", true, |_| true, at(50_000)).is_empty(), "too old for an owner to heed");
     }
 
     #[test]
     fn clocks_of_instances_that_have_gone_count_for_some_minutes_where_no_member_has_one() {
         let at = |monotonic_ms| Now { wall_ms: 0, monotonic_ms };
         let mut clocks = Clocks::default();
-        clocks.note("b".to_owned(), T, at(0));
-        clocks.note("c".to_owned(), T + HOUR, at(0));
+        clocks.note("b".to_owned(), T, 1, at(0));
+        clocks.note("c".to_owned(), T + HOUR, 2, at(0));
         let others = |clocks: &Clocks, is_owner, member, now| {
             clocks.others("a", is_owner, |name| name == member, at(now))
         };

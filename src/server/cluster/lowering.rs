@@ -9,6 +9,7 @@ use super::codec::{DecodeError, EncodedResponses, Head, Owner, Reception, lower_
 use super::commit::{guarded, put};
 use super::layout::{Layout, Place};
 use super::operation::{Condition, OPERATIONS_MAX, Operation, Pair, TXN_BYTES_MAX, Txn};
+use super::overview::Member;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::storage::offline::LoweredVersions;
 use crate::store::{Now, Version};
@@ -41,13 +42,16 @@ impl Lowering {
         is_ahead.then_some(Self { layout, head, revision, wall_ms, lowered, greatest, changes, bytes: 0 })
     }
 
-    /// Returns the transaction that takes the store over, with the head that it writes. It is not applied if the owner is there.
+    /// Returns the transaction that takes the store over, with the head that it writes. It is not applied if a member with the name of
+    /// the owner has come since `members` were read: one of another run may be there, after the owner has crashed.
     #[must_use]
-    pub fn takeover(&self, run: u64) -> (Txn, Head) {
+    pub fn takeover(&self, run: u64, members: &[Member]) -> (Txn, Head) {
         let head = Head { epoch: self.head.epoch.saturating_add(1), ..self.next_head(Some(run), 0) };
         let (mut txn, head) = self.txn(head, Vec::new());
         if let Some(owner) = &self.head.owner {
-            txn.conditions.push(Condition { key: self.layout.member(&owner.instance), mod_revision: 0 });
+            let member = members.iter().find(|member| member.name == owner.instance);
+            let mod_revision = member.map_or(0, |member| member.mod_revision);
+            txn.conditions.push(Condition { key: self.layout.member(&owner.instance), mod_revision });
         }
         (txn, head)
     }
@@ -202,17 +206,21 @@ mod tests {
 
     #[test]
     fn the_takeover_is_refused_while_the_owner_is_a_member_or_another_head_is_there() {
-        let (txn, taken) = work().takeover(77);
+        let (txn, taken) = work().takeover(77, &[]);
         let owner_gone = Condition { key: layout().member("a"), mod_revision: 0 };
         assert_eq!(txn.conditions, [Condition { key: layout().head(), mod_revision: 50 }, owner_gone]);
         assert_eq!((taken.epoch, taken.seq, taken.greatest), (3, 10, version(AHEAD_MS)));
         assert_eq!(put_of(&txn, 0), (layout().head(), taken.encode()));
+        // The owner was killed, and runs again under its name.
+        let again = Member { name: "a".to_owned(), run: 8, mod_revision: 49, clock_off_ms: 0 };
+        let (txn, _) = work().takeover(77, &[again]);
+        assert_eq!(txn.conditions[1], Condition { key: layout().member("a"), mod_revision: 49 });
     }
 
     #[test]
     fn versions_and_fencing_tokens_that_are_ahead_become_the_present_and_others_stay() {
         let mut work = work();
-        let (_, taken) = work.takeover(77);
+        let (_, taken) = work.takeover(77, &[]);
         work.handle_committed(taken, 51);
         for pair in [
             row("ahead", AHEAD_MS, Some(AHEAD_MS)),

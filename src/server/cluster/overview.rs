@@ -26,6 +26,8 @@ pub struct Member {
     pub name: String,
     /// Differs in each run of an instance.
     pub run: u64,
+    /// The revision of its member key.
+    pub mod_revision: u64,
     /// By how much its clock is ahead, or behind, so that it owns nothing; 0: it may own the store.
     pub clock_off_ms: i64,
 }
@@ -65,7 +67,8 @@ pub fn members_in(layout: &Layout, pairs: &[Pair]) -> Vec<Member> {
             }
             Some(Place::Member(name)) => {
                 let clock_off_ms = clocks.get(&name).copied().unwrap_or_default();
-                members.push(Member { name, run: decode_run(&pair.value), clock_off_ms });
+                let (run, mod_revision) = (decode_run(&pair.value), pair.mod_revision);
+                members.push(Member { name, run, mod_revision, clock_off_ms });
             }
             _ => {}
         }
@@ -91,7 +94,7 @@ mod tests {
         let is_served = |owner: Option<(&str, u64)>| {
             let owner = owner.map(|(instance, run)| Owner { instance: instance.to_owned(), run });
             let head = Some(Head { owner, ..Head::default() });
-            let members = vec![Member { name: "a".to_owned(), run: 7, clock_off_ms: 0 }];
+            let members = vec![Member { name: "a".to_owned(), run: 7, mod_revision: 1, clock_off_ms: 0 }];
             Overview { head, members, ..Overview::default() }.is_served()
         };
         let owners = [Some(("a", 7)), Some(("a", 6)), Some(("b", 7)), None];
@@ -104,6 +107,7 @@ mod tests {
         let layout = Layout::new("c");
         let pair = |key: Bytes, value: Bytes| Pair { key, value, mod_revision: 1 };
         let pairs = [pair(layout.member("a"), encode_run(7)), pair(layout.meta(), Bytes::new())];
-        assert_eq!(members_in(&layout, &pairs), [Member { name: "a".to_owned(), run: 7, clock_off_ms: 0 }]);
+        let expected = Member { name: "a".to_owned(), run: 7, mod_revision: 1, clock_off_ms: 0 };
+        assert_eq!(members_in(&layout, &pairs), [expected]);
     }
 }

@@ -180,7 +180,7 @@ impl Roster {
 
     fn set(&mut self, key: &[u8], value: Option<&[u8]>, mod_revision: u64, now: Now) {
         match (self.layout.place(key), value) {
-            (Some(Place::Clock(instance)), value) => self.set_state(instance, value, now),
+            (Some(Place::Clock(instance)), value) => self.set_state(instance, value, mod_revision, now),
             (Some(Place::Member(instance)), Some(value)) => {
                 let member = Member { run: decode_run(value), mod_revision };
                 self.members.insert(instance, member);
@@ -191,13 +191,13 @@ impl Roster {
         }
     }
 
-    fn set_state(&mut self, instance: String, value: Option<&[u8]>, now: Now) {
+    fn set_state(&mut self, instance: String, value: Option<&[u8]>, mod_revision: u64, now: Now) {
         match value.map(MemberState::decode) {
             Some(Ok(state)) => {
                 let known = self.reads.get(&instance).filter(|(reads_at, _)| *reads_at == state.reads_at);
                 let since_ms = known.map_or(now.monotonic_ms, |(_, since_ms)| *since_ms);
                 self.reads.insert(instance.clone(), (state.reads_at, since_ms));
-                self.clocks.note(instance, state.wall_ms, now);
+                self.clocks.note(instance, state.wall_ms, mod_revision, now);
             }
             Some(Err(_)) | None => _ = self.reads.remove(&instance),
         }

@@ -1,4 +1,4 @@
-//! Compaction of etcd's history, by one instance each minute.
+//! Compaction of etcd's history, by one instance each five minutes.
 
 use bytes::Bytes;
 

@@ -64,7 +64,7 @@ pub async fn lower_versions(
     let Some(mut work) = Lowering::new(layout.clone(), (head, pair.mod_revision), wall_ms) else {
         return Ok(LoweredVersions::default());
     };
-    let (txn, head) = work.takeover(random::u64());
+    let (txn, head) = work.takeover(random::u64(), &found.members);
     let revision = commit(etcd, &txn, &head).await?;
     work.handle_committed(head, revision);
     let mut bulk = BulkRead::new(layout.state(), revision);

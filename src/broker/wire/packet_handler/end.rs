@@ -29,11 +29,7 @@ impl PacketHandler {
     /// Notes the end of a session that ends with its connection. If the connection was lost, or closed by the server, the
     /// client may not know yet.
     fn note_session_end(&mut self) {
-        let session_expiry_s = match &self.close_reason {
-            CloseReason::ClientDisconnect { session_expiry_s, .. } => *session_expiry_s,
-            _ => None,
-        };
-        if session_expiry_s.unwrap_or(self.session_expiry_s) > 0 {
+        if self.close_reason.session_expiry_s().unwrap_or(self.session_expiry_s) > 0 {
             return;
         }
         self.peer.confirmed = self.peer.message_number;
