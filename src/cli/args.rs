@@ -1,6 +1,6 @@
 //! Definition of the command line: the verbs, with the shared options before and after each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -120,11 +120,13 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Returns the verb; a directory with the name of a verb is written with a slash: `./lock`.
+    /// Returns the verb: a name without a slash that is no directory. A directory with the name of a verb, or a new one, is written with
+    /// a slash: `./man`.
     #[must_use]
     pub fn verb(&self) -> Option<&str> {
         let name = self.of.as_deref()?.to_str()?;
-        Cli::command().find_subcommand(name).is_some().then_some(name)
+        let is_verb = Cli::command().find_subcommand(name).is_some();
+        (is_verb || !(name.contains('/') || Path::new(name).is_dir())).then_some(name)
     }
 }
 

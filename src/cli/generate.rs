@@ -53,7 +53,9 @@ pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
         let name = command.find_subcommand(verb).map_or(verb, |command| command.get_name());
         let file = OsString::from(format!("mqkv-{name}.1"));
         let page = pages.into_iter().find(|(name, _)| *name == file);
-        return Ok(page.map(|(_, page)| page).unwrap_or_default());
+        let unknown =
+            || CommandError::usage(format!("unknown verb '{verb}'")).hint("mqkv man ./DIR writes all pages");
+        return page.map(|(_, page)| page).ok_or_else(unknown);
     }
     if let Some(directory) = &args.of {
         write_all(directory, &pages)?;

@@ -63,6 +63,26 @@ impl LockAtHost {
     }
 }
 
+/// Rejects `lock -- CMD`, where CMD would be the key: most likely an empty variable was meant as the key.
+///
+/// # Errors
+/// [`Kind::Usage`].
+pub fn check_lock_key(cli: &Cli, words: &[OsString]) -> Result<(), CommandError> {
+    let Some(Verb::Command(Command::Lock(args))) = &cli.verb else { return Ok(()) };
+    let mut parts = words.splitn(2, |word| word == "--");
+    let (Some(before), Some(_), Some(key)) = (parts.next(), parts.next(), args.valid_key()) else {
+        return Ok(());
+    };
+    let has_key = |word: &OsString| {
+        let word = word.as_encoded_bytes();
+        word.ends_with(key.as_bytes()) || word.starts_with(b"--key-")
+    };
+    if before.iter().any(has_key) {
+        return Ok(());
+    }
+    Err(CommandError::usage("KEY is missing").hint("mqkv lock KEY [options] [-- CMD ARG...]"))
+}
+
 /// Returns the warning for a verb on keys of a store in memory, which begins empty and ends with the verb. The value of
 /// `--embedded` needs a `=`: a folder that follows a blank is an argument of the verb, most likely by mistake.
 #[must_use]
@@ -126,6 +146,21 @@ mod tests {
         {
             assert!(of(line).is_none(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_command_behind_two_dashes_is_not_taken_for_the_key_of_a_lock() {
+        let check = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            check_lock_key(&Cli::try_parse_from(&words).unwrap(), &words)
+        };
+        assert!(check("mqkv lock -- true").is_err() && check("mqkv lock -w 0 -- ./x a").is_err());
+        for line in
+            ["mqkv lock k -- true", "mqkv lock -k k -- true", "mqkv lock --key=k -- true", "mqkv lock k true"]
+        {
+            assert!(check(line).is_ok(), "{line}");
+        }
+        assert!(check("mqkv lock --key-hex 6b -- true").is_ok() && check("mqkv get -- k").is_ok());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::{self, Done};
 use super::exit::Exit;
-use super::habits::{LockAtHost, warning_of_memory};
+use super::habits::{LockAtHost, check_lock_key, warning_of_memory};
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
 use super::report::{self, Reporter};
@@ -95,6 +95,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
             reporter.warn_of_names(&variables.mistyped());
             configuration.context.iter().for_each(|context| reporter.warn_of_settings(&context.file));
             let checked = habit.as_ref().map_or(Ok(()), LockAtHost::check);
+            let checked = checked.and_then(|()| check_lock_key(&cli, words));
             let result =
                 checked.and_then(|()| run_verb(cli, words, &configuration, &variables, &mut reporter));
             let result = match &habit {

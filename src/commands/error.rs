@@ -401,7 +401,9 @@ fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
         }
         ErrorReply::NotPersisted => Some("see the log of the store: its disk is full or has failed"),
         ErrorReply::ScanInterrupted => Some("run the command again: keys have other positions now"),
-        ErrorReply::NotAuthorized => Some("this client id (-i) needs a permission for this key"),
+        ErrorReply::NotAuthorized => {
+            Some("no rule of the store permits it: check the user (-u), the client id (-i) and the key")
+        }
         ErrorReply::UnknownCommand => {
             Some("commands are GET, SET, DEL, VDEL, KEYNOTIFY, SCAN, in upper case")
         }

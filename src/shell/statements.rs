@@ -127,6 +127,14 @@ impl Shell {
         let is_auto = self.is_auto && !is_formatted;
         let session = &self.opened.session;
         let session = if is_forced { session.writable() } else { session.clone() };
+        if let Command::Lock(args) = &command
+            && let Some(key) = args.valid_key().filter(|key| self.locks.has(key))
+        {
+            // Its holder would be the same: the store would let it have the lock, and its end would release it.
+            let name = escape(key.as_bytes());
+            let message = format!("this session holds the lock {name} already");
+            return Err(CommandError::usage(message).hint("\\locks"));
+        }
         match (command, target) {
             (Command::Lock(args), OutputTarget::Screen) if args.holds() => {
                 self.take_lock(args, &session, &style).await
@@ -300,12 +308,6 @@ impl Shell {
         session: &Session,
         style: &Style,
     ) -> Result<End, CommandError> {
-        if let Some(key) = args.valid_key().filter(|key| self.locks.has(key)) {
-            let name = escape(key.as_bytes());
-            return Err(
-                CommandError::usage(format!("this session holds the lock {name} already")).hint("\\locks")
-            );
-        }
         let (session, printer) = (session.without_signals(), self.printer.clone());
         let mut emit = |output| printer.record(&output, style);
         let acquisition = tokio::select! {

@@ -81,7 +81,7 @@ fn rules_limit_which_keys_a_client_reads_and_writes() {
     let refused = |outcome: &str| {
         format!(
             "--- stderr\nerror: the store refused the request: not authorized\n{outcome}\
-             hint: this client id (-i) needs a permission for this key\n--- exit 77\n"
+             hint: no rule of the store permits it: check the user (-u), the client id (-i) and the key\n--- exit 77\n"
         )
     };
     assert_eq!(run(&place, &server, "set shared t -i press"), refused("  nothing was changed\n"));

@@ -125,6 +125,9 @@ fn the_manual_page_of_a_verb_is_printed() {
     let shown = place.run(&["man", "rm"]);
     assert!(shown.contains(".TH MQKV\\-DEL 1") && shown.ends_with("--- exit 0\n"), "{shown}");
     assert!(!place.path("rm").exists());
+    let shown = place.run(&["man", "lcok"]);
+    assert!(shown.contains("unknown verb 'lcok'") && shown.ends_with("--- exit 2\n"), "{shown}");
+    assert!(!place.path("lcok").exists());
 }
 
 #[test]

@@ -116,8 +116,13 @@ fn a_background_lock_is_released_on_exit() {
     terminal.shows("locked deploy as me, token ");
     terminal.ends_with(&format!("127.0.0.1:{} [1 lock]>", server.port()));
     assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
-    terminal.line("lock deploy");
-    terminal.shows("this session holds the lock deploy already");
+    for (line, refusals) in [("lock deploy", 1), ("lock deploy -- true", 2), ("lock deploy --once", 3)] {
+        terminal.line(line);
+        terminal.wait_for("the refusal", |screen| {
+            screen.matches("this session holds the lock deploy already").count() == refusals
+        });
+    }
+    assert_eq!(holder(&place, &server, "deploy"), "--- stdout\nme\n--- exit 0\n");
     terminal.line("set guarded v --fence-env");
     terminal.shows("stored guarded");
     assert!(place.run(&["set", "guarded", "w", "-b", &server.url()]).ends_with("--- exit 76\n"));

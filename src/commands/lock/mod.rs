@@ -62,7 +62,7 @@ mqkv was suspended, it gets SIGKILL at once. A process may be suspended for long
 lease, so its writes need the fencing token: see `mqkv help locks`.
 
 Exit status:
-That of the command; without a command 0. 1 (or -E) if another client holds the lock, 125 if the lock was lost, 126 or 127 \
+That of the command; without a command 0 at the end of input, 130 or 143 after a signal. 1 (or -E) if another client holds the lock, 125 if the lock was lost, 126 or 127 \
 if the command cannot be run.";
 
 /// Hold a lock while a command runs

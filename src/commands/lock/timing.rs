@@ -60,10 +60,10 @@ impl TimingOptions {
         let (renew, kill_after, grace) = (self.renew(), self.kill_after(), self.grace());
         let margin = kill_after.saturating_add(grace);
         let slack = ttl.saturating_sub(renew.saturating_add(margin));
-        if slack.is_zero() {
+        let request_timeout = part(slack, 2).max(REQUEST_TIMEOUT_MIN.min(renew));
+        if slack.is_zero() || request_timeout.is_zero() {
             return Err(self.too_short());
         }
-        let request_timeout = part(slack, 2).max(REQUEST_TIMEOUT_MIN.min(renew));
         let lease = LeaseOptions { ttl, renew, margin, wait, seed };
         Ok(Timing { lease, request_timeout, reserve: part(grace, 2), kill_after })
     }
