@@ -58,7 +58,8 @@ pub struct DueWill {
 struct Subscription {
     entry: Arc<SessionEntry>,
     options: SubscriptionOptions,
-    /// Sequence number of the last retained message when the client subscribed: later ones were routed to it.
+    /// Sequence number of the last retained message when the client subscribed, and its retained messages were last sent:
+    /// later ones were routed to it.
     since: u64,
 }
 
@@ -382,7 +383,7 @@ impl Registry {
             }
             state.filters.insert(filter.to_owned(), options);
         }
-        let (is_new, node_bytes) = self.insert_subscription(entry, filter, options, true);
+        let (is_new, node_bytes) = self.insert_subscription(entry, filter, options, retain_handling, true);
         entry.lock().charge_filters(node_bytes, 0);
         Ok(match retain_handling {
             // Retained messages are not sent for shared subscriptions (MQTT 5, 4.8.2).
@@ -395,18 +396,26 @@ impl Registry {
 
     /// Adds a subscription to the routing tables, or changes its options there; returns whether it was not there before, and
     /// the bytes of new nodes, which the session must be charged for.
+    ///
+    /// A subscription that is replaced keeps its sequence number unless its retained messages are sent: a retained message
+    /// that is being routed would otherwise reach the client in neither way (MQTT 5, 3.8.4).
     fn insert_subscription(
         &mut self,
         entry: &Arc<SessionEntry>,
         filter: &str,
         options: SubscriptionOptions,
+        retain_handling: RetainHandling,
         is_connected: bool,
     ) -> (bool, usize) {
         let entry = Arc::clone(entry);
         if filter::is_shared(filter) {
             return (self.shared_subscriptions.insert(filter, entry, options, is_connected), 0);
         }
-        let since = self.retained.sequence();
+        let replaced = match retain_handling {
+            RetainHandling::Always => None,
+            RetainHandling::IfNew | RetainHandling::Never => self.subscriptions.get(filter, entry.id),
+        };
+        let since = replaced.map_or_else(|| self.retained.sequence(), |replaced| replaced.since);
         let (is_new, created) =
             self.subscriptions.insert(filter, entry.id, Subscription { entry, options, since });
         (is_new, created.saturating_mul(NODE_BYTES))

@@ -8,7 +8,7 @@ use crate::broker::event::Event;
 use crate::broker::publication::Delivery;
 use crate::broker::session::entry::{SessionEntry, SessionState};
 use crate::mqtt::filter;
-use crate::mqtt::packet::{SubscriptionOptions, Will};
+use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, Will};
 
 impl Registry {
     /// Applies the client's permissions to its session.
@@ -66,7 +66,7 @@ impl Registry {
         if !filter::is_shared(filter) && self.subscriptions.get(filter, entry.id).is_some() {
             return 0;
         }
-        self.insert_subscription(entry, filter, options, is_connected).1
+        self.insert_subscription(entry, filter, options, RetainHandling::Never, is_connected).1
     }
 
     /// Returns the message of a will, if its client still has the permission to publish it.
@@ -100,7 +100,7 @@ mod tests {
     use crate::broker::session::state_machine::Outgoing;
     use crate::broker::settings::Settings;
     use crate::clock;
-    use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
+    use crate::mqtt::packet::SubscriptionRequest;
     use crate::protocol::ConnectionId;
     use crate::protocol::message::{Message, Qos};
 

@@ -231,7 +231,7 @@ mod tests {
             registry.remove_subscription("t/+", entry.id);
             publish_retained(&mut registry, "t/1", 2, now);
             if is_again {
-                registry.insert_subscription(&entry, "t/+", AT_MOST_ONCE, true);
+                registry.insert_subscription(&entry, "t/+", AT_MOST_ONCE, RetainHandling::Never, true);
             }
             let mut delivery = RetainedDelivery::new(ConnectionId(1), retained);
             assert!(!registry.deliver_retained(&mut delivery, now, &mut Vec::new()));

@@ -349,6 +349,34 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_replaces_its_subscription_while_a_retained_message_is_routed_gets_it_once() {
+        const SESSIONS: u64 = 600;
+        let now = crate::clock::monotonic();
+        let (mut registry, topic, _) = overlapping(SESSIONS, 1, now);
+        let publication = publication(&topic, true, now);
+        registry.retain(&publication, &Account::test("a", 1 << 30), now).unwrap();
+        let mut route = registry.begin_retained_route(None, publication);
+        assert!(registry.route_some(&mut route, now, &mut Vec::new()));
+        let kinds = [RetainHandling::Never, RetainHandling::IfNew, RetainHandling::Always];
+        let replacing = || (SESSIONS - kinds.len() as u64..).zip(kinds);
+        for (session, retain_handling) in replacing() {
+            let filters = ["+".to_owned(), topic.clone()];
+            let replaced = filters.map(|filter| SubscriptionRequest {
+                retain_handling,
+                ..subscription(filter, Qos::AtLeastOnce, 1)
+            });
+            subscribe(&mut registry, session, replaced.into(), now);
+        }
+        while registry.route_some(&mut route, now, &mut Vec::new()) {}
+        for (session, retain_handling) in replacing() {
+            let received = received(&registry, session, now).len();
+            // The retained message is sent for each filter.
+            let expected = if retain_handling == RetainHandling::Always { 2 } else { 1 };
+            assert_eq!(received, expected, "{retain_handling:?}");
+        }
+    }
+
+    #[test]
     fn a_message_in_steps_reaches_its_addressee_once_and_not_a_subscriber_that_lost_its_permission() {
         const SESSIONS: u64 = 600;
         let now = crate::clock::monotonic();
