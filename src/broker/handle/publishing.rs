@@ -6,10 +6,10 @@ use std::time::Instant;
 use super::Broker;
 use crate::broker::event::Event;
 use crate::broker::handle::Peer;
-use crate::broker::memory::{Account, MemoryKind};
+use crate::broker::memory::{Account, Charge, MemoryKind};
 use crate::broker::publication::Publication;
 use crate::broker::routing::registry::DueWill;
-use crate::broker::routing::route::{Route, SharedRoute};
+use crate::broker::routing::route::{self, Route, SharedRoute};
 use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
@@ -30,7 +30,7 @@ pub struct Publishing {
     route: SharedRoute,
     /// The message, if `route` is the one of an earlier retained message of its topic. Whoever comes next helps that one
     /// to its end: the retained message of a topic must be the last one that a subscriber gets.
-    next: Option<Retaining>,
+    next: Option<(Retaining, Charge)>,
 }
 
 /// A message that is to be retained and routed.
@@ -51,7 +51,8 @@ impl Publishing {
     /// The reason code to reject the message with; then it was not published.
     pub fn step(&mut self, broker: &Broker) -> Result<Option<usize>, ReasonCode> {
         let Some(count) = broker.route_shared(&self.route) else { return Ok(None) };
-        let Some(next) = self.next.take() else { return Ok(Some(count)) };
+        // It is charged again if it waits for another one.
+        let Some(next) = self.next.take().map(|(next, _)| next) else { return Ok(Some(count)) };
         Ok(match broker.retain(next, clock::monotonic())? {
             Published::Complete(count) => Some(count),
             Published::Unfinished(unfinished) => {
@@ -120,20 +121,36 @@ impl Broker {
         let publication = Arc::new(Publication::new(message, now));
         // A small one is left to the queues of its receivers.
         if publication.is_large() && !self.inner.memory.has_room(MemoryKind::Sessions, publication.bytes) {
-            let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
-            self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
-            return Err(ReasonCode::QuotaExceeded);
+            return Err(self.refuse(from, &publication));
         }
         if publication.message.retain {
             let owner = self.inner.memory.account(&from.owner);
+            // Before it is stored.
+            if !route::has_room(&owner, &publication)
+                && self.read().has_many_subscriptions(&publication.message.topic)
+            {
+                return Err(self.refuse(from, &publication));
+            }
             let from = Some(from.connection);
             return self.retain(Retaining { publication, from, owner, is_refusable: true }, now);
         }
-        let (route, has_more) = self.begin_route(Some(from.connection), None, publication, now);
+        let (mut route, has_more) = self.begin_route(Some(from.connection), None, publication, now);
         if !has_more {
             return Ok(Published::Complete(route.count()));
         }
+        let owner = self.inner.memory.account(&from.owner);
+        if route.is_refusable() && !route::has_room(&owner, route.publication()) {
+            return Err(self.refuse(from, route.publication()));
+        }
+        route.charge_to(&owner);
         Ok(Published::Unfinished(Publishing { route: Arc::new(Mutex::new(route)), next: None }))
+    }
+
+    /// Reports that there is no memory for a client's message; returns the reason code to reject it with.
+    fn refuse(&self, from: &Peer, publication: &Publication) -> ReasonCode {
+        let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
+        self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
+        ReasonCode::QuotaExceeded
     }
 
     /// Stores a retained message, and begins to route it.
@@ -141,7 +158,14 @@ impl Broker {
         let mut registry = self.write();
         if let Some(route) = registry.unfinished_route(&retaining.publication.message.topic) {
             let route = Arc::clone(route);
-            return Ok(Published::Unfinished(Publishing { route, next: Some(retaining) }));
+            drop(registry);
+            let Retaining { publication, owner, is_refusable, .. } = &retaining;
+            if *is_refusable && !owner.has_room(MemoryKind::Sessions, publication.bytes) {
+                self.report([Event::NotRetained { topic: publication.message.topic.clone() }]);
+                return Err(ReasonCode::QuotaExceeded);
+            }
+            let charge = Charge::new(owner, MemoryKind::Sessions, publication.bytes);
+            return Ok(Published::Unfinished(Publishing { route, next: Some((retaining, charge)) }));
         }
         let Retaining { publication, from, owner, is_refusable } = retaining;
         let mut events = Vec::new();
@@ -154,6 +178,7 @@ impl Broker {
             // The first step is under the same lock, so that nearly every message needs one.
             let mut route = registry.begin_retained_route(from, Arc::clone(&publication));
             published = Ok(if registry.route_some(&mut route, now, &mut events) {
+                route.charge_to(&owner);
                 let route = Arc::new(Mutex::new(route));
                 registry.add_unfinished_route(&publication.message.topic, &route);
                 Published::Unfinished(Publishing { route, next: None })
@@ -203,6 +228,7 @@ impl Broker {
     fn route_some(&self, route: &mut Route, now: Instant) -> bool {
         let mut events = Vec::new();
         let has_more = self.read().route_some(route, now, &mut events);
+        route.update_charge();
         self.report(events);
         has_more
     }
@@ -322,6 +348,71 @@ mod tests {
         // The last one is what a later subscriber finds.
         assert_eq!(broker.publish(None, message("own", true)), SUBSCRIBERS as usize);
         assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["own"]));
+    }
+
+    /// Returns what leaves a publisher no room for a message with many subscriptions.
+    fn without_room(broker: &Broker) -> Charge {
+        let owner = broker.memory().account("publisher");
+        Charge::new(&owner, MemoryKind::Sessions, broker.memory().bytes_max() / 2)
+    }
+
+    #[test]
+    fn a_message_with_many_subscribers_is_charged_to_its_publisher_and_refused_without_room() {
+        let (broker, entries, peer) = broker();
+        let used = || broker.memory().used_by(MemoryKind::Sessions);
+        for retain in [false, true] {
+            let held = without_room(&broker);
+            let refused = broker.publish_from(&peer, message("0", retain));
+            assert!(matches!(refused, Err(ReasonCode::QuotaExceeded)), "{refused:?}");
+            let few = Message { topic: "few".to_owned(), ..message("0", false) };
+            assert!(matches!(broker.publish_from(&peer, few), Ok(Published::Complete(0))));
+            drop(held);
+
+            let before = used();
+            let mut publishing = unfinished(broker.publish_from(&peer, message("1", retain)));
+            let after_one = used();
+            assert!(after_one > before);
+            while !matches!(publishing.step(&broker), Ok(Some(_)))
+                && publishing.route.lock().unwrap().count() == 0
+            {}
+            let sessions = size_of::<Arc<SessionEntry>>() * SUBSCRIBERS as usize;
+            assert!(used() > before + sessions, "{} bytes", used() - before);
+            while !matches!(publishing.step(&broker), Ok(Some(_))) {}
+            assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["1"]));
+            drop(publishing);
+        }
+    }
+
+    #[test]
+    fn a_retained_message_that_waits_for_another_one_is_charged_to_its_publisher() {
+        let (broker, _entries, peer) = broker();
+        let payload = bytes::Bytes::from(vec![0; 100_000]);
+        let _first = unfinished(broker.publish_from(&peer, message("1", true)));
+        let used = broker.memory().used_by(MemoryKind::Sessions);
+        let second = Message { payload, ..message("", true) };
+        let waiting = unfinished(broker.publish_from(&peer, second));
+        assert!(broker.memory().used_by(MemoryKind::Sessions) >= used + 100_000);
+        drop(waiting);
+        assert_eq!(broker.memory().used_by(MemoryKind::Sessions), used);
+    }
+
+    #[test]
+    fn a_message_whose_publisher_has_no_more_room_reaches_each_of_its_many_subscribers_once() {
+        let (broker, entries, peer) = broker();
+        for retain in [false, true] {
+            let mut publishing = unfinished(broker.publish_from(&peer, message("1", retain)));
+            let _held = without_room(&broker);
+            let before = broker.memory().used_by(MemoryKind::Sessions);
+            let mut count = None;
+            while count.is_none() {
+                if publishing.route.lock().unwrap().count() == 0 {
+                    assert_eq!(broker.memory().used_by(MemoryKind::Sessions), before);
+                }
+                count = publishing.step(&broker).unwrap();
+            }
+            assert_eq!(count, Some(SUBSCRIBERS as usize));
+            assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["1"]));
+        }
     }
 
     #[test]

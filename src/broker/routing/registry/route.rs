@@ -1,6 +1,5 @@
 //! Routing of messages to their subscribers, in bounded steps.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,6 +43,7 @@ impl Registry {
             publication,
             stage: Stage::Begin,
             count: 0,
+            charge: None,
         }
     }
 
@@ -139,7 +139,7 @@ impl Registry {
 
     /// Begins to find the sessions from `first` on.
     fn find(&self, first: SessionId) -> Stage {
-        let (search, found) = (Search::default(), BTreeMap::new());
+        let (search, found) = (Search::default(), FoundSessions::default());
         Stage::Find { search, first, found, revocations: self.revocations }
     }
 
@@ -157,23 +157,15 @@ impl Registry {
             steps,
             |session, subscription| {
                 if session < first
+                    || !found.takes(session)
                     || !route.is_for(session, subscription.options.no_local, subscription.since)
                 {
                     return;
                 }
-                let Subscription { entry, options, .. } = subscription;
-                let new = || Found {
-                    entry: Arc::clone(entry),
-                    qos: Qos::default(),
-                    retain: false,
-                    subscription_ids: Vec::new(),
-                };
-                let of_session = found.entry(session).or_insert_with(new);
-                of_session.qos = of_session.qos.max(options.qos);
-                of_session.retain |= options.retain_as_published;
-                of_session.subscription_ids.extend(options.identifier);
+                found.add(session, &subscription.entry, subscription.options);
             },
         );
+        route.limit(&mut found);
         match search.is_complete() {
             true => Stage::Deliver { found, revocations },
             false => Stage::Find { search, first, found, revocations },
@@ -189,6 +181,9 @@ impl Registry {
         events: &mut Vec<Event>,
     ) -> Stage {
         let Some((session, of_session)) = found.pop_first() else {
+            if let Some(rest) = found.rest {
+                return self.find(rest);
+            }
             let is_addressed = route.to.is_none();
             return self.address(route, is_addressed, now, events);
         };
@@ -211,6 +206,14 @@ impl Registry {
             route.give(entry, (route.publication.message.qos, false), Vec::new(), now, events);
         }
         Stage::Shared(Search::default())
+    }
+
+    /// Whether a message of a topic needs more than one step to be routed.
+    #[must_use]
+    pub fn has_many_subscriptions(&self, topic: &str) -> bool {
+        let (mut search, mut steps) = (Search::default(), ROUTE_STEPS_MAX);
+        self.subscriptions.search(topic, &mut search, &mut steps, |_, _| {});
+        !search.is_complete()
     }
 
     /// Returns the retained message that is still being routed to the subscribers of a topic.
