@@ -1,8 +1,10 @@
-//! Expiry task: handles the deadlines of sessions and of delayed Will Messages.
+//! Expiry task: handles the deadlines of sessions and of delayed Will Messages, and routes Will Messages with many
+//! subscribers.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::handle::Broker;
@@ -15,6 +17,10 @@ const NO_DEADLINE: Duration = Duration::from_secs(3600);
 pub async fn run(broker: Broker, mut closing: watch::Receiver<bool>) {
     loop {
         let next = broker.handle_deadlines(clock::monotonic());
+        if broker.route_wills() && !*closing.borrow() {
+            yield_now().await;
+            continue;
+        }
         let wait = async {
             match next {
                 Some(at) => sleep_until(Instant::from_std(at)).await,

@@ -4,10 +4,10 @@ mod direct_delivery;
 mod peer;
 pub mod publishing;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -161,7 +161,9 @@ struct Inner {
     /// Whether the monitored topic has a subscriber. Updated with every change of the subscriptions, so that a message
     /// costs one load while there is none: no lock, no search in the trie.
     has_monitors: AtomicBool,
-    /// Notifies the expiry task of a new deadline.
+    /// Will Messages with many subscribers, for the expiry task.
+    unfinished_wills: Mutex<VecDeque<Box<dyn Continuation>>>,
+    /// Notifies the expiry task of a new deadline, or of a Will Message.
     deadline: Notify,
     /// Notifies [`Broker::drain`] of a connection that has drained or closed.
     drained: Notify,
@@ -184,7 +186,17 @@ impl Broker {
         let registry = RwLock::new(registry);
         let has_monitors = AtomicBool::new(false);
         let (deadline, drained) = (Notify::new(), Notify::new());
-        let inner = Inner { settings, hooks, registry, memory, own, has_monitors, deadline, drained };
+        let inner = Inner {
+            settings,
+            hooks,
+            registry,
+            memory,
+            own,
+            has_monitors,
+            unfinished_wills: Mutex::default(),
+            deadline,
+            drained,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -383,7 +395,8 @@ impl Broker {
         self.inner.hooks.application.is_own_filter(client_id, topic)
     }
 
-    /// Ends expired sessions and publishes the Will Messages that are due; returns the next deadline.
+    /// Ends expired sessions and publishes the Will Messages that are due, or begins to: see [`Broker::route_wills`];
+    /// returns the next deadline.
     pub(super) fn handle_deadlines(&self, now: Instant) -> Option<Instant> {
         let (wills, next) =
             self.change(|registry| (registry.handle_deadlines(now), registry.next_deadline()));

@@ -1,9 +1,10 @@
 //! Publication of messages, in as many steps as their routing needs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::Broker;
+use super::{Broker, Continuation, Verdict};
 use crate::broker::event::Event;
 use crate::broker::handle::Peer;
 use crate::broker::memory::{Account, Charge, MemoryKind};
@@ -63,6 +64,16 @@ impl Publishing {
     }
 }
 
+impl Continuation for Publishing {
+    fn step(&mut self, broker: &Broker) -> Option<Verdict> {
+        match self.step(broker) {
+            Ok(None) => None,
+            Ok(Some(_)) => Some(Verdict::Consumed),
+            Err(reason) => Some(Verdict::Refused(reason)),
+        }
+    }
+}
+
 impl Broker {
     /// Publishes a message to its subscribers; returns the number of sessions that get it.
     ///
@@ -73,26 +84,7 @@ impl Broker {
 
     /// As [`Broker::publish`]; the caller has read the time.
     pub fn publish_at(&self, from: Option<ConnectionId>, message: Message, now: Instant) -> usize {
-        self.publish_as(from, &self.inner.own, message, now)
-    }
-
-    pub(super) fn publish_will(&self, DueWill { message, owner }: DueWill) {
-        self.publish_as(None, &owner, message, clock::monotonic());
-    }
-
-    fn publish_as(
-        &self,
-        from: Option<ConnectionId>,
-        owner: &Arc<Account>,
-        message: Message,
-        now: Instant,
-    ) -> usize {
-        let publication = Arc::new(Publication::new(message, now));
-        if !publication.message.retain {
-            return self.route(from, None, publication, now);
-        }
-        let retaining = Retaining { publication, from, owner: Arc::clone(owner), is_refusable: false };
-        let mut published = self.retain(retaining, now);
+        let mut published = self.begin_own(from, &self.inner.own, message, now);
         loop {
             match published {
                 Ok(Published::Complete(count)) => return count,
@@ -106,6 +98,46 @@ impl Broker {
                 Err(_) => return 0,
             }
         }
+    }
+
+    /// Publishes a Will Message that is due. If it has many subscribers, the expiry task does its other steps, so that the
+    /// other connections of this thread do not wait for them.
+    pub(super) fn publish_will(&self, DueWill { message, owner }: DueWill) {
+        let published = self.begin_own(None, &owner, message, clock::monotonic());
+        if let Ok(Published::Unfinished(publishing)) = published {
+            self.unfinished_wills().push_back(Box::new(publishing));
+            self.inner.deadline.notify_one();
+        }
+    }
+
+    /// Does the next step of the Will Messages with many subscribers; returns whether there are more.
+    pub(in crate::broker) fn route_wills(&self) -> bool {
+        let Some(mut first) = self.unfinished_wills().pop_front() else { return false };
+        if first.step(self).is_none() {
+            self.unfinished_wills().push_front(first);
+        }
+        !self.unfinished_wills().is_empty()
+    }
+
+    fn unfinished_wills(&self) -> MutexGuard<'_, VecDeque<Box<dyn Continuation>>> {
+        self.inner.unfinished_wills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the first step of a message that is published in any case.
+    fn begin_own(
+        &self,
+        from: Option<ConnectionId>,
+        owner: &Arc<Account>,
+        message: Message,
+        now: Instant,
+    ) -> Result<Published, ReasonCode> {
+        let publication = Arc::new(Publication::new(message, now));
+        if publication.message.retain {
+            let owner = Arc::clone(owner);
+            return self.retain(Retaining { publication, from, owner, is_refusable: false }, now);
+        }
+        let (route, has_more) = self.begin_route(from, None, publication, now);
+        Ok(if has_more { unfinished(route, owner) } else { Published::Complete(route.count()) })
     }
 
     /// Publishes a client's message to its subscribers, or does the first step of it.
@@ -134,7 +166,7 @@ impl Broker {
             let from = Some(from.connection);
             return self.retain(Retaining { publication, from, owner, is_refusable: true }, now);
         }
-        let (mut route, has_more) = self.begin_route(Some(from.connection), None, publication, now);
+        let (route, has_more) = self.begin_route(Some(from.connection), None, publication, now);
         if !has_more {
             return Ok(Published::Complete(route.count()));
         }
@@ -142,8 +174,7 @@ impl Broker {
         if route.is_refusable() && !route::has_room(&owner, route.publication()) {
             return Err(self.refuse(from, route.publication()));
         }
-        route.charge_to(&owner);
-        Ok(Published::Unfinished(Publishing { route: Arc::new(Mutex::new(route)), next: None }))
+        Ok(unfinished(route, &owner))
     }
 
     /// Reports that there is no memory for a client's message; returns the reason code to reject it with.
@@ -247,15 +278,22 @@ impl Broker {
     }
 }
 
+/// Returns a message that needs more steps, and charges its owner for it.
+fn unfinished(mut route: Route, owner: &Arc<Account>) -> Published {
+    route.charge_to(owner);
+    Published::Unfinished(Publishing { route: Arc::new(Mutex::new(route)), next: None })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::broker::handle::Hooks;
     use crate::broker::routing::registry::tests::request;
+    use crate::broker::session::connection_handle::CloseReason;
     use crate::broker::session::entry::{SessionEntry, SessionRequest};
     use crate::broker::session::state_machine::Outgoing;
     use crate::broker::settings::Settings;
-    use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest};
+    use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest, Will};
     use crate::protocol::message::Qos;
 
     const SUBSCRIBERS: u64 = 2_000;
@@ -412,6 +450,27 @@ mod tests {
             }
             assert_eq!(count, Some(SUBSCRIBERS as usize));
             assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["1"]));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_will_with_many_subscribers_is_published_in_steps_between_which_other_tasks_run() {
+        let (broker, entries, _) = broker();
+        let (_open, closing) = tokio::sync::watch::channel(false);
+        tokio::spawn(crate::broker::expiry_task::run(broker.clone(), closing));
+        for (connection, retain) in (SUBSCRIBERS + 1..).zip([false, true]) {
+            let will = Some(Will { message: message("will", retain), delay_s: 0 });
+            let request = SessionRequest { will, ..request(connection, "dying", 0, None) };
+            broker.attach(request).unwrap();
+            broker.detach(ConnectionId(connection), &CloseReason::ConnectionLost("test".to_owned()));
+            assert!(received(0, &entries[0]).is_empty());
+            let mut turns = 0;
+            while !broker.unfinished_wills().is_empty() {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+            assert!(turns >= SUBSCRIBERS / 512, "{turns} turns");
+            assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["will"]));
         }
     }
 

@@ -11,7 +11,6 @@ use crate::broker::routing::subscriptions::Search;
 use crate::broker::session::entry::{SessionEntry, SessionId};
 use crate::mqtt::packet::SubscriptionOptions;
 use crate::protocol::ConnectionId;
-use crate::protocol::message::Qos;
 
 /// The most subscriptions and sessions that one [`Registry::route_some`] looks at, because other connections wait
 /// meanwhile: some tens of microseconds. Nearly every message needs one step.
@@ -260,7 +259,7 @@ mod tests {
     use crate::broker::session::state_machine::Outgoing;
     use crate::broker::settings::Settings;
     use crate::mqtt::packet::{RetainHandling, SubscriptionRequest};
-    use crate::protocol::message::Message;
+    use crate::protocol::message::{Message, Qos};
 
     fn subscription(filter: String, qos: Qos, identifier: u32) -> SubscriptionRequest {
         let options = SubscriptionOptions {
