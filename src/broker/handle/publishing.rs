@@ -9,12 +9,12 @@ use crate::broker::event::Event;
 use crate::broker::handle::Peer;
 use crate::broker::memory::{Account, Charge, MemoryKind};
 use crate::broker::publication::Publication;
-use crate::broker::routing::registry::DueWill;
+use crate::broker::routing::registry::{DueWill, Registry};
 use crate::broker::routing::route::{self, Route, SharedRoute};
 use crate::clock;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
-use crate::protocol::message::Message;
+use crate::protocol::message::{Message, Qos};
 
 /// The result of a publication.
 #[derive(Debug)]
@@ -40,9 +40,20 @@ struct Retaining {
     publication: Arc<Publication>,
     from: Option<ConnectionId>,
     owner: Arc<Account>,
-    /// Whether the message is refused without room for it. Otherwise it is routed, and its topic has no retained message
+    /// Whether it is a message of a client, refused without room. Otherwise it is routed, and its topic has no retained message
     /// instead of an outdated one.
     is_refusable: bool,
+}
+
+impl Retaining {
+    /// Whether it is a message of a client whose session was taken over from the connection that sent it. The client sends
+    /// it again, and then others, which it must not replace. A message of QoS 2 is not sent again: its packet id is in the
+    /// session.
+    fn is_superseded(&self, registry: &Registry) -> bool {
+        self.is_refusable
+            && self.publication.message.qos != Qos::ExactlyOnce
+            && self.from.is_some_and(|from| registry.handle(from).is_none())
+    }
 }
 
 impl Publishing {
@@ -187,6 +198,10 @@ impl Broker {
     /// Stores a retained message, and begins to route it.
     fn retain(&self, retaining: Retaining, now: Instant) -> Result<Published, ReasonCode> {
         let mut registry = self.write();
+        if retaining.is_superseded(&registry) {
+            // The acknowledgement is not sent.
+            return Err(ReasonCode::UnspecifiedError);
+        }
         if let Some(route) = registry.unfinished_route(&retaining.publication.message.topic) {
             let route = Arc::clone(route);
             drop(registry);
@@ -294,7 +309,6 @@ mod tests {
     use crate::broker::session::state_machine::Outgoing;
     use crate::broker::settings::Settings;
     use crate::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionRequest, Will};
-    use crate::protocol::message::Qos;
 
     const SUBSCRIBERS: u64 = 2_000;
 
@@ -320,8 +334,15 @@ mod tests {
             let requests = vec![SubscriptionRequest { filter, options, retain_handling }];
             broker.subscribe_authorized(ConnectionId(connection), requests);
         }
-        let peer = Peer {
-            connection: ConnectionId(SUBSCRIBERS),
+        let peer = publisher(&broker, SUBSCRIBERS);
+        (broker, entries, peer)
+    }
+
+    /// Connects the publisher, which takes over from its earlier connection.
+    fn publisher(broker: &Broker, connection: u64) -> Peer {
+        broker.attach(request(connection, "publisher", 10, None)).unwrap();
+        Peer {
+            connection: ConnectionId(connection),
             client_id: "publisher".into(),
             principal: crate::broker::principal::Principal::default(),
             identity: [].into(),
@@ -331,8 +352,7 @@ mod tests {
             message_number: 0,
             confirmed: 0,
             handle: None,
-        };
-        (broker, entries, peer)
+        }
     }
 
     fn message(payload: &'static str, retain: bool) -> Message {
@@ -450,6 +470,33 @@ mod tests {
             }
             assert_eq!(count, Some(SUBSCRIBERS as usize));
             assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == ["1"]));
+        }
+    }
+
+    #[test]
+    fn a_retained_message_that_waits_is_dropped_if_its_client_has_another_connection_unless_it_has_qos_2() {
+        for (qos, expected) in
+            [(Qos::AtLeastOnce, &["1", "again", "last"][..]), (Qos::ExactlyOnce, &["1", "last", "first"])]
+        {
+            let (broker, entries, peer) = broker();
+            let _route = unfinished(broker.publish_from(&peer, message("1", true)));
+            let message = |payload| Message { qos, ..message(payload, true) };
+            let mut waiting = unfinished(broker.publish_from(&peer, message("first")));
+            let peer = publisher(&broker, SUBSCRIBERS + 1);
+            // A client does not repeat a message of QoS 2 that the session has.
+            let again = (qos == Qos::AtLeastOnce).then_some("again");
+            for payload in again.into_iter().chain(["last"]) {
+                let mut publishing = unfinished(broker.publish_from(&peer, message(payload)));
+                while publishing.step(&broker).unwrap().is_none() {}
+            }
+            let published = loop {
+                match waiting.step(&broker) {
+                    Ok(None) => {}
+                    result => break result,
+                }
+            };
+            assert_eq!(published.is_ok(), qos == Qos::ExactlyOnce);
+            assert!((0..).zip(&entries).all(|(connection, entry)| received(connection, entry) == expected));
         }
     }
 
