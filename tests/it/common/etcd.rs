@@ -10,7 +10,7 @@ use mqkv::server::etcd::{Etcd, EtcdSettings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Place, reserved_port};
+use super::{Place, reserved_port, wait_until_stopped};
 
 /// The members of one etcd cluster. They are killed when this is dropped.
 pub struct EtcdCluster {
@@ -97,6 +97,7 @@ impl EtcdCluster {
 
     pub fn pause(&self, index: usize) {
         self.signal(index, Signal::SIGSTOP);
+        wait_until_stopped(self.members[index].process.id());
     }
 
     pub fn resume(&self, index: usize) {

@@ -99,6 +99,15 @@ pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// Waits until a process that was sent SIGSTOP has stopped: it goes on for a moment.
+pub fn wait_until_stopped(id: u32) {
+    let stat = format!("/proc/{id}/stat");
+    wait_until("the process is stopped", || {
+        let stat = fs::read_to_string(&stat).ok()?;
+        stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
+    });
+}
+
 /// Waits until a file has a complete line, and returns the line.
 #[track_caller]
 pub fn line_in(path: &Path) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{Place, peak_bytes, reserved_port, wait_until};
+use super::{Place, peak_bytes, reserved_port, wait_until, wait_until_stopped};
 
 /// A running server; killed when dropped.
 pub struct Server {
@@ -74,11 +74,7 @@ impl Server {
     /// Stops the process with SIGSTOP and waits until it has stopped; SIGCONT resumes it.
     pub fn freeze(&self) {
         self.signal(Signal::SIGSTOP);
-        let stat = format!("/proc/{}/stat", self.child.id());
-        wait_until("the server is stopped", || {
-            let stat = fs::read_to_string(&stat).ok()?;
-            stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
-        });
+        wait_until_stopped(self.child.id());
     }
 
     pub fn signal(&self, signal: Signal) {
