@@ -39,7 +39,7 @@ use bytes::Bytes;
 use tokio::io::duplex;
 
 use crate::client::{self, Client, DeleteOutcome, SetOptions, Target};
-use crate::commands::seed;
+use crate::commands::{CommandError, seed};
 use crate::net::runtime_thread::RuntimeThread;
 use crate::protocol::Key;
 use crate::protocol::key::KeyError;
@@ -218,7 +218,10 @@ impl Builder {
         let store = StoreSettings { persistence, ..StoreSettings::default() };
         // The whole seed is checked before anything is started.
         let seed = match self.seed {
-            Some(file) => Some(seed::read(&file).await.map_err(|error| Error::Seed(error.message))?),
+            Some(file) => {
+                let invalid = |error: CommandError| Error::Seed(error.message);
+                Some(seed::read(&file, seed::open(&file).map_err(invalid)?).await.map_err(invalid)?)
+            }
             None => None,
         };
         let mut server = StoreServer::prepare(settings, store).await.map_err(Error::Start)?;

@@ -22,12 +22,19 @@ pub enum Seed {
     Entries(Vec<NumberedEntry>),
 }
 
+/// Opens a file. Blocks while it is a pipe that no process writes to.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn open(file: &Path) -> Result<Lines, CommandError> {
+    Lines::of_file(file, b'\n')
+}
+
 /// Checks all lines of a file.
 ///
 /// # Errors
 /// The file cannot be read, or a line is invalid; the message has its number.
-pub async fn read(file: &Path) -> Result<Seed, CommandError> {
-    let mut lines = Lines::of_file(file, b'\n')?;
+pub async fn read(file: &Path, mut lines: Lines) -> Result<Seed, CommandError> {
     let is_regular = lines.bytes_total().is_some();
     let (mut entries, mut is_empty) = (Vec::new(), true);
     while let Some(line) = lines.next().await {
@@ -100,7 +107,7 @@ enum Entries {
 impl Entries {
     fn of(seed: Seed) -> Result<Self, CommandError> {
         Ok(match seed {
-            Seed::File(file) => Self::Lines(Lines::of_file(&file, b'\n')?),
+            Seed::File(file) => Self::Lines(open(&file)?),
             Seed::Entries(entries) => Self::Known(entries.into_iter()),
         })
     }

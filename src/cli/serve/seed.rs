@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::cli::detached::run_detached;
 use crate::cli::resolve;
 use crate::client::{Client, Settings, Target};
 use crate::commands::seed::{self, Seed};
@@ -19,7 +20,11 @@ pub async fn read(file: Option<&Path>) -> Result<Seed, CommandError> {
         Some(file) if file == Path::new("-") => {
             Err(CommandError::usage("--seed does not read standard input").hint("--seed FILE"))
         }
-        Some(file) => seed::read(file).await,
+        Some(file) => {
+            let path = file.to_owned();
+            let lines = run_detached(move || seed::open(&path)).await??;
+            seed::read(file, lines).await
+        }
     }
 }
 
