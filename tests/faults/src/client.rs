@@ -238,6 +238,9 @@ pub struct Client {
     connection: Option<Connection>,
     /// The request whose PUBACK has not come: sent again after a reconnect, answered or not.
     unacknowledged: Option<(u16, Vec<u8>)>,
+    /// Whether the proxy may have lost a CONNACK that TCP has acknowledged to the server. The session that is present then may be a
+    /// new one, so that nothing may be sent again: a promise that the server cannot make (docs/server.md).
+    may_have_lost_connack: bool,
     requests: u64,
     /// Whether a SET asks for the disk.
     pub persists: bool,
@@ -265,6 +268,7 @@ impl Client {
             port,
             connection: None,
             unacknowledged: None,
+            may_have_lost_connack: false,
             requests: 0,
             persists: false,
             redelivered: 0,
@@ -287,8 +291,11 @@ impl Client {
     fn try_connect(&mut self, deadline: Instant) -> io::Result<bool> {
         // A connection behind a proxy that holds everything back is tried anew.
         let within = Duration::from_millis(500).min(deadline.saturating_duration_since(Instant::now()));
-        let (mut connection, was_present) =
+        let may_have_lost_connack = std::mem::replace(&mut self.may_have_lost_connack, true);
+        let (mut connection, is_present) =
             Connection::accepted(self.origin, self.port, &self.id, true, within)?;
+        self.may_have_lost_connack = false;
+        let was_present = is_present && !may_have_lost_connack;
         if !was_present {
             self.unacknowledged = None;
         }
