@@ -211,7 +211,7 @@ mod tests {
         let key = conflict(0).key;
         let known = |log: &ConflictLog| ["a", "b", "c"].map(|text| log.has_restored(&key, &lost(text)));
         assert_eq!(known(&log), [true, true, false]);
-        assert!(!log.has_restored(&key, &LostContent::Unsent), "nobody knows which value that is");
+        assert!(!log.has_restored(&key, &LostContent::Unsent), "the value is not known");
         assert!(log.remove(1, &mut effects));
         assert_eq!(known(&log), [false, true, false]);
         assert!(log.remove(2, &mut effects) && log.restored.is_empty());

@@ -67,7 +67,7 @@ impl Mutex {
     }
 }
 
-/// 128 bits: nobody finds two inputs with the same ones.
+/// 128 bits: two inputs with the same ones cannot be found.
 fn half(digest: [u8; 32]) -> [u8; 16] {
     let mut half = [0; 16];
     half.iter_mut().zip(digest).for_each(|(to, from)| *to = from);

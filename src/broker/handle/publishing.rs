@@ -29,7 +29,7 @@ pub enum Published {
 #[derive(Debug)]
 pub struct Publishing {
     route: SharedRoute,
-    /// The message, if `route` is the one of an earlier retained message of its topic. Whoever comes next helps that one
+    /// The message, if `route` is the one of an earlier retained message of its topic. The next publisher helps that one
     /// to its end: the retained message of a topic must be the last one that a subscriber gets.
     next: Option<(Retaining, Charge)>,
 }

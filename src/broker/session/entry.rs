@@ -305,7 +305,7 @@ impl SessionState {
     ///
     /// TCP acknowledges before the client reads. A client that ends in between has lost its earlier session too, unless it
     /// has it in a file; a proxy between both that acknowledges, and does not pass the CONNACK on, is not noticed either. If
-    /// the acknowledgement itself is lost with the connection, the client is told that its session is gone.
+    /// the acknowledgement itself is lost with the connection, Session Present 0 reports that the session is gone.
     pub fn settle_is_known(&mut self) -> bool {
         let connack = self.connack.take();
         self.is_known = self.is_known || connack.is_some_and(|connack| connack.is_acknowledged());

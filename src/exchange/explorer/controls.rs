@@ -20,7 +20,7 @@ pub enum Control {
     EarlyAck,
     /// A change that the broker has acknowledged is taken out of the outbox.
     BrokerAck,
-    /// An id is the serial alone, whoever has made the change with whatever content.
+    /// An id is the serial alone, without the leaf and the content of the change.
     UnboundIds,
 }
 

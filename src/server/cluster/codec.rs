@@ -292,7 +292,7 @@ impl Reception {
     }
 }
 
-/// The value of a registration, and of a member.
+/// The value of a registration.
 #[must_use]
 pub fn presence() -> Bytes {
     Bytes::from_static(&[FORMAT])

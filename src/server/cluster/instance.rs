@@ -361,7 +361,7 @@ impl Instance {
             self.handle_follower_events(events, now);
         } else if self.roster.awaits(id) {
             self.roster.handle_answer(result, now);
-            self.handle_members(now);
+            self.handle_view(now);
         } else if self.candidate.awaits(id) {
             if let Some(error) = self.candidate.handle_answer(result, now) {
                 self.report_failure(error, now);
@@ -381,7 +381,7 @@ impl Instance {
             self.handle_follower_events(events, now);
         } else if self.roster.awaits(id) {
             self.roster.handle_watch(result, now);
-            self.handle_members(now);
+            self.handle_view(now);
         }
     }
 
@@ -433,10 +433,6 @@ impl Instance {
             });
         }
         self.check_clock(now);
-        self.handle_view(now);
-    }
-
-    fn handle_members(&mut self, now: Now) {
         self.handle_view(now);
     }
 
@@ -516,7 +512,7 @@ impl Instance {
         }
     }
 
-    /// Tells the application, and reports, whether more can be written, if that has changed.
+    /// Notifies the application whether more can be written, and reports it, if that has changed.
     fn show_space(&mut self) {
         let is_short = self.space.as_ref().is_some_and(|watch| watch.space() != Space::Enough);
         if is_short != std::mem::replace(&mut self.is_short_of_space, is_short) {

@@ -34,7 +34,7 @@ pub(super) const RESTORED: ConnectionId = ConnectionId(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub u64);
 
-/// What tells clients apart. Another identity with the same client id is another client.
+/// The identity and the client id of a client. Another identity with the same client id is another client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClientKey {
     /// See [`Principal::identity`](crate::broker::Principal::identity).
