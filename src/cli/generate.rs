@@ -8,7 +8,7 @@ use clap::{CommandFactory, ValueEnum};
 
 use super::args::{Cli, CompletionsArgs, ManArgs};
 use super::completion::stub::Shell;
-use super::help::manual;
+use super::help::{manual, markdown};
 use crate::commands::CommandError;
 
 /// A file to write: its name and its contents.
@@ -28,6 +28,14 @@ pub fn man_pages() -> Vec<Generated> {
     root.build();
     let pages = manual::pages(&root);
     pages.into_iter().map(|(name, page)| (name.into(), page.into_bytes())).collect()
+}
+
+/// Returns `docs/reference.md`: all verbs with their help.
+#[must_use]
+pub fn reference() -> String {
+    let mut root = Cli::command();
+    root.build();
+    markdown::page(&root)
 }
 
 /// Returns the output of `completions`.

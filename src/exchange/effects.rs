@@ -71,7 +71,7 @@ pub enum Cause {
     OtherRoot,
     /// There is no room for another leaf.
     TooManyLeaves,
-    /// The identity has as many leaves as may join unasked.
+    /// The identity has as many leaves as may join by themselves.
     TooManyOfIdentity,
     /// The bytes are no frame.
     Malformed,

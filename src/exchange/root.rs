@@ -23,7 +23,7 @@ use window::Link;
 
 /// The most leaves of a root.
 pub const LEAVES_MAX: usize = 1_000;
-/// The most leaves of one client identity that may join unasked: one client must not take the room of all others.
+/// The most leaves of one client identity that may join by themselves: one client must not take the room of all others.
 pub const LEAVES_PER_IDENTITY_MAX: usize = LEAVES_MAX / 2;
 /// The most tombstones. The oldest ones go then, even if a leaf has not received them: it does a resync.
 pub const TOMBSTONES_MAX: usize = 100_000;
@@ -51,7 +51,7 @@ pub struct Root {
     sweep: Option<Bound<Key>>,
     /// The digest of the records of each rule, up to `sweep`.
     digests: Vec<u64>,
-    /// Leaves that may join unasked.
+    /// Leaves that may join by themselves.
     admit: Patterns,
     /// Those of them that are names: they are expected.
     expected: BTreeSet<Name>,
@@ -267,7 +267,7 @@ impl Root {
         self.finish(effects)
     }
 
-    /// Replaces the names of the leaves that may join unasked.
+    /// Replaces the names of the leaves that may join by themselves.
     pub fn set_admit(&mut self, admit: Patterns) {
         self.expected = names_of(&admit);
         self.admit = admit;

@@ -87,7 +87,7 @@ pub enum IfFailed {
     RepeatWrite(Box<RepeatableWrite>),
 }
 
-/// A write with what it takes to handle it again.
+/// A write that can be handled again.
 #[derive(Clone, Debug)]
 pub struct RepeatableWrite {
     pub request: StoreRequest,

@@ -112,7 +112,7 @@ pub struct ExchangeReloader {
 }
 
 impl ExchangeReloader {
-    /// At a root: applies the rules and the leaves that may join unasked, and logs the result. If the rules differ, all links end,
+    /// At a root: applies the rules and the leaves that may join by themselves, and logs the result. If the rules differ, all links end,
     /// and the leaves receive the new ones. With an error, or the file of another node, the old ones stay in force.
     pub fn reload(&self, read: Result<RootFile, String>) {
         let outcome = read.and_then(|file| {

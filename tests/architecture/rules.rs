@@ -91,6 +91,7 @@ pub const PURE: &[&str] = &[
     "src/shell/line_completion.rs",
     "src/cli/completion/bash_line.rs",
     "src/cli/help/manual.rs",
+    "src/cli/help/markdown.rs",
     "src/cli/help/terminal.rs",
     "src/cli/help/text.rs",
     "src/shell/definition.rs",

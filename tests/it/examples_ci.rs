@@ -28,7 +28,7 @@ impl Workspace {
         fs::copy(example("testing/keys.jsonl"), place.path("tests/keys.jsonl")).unwrap();
         fs::create_dir(place.path("bin")).unwrap();
         let workspace = Self { place };
-        workspace.program("pip", r#"[ "$*" = "install mqkv" ]"#);
+        workspace.program("pip", r#"[ "$*" = "install tools/mqkv-0.1.0-*.whl" ]"#);
         // The tests of the application: they need the store with its keys, and leave a mark that they have run.
         workspace.program(
             "pytest",

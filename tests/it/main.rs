@@ -52,6 +52,7 @@ mod etcd_watch;
 mod examples_ci;
 mod examples_compose;
 mod examples_kubernetes;
+mod examples_monitoring;
 mod exchange;
 mod exchange_docs;
 mod exchange_links;

@@ -231,7 +231,7 @@ impl Row {
     }
 
     /// Returns names and value; without a short name there is room for one.
-    fn term(&self) -> String {
+    pub fn term(&self) -> String {
         let names = self.names.join(", ");
         let has_room = names.starts_with("--");
         format!("{}{names}{}", if has_room { "    " } else { "" }, self.value)

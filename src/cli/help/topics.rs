@@ -57,7 +57,7 @@ pub fn exit_codes() -> Table {
 }
 
 /// Returns the options that verbs share.
-fn shared_options() -> Vec<Table> {
+pub fn shared_options() -> Vec<Table> {
     let mut definition = options::add_to::<Options>(Command::new("mqkv"));
     definition.build();
     Page::of(&definition).shared

@@ -71,7 +71,7 @@ impl NodeFile {
         matches!(self.started.role, FileRole::Root { .. })
     }
 
-    /// Reads the file again. At a root, its rules and the patterns of the leaves that may join unasked take effect; at a
+    /// Reads the file again. At a root, its rules and the patterns of the leaves that may join by themselves take effect; at a
     /// leaf, nothing does before a start. May block.
     pub fn reload(&self, exchange: &ExchangeReloader) {
         let all = |CommandError { message, causes, .. }: CommandError| {

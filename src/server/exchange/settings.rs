@@ -18,7 +18,7 @@ pub struct ExchangeSettings {
 pub enum Role {
     Root {
         rules: Rules,
-        /// Leaves that may join unasked.
+        /// Leaves that may join by themselves.
         admit: Patterns,
     },
     Leaf {

@@ -99,7 +99,7 @@ impl fmt::Display for ExternalEvent {
                 write!(out, "connected to {target} again; its session has continued")
             }
             Self::Connected { target, is_resumed: false } => {
-                write!(out, "connected to {target} again; it has kept no session: requests may be lost")
+                write!(out, "connected to {target} again without its session: requests may be lost")
             }
             Self::Lost { target, reason } => {
                 write!(out, "no connection to {target}: {}; connecting again", Shown(reason))

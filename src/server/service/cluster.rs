@@ -49,7 +49,7 @@ impl State {
         self.cluster.as_ref().map_or(0, |cluster| cluster.losses)
     }
 
-    /// Returns what it takes to handle a write again, in a cluster.
+    /// Returns the request of a write, so that it can be handled again; None without a cluster.
     pub(super) fn repeatable_write(
         &self,
         from: &Peer,

@@ -55,7 +55,7 @@ impl Service {
         self.membership.as_ref().is_some_and(|membership| membership.uplink.is_none())
     }
 
-    /// Sets what a root's file defines besides its names: the rules, and the leaves that may join unasked.
+    /// Sets what a root's file defines besides its names: the rules, and the leaves that may join by themselves.
     ///
     /// # Errors
     /// The file is the one of another node.

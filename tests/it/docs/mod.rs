@@ -6,6 +6,7 @@
 mod compare;
 mod page;
 mod prose;
+mod reference;
 mod session;
 
 use std::collections::BTreeSet;
@@ -59,6 +60,7 @@ pages! {
     contributing "CONTRIBUTING.md"
     security "SECURITY.md"
     architecture "docs/architecture.md"
+    backup "docs/backup.md"
     bench "docs/bench.md"
     comparison "docs/comparison.md"
     configuration "docs/configuration.md"
@@ -67,15 +69,18 @@ pages! {
     exit_codes "docs/exit-codes.md"
     formats "docs/formats.md"
     getting_started "docs/getting-started.md"
+    glossary "docs/glossary.md"
     guarantees "docs/guarantees.md"
     install "docs/install.md"
     interoperability "docs/interoperability.md"
     locks "docs/locks.md"
+    monitoring "docs/monitoring.md"
     mqtt_conformance "docs/mqtt-conformance.md"
     performance "docs/performance.md"
     prompt "docs/prompt.md"
     protocol "docs/protocol.md"
     recipes "docs/recipes.md"
+    reference "docs/reference.md"
     scale_out "docs/scale-out.md"
     server "docs/server.md"
     testing "docs/testing.md"

@@ -125,7 +125,7 @@ fn each_page_is_in_the_contents() {
 }
 
 /// Returns the manual pages by their verb, such as `serve user add`, without their markup of hyphens.
-fn manual() -> BTreeMap<String, String> {
+pub(super) fn manual() -> BTreeMap<String, String> {
     let page = |(name, text): (std::ffi::OsString, Vec<u8>)| {
         let name = name.into_string().unwrap();
         let verb = name.strip_prefix("mqkv").unwrap().strip_suffix(".1").unwrap();
@@ -136,7 +136,7 @@ fn manual() -> BTreeMap<String, String> {
 }
 
 /// Returns what is wrong with a command: a verb or an option that does not exist.
-fn unknown_word(command: &str, manual: &BTreeMap<String, String>) -> Option<String> {
+pub(super) fn unknown_word(command: &str, manual: &BTreeMap<String, String>) -> Option<String> {
     let ends = ["|", ">", "<", "&&", "||", ";", "--", "&", "#"];
     let words: Vec<&str> =
         command.split_whitespace().skip(1).take_while(|word| !ends.contains(word)).collect();

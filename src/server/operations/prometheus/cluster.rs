@@ -115,4 +115,36 @@ mod tests {
         metrics.cluster.set_status(status(Role::Owner, 70));
         assert!(shown().contains("mqkv_cluster_owner 1\n"));
     }
+
+    #[test]
+    fn rules_dashboard_and_pages_name_metrics_that_an_instance_has() {
+        let metrics = Metrics::default();
+        metrics.cluster.set_status(Status {
+            role: Role::Owner,
+            owner: None,
+            epoch: 1,
+            seq: 1,
+            members: 1,
+            clock_off_ms: 0,
+            reads_at: 0,
+        });
+        let mut text = Text::default();
+        write(&mut text, &metrics);
+        let text = text.into_string();
+        let mut named = 0;
+        for file in [
+            include_str!("../../../../examples/monitoring/alerts.yml"),
+            include_str!("../../../../examples/monitoring/dashboard.json"),
+            include_str!("../../../../docs/monitoring.md"),
+            include_str!("../../../../docs/scale-out.md"),
+        ] {
+            for name in file.split(|c: char| !c.is_ascii_lowercase() && c != '_') {
+                if name.starts_with("mqkv_cluster_") || name.starts_with("mqkv_etcd_") {
+                    assert!(text.contains(&format!("\n{name} ")), "{name} is not in /metrics:\n{text}");
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 10, "{named}");
+    }
 }
