@@ -49,8 +49,9 @@ fn every_metric_that_rules_dashboard_and_pages_name_is_in_metrics() {
     let given = metrics_given();
     let mut unknown = Vec::new();
     let pages = ["alerts.yml", "dashboard.json"].map(|name| format!("examples/monitoring/{name}"));
-    let pages =
-        pages.into_iter().chain(["docs/monitoring.md", "docs/server.md", "docs/exchange.md"].map(str::to_owned));
+    let pages = pages
+        .into_iter()
+        .chain(["docs/monitoring.md", "docs/server.md", "docs/exchange.md"].map(str::to_owned));
     for page in pages {
         let named = metrics_in(&read(&page));
         assert!(!named.is_empty() || page.ends_with(".md"), "{page}");
@@ -74,7 +75,8 @@ fn every_metric_has_a_row_in_the_page_about_monitoring() {
 
 #[test]
 fn the_dashboard_is_json_and_each_panel_has_a_title_and_a_query() {
-    let dashboard: serde_json::Value = serde_json::from_str(&read("examples/monitoring/dashboard.json")).unwrap();
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read("examples/monitoring/dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.len() > 8, "{}", panels.len());
     for panel in panels {

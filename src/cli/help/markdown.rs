@@ -76,7 +76,8 @@ impl Markdown {
         }
         self.blocks(&page.description);
         // The verbs below have headings.
-        let tables = page.tables.iter().filter(|table| !command.has_subcommands() || table.heading != "Verbs");
+        let tables =
+            page.tables.iter().filter(|table| !command.has_subcommands() || table.heading != "Verbs");
         tables.for_each(|table| self.table(table));
         for section in &page.sections {
             self.title(&section.heading);

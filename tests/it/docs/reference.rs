@@ -14,7 +14,10 @@ fn the_reference_is_the_help_of_all_verbs() {
         fs::write(&path, reference()).unwrap();
     }
     let is_current = fs::read_to_string(&path).unwrap() == reference();
-    assert!(is_current, "docs/reference.md is out of date: MQKV_DOCS=write cargo test --test it docs::reference");
+    assert!(
+        is_current,
+        "docs/reference.md is out of date: MQKV_DOCS=write cargo test --test it docs::reference"
+    );
 }
 
 #[test]
