@@ -19,6 +19,7 @@ mod habits;
 mod help;
 mod log;
 mod options;
+mod pager;
 mod password;
 mod permissions;
 mod progress;

@@ -18,9 +18,9 @@ use super::help::request::HelpRequest;
 use super::help::show;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
-use super::runtime;
 use super::session::{guarded, session};
 use super::trace::Tracing;
+use super::{pager, runtime};
 use crate::cli::resolve;
 use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
@@ -81,6 +81,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         is_auto,
         history: resolve::history(),
         login_shell: resolve::login_shell(),
+        pager: |text| pager::command_for(text).map(OsStringExt::into_vec),
         tracer,
         trace_output,
     };

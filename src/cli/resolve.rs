@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::config::layers::{Entry, Resolved};
 use super::config::setting::{Setting, Value};
-use super::config::variables::Variables;
+use super::config::variables::{PAGER, Variables};
 use super::connection::Process;
 use super::help::terminal::Screen;
 use super::options::{ColorWhen, OutputFormat};
@@ -41,6 +41,25 @@ pub fn process() -> Process {
 pub fn editor() -> OsString {
     let named = |name| env::var_os(name).filter(|editor| !editor.is_empty());
     named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".into())
+}
+
+/// Returns the shell command of the pager: `MQKV_PAGER`, `PAGER`, or less; None if the terminal is a dumb one, or if a variable
+/// is empty or `cat`. Without LESS, less shows color, ends if the text fits on the screen, and leaves it there.
+#[must_use]
+pub fn pager() -> Option<OsString> {
+    let is_dumb = env::var_os("TERM").is_none_or(|value| value == "dumb");
+    let has_less = || {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).any(|folder| folder.join("less").is_file())
+    };
+    let named = env::var_os(PAGER).or_else(|| env::var_os("PAGER"));
+    let pager = named.or_else(|| has_less().then(|| "less -FRX".into()))?;
+    if is_dumb || pager.is_empty() || pager == "cat" {
+        return None;
+    }
+    let mut command = OsString::from("export LESS=\"${LESS-FRX}\"; ");
+    command.push(pager);
+    Some(command)
 }
 
 /// Returns a client id that is unique to this run: two runs with the same id would take over each other's session.

@@ -30,7 +30,7 @@ use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
 use super::trace::Tracing;
 use super::usage::{self, Instead};
-use super::{data, exchange, generate, prompt, resolve, runtime, serve, short_parse, store};
+use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, short_parse, store};
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
@@ -224,13 +224,13 @@ fn run_verb(
             Some(verb) if resolve::is_at_terminal() => {
                 let screen = resolve::screen(reporter.has_color());
                 let text = show::text(&[verb.to_owned()], Cli::command(), screen)?;
-                reporter.data(text.as_bytes())?;
+                pager::show(&text, reporter)?;
             }
             _ => reporter.data(&generate::man(&args)?)?,
         },
         Verb::Help(args) => {
             let text = show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()))?;
-            reporter.data(text.as_bytes())?;
+            pager::show(&text, reporter)?;
         }
     }
     Ok(Exit::Yes)
@@ -383,6 +383,6 @@ fn show_or_fail(instead: Instead, reporter: &mut Reporter) -> Result<Exit, Comma
         }
         Instead::Version(text) => text,
     };
-    reporter.data(text.as_bytes())?;
+    pager::show(&text, reporter)?;
     Ok(Exit::Yes)
 }

@@ -30,6 +30,8 @@ pub struct Setup {
     pub history: Option<PathBuf>,
     /// The program that `\!` without a command starts.
     pub login_shell: OsString,
+    /// Returns the command of the pager for a text, or None if the text fits on the screen.
+    pub pager: fn(&str) -> Option<Vec<u8>>,
     /// Switched by `\trace`.
     pub tracer: Tracer,
     pub trace_output: TraceOutput,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::common::Place;
+use super::common::{Place, Terminal};
 
 #[test]
 fn help_is_printed_on_standard_output_with_success() {
@@ -150,4 +150,61 @@ fn a_checker_finds_nothing_in_the_manual_pages() {
         let long: Vec<_> = shown.lines().filter(|line| columns(line) > 80).collect();
         assert!(long.is_empty(), "{}: {long:#?}", page.display());
     }
+}
+
+/// Runs a command in a terminal of 24 rows; returns the screen, which has to show a text, and what the pager has written.
+fn paged(words: &[&str], variables: &[(&str, &str)], expected: &str) -> (String, Option<String>) {
+    let place = Place::new();
+    let mut command = place.command(words);
+    command.current_dir(place.folder()).env("PATH", "/usr/bin:/bin").env("PAGER", "cat > paged");
+    command.envs(variables.iter().copied());
+    let mut terminal = Terminal::of_size(command, 24, 80);
+    assert_eq!(terminal.end(), Some(0));
+    // The terminal's reader may still be behind.
+    let screen = terminal.shows(expected);
+    (screen, fs::read_to_string(place.path("paged")).ok())
+}
+
+#[test]
+fn long_help_on_a_terminal_is_shown_in_the_pager() {
+    for words in [&["help", "serve"][..], &["serve", "--help"], &["help", "environment"], &["man", "get"]] {
+        let (screen, paged) = paged(words, &[], "");
+        assert!(screen.trim().is_empty() && paged.is_some_and(|text| text.lines().count() > 24), "{words:?}");
+    }
+    let (_, text) =
+        paged(&["help", "serve"], &[("PAGER", "false"), ("MQKV_PAGER", "tr a-z A-Z > paged")], "");
+    assert!(!text.unwrap().contains(char::is_lowercase), "MQKV_PAGER comes first");
+    let (screen, _) = paged(&["help", "serve"], &[("PAGER", "head -n 1")], "Run an MQTT broker");
+    assert!(screen.lines().count() == 1, "the pager may end early: {screen}");
+}
+
+#[test]
+fn short_help_and_other_outputs_are_not_paged() {
+    for (words, variables) in [
+        (&["get", "-h"][..], &[][..]),
+        (&["help", "serve"], &[("TERM", "dumb")]),
+        (&["help", "serve"], &[("PAGER", "cat")]),
+        (&["help", "serve"], &[("MQKV_PAGER", "")]),
+        (&["help", "serve"], &[("PAGER", "no-such-pager")]),
+    ] {
+        let (screen, paged) = paged(words, variables, "mqkv help options");
+        assert!(paged.is_none(), "{words:?} {variables:?}: {screen}");
+    }
+    let place = Place::new();
+    let mut piped = place.command(&["help", "serve"]);
+    let output = piped.current_dir(place.folder()).env("PAGER", "cat > paged").output().unwrap();
+    assert!(output.stdout.len() > 2000 && !place.path("paged").exists());
+}
+
+#[test]
+fn a_key_that_interrupts_reaches_the_pager_only() {
+    let place = Place::new();
+    let mut command = place.command(&["help", "serve"]);
+    let pager = "trap 'echo interrupted > seen' INT; cat > paged; echo ready; while [ ! -e seen ]; do sleep 0.05; done";
+    command.current_dir(place.folder()).env("PATH", "/usr/bin:/bin").env("PAGER", pager);
+    let mut terminal = Terminal::of_size(command, 24, 80);
+    terminal.shows("ready");
+    terminal.keys(super::common::CTRL_C);
+    assert_eq!(terminal.end(), Some(0));
+    assert!(place.path("seen").exists());
 }

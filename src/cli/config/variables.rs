@@ -52,11 +52,14 @@ pub const CONTEXT: &str = "MQKV_CONTEXT";
 pub const CONFIG: &str = "MQKV_CONFIG";
 /// The variable that asks for keys in completions.
 pub const COMPLETE_KEYS: &str = "MQKV_COMPLETE_KEYS";
+/// The variable with the pager of long help.
+pub const PAGER: &str = "MQKV_PAGER";
 /// What `watch`, `lock` and we ourselves use beside settings.
 const OTHERS: &[&str] = &[
     CONTEXT,
     CONFIG,
     COMPLETE_KEYS,
+    PAGER,
     "MQKV_EVENT",
     "MQKV_KEY",
     "MQKV_FOUND",

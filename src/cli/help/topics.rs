@@ -4,7 +4,7 @@ use clap::Command;
 
 use super::page::{Page, Row, Table};
 use crate::cli::config::setting::Setting;
-use crate::cli::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT};
+use crate::cli::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT, PAGER};
 use crate::cli::exit::TABLE;
 use crate::cli::options::{self, Options};
 use crate::client::Error;
@@ -168,6 +168,7 @@ Other variables:
   SSL_CERT_FILE, SSL_CERT_DIR
                            TLS without -T: CAs instead of the system's
   {COMPLETE_KEYS}       1: completion in the shell reads the keys
+  {PAGER}               the pager of long help, before PAGER; cat: none
   {FENCING_TOKEN_FILE}  --fence-env: file with a fencing token
   {FENCING_TOKEN}       --fence-env: fencing token, if no file is named
   {LOCK_HOLDER}         unlock: name of the holder

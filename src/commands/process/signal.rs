@@ -182,6 +182,15 @@ impl Signals {
     }
 }
 
+/// Ignores SIGINT and SIGQUIT, the keys of the terminal, from now on.
+#[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
+pub fn ignore_keys() {
+    for number in [Number::SIGINT, Number::SIGQUIT] {
+        // SAFETY: no handler is installed.
+        let _ = unsafe { nix::sys::signal::signal(number, SigHandler::SigIgn) };
+    }
+}
+
 /// Returns whether this process ignores a signal, as its parent has set.
 pub(super) fn is_ignored(kind: SignalKind) -> bool {
     is_in(ignored_mask(), kind)

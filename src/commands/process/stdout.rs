@@ -1,4 +1,4 @@
-//! Standard output: its width, and whether its reader is gone.
+//! Standard output: its size, and whether its reader is gone.
 
 use std::future::pending;
 use std::io;
@@ -26,6 +26,13 @@ pub async fn closed() {
 #[must_use]
 pub fn columns() -> Option<usize> {
     columns_of(io::stdout())
+}
+
+/// Returns the height of the terminal at standard output, in rows.
+#[must_use]
+pub fn rows() -> Option<usize> {
+    let (_, height) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(usize::from(height.0)).filter(|rows| *rows > 0)
 }
 
 /// Returns the width of the terminal at standard error, in columns.

@@ -1,0 +1,44 @@
+//! Pager: long help on a terminal, page by page.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::cli::report::Reporter;
+use crate::cli::resolve;
+use crate::commands::CommandError;
+use crate::commands::process::{signal, stdout};
+
+/// Returns the shell command of the pager for a text; None if the text fits on the terminal, or if there is no pager.
+#[must_use]
+pub fn command_for(text: &str) -> Option<OsString> {
+    // The last row is for what follows: the prompt of the shell.
+    let is_long = stdout::rows().is_some_and(|rows| text.lines().count() >= rows);
+    is_long.then(resolve::pager).flatten()
+}
+
+/// Shows a text: in a pager if it is longer than the terminal, else on standard output.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn show(text: &str, reporter: &mut Reporter) -> Result<(), CommandError> {
+    if command_for(text).is_some_and(|command| page(command, text)) {
+        return Ok(());
+    }
+    Ok(reporter.data(text.as_bytes())?)
+}
+
+/// Runs a pager until it ends; returns whether it could be run.
+fn page(command: OsString, text: &str) -> bool {
+    /// The exit codes of a shell that cannot run a command.
+    const NOT_RUN: [i32; 2] = [126, 127];
+    let mut shell = Command::new("/bin/sh");
+    let Ok(mut pager) = shell.arg("-c").arg(command).stdin(Stdio::piped()).spawn() else { return false };
+    // Ctrl-C is a key of the pager. It is ignored from here on only, because a child would inherit that.
+    signal::ignore_keys();
+    if let Some(mut input) = pager.stdin.take() {
+        // A pager may end before it has read everything.
+        let _ = input.write_all(text.as_bytes());
+    }
+    pager.wait().is_ok_and(|status| status.code().is_none_or(|code| !NOT_RUN.contains(&code)))
+}
