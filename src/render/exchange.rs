@@ -86,9 +86,9 @@ pub fn lines(record: &ExchangeRecord, style: &Style) -> Rendered {
         ExchangeRecord::NoConflict { id } => negative(&format!("conflict not found: {id}"), style),
         ExchangeRecord::Value { id, value: Err(lost) } => {
             let why = match lost {
-                Lost::Expired => format!("that of conflict {id} had expired when it reached the root"),
+                Lost::Expired => format!("the value of conflict {id} had expired when it reached the root"),
                 Lost::Unsent => {
-                    format!("that of conflict {id} was too large for the root, only the leaf has it")
+                    format!("the value of conflict {id} was too large for the root, only the leaf has it")
                 }
                 Lost::Deletion | Lost::Value { .. } => format!("the change of conflict {id} was a deletion"),
             };

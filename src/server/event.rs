@@ -258,7 +258,7 @@ impl fmt::Display for Event {
             Self::External(event) => event.fmt(f),
             Self::Cluster(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
-                write!(f, "{}; its last valid content stays in force", reason.escape_debug())
+                write!(f, "{}; its last valid content stays in force", reason)
             }
             Self::KeyNotAuthorized { client_id, what, key } => {
                 let (client_id, key) = (Shown(client_id), Shown(key));
@@ -273,7 +273,7 @@ impl fmt::Display for Event {
             ),
             Self::Rules { outcome: Ok(count) } => write!(f, "rules reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
-                write!(f, "{}; the previous rules stay in force", reason.escape_debug())
+                write!(f, "{}; the previous rules stay in force", reason)
             }
             Self::Credentials { closed } => {
                 write!(f, "users and tokens reloaded, connections closed: {closed}")
@@ -283,9 +283,9 @@ impl fmt::Display for Event {
                 days_left.map_or(Ok(()), |days| write!(f, ": the server's {}", expiry_text(days)))
             }
             Self::Certificates { outcome: Err(reason) } => {
-                write!(f, "{}; the previous certificates stay in force", reason.escape_debug())
+                write!(f, "{}; the previous certificates stay in force", reason)
             }
-            Self::OutOfTime { reason } => write!(f, "{}: no client will trust it", reason.escape_debug()),
+            Self::OutOfTime { reason } => write!(f, "{}: no client will trust it", reason),
             Self::Unanswerable { client_id, reason } => {
                 let (client_id, reason) = (Shown(client_id), Shown(reason));
                 write!(f, "request of {client_id} cannot be answered: {reason}")

@@ -28,7 +28,7 @@ fn an_instance_whose_clock_is_an_hour_ahead_owns_nothing_and_says_so() {
     let owner = cluster.start_owner("a");
     cluster.set("k", "v");
     let ahead = start_ahead(&cluster, "b");
-    let line = ahead.log_line_with("it owns nothing until that is mended");
+    let line = ahead.log_line_with("it owns nothing until it is corrected");
     assert!(line.contains(" ahead of the cluster's"), "{line}");
     wait_until("it has announced that", || {
         on(&cluster, &["status"])
@@ -75,7 +75,7 @@ fn a_store_that_is_an_hour_ahead_is_exported_and_its_versions_are_lowered() {
     );
     assert_eq!(ahead.stop(), Some(0));
     let right = cluster.start("b");
-    let line = right.log_line_with("it owns nothing until that is mended");
+    let line = right.log_line_with("it owns nothing until it is corrected");
     assert!(line.contains(" behind the cluster's"), "{line}");
     let lowered = on(&cluster, &["lower-versions"]);
     assert!(

@@ -60,11 +60,15 @@ fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
     assert!(watch.line().ends_with("SET\tline/1\t81"), "a leaf shows its own change at once");
     root.start_again();
     assert!(watch.line().ends_with("SET\tline/1\t80"), "the root wins");
-    let conflict =
-        "the change of line/1 by leaf press-7 was refused; version 2 of the root stays in force (root wins)";
+    let conflict = "the change of line/1 by leaf press-7 has lost: the root has changed the key; version 2 of the root \
+        stays in force";
     root.log(conflict);
     leaf.log(conflict);
     root.wait_synchronised("press-7");
+    assert!(leaf.run(&["exchange", "resync"]).ends_with("--- exit 0\n"));
+    leaf.log("an operator has requested a resync: all records are compared again");
+    assert!(root.run(&["exchange", "resync", "press-7"]).ends_with("--- exit 0\n"));
+    root.log("an operator has requested a resync of leaf press-7");
     for node in [&root, &leaf] {
         let conflicts = node.run(&["exchange", "conflicts"]);
         assert!(conflicts.contains("\tline/1\tpress-7\troot-wins\t2\tthe root\t81\n"), "{conflicts}");
@@ -288,6 +292,10 @@ fn a_restored_root_lists_what_its_leaves_have_lost() {
     root.start_again();
     leaf.wait_for("recipe/1", "old");
     root.wait_synchronised("press-7");
+    assert!(leaf.run(&["exchange", "resync"]).ends_with("--- exit 0\n"));
+    leaf.log("an operator has requested a resync: all records are compared again");
+    assert!(root.run(&["exchange", "resync", "press-7"]).ends_with("--- exit 0\n"));
+    root.log("an operator has requested a resync of leaf press-7");
     for node in [&root, &leaf] {
         let conflicts = node.run(&["exchange", "conflicts"]);
         assert!(conflicts.contains("\trecipe/1\tpress-7\trestored\t"), "{conflicts}");

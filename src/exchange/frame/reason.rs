@@ -42,4 +42,17 @@ impl Reason {
             Self::Restored => "restored",
         }
     }
+
+    /// Returns the reason in words, for events.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::RootWins => "the root has changed the key",
+            Self::FirstLeafWins => "another leaf has changed the key before",
+            Self::Forbidden => "the rules do not let this leaf change the key",
+            Self::UnknownBase => "the root does not know the version that it replaces",
+            Self::Joined => "the leaf and the root had the key when the leaf joined",
+            Self::Restored => "the root was restored from a backup",
+        }
+    }
 }

@@ -38,13 +38,27 @@ impl fmt::Display for AuthorizationError {
         match self {
             Self::Io { path, cause } => write!(out, "cannot read {}: {cause}", path.display()),
             Self::Invalid { path, line: None, what } => {
-                write!(out, "{}: {}", path.display(), what.escape_debug())
+                write!(out, "{}: {}", path.display(), what)
             }
             Self::Invalid { path, line: Some(line), what } => {
-                write!(out, "{}:{line}: {}", path.display(), what.escape_debug())
+                write!(out, "{}:{line}: {}", path.display(), what)
             }
         }
     }
 }
 
 impl std::error::Error for AuthorizationError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_not_escaped_because_the_printer_escapes() {
+        let (path, what) = (PathBuf::from("rules"), "invalid YAML: unexpected '@' in \"a\"".to_owned());
+        let error = AuthorizationError::Invalid { path, line: Some(2), what };
+        assert_eq!(error.to_string(), "rules:2: invalid YAML: unexpected '@' in \"a\"");
+        let event = crate::server::event::Event::Rules { outcome: Err(error.to_string()) };
+        assert!(!event.to_string().contains('\\'), "{event}");
+    }
+}

@@ -70,7 +70,7 @@ impl Answer {
 }
 
 fn mismatch() -> EtcdError {
-    EtcdError::Unknown { reason: "the answer is that of another operation".to_owned() }
+    EtcdError::Unknown { reason: "the answer belongs to another operation".to_owned() }
 }
 
 /// Gives out the numbers of actions.

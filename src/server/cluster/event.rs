@@ -143,7 +143,7 @@ impl fmt::Display for ClusterEvent {
                 let (by_ms, side) = (off_ms.unsigned_abs(), if *off_ms > 0 { "ahead of" } else { "behind" });
                 write!(
                     out,
-                    "the clock of this instance is {by_ms} ms {side} the cluster's: it owns nothing until that is mended"
+                    "the clock of this instance is {by_ms} ms {side} the cluster's: it owns nothing until it is corrected"
                 )
             }
             Self::ClockRight => out.write_str("the clock of this instance is right again"),

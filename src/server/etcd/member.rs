@@ -156,7 +156,7 @@ impl fmt::Debug for Member {
 }
 
 fn taken() -> EtcdError {
-    EtcdError::Refused { reason: "the name of this instance is that of another process now".to_owned() }
+    EtcdError::Refused { reason: "another process uses the name of this instance now".to_owned() }
 }
 
 /// What the task of a [`Member`] has.

@@ -47,6 +47,12 @@ pub enum ExchangeEvent {
     },
     /// A leaf does not have the records that the root has sent.
     DigestDiffers { leaf: Name },
+    /// An operator has requested a resync.
+    Resync {
+        /// None: all leaves of a root, or the leaf itself.
+        leaf: Option<String>,
+        is_new_root: bool,
+    },
 }
 
 /// Links end for these reasons although nothing has failed.
@@ -85,7 +91,7 @@ impl ExchangeEvent {
     pub fn is_failure(&self) -> bool {
         match self {
             // Leaves are offline at times.
-            Self::Joined { .. } | Self::Linked { .. } | Self::Lost { .. } => false,
+            Self::Joined { .. } | Self::Linked { .. } | Self::Lost { .. } | Self::Resync { .. } => false,
             Self::Ended { cause, .. } => !REGULAR.contains(cause),
             Self::EndedByRoot { end, .. } => REGULAR.iter().all(|cause| cause.as_str() != end.code),
             Self::Rules { outcome } => outcome.is_err(),
@@ -117,12 +123,12 @@ impl ExchangeEvent {
             Self::UplinkConnected { .. } | Self::UplinkFailed { .. } | Self::UplinkLost { .. } => {
                 Some(Subject::Other("connections to the root of the exchange"))
             }
-            Self::Rules { .. } | Self::LeafReload { .. } => None,
+            Self::Rules { .. } | Self::LeafReload { .. } | Self::Resync { .. } => None,
         }
     }
 
     /// The names of all kinds of events, in the order of [`ExchangeEvent::kind`].
-    pub const NAMES: [&str; 12] = [
+    pub const NAMES: [&str; 13] = [
         "exchange-joined",
         "exchange-linked",
         "exchange-lost",
@@ -135,6 +141,7 @@ impl ExchangeEvent {
         "exchange-rules",
         "exchange-digest",
         "exchange-too-large",
+        "exchange-resync",
     ];
 
     /// Returns the index of the kind of event in [`ExchangeEvent::NAMES`].
@@ -153,6 +160,7 @@ impl ExchangeEvent {
             Self::Rules { .. } | Self::LeafReload { .. } => 9,
             Self::DigestDiffers { .. } => 10,
             Self::TooLarge { .. } => 11,
+            Self::Resync { .. } => 12,
         }
     }
 
@@ -197,6 +205,10 @@ impl ExchangeEvent {
                 vec![text("reason", reason)]
             }
             Self::LeafReload { outcome: Ok(is_changed) } => vec![text("changed", is_changed)],
+            Self::Resync { leaf, is_new_root } => {
+                let leaf = leaf.iter().map(|leaf| ("leaf", shortened(leaf)));
+                leaf.chain([text("new_root", is_new_root)]).collect()
+            }
         }
     }
 }
@@ -228,13 +240,13 @@ impl fmt::Display for ExchangeEvent {
             Self::Conflict { id, conflict } => {
                 let Conflict { key, leaf, reason, winner, owner, .. } = conflict;
                 let key = String::from_utf8_lossy(key.as_bytes());
-                write!(f, "conflict {id}: the change of {} by leaf {leaf} was refused", Shown(&key))?;
+                let (key, reason) = (Shown(&key), reason.text());
+                write!(f, "conflict {id}: the change of {key} by leaf {leaf} has lost: {reason}")?;
                 match owner {
-                    _ if *winner == 0 => {}
-                    Some(owner) => write!(f, "; version {winner} of leaf {owner} stays in force")?,
-                    None => write!(f, "; version {winner} of the root stays in force")?,
+                    _ if *winner == 0 => Ok(()),
+                    Some(owner) => write!(f, "; version {winner} of leaf {owner} stays in force"),
+                    None => write!(f, "; version {winner} of the root stays in force"),
                 }
-                write!(f, " ({})", reason.as_str().replace('-', " "))
             }
             Self::TooLarge { leaf, key, bytes, bytes_max } => {
                 let text = effects::too_large_text(key, *bytes, *bytes_max);
@@ -250,7 +262,7 @@ impl fmt::Display for ExchangeEvent {
             }
             Self::Rules { outcome: Ok(count) } => write!(f, "rules of the exchange reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
-                write!(f, "{}; the previous rules of the exchange stay in force", reason.escape_debug())
+                write!(f, "{}; the previous rules of the exchange stay in force", reason)
             }
             Self::LeafReload { outcome: Ok(false) } => {
                 write!(f, "nothing of the exchange to reload: a leaf gets its rules from the root")
@@ -259,10 +271,22 @@ impl fmt::Display for ExchangeEvent {
                 write!(f, "the file of the exchange has changed: restart this leaf to apply it")
             }
             Self::LeafReload { outcome: Err(reason) } => {
-                write!(f, "{}; this leaf goes on with the file of its start", reason.escape_debug())
+                write!(f, "{}; this leaf goes on with the file of its start", reason)
             }
             Self::DigestDiffers { leaf } => {
                 write!(f, "leaf {leaf} does not have the records of the root: all are sent again")
+            }
+            Self::Resync { leaf: Some(leaf), is_new_root: false } => {
+                write!(f, "an operator has requested a resync of leaf {}", Shown(leaf))
+            }
+            Self::Resync { leaf: None, is_new_root: false } => {
+                write!(f, "an operator has requested a resync: all records are compared again")
+            }
+            Self::Resync { is_new_root: true, .. } => {
+                write!(
+                    f,
+                    "an operator has requested a resync with a new root: the leaf joins the root that it connects to"
+                )
             }
         }
     }
@@ -296,8 +320,8 @@ mod tests {
     fn a_conflict_is_reported_with_the_version_that_won() {
         assert_eq!(
             conflict(5790, Some("press-9")).to_string(),
-            "conflict 41: the change of line/2\\n by leaf press-7 was refused; version 5790 of leaf press-9 stays in force \
-             (first leaf wins)"
+            "conflict 41: the change of line/2\\n by leaf press-7 has lost: another leaf has changed the key before; version \
+             5790 of leaf press-9 stays in force"
         );
         assert!(conflict(1, None).to_string().contains("; version 1 of the root stays in force"));
         assert!(!conflict(0, None).to_string().contains("version"));
@@ -331,6 +355,7 @@ mod tests {
             ExchangeEvent::Rules { outcome: Ok(1) },
             ExchangeEvent::DigestDiffers { leaf: name("l") },
             ExchangeEvent::TooLarge { leaf: name("l"), key: Key::new("k").unwrap(), bytes: 9, bytes_max: 8 },
+            ExchangeEvent::Resync { leaf: None, is_new_root: false },
         ];
         assert_eq!(events.each_ref().map(ExchangeEvent::name), ExchangeEvent::NAMES);
     }
@@ -340,7 +365,7 @@ mod tests {
         let reload = |outcome| ExchangeEvent::LeafReload { outcome };
         assert!(!reload(Ok(false)).is_failure());
         assert!(reload(Ok(true)).is_failure() && reload(Ok(true)).to_string().contains("restart this leaf"));
-        assert!(reload(Err("line\n".to_owned())).to_string().starts_with("line\\n; this leaf goes on"));
+        assert!(reload(Err("line 'a'".to_owned())).to_string().starts_with("line 'a'; this leaf goes on"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::protocol::{ErrorReply, Key, Message, Reply};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
 use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, execute};
+use crate::server::exchange::event::ExchangeEvent;
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::settings::RootFile;
 use crate::server::exchange::uplink::FrameOutcome;
@@ -132,6 +133,12 @@ impl Service {
             permissions.as_ref().is_none_or(|permissions| permissions.read.contains(key.as_bytes()))
         };
         let reconnects = matches!(command, Some(Command::Reconnect));
+        let resync = match &command {
+            Some(Command::Resync { name, is_new_root }) => {
+                Some(ExchangeEvent::Resync { leaf: name.clone(), is_new_root: *is_new_root })
+            }
+            _ => None,
+        };
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let is_stale = state.exchange.as_ref().is_some_and(|exchange| exchange.is_stale());
@@ -165,6 +172,11 @@ impl Service {
             }),
         };
         let answer = answer.unwrap_or(Ok(Answer::Refused(Refusal::NoExchange)));
+        if let Some(event) = resync
+            && matches!(answer, Ok(Answer::Done { .. }))
+        {
+            (self.shared.events)(event.into());
+        }
         match answer {
             Ok(Answer::Root(report)) if report.leaves.len() == LEAVES_PER_STEP_MAX => {
                 let (shared, metrics) = (Arc::clone(&self.shared), Arc::clone(self.metrics()));
