@@ -31,7 +31,9 @@ pub enum OutputTarget {
 /// A usage error; for quotes and escapes it names the column.
 pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
     let Some((operator, at)) = find_operator(statement) else {
-        return Ok(Statement { words: words(statement)?, target: OutputTarget::Screen });
+        let words = words(statement)?;
+        refuse_operators(&words)?;
+        return Ok(Statement { words, target: OutputTarget::Screen });
     };
     let (left, rest) = statement.split_at_checked(at).unwrap_or((statement, b""));
     let rest = rest.get(1..).unwrap_or_default();
@@ -40,6 +42,7 @@ pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
         let message = format!("missing verb before {}", char::from(operator));
         return Err(CommandError::usage(message));
     }
+    refuse_operators(&words)?;
     let target = if operator == b'|' {
         OutputTarget::Command(command(rest)?)
     } else {
@@ -138,7 +141,40 @@ fn words(text: &[u8]) -> Result<Vec<Word>, CommandError> {
     split(text).map_err(|error| CommandError::usage(error.to_string()))
 }
 
+/// Rejects words that are operators of a shell: as arguments they would be keys, and `del a && del b` would delete three more.
+fn refuse_operators(words: &[Word]) -> Result<(), CommandError> {
+    let operator = words.iter().skip(1).filter(|word| !word.is_quoted).find_map(|word| {
+        Some(match word.bytes.as_slice() {
+            b"&" => ("&", "a watch runs in the background without it"),
+            b"&&" => ("&&", ONE_VERB),
+            b";" => (";", ONE_VERB),
+            b"<" => ("<", "set KEY -f FILE"),
+            b"2>" => ("2>", "only the output is redirected: get KEY > FILE"),
+            b"2>&1" => ("2>&1", "only the output is redirected: get KEY > FILE"),
+            _ => return None,
+        })
+    });
+    match operator {
+        Some((operator, hint)) => {
+            Err(unsupported(operator).hint(hint).hint(format!("as text: '{operator}'")))
+        }
+        None => Ok(()),
+    }
+}
+
+const ONE_VERB: &str = "a line has one verb";
+
+fn unsupported(operator: &str) -> CommandError {
+    CommandError::usage(format!("{operator} is not supported at the prompt"))
+}
+
 fn command(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
+    if rest.starts_with(b"|") {
+        return Err(unsupported("||").hint(ONE_VERB));
+    }
+    if rest.starts_with(b"&") {
+        return Err(unsupported("|&").hint("get KEY | jq ."));
+    }
     let command = rest.trim_ascii();
     if command.is_empty() {
         return Err(CommandError::usage("missing command after |").hint("get KEY | jq ."));
@@ -150,6 +186,9 @@ fn file(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
     if rest.starts_with(b">") {
         let message = ">> is not supported: a file is written as a whole";
         return Err(CommandError::usage(message).hint("get KEY | cat >> FILE"));
+    }
+    if rest.starts_with(b"&") || rest.starts_with(b"|") {
+        return Err(unsupported(">& or >|").hint("get KEY > FILE"));
     }
     let mut words = words(rest)?;
     match (words.pop(), words.is_empty()) {
@@ -256,6 +295,30 @@ mod tests {
 
     fn fails(text: &str) -> String {
         parse(text.as_bytes()).unwrap_err().message
+    }
+
+    #[test]
+    fn operators_of_a_shell_are_not_taken_for_arguments() {
+        let error = |line: &str| parse(line.as_bytes()).unwrap_err();
+        for (line, operator, hint) in [
+            ("set a b &", "&", "a watch runs in the background without it"),
+            ("del a && del b", "&&", "a line has one verb"),
+            ("get a ; get b", ";", "a line has one verb"),
+            ("set a < file", "<", "set KEY -f FILE"),
+            ("get a 2> file", "2>", "only the output is redirected: get KEY > FILE"),
+            ("get a & | cat", "&", "a watch runs in the background without it"),
+            ("get a || get b", "||", "a line has one verb"),
+            ("get a |& cat", "|&", "get KEY | jq ."),
+            ("get a >& file", ">& or >|", "get KEY > FILE"),
+        ] {
+            let error = error(line);
+            assert_eq!(error.message, format!("{operator} is not supported at the prompt"), "{line}");
+            assert_eq!(error.hints[0], hint, "{line}");
+        }
+        assert_eq!(error("set a &").hints[1], "as text: '&'");
+        for line in ["set a '&'", "set a \"&&\"", "set a b&", "get a;", "get '<'"] {
+            assert!(parse(line.as_bytes()).is_ok(), "{line}");
+        }
     }
 
     #[test]
