@@ -219,7 +219,7 @@ impl Builder {
         // The whole seed is checked before anything is started.
         let seed = match self.seed {
             Some(file) => {
-                let invalid = |error: CommandError| Error::Seed(error.message);
+                let invalid = |error: CommandError| Error::Seed(error.placed_message());
                 Some(seed::read(&file, seed::open(&file).map_err(invalid)?).await.map_err(invalid)?)
             }
             None => None,
@@ -227,7 +227,7 @@ impl Builder {
         let mut server = StoreServer::prepare(settings, store).await.map_err(Error::Start)?;
         let client = own_client(&server).await.map_err(Error::Request)?;
         if let Some(seed) = seed {
-            seed::write(seed, &client).await.map_err(|error| Error::Seed(error.message))?;
+            seed::write(seed, &client).await.map_err(|error| Error::Seed(error.placed_message()))?;
         }
         server.open();
         Ok((server, client))

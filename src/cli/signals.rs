@@ -99,7 +99,8 @@ pub fn interrupted_result(
         Err(error) if !many && is_refusal(&error) => Err(error),
         Err(error) => {
             let is_reported = many || error.kind != Kind::Unavailable;
-            let causes = is_reported.then_some(error.message).into_iter().chain(error.causes).collect();
+            let causes =
+                is_reported.then(|| error.placed_message()).into_iter().chain(error.causes).collect();
             let is_unknown = !many && error.outcome == Some(Outcome::Unknown);
             let hints = is_unknown.then(|| "check the value: mqkv get KEY".to_owned()).into_iter().collect();
             Err(CommandError { causes, hints, outcome: error.outcome, ..failure })

@@ -5,11 +5,11 @@ use std::pin::Pin;
 
 use clap::{Args, ValueEnum};
 
-use super::error::CommandError;
+use super::error::{CommandError, Place};
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
-use super::lines::records::Id;
+use super::lines::records::{Id, is_object};
 use super::lines::words::{self, Word};
 use super::output::{Answer, Answered, Emit, Output, Progress};
 use super::process::stdin;
@@ -190,7 +190,7 @@ struct Batch<'a, P: LineParser> {
 
 /// A line that waits for its answer or its turn.
 struct PendingLine<C> {
-    line: u64,
+    place: Place,
     id: Option<Id>,
     state: PendingState<C>,
 }
@@ -206,7 +206,7 @@ enum DeferredLine<C: BatchCommand> {
     /// There is no connection yet.
     Request(Box<(PendingLine<C::Call>, RawRequest)>),
     /// It runs alone, or is only checked.
-    Command { line: u64, id: Option<Id>, command: Box<C> },
+    Command { place: Place, id: Option<Id>, command: Box<C> },
 }
 
 impl<P: LineParser> LineProcessor for Batch<'_, P> {
@@ -219,7 +219,7 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
 
     fn start(&mut self, line: Line) -> Result<Option<Self::Deferred>, CommandError> {
         self.state.bytes_read = line.bytes_read;
-        let Line { number, is_cut_off, .. } = line;
+        let (place, is_cut_off) = (line.place.clone(), line.is_cut_off);
         let Some((id, command)) = self.parse(line) else {
             return Ok(None);
         };
@@ -227,22 +227,22 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
             Ok(command) => command,
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                self.push_done(number, id, Err(error));
+                self.push_done(place, id, Err(error));
                 return Ok(None);
             }
         };
         if self.dry_run || command.mode() != BatchMode::Pipelined {
-            return Ok(Some(DeferredLine::Command { line: number, id, command: Box::new(command) }));
+            return Ok(Some(DeferredLine::Command { place, id, command: Box::new(command) }));
         }
         match command.prepare(self.session) {
             Ok((request, call)) => {
-                let pending = PendingLine { line: number, id, state: PendingState::Sent(call) };
+                let pending = PendingLine { place, id, state: PendingState::Sent(call) };
                 match self.client {
                     Some(client) => self.state.pipeline.push(pending, request, client),
                     None => return Ok(Some(DeferredLine::Request(Box::new((pending, request))))),
                 }
             }
-            Err(error) => self.push_done(number, id, Err(error)),
+            Err(error) => self.push_done(place, id, Err(error)),
         }
         Ok(None)
     }
@@ -255,16 +255,16 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 self.client = Some(client);
                 self.state.pipeline.push(pending, request, client);
             }
-            DeferredLine::Command { line, id, command } if self.dry_run => {
+            DeferredLine::Command { place, id, command } if self.dry_run => {
                 let checked =
                     self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
-                self.push_done(line, id, checked.map(|()| Verdict::Yes));
+                self.push_done(place, id, checked.map(|()| Verdict::Yes));
             }
-            DeferredLine::Command { line, id, command } => {
+            DeferredLine::Command { place, id, command } => {
                 if !command.is_offline() {
                     self.client = Some(self.session.bulk_client().await?);
                 }
-                self.run_exclusively(line, id, *command).await?;
+                self.run_exclusively(place, id, *command).await?;
             }
         }
         Ok(())
@@ -275,7 +275,7 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
         pending: Self::Pending,
         result: Option<Result<Response, Error>>,
     ) -> Result<(), CommandError> {
-        let PendingLine { line, id, state } = pending;
+        let PendingLine { place, id, state } = pending;
         let result = match (state, result) {
             (PendingState::Done(result), _) => result,
             (PendingState::Sent(call), result) => {
@@ -285,7 +285,8 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 let mut emit_line = |record| {
                     let answer = Answer::Record(Box::new(record));
                     if output.is_ok() {
-                        output = emit(Output::Answered(Answered { line, id: id.clone(), answer }));
+                        output =
+                            emit(Output::Answered(Answered { place: place.clone(), id: id.clone(), answer }));
                     }
                     Ok(())
                 };
@@ -294,7 +295,7 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 result
             }
         };
-        self.record(line, id, result)
+        self.record(place, id, result)
     }
 
     fn report_progress(&mut self) -> Result<(), CommandError> {
@@ -309,9 +310,9 @@ type ParsedLine<C> = (Option<Id>, Result<C, CommandError>);
 
 impl<P: LineParser> Batch<'_, P> {
     /// Adds a line that needs no request.
-    fn push_done(&mut self, line: u64, id: Option<Id>, result: Result<Verdict, CommandError>) {
+    fn push_done(&mut self, place: Place, id: Option<Id>, result: Result<Verdict, CommandError>) {
         let has_failed = result.is_err();
-        let pending = PendingLine { line, id, state: PendingState::Done(result) };
+        let pending = PendingLine { place, id, state: PendingState::Done(result) };
         match has_failed {
             true => self.state.push_failed(pending),
             false => self.state.pipeline.push_done(pending),
@@ -321,16 +322,16 @@ impl<P: LineParser> Batch<'_, P> {
     /// Records the result of a line, and emits its error.
     fn record(
         &mut self,
-        line: u64,
+        place: Place,
         id: Option<Id>,
         result: Result<Verdict, CommandError>,
     ) -> Result<(), CommandError> {
         self.answered = self.answered.saturating_add(1);
-        self.state.errors.record(line, &result);
+        self.state.errors.record(&place, &result);
         if let Err(error) = result {
-            let answer =
-                Answer::Failed { error: error.at_line(line), is_end: self.state.errors.is_stopped() };
-            (self.emit)(Output::Answered(Answered { line, id, answer }))?;
+            let error = error.at(place.clone());
+            let answer = Answer::Failed { error, is_end: self.state.errors.is_stopped() };
+            (self.emit)(Output::Answered(Answered { place, id, answer }))?;
         }
         Ok(())
     }
@@ -338,7 +339,7 @@ impl<P: LineParser> Batch<'_, P> {
     /// Runs a command after all lines before it are finished, and returns when it is finished.
     async fn run_exclusively(
         &mut self,
-        line: u64,
+        place: Place,
         id: Option<Id>,
         command: P::Command,
     ) -> Result<(), CommandError> {
@@ -354,10 +355,10 @@ impl<P: LineParser> Batch<'_, P> {
         let emit = &mut self.emit;
         let mut emit_line = |record| {
             let answer = Answer::Record(Box::new(record));
-            emit(Output::Answered(Answered { line, id: id.clone(), answer }))
+            emit(Output::Answered(Answered { place: place.clone(), id: id.clone(), answer }))
         };
         let result = command.run(self.session, &mut emit_line).await;
-        self.record(line, id, result)
+        self.record(place, id, result)
     }
 
     /// Parses a line; None if it is empty or a comment.
@@ -366,8 +367,9 @@ impl<P: LineParser> Batch<'_, P> {
             Ok(content) => content,
             Err(error) => return Some((None, Err(error))),
         };
-        let mark = if line.number == 1 { BYTE_ORDER_MARK } else { b"" };
+        let mark = if line.place.line == 1 { BYTE_ORDER_MARK } else { b"" };
         let content = content.strip_prefix(mark).unwrap_or(&content);
+        let is_lines = self.format == LineFormat::Lines;
         let (id, command) = match self.format {
             LineFormat::Jsonl if content.trim_ascii().is_empty() => return None,
             LineFormat::Jsonl => self.parser.parse_json(content),
@@ -379,17 +381,36 @@ impl<P: LineParser> Batch<'_, P> {
                 (None, words.and_then(|words| self.parser.parse_words(words)))
             }
         };
-        Some((id, command.and_then(check_mode)))
+        let command = command.and_then(|command| check_mode(command, content));
+        Some((id, command.map_err(|error| if is_lines { with_format(content, error) } else { error })))
     }
 }
 
 /// Editors on Windows write it at the beginning of a text file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-fn check_mode<C: BatchCommand>(command: C) -> Result<C, CommandError> {
+fn check_mode<C: BatchCommand>(command: C, line: &[u8]) -> Result<C, CommandError> {
     match command.mode() {
         BatchMode::Pipelined | BatchMode::Exclusive => Ok(command),
-        BatchMode::Unsupported => Err(CommandError::usage("this verb cannot be used in a batch")
-            .hint("verbs of a batch: get, set, del, vdel, raw, keys, ping, decode, exchange")),
+        BatchMode::Unsupported => {
+            let words = words::split(line).unwrap_or_default();
+            let verb = words.first().map(|verb| String::from_utf8_lossy(&verb.bytes).to_ascii_lowercase());
+            let message = format!("'{}' is not available in a script", verb.unwrap_or_default());
+            Err(CommandError::usage(message)
+                .hint("verbs of a script: get, set, del, vdel, raw, keys, ping, decode, exchange"))
+        }
     }
+}
+
+/// Replaces the hints of an error about a line that is a JSON object by how to run it.
+fn with_format(line: &[u8], error: CommandError) -> CommandError {
+    if !is_object(line) {
+        return error;
+    }
+    let hint = match line.windows(4).any(|part| part == br#""op""#) {
+        true => "mqkv batch --format jsonl FILE runs JSON objects",
+        false => "mqkv import FILE writes the keys of JSON objects",
+    };
+    let message = "a JSON object is not a command".to_owned();
+    CommandError { message, hints: vec![hint.to_owned()], ..error }
 }

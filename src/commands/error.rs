@@ -1,7 +1,9 @@
 //! Errors of the verbs: kind (which decides the exit status), message, causes, hints.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::client::{
     CredentialError, Error, Outcome, ReasonCode, TlsError, TlsSetupError, UnsuitableCause, WebSocketError,
@@ -85,10 +87,31 @@ impl Kind {
     }
 }
 
+/// A line of an input file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// As the user wrote it: `-` is standard input.
+    pub file: Arc<Path>,
+    /// Counts from 1.
+    pub line: u64,
+}
+
+/// `FILE:LINE`, as compilers and editors have it.
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.file {
+            file if file == Path::new("-") => write!(out, "standard input:{}", self.line),
+            file => write!(out, "{}:{}", file.display(), self.line),
+        }
+    }
+}
+
 /// The error of a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
     pub kind: Kind,
+    /// The line of the input that the error is about.
+    pub place: Option<Place>,
     /// One line, not escaped for a terminal.
     pub message: String,
     /// Further details, one line each.
@@ -97,13 +120,23 @@ pub struct CommandError {
     pub hints: Vec<String>,
     /// The outcome of a write; None for a read.
     pub outcome: Option<Outcome>,
+    /// Whether it summarizes a single error that has been printed already. The JSON record is printed all the same.
+    pub is_repetition: bool,
 }
 
 impl CommandError {
     /// Creates an error.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), causes: Vec::new(), hints: Vec::new(), outcome: None }
+        Self {
+            kind,
+            place: None,
+            message: message.into(),
+            causes: Vec::new(),
+            hints: Vec::new(),
+            outcome: None,
+            is_repetition: false,
+        }
     }
 
     /// Creates an error of the command line.
@@ -116,6 +149,13 @@ impl CommandError {
     #[must_use]
     pub fn file(what: &str, path: &Path, cause: &io::Error) -> Self {
         Self::new(Kind::File, format!("cannot {what} {}: {cause}", path.display()))
+    }
+
+    /// Creates the error of a file that does not exist.
+    #[must_use]
+    pub fn missing_file(path: &Path) -> Self {
+        // ENOENT is 2 on every Unix.
+        Self::file("read", path, &io::Error::from_raw_os_error(2))
     }
 
     /// Converts the error of a watch. Its quota has the same error reply as that of the keys, but another hint.
@@ -133,10 +173,19 @@ impl CommandError {
         Self { hints, ..Self::new(Kind::Bug, format!("cannot {what}: {cause}")) }
     }
 
-    /// Prepends the number of the input line.
+    /// Adds the line of the input.
     #[must_use]
-    pub fn at_line(self, line: u64) -> Self {
-        Self { message: format!("line {line}: {}", self.message), ..self }
+    pub fn at(self, place: Place) -> Self {
+        Self { place: Some(place), ..self }
+    }
+
+    /// Returns the message after its place, `FILE:LINE: MESSAGE`.
+    #[must_use]
+    pub fn placed_message(&self) -> String {
+        match &self.place {
+            Some(place) => format!("{place}: {}", self.message),
+            None => self.message.clone(),
+        }
     }
 
     /// Adds a detail.

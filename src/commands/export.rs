@@ -167,8 +167,9 @@ fn with_request(key: Key) -> (Key, RawRequest) {
 
 /// Returns the key on a line; None if the line is empty.
 fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
-    let content = line.content.map_err(|error| error.at_line(line.number))?;
-    let data = |message: String| CommandError::new(Kind::Data, message).at_line(line.number);
+    let Line { place, content, .. } = line;
+    let content = content.map_err(|error| error.at(place.clone()))?;
+    let data = |message: String| CommandError::new(Kind::Data, message).at(place.clone());
     let bytes = if null {
         content
     } else {
@@ -184,10 +185,11 @@ fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::error::Place;
 
     fn key(content: &[u8], null: bool) -> Result<Option<Key>, CommandError> {
         let line = Line {
-            number: 1,
+            place: Place { file: std::path::Path::new("keys").into(), line: 1 },
             content: Ok(Bytes::copy_from_slice(content)),
             is_cut_off: false,
             bytes_read: 0,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::error::CommandError;
+use super::error::{CommandError, Place};
 use super::lines::entry::Entry;
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
@@ -97,12 +97,12 @@ struct Import<'a> {
     summary: Imported,
 }
 
-/// The number of a line, and the error if it is invalid.
-type PendingLine = (u64, Result<(), CommandError>);
+/// A line, and the error if it is invalid.
+type PendingLine = (Place, Result<(), CommandError>);
 
 impl LineProcessor for Import<'_> {
     type Pending = PendingLine;
-    type Deferred = Box<(u64, RawRequest)>;
+    type Deferred = Box<(Place, RawRequest)>;
 
     fn state(&mut self) -> &mut ProcessorState<PendingLine> {
         &mut self.state
@@ -110,24 +110,24 @@ impl LineProcessor for Import<'_> {
 
     fn start(&mut self, line: Line) -> Result<Option<Self::Deferred>, CommandError> {
         self.state.bytes_read = line.bytes_read;
-        let (number, is_cut_off) = (line.number, line.is_cut_off);
-        let entry = match line.content {
+        let Line { place, content, is_cut_off, .. } = line;
+        let entry = match content {
             Ok(content) if content.trim_ascii().is_empty() => return Ok(None),
             content => content.and_then(|content| Entry::parse(&content)),
         };
         match entry {
             Err(error) => {
                 let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-                self.state.push_failed((number, Err(error)));
+                self.state.push_failed((place, Err(error)));
             }
-            Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((number, Ok(()))),
+            Ok(_) if self.summary.dry_run => self.state.pipeline.push_done((place, Ok(()))),
             Ok(entry) => {
                 let Entry { key, value, ttl_ms } = entry;
                 let options = SetOptions { condition: self.condition, ttl_ms, ..SetOptions::default() };
                 let request = options.request(&key, &value);
                 match self.client {
-                    Some(client) => self.state.pipeline.push((number, Ok(())), request, client),
-                    None => return Ok(Some(Box::new((number, request)))),
+                    Some(client) => self.state.pipeline.push((place, Ok(())), request, client),
+                    None => return Ok(Some(Box::new((place, request)))),
                 }
             }
         }
@@ -135,16 +135,16 @@ impl LineProcessor for Import<'_> {
     }
 
     async fn run(&mut self, deferred: Self::Deferred) -> Result<(), CommandError> {
-        let (number, request) = *deferred;
+        let (place, request) = *deferred;
         let client = self.session.bulk_client().await?;
         self.client = Some(client);
-        self.state.pipeline.push((number, Ok(())), request, client);
+        self.state.pipeline.push((place, Ok(())), request, client);
         Ok(())
     }
 
     fn finish(
         &mut self,
-        (line, checked): PendingLine,
+        (place, checked): PendingLine,
         result: Option<Result<Response, Error>>,
     ) -> Result<(), CommandError> {
         let result = match result {
@@ -155,14 +155,14 @@ impl LineProcessor for Import<'_> {
                 Err(error) => Err(error.into()),
             },
         };
-        self.state.errors.record(line, &result);
+        self.state.errors.record(&place, &result);
         match result {
             Ok(Verdict::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
             Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
             Err(error) => {
-                let answer =
-                    Answer::Failed { error: error.at_line(line), is_end: self.state.errors.is_stopped() };
-                (self.emit)(Output::Answered(Answered { line, id: None, answer }))?;
+                let error = error.at(place.clone());
+                let answer = Answer::Failed { error, is_end: self.state.errors.is_stopped() };
+                (self.emit)(Output::Answered(Answered { place, id: None, answer }))?;
             }
         }
         Ok(())

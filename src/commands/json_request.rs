@@ -7,7 +7,7 @@ use super::command::Command;
 use super::del::DelArgs;
 use super::error::CommandError;
 use super::get::GetArgs;
-use super::lines::records::{Id, Record, data_error};
+use super::lines::records::{Id, Record, begins_with_verb, data_error, is_object};
 use super::set::SetArgs;
 use super::vdel::VdelArgs;
 
@@ -15,9 +15,21 @@ use super::vdel::VdelArgs;
 pub fn parse(line: &[u8]) -> (Option<Id>, Result<Command, CommandError>) {
     let mut record = match Record::parse(line) {
         Ok(record) => record,
-        Err(error) => return (None, Err(error)),
+        Err(error) => return (None, Err(with_example(line, error))),
     };
     (record.id(), command(record))
+}
+
+/// Adds hints to the error of a line that is no object.
+fn with_example(line: &[u8], error: CommandError) -> CommandError {
+    if is_object(line) {
+        return error;
+    }
+    let error = error.hint(r#"each line is an object: {"op":"set","key":"line1/temp","value":"21.5"}"#);
+    match begins_with_verb(line) {
+        true => error.hint("omit --format jsonl for lines such as: set KEY VALUE"),
+        false => error,
+    }
 }
 
 fn command(mut record: Record) -> Result<Command, CommandError> {
@@ -104,8 +116,8 @@ mod tests {
     #[test]
     fn an_invalid_request_has_an_error_that_names_the_member() {
         for (line, message) in [
-            ("set k v", "invalid JSON: expected value at column 1"),
-            ("[1]", "not a JSON object: expected {\"op\":...}"),
+            ("set k v", "not a JSON object"),
+            ("[1]", "not a JSON object"),
             (r#"{"op":"get","key":"k""#, "invalid JSON: unexpected end of line"),
             (r#"{"op":"get"}"#, "missing member \"key\""),
             (r#"{"key":"k"}"#, "missing member \"op\""),

@@ -47,7 +47,7 @@ mod watch;
 
 pub use batch::BatchMode;
 pub use command::Command;
-pub use error::{CommandError, Kind, limit_hint};
+pub use error::{CommandError, Kind, Place, limit_hint};
 pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};
 pub use output::{Emit, Output};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};

@@ -12,7 +12,7 @@ pub use super::bench::report::{
 };
 use super::configured::ConfigRecord;
 pub use super::doctor::check::{Check, CheckResult, Detail, Status, Warning};
-use super::error::CommandError;
+use super::error::{CommandError, Place};
 pub use super::exchange::record::{ExchangeRecord, present};
 use super::lines::records::Id;
 use super::monitor::traffic_event::TrafficEvent;
@@ -128,7 +128,7 @@ pub enum Output {
     /// A hint about the arguments of a verb that succeeded.
     Hint(String),
     /// The number of lines of a batch with a negative answer, and the first of them.
-    AnsweredNo { lines: u64, first: u64 },
+    AnsweredNo { lines: u64, first: Place },
     /// The number of valid lines of `batch --dry-run`.
     Validated { lines: u64 },
     /// A key and its value, of `export`.
@@ -233,8 +233,7 @@ pub struct Imported {
 /// The result of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The number of the line, from 1.
-    pub line: u64,
+    pub place: Place,
     /// The id that the request has given itself.
     pub id: Option<Id>,
     pub answer: Answer,

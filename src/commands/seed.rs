@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::vec;
 
-use super::error::CommandError;
+use super::error::{CommandError, Place};
 use super::lines::entry::Entry;
 use super::lines::pipeline::{self, Source};
 use super::lines::reader::{Line, Lines};
 use crate::client::{Client, RawRequest, Response, SetOptions, SetOutcome, unexpected_reply};
 use crate::protocol::{Reply, Request};
 
-/// Entries, each with the number of its line.
-type NumberedEntry = (u64, Entry);
+/// An entry and its line.
+type PlacedEntry = (Place, Entry);
 
 /// The entries of a file that has been checked.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub enum Seed {
     /// A regular file, which is read again, so that memory does not depend on its size.
     File(PathBuf),
     /// What a pipe contained, or nothing.
-    Entries(Vec<NumberedEntry>),
+    Entries(Vec<PlacedEntry>),
 }
 
 /// Opens a file. Blocks while it is a pipe that no process writes to.
@@ -33,7 +33,7 @@ pub fn open(file: &Path) -> Result<Lines, CommandError> {
 /// Checks all lines of a file.
 ///
 /// # Errors
-/// The file cannot be read, or a line is invalid; the message has its number.
+/// The file cannot be read, or a line is invalid.
 pub async fn read(file: &Path, mut lines: Lines) -> Result<Seed, CommandError> {
     let is_regular = lines.bytes_total().is_some();
     let (mut entries, mut is_empty) = (Vec::new(), true);
@@ -48,28 +48,29 @@ pub async fn read(file: &Path, mut lines: Lines) -> Result<Seed, CommandError> {
 }
 
 /// Returns the entry on a line; None if the line is empty.
-fn entry(line: Line) -> Result<Option<NumberedEntry>, CommandError> {
-    let content = line.content.map_err(|error| error.at_line(line.number))?;
+fn entry(line: Line) -> Result<Option<PlacedEntry>, CommandError> {
+    let Line { place, content, is_cut_off, .. } = line;
+    let content = content.map_err(|error| error.at(place.clone()))?;
     if content.trim_ascii().is_empty() {
         return Ok(None);
     }
     let entry = Entry::parse(&content).map_err(|error| {
-        let error = if line.is_cut_off { error.cause("the file ends within this line") } else { error };
-        error.at_line(line.number)
+        let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
+        error.at(place.clone())
     })?;
-    Ok(Some((line.number, entry)))
+    Ok(Some((place, entry)))
 }
 
 /// Writes entries in order, so that the last one of a key wins.
 ///
 /// # Errors
-/// A request failed; the message has the number of its line. The file cannot be read again.
+/// A request failed. The file cannot be read again.
 pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
     let source = Entries::of(seed)?;
-    let handle = |answer: Option<(u64, Result<Response, _>)>| match answer {
-        Some((number, response)) => {
+    let handle = |answer: Option<(Place, Result<Response, _>)>| match answer {
+        Some((place, response)) => {
             let written = response.and_then(|response| SetOutcome::decode(response, None));
-            written.map(drop).map_err(|error| CommandError::from(error).at_line(number))
+            written.map(drop).map_err(|error| CommandError::from(error).at(place))
         }
         None => Ok(()),
     };
@@ -85,15 +86,15 @@ const ENTRIES_PER_TURN: u64 = 1_000;
 /// As [`write()`].
 pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
     let mut entries = Entries::of(seed)?;
-    while let Some((number, entry)) = entries.next_entry().await? {
-        if number.is_multiple_of(ENTRIES_PER_TURN) {
+    while let Some((place, entry)) = entries.next_entry().await? {
+        if place.line.is_multiple_of(ENTRIES_PER_TURN) {
             // Signals are handled meanwhile.
             tokio::task::yield_now().await;
         }
         let Entry { key, value, ttl_ms } = entry;
         match handle(Request::Set { key, value, condition: None, ttl_ms }) {
             Reply::Done => {}
-            other => return Err(CommandError::from(unexpected_reply("SET", &other)).at_line(number)),
+            other => return Err(CommandError::from(unexpected_reply("SET", &other)).at(place)),
         }
     }
     Ok(())
@@ -101,7 +102,7 @@ pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result
 
 enum Entries {
     Lines(Lines),
-    Known(vec::IntoIter<NumberedEntry>),
+    Known(vec::IntoIter<PlacedEntry>),
 }
 
 impl Entries {
@@ -113,7 +114,7 @@ impl Entries {
     }
 
     /// Returns the next entry if it is known already.
-    fn try_next_entry(&mut self) -> Result<Option<NumberedEntry>, CommandError> {
+    fn try_next_entry(&mut self) -> Result<Option<PlacedEntry>, CommandError> {
         match self {
             Self::Lines(lines) => {
                 while let Some(line) = lines.try_next() {
@@ -128,7 +129,7 @@ impl Entries {
     }
 
     /// Returns the next entry; None at the end. Cancel-safe.
-    async fn next_entry(&mut self) -> Result<Option<NumberedEntry>, CommandError> {
+    async fn next_entry(&mut self) -> Result<Option<PlacedEntry>, CommandError> {
         match self {
             Self::Lines(lines) => {
                 while let Some(line) = lines.next().await {
@@ -144,19 +145,19 @@ impl Entries {
 }
 
 impl Source for Entries {
-    /// The number of the line.
-    type Context = u64;
+    /// The line of the request.
+    type Context = Place;
 
-    fn try_next(&mut self) -> Result<Option<(u64, RawRequest)>, CommandError> {
+    fn try_next(&mut self) -> Result<Option<(Place, RawRequest)>, CommandError> {
         Ok(self.try_next_entry()?.map(request))
     }
 
-    async fn next(&mut self) -> Result<Option<(u64, RawRequest)>, CommandError> {
+    async fn next(&mut self) -> Result<Option<(Place, RawRequest)>, CommandError> {
         Ok(self.next_entry().await?.map(request))
     }
 }
 
-fn request((number, entry): NumberedEntry) -> (u64, RawRequest) {
+fn request((place, entry): PlacedEntry) -> (Place, RawRequest) {
     let options = SetOptions { ttl_ms: entry.ttl_ms, ..SetOptions::default() };
-    (number, options.request(&entry.key, &entry.value))
+    (place, options.request(&entry.key, &entry.value))
 }

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use super::escape::spell;
+use super::escape::{escape, spell};
 use super::style::{Paint, paint};
 use super::{Format, Rendered, Style, Widths, json, record, text};
+use crate::commands::Place;
 use crate::commands::output::{Answer, Answered, Exported, Got, Imported, Output};
 
 /// Formats a record of one of these verbs; None for others.
@@ -24,7 +25,7 @@ pub fn output(output: &Output, style: &Style) -> Option<Rendered> {
         Output::Got { is_one_of_many: true, .. } => return line_per_value(output, style),
         // On a terminal each of them has been reported.
         Output::AnsweredNo { .. } if style.format == Format::Text => Rendered::default(),
-        Output::AnsweredNo { lines, first } => super::message::negative(&answered_no(*lines, *first), style),
+        Output::AnsweredNo { lines, first } => super::message::negative(&answered_no(*lines, first), style),
         Output::Validated { lines: 1 } => message("1 line is valid\n".to_owned(), style),
         Output::Validated { lines } => message(format!("{lines} lines are valid\n"), style),
         Output::Imported(ended) => message(imported(*ended), style),
@@ -68,11 +69,16 @@ fn imported(ended: Imported) -> String {
     out
 }
 
-fn answered_no(lines: u64, first: u64) -> String {
+fn answered_no(lines: u64, first: &Place) -> String {
+    let first = shown(first);
     match lines {
-        1 => format!("negative answer to line {first}"),
-        lines => format!("negative answers to {lines} lines, first to line {first}"),
+        1 => format!("{first}: negative answer"),
+        lines => format!("{first}: the first of {lines} negative answers"),
     }
+}
+
+fn shown(place: &Place) -> String {
+    escape(place.to_string().as_bytes())
 }
 
 fn keys(count: u64) -> String {
@@ -100,8 +106,8 @@ fn answer(answered: &Answered, style: &Style) -> Rendered {
             let stderr = match rendered.stderr.strip_prefix(&label) {
                 // A program sees it in the output, and many lines may be answered so: their number is reported at the end.
                 Some(_) if style.format != Format::Text => String::new(),
-                Some(message) => format!("{label} line {}:{message}", answered.line),
-                None => format!("line {}: {}", answered.line, rendered.stderr),
+                Some(message) => format!("{label} {}:{message}", shown(&answered.place)),
+                None => format!("{}: {}", shown(&answered.place), rendered.stderr),
             };
             Rendered { stderr, ..rendered }
         }
@@ -146,6 +152,10 @@ mod tests {
     fn formatted(record: &Output, style: &Style) -> (String, String) {
         let Rendered { stdout, stderr } = super::super::output(record, style, &mut Widths::default());
         (String::from_utf8(stdout.to_vec()).unwrap(), stderr)
+    }
+
+    fn place(line: u64) -> Place {
+        Place { file: std::path::Path::new("f").into(), line }
     }
 
     fn data(text: &str) -> (String, String) {
@@ -207,12 +217,12 @@ mod tests {
     fn each_get_of_a_batch_has_a_line() {
         let got = |got| {
             let answer = Answer::Record(Box::new(Output::Got { key: key(b"k"), got, is_one_of_many: false }));
-            Output::Answered(Answered { line: 3, id: None, answer })
+            Output::Answered(Answered { place: place(3), id: None, answer })
         };
         let found = got(Got::Found(VersionedValue { value: "a\\\nb".into(), version: None }));
         assert_eq!(formatted(&found, &LINES), data("a\\\\\\x0Ab\n"));
         assert_eq!(formatted(&got(Got::Missing), &LINES), data("\n"));
-        assert_eq!(formatted(&got(Got::Missing), &TEXT), stderr("error: line 3: key not found: k\n"));
+        assert_eq!(formatted(&got(Got::Missing), &TEXT), stderr("error: f:3: key not found: k\n"));
         assert_eq!(
             formatted(&got(Got::Missing), &JSON),
             data("{\"v\":1,\"line\":3,\"op\":\"get\",\"key\":\"k\",\"found\":false}\n")
@@ -230,19 +240,23 @@ mod tests {
         };
         let answer = Answer::Record(Box::new(deleted));
         assert_eq!(
-            formatted(&Output::Answered(Answered { line: 1, id: id.clone(), answer }), &JSON).0,
+            formatted(&Output::Answered(Answered { place: place(1), id: id.clone(), answer }), &JSON).0,
             "{\"v\":1,\"id\":[7],\"line\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":0,\"reason\":\"missing\"}\n"
         );
         let failed = |is_end| {
-            let error = CommandError::new(Kind::Data, "line 2: no JSON");
-            Output::Answered(Answered { line: 2, id: id.clone(), answer: Answer::Failed { error, is_end } })
+            let error = CommandError::new(Kind::Data, "no JSON").at(place(2));
+            Output::Answered(Answered {
+                place: place(2),
+                id: id.clone(),
+                answer: Answer::Failed { error, is_end },
+            })
         };
-        assert_eq!(formatted(&failed(false), &LINES), stderr("error: line 2: no JSON\n"));
+        assert_eq!(formatted(&failed(false), &LINES), stderr("error: f:2: no JSON\n"));
         assert_eq!(formatted(&failed(true), &LINES), stderr(""));
         assert_eq!(
             formatted(&failed(true), &JSON).0,
             "{\"v\":1,\"id\":[7],\"line\":2,\"error\":{\"kind\":\"data\",\"code\":65,\
-             \"message\":\"line 2: no JSON\",\"retryable\":false}}\n"
+             \"message\":\"line 2: no JSON\",\"file\":\"f\",\"line\":2,\"retryable\":false}}\n"
         );
     }
 }

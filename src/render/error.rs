@@ -12,8 +12,12 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
     if style.format == Format::Json {
         return json::error(error, code);
     }
+    if error.is_repetition {
+        return String::new();
+    }
     let color = style.color_stderr;
-    let mut out = format!("{} {}\n", paint("error:", Paint::Error, color), escaped(&error.message));
+    let message = escaped(&error.placed_message());
+    let mut out = format!("{} {message}\n", paint("error:", Paint::Error, color));
     for cause in &error.causes {
         out.push_str(&format!("  {}\n", escaped(cause)));
     }
@@ -35,7 +39,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::Kind;
+    use crate::commands::{Kind, Place};
 
     const STYLE: Style = Style::PLAIN;
 
@@ -49,6 +53,24 @@ mod tests {
             error(&failure, 124, &STYLE),
             "error: no answer from h:1 within 10s\n  the write may or may not have happened\nhint: mqkv ping\n"
         );
+    }
+
+    #[test]
+    fn an_error_of_a_line_begins_with_its_file_and_number() {
+        let at = |file: &str| {
+            let place = Place { file: std::path::Path::new(file).into(), line: 3 };
+            error(&CommandError::new(Kind::Data, "missing member \"key\"").at(place), 65, &STYLE)
+        };
+        assert_eq!(at("data.jsonl"), "error: data.jsonl:3: missing member \"key\"\n");
+        assert_eq!(at("-"), "error: standard input:3: missing member \"key\"\n");
+        assert_eq!(at("a\x1b"), "error: a\\x1B:3: missing member \"key\"\n");
+    }
+
+    #[test]
+    fn an_error_that_has_been_printed_is_not_repeated_as_text() {
+        let failure = CommandError { is_repetition: true, ..CommandError::usage("1 of 3 lines failed") };
+        assert_eq!(error(&failure, 2, &STYLE), "");
+        assert!(error(&failure, 2, &Style { format: Format::Json, ..STYLE }).contains("1 of 3 lines failed"));
     }
 
     #[test]

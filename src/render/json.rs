@@ -11,7 +11,7 @@ use crate::commands::output::{
     Answer, Answered, DeleteOutcome, EditResult, Ended, Got, LockNote, Meaning, Outcome, Output, SetOutcome,
     VersionedValue, WatchEvent,
 };
-use crate::commands::{CommandError, duration};
+use crate::commands::{CommandError, Place, duration};
 use crate::protocol::frame::Frame;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Condition, Key, Notification, Request};
@@ -312,7 +312,7 @@ fn answered_line(answered: &Answered, quiet: bool) -> Rendered {
         return rendered;
     };
     let id = answered.id.as_ref().map_or_else(String::new, |id| format!("\"id\":{},", id.value()));
-    let marks = format!("{id}\"line\":{},", answered.line);
+    let marks = format!("{id}\"line\":{},", answered.place.line);
     Rendered { stdout: [BEGINNING, marks.as_bytes(), rest].concat().into(), ..rendered }
 }
 
@@ -325,7 +325,15 @@ pub fn error(error: &CommandError, code: u8) -> String {
     let mut inner = Object::new();
     put(&mut inner, "kind", error.kind.name());
     put(&mut inner, "code", code);
-    put(&mut inner, "message", error.message.as_str());
+    // Programs look for "line N" in the message of a line, which had it before there was a place.
+    match &error.place {
+        Some(Place { file, line }) => {
+            put(&mut inner, "message", format!("line {line}: {}", error.message));
+            put(&mut inner, "file", file.to_string_lossy().as_ref());
+            put(&mut inner, "line", *line);
+        }
+        None => put(&mut inner, "message", error.message.as_str()),
+    }
     if !error.causes.is_empty() {
         put(&mut inner, "causes", error.causes.as_slice());
     }

@@ -1,7 +1,9 @@
 //! Execution of statements: verbs and backslash commands, one after the other.
 
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use super::backslash::{self, BackslashCommand};
 use super::line::{OutputTarget, Statement, parse, statements};
@@ -15,8 +17,8 @@ use crate::commands::lines::words::{Word, has_escape_in_path};
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
-    Acquisition, Command, CommandError, Kind, LockArgs, Output, Session, Verdict, acquire_in_background,
-    duration,
+    Acquisition, Command, CommandError, Kind, LockArgs, Output, Place, Session, Verdict,
+    acquire_in_background, duration,
 };
 use crate::protocol::Key;
 use crate::render::escape::escape;
@@ -46,14 +48,15 @@ impl Shell {
     /// Runs the statements of a line, or of several lines that were pasted.
     pub(super) async fn run_text(&mut self, text: &str) {
         for statement in statements(text.as_bytes()) {
-            let end = self.run_statement(statement, 0).await;
+            let end = self.run_statement(statement, 0, None).await;
             if end == End::Canceled || self.exit.is_some() {
                 return;
             }
         }
     }
 
-    async fn run_statement(&mut self, statement: &[u8], depth: usize) -> End {
+    /// Runs a statement; `place` is its line in a file.
+    async fn run_statement(&mut self, statement: &[u8], depth: usize, place: Option<Place>) -> End {
         let begun = clock::monotonic();
         let is_backslash_command = backslash::is_backslash_command(statement);
         let result = if is_backslash_command {
@@ -62,7 +65,10 @@ impl Shell {
             self.run_verb(statement).await
         };
         let end = result.unwrap_or_else(|error| {
-            self.printer.error(&self.with_hint(error), &self.style);
+            let error = self.with_hint(error);
+            // That of a nested file has its own line.
+            let place = error.place.clone().or(place);
+            self.printer.error(&CommandError { place, ..error }, &self.style);
             End::Failed
         });
         self.discard_interrupts().await;
@@ -328,11 +334,14 @@ impl Shell {
 
     /// Prints a text to the target of the line.
     async fn show(&mut self, text: &str, target: OutputTarget) -> Result<End, CommandError> {
-        if target == OutputTarget::Screen {
-            self.printer.text(text);
-            return Ok(End::Done);
-        }
-        let mut redirection = redirection_to(target)?;
+        let mut redirection = match (target, (self.setup.pager)(text)) {
+            (OutputTarget::Screen, None) => {
+                self.printer.text(text);
+                return Ok(End::Done);
+            }
+            (OutputTarget::Screen, Some(pager)) => Redirection::to_command(pager)?,
+            (target, _) => redirection_to(target)?,
+        };
         // A command need not read all of its input.
         let _ = redirection.write(text.as_bytes());
         redirection.finish(true).await?;
@@ -341,7 +350,9 @@ impl Shell {
 
     async fn run_backslash_command(&mut self, line: &str, depth: usize) -> Result<End, CommandError> {
         match backslash::parse(line)? {
-            BackslashCommand::Help => self.printer.text(&text::help(&self.setup.definition)),
+            BackslashCommand::Help => {
+                return self.show(&text::help(&self.setup.definition), OutputTarget::Screen).await;
+            }
             BackslashCommand::Quit => self.exit = Some(Verdict::Yes),
             BackslashCommand::Connect(destination, is_forced) => {
                 return self.connect_or_cancel(destination.as_deref(), is_forced).await;
@@ -458,22 +469,20 @@ impl Shell {
                 return Err(CommandError::usage(message));
             }
             let text = file::read(path.as_ref())?;
-            let mut number: usize = 1;
+            let file: Arc<Path> = Path::new(&path).into();
+            let mut line: u64 = 1;
             for statement in statements(&text) {
-                let end = self.run_statement(statement, depth.saturating_add(1)).await;
-                match end {
+                let place = Place { file: Arc::clone(&file), line };
+                match self.run_statement(statement, depth.saturating_add(1), Some(place)).await {
                     End::Done => {}
-                    End::Canceled => return Ok(end),
-                    End::Failed => {
-                        let message = format!("{path}: stopped at line {number}");
-                        return Err(CommandError::new(Kind::Data, message));
-                    }
+                    // The error has been printed.
+                    end => return Ok(end),
                 }
                 if self.exit.is_some() {
                     return Ok(End::Done);
                 }
                 let lines = statement.iter().filter(|byte| **byte == b'\n').count();
-                number = number.saturating_add(lines).saturating_add(1);
+                line = line.saturating_add(u64::try_from(lines).unwrap_or(0)).saturating_add(1);
             }
             Ok(End::Done)
         })

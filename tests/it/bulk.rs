@@ -47,7 +47,7 @@ fn answers_keep_the_order_of_the_lines_and_each_line_sees_the_effects_of_earlier
     assert_eq!(
         batch(&place, &server, &[], &lines),
         format!(
-            "--- stdout\n{answers}--- stderr\nerror: negative answers to 500 lines, first to line 4\n--- exit 1\n"
+            "--- stdout\n{answers}--- stderr\nerror: standard input:4: the first of 500 negative answers\n--- exit 1\n"
         )
     );
     assert_eq!(
@@ -63,7 +63,7 @@ fn a_line_of_several_requests_is_ordered_with_the_lines_around_it() {
     let lines = "set a 1\nset b 2\ndel a b\nset a 3\nkeys\nget a\nget b\n";
     assert_eq!(
         batch(&place, &server, &[], lines),
-        "--- stdout\na\n3\n\n--- stderr\nerror: negative answer to line 7\n--- exit 1\n"
+        "--- stdout\na\n3\n\n--- stderr\nerror: standard input:7: negative answer\n--- exit 1\n"
     );
 }
 
@@ -82,12 +82,12 @@ fn the_first_error_ends_a_batch_and_reports_what_was_sent() {
     let server = Server::start(&place, &[]);
     assert_eq!(
         batch(&place, &server, &[], "set a 1\ngte a\nset a 2\n"),
-        "--- stderr\nerror: line 2: unknown command 'gte'\n  no later line was sent\nhint: did you mean 'get'?\n\
+        "--- stderr\nerror: standard input:2: unknown command 'gte'\n  no later line was sent\nhint: did you mean 'get'?\n\
          hint: mqkv help\n--- exit 2\n"
     );
     assert_eq!(
         batch(&place, &server, &[], "set a 1 --ttl 5\nset a 2\n"),
-        "--- stderr\nerror: line 1: invalid value '5' for '--ttl <DURATION>': a duration needs a unit, \
+        "--- stderr\nerror: standard input:1: invalid value '5' for '--ttl <DURATION>': a duration needs a unit, \
          for example 5s\n  no later line was sent\nhint: mqkv help set\n--- exit 2\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"1");
@@ -113,7 +113,7 @@ fn requests_sent_before_the_first_error_was_seen_are_awaited_and_reported() {
             &["batch", "-"],
             b"set a 1\nset b 1\n\nget b\nget none\n"
         ),
-        "--- stdout\n1\n\n--- stderr\nerror: line 1: the store refused the request: syntax error\n  \
+        "--- stdout\n1\n\n--- stderr\nerror: standard input:1: the store refused the request: syntax error\n  \
          lines 2 to 5 were sent: 2 succeeded, 1 with a negative answer; no later line was sent\n--- exit 76\n"
     );
     fake.end();
@@ -126,12 +126,14 @@ fn keep_going_runs_all_lines_and_exits_with_the_greatest_code() {
     let lines = "get none\nset a 1 --fence 999999999999999:00000:x\nset\nget \"a\nset a 2\nget a\n";
     let shown = batch(&place, &server, &["--keep-going"], lines);
     assert!(
-        shown.starts_with("--- stdout\n\n2\n--- stderr\nerror: line 2: the store refused the request: "),
+        shown.starts_with(
+            "--- stdout\n\n2\n--- stderr\nerror: standard input:2: the store refused the request: "
+        ),
         "{shown}"
     );
-    assert!(shown.contains("\nerror: line 3: KEY is missing\n"), "{shown}");
-    assert!(shown.contains("\nerror: line 4: unclosed quote \" at column 5\n"), "{shown}");
-    assert!(shown.contains("\nerror: 3 of 6 lines failed\n  worst error: line 2: "), "{shown}");
+    assert!(shown.contains("\nerror: standard input:3: KEY is missing\n"), "{shown}");
+    assert!(shown.contains("\nerror: standard input:4: unclosed quote \" at column 5\n"), "{shown}");
+    assert!(shown.contains("\nerror: 3 of 6 lines failed\n  worst error: standard input:2: "), "{shown}");
     assert!(shown.ends_with("--- exit 76\n"), "{shown}");
 }
 
@@ -160,11 +162,11 @@ fn json_lines_are_answered_with_their_ids() {
             "\n",
             r#"{"v":1,"line":4,"op":"vdel","key":"none","deleted":0,"reason":"missing"}"#,
             "\n",
-            r#"{"v":1,"id":5,"line":5,"error":{"kind":"data","code":65,"message":"line 5: missing member \"value\"","retryable":false}}"#,
+            r#"{"v":1,"id":5,"line":5,"error":{"kind":"data","code":65,"message":"line 5: missing member \"value\"","file":"-","line":5,"retryable":false}}"#,
             "\n",
-            r#"{"v":1,"line":6,"error":{"kind":"data","code":65,"message":"line 6: invalid JSON: unexpected end of line","causes":["the file ends within this line"],"retryable":false}}"#,
+            r#"{"v":1,"line":6,"error":{"kind":"data","code":65,"message":"line 6: invalid JSON: unexpected end of line","file":"-","line":6,"causes":["the file ends within this line"],"retryable":false}}"#,
             "\n--- stderr\n",
-            r#"{"v":1,"error":{"kind":"data","code":65,"message":"2 of 5 lines failed","causes":["worst error: line 5: missing member \"value\""],"retryable":false}}"#,
+            r#"{"v":1,"error":{"kind":"data","code":65,"message":"2 of 5 lines failed","causes":["worst error: standard input:5: missing member \"value\""],"retryable":false}}"#,
             "\n--- exit 65\n"
         )
     );
@@ -175,11 +177,11 @@ fn a_line_of_a_batch_reads_no_standard_input_and_starts_no_batch() {
     let place = Place::new();
     let server = Server::start(&place, &[]);
     let shown = batch(&place, &server, &[], "set k -\nset k v\n");
-    assert!(shown.contains("error: line 1: standard input cannot be read from here\n"), "{shown}");
+    assert!(shown.contains("error: standard input:1: standard input cannot be read from here\n"), "{shown}");
     let shown = batch(&place, &server, &[], "set k\n");
     assert!(shown.contains("hint: '' is the empty value\n"), "{shown}");
     let shown = batch(&place, &server, &[], "batch other\n");
-    assert!(shown.contains("error: line 1: this verb cannot be used in a batch\n"), "{shown}");
+    assert!(shown.contains("error: standard input:1: 'batch' is not available in a script\n"), "{shown}");
     assert!(shown.ends_with("--- exit 2\n"), "{shown}");
     assert_eq!(
         place.run_at(&server.url(), &["batch", "none"]),
@@ -319,7 +321,7 @@ fn a_key_that_is_deleted_during_an_export_is_left_out() {
     );
     place.write("keys", "a\nC:\\temp\n");
     let shown = place.run_at(&server.url(), &["export", "--keys-from", "keys"]);
-    assert!(shown.contains("error: line 2: unknown escape at column 3: "), "{shown}");
+    assert!(shown.contains("error: keys:2: unknown escape at column 3: "), "{shown}");
     assert!(shown.ends_with("--- exit 65\n"), "{shown}");
 }
 
@@ -411,14 +413,18 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     place.write("bad", "{\"key\":\"a\",\"value\":\"9\"}\nset b 2\n{\"key\":\"c\",\"val");
     assert_eq!(
         at(&["import", "bad"]),
-        "--- stderr\nerror: line 2: invalid JSON: expected value at column 1\n  no later line was sent\n--- exit 65\n"
+        "--- stderr\nerror: bad:2: not a JSON object\n  no later line was sent\n\
+         hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n\
+         hint: mqkv batch FILE runs lines such as: set KEY VALUE\n--- exit 65\n"
     );
     assert_eq!(
         at(&["import", "bad", "--keep-going"]),
-        "--- stderr\nerror: line 2: invalid JSON: expected value at column 1\n\
-         error: line 3: invalid JSON: unexpected end of line\n  the file ends within this line\n\
+        "--- stderr\nerror: bad:2: not a JSON object\n\
+         hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n\
+         hint: mqkv batch FILE runs lines such as: set KEY VALUE\n\
+         error: bad:3: invalid JSON: unexpected end of line\n  the file ends within this line\n\
          wrote 1 key; 2 failed (with new versions, without expiry)\n\
-         error: 2 of 3 lines failed\n  worst error: line 2: invalid JSON: expected value at column 1\n--- exit 65\n"
+         error: 2 of 3 lines failed\n  worst error: bad:2: not a JSON object\n--- exit 65\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");
 }
@@ -512,14 +518,56 @@ fn a_dry_run_of_a_batch_checks_all_lines_without_a_broker() {
         run(&[], "set a 1\nGET a\ndel a b\n# note\nping\n"),
         "--- stderr\n4 lines are valid\n--- exit 0\n"
     );
+    assert_eq!(
+        run(&[], "set a 1\ngte a\nget a\n"),
+        "--- stderr\nerror: standard input:2: unknown command 'gte'\nhint: did you mean 'get'?\nhint: mqkv help\n--- exit 2\n",
+        "a single failure is reported once"
+    );
     let shown = run(&[], "set a 1\nset a\nget\n");
-    assert!(shown.starts_with("--- stderr\nerror: line 2: ") && shown.ends_with("--- exit 2\n"), "{shown}");
-    let shown = run(&[], "set a\nget\nlock x\nset a 1\n");
     assert!(
-        shown.contains("line 1: ") && shown.contains("line 2: ") && shown.contains("line 3: "),
+        shown.starts_with("--- stderr\nerror: standard input:2: ") && shown.ends_with("--- exit 2\n"),
         "{shown}"
     );
+    let shown = run(&[], "set a\nget\nlock x\nset a 1\n");
+    assert!((1..=3).all(|line| shown.contains(&format!("error: standard input:{line}: "))), "{shown}");
     assert!(shown.contains("error: 3 of 4 lines failed\n") && !shown.contains("sent"), "{shown}");
     let json = "{\"v\":1,\"op\":\"batch\",\"lines\":1,\"dry_run\":true}\n";
     assert_eq!(run(&["-j"], "get a\n"), format!("--- stdout\n{json}--- exit 0\n"));
+}
+
+#[test]
+fn a_line_of_another_kind_is_reported_with_what_was_expected() {
+    let place = Place::new();
+    let run =
+        |words: &[&str], lines: &str| place.run_at_with_input("mqtt://127.0.0.1:1", words, lines.as_bytes());
+    let entry = "hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n";
+    assert_eq!(
+        run(&["import", "-"], "1\n2\n3\n"),
+        format!(
+            "--- stderr\nerror: standard input:1: not a JSON object\n  no later line was sent\n{entry}--- exit 65\n"
+        )
+    );
+    let of_batch = run(&["import", "-"], "SET k v\n");
+    assert!(of_batch.contains("hint: mqkv batch FILE runs lines such as: set KEY VALUE\n"), "{of_batch}");
+    let object = run(&["batch", "-"], "{\"op\":\"get\",\"key\":\"k\"}\n");
+    assert!(
+        object.starts_with("--- stderr\nerror: standard input:1: a JSON object is not a command\n"),
+        "{object}"
+    );
+    assert!(object.contains("hint: mqkv batch --format jsonl FILE runs JSON objects\n"), "{object}");
+    let entry = run(&["batch", "-"], "{\"key\":\"k\",\"value\":\"v\"}\n");
+    assert!(entry.contains("hint: mqkv import FILE writes the keys of JSON objects\n"), "{entry}");
+    let plain = run(&["batch", "-", "--format", "jsonl"], "get k\n");
+    assert!(plain.contains("omit --format jsonl for lines such as: set KEY VALUE"), "{plain}");
+}
+
+#[test]
+fn standard_input_without_a_verb_names_its_verbs_and_not_batch() {
+    let place = Place::new();
+    let shown = place.run_at_with_input("mqtt://127.0.0.1:1", &[], b"watch k\n");
+    assert_eq!(
+        shown,
+        "--- stderr\nerror: standard input:1: 'watch' is not available in a script\n  no later line was sent\n\
+         hint: verbs of a script: get, set, del, vdel, raw, keys, ping, decode, exchange\n--- exit 2\n"
+    );
 }

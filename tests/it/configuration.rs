@@ -194,7 +194,7 @@ fn an_unknown_context_is_reported_with_the_configuration_file() {
     assert_eq!(
         run(&place, &["get", "k", "-x", "prod"]),
         format!(
-            "--- stderr\nerror: unknown context prod: {FILE} does not exist\n\
+            "--- stderr\nerror: unknown context prod: cannot read {FILE}: No such file or directory (os error 2)\n\
              hint: mqkv context add prod -b URL\n--- exit 78\n"
         )
     );
@@ -230,7 +230,7 @@ fn the_path_of_the_file_comes_from_options_and_variables() {
     assert_eq!(path(&place, &[]), "named.toml");
     assert_eq!(
         place.run(&["get", "k"]),
-        "--- stderr\nerror: named.toml does not exist\n  set by MQKV_CONFIG\n--- exit 78\n"
+        "--- stderr\nerror: cannot read named.toml: No such file or directory (os error 2)\n  set by MQKV_CONFIG\n--- exit 78\n"
     );
     let shown = place.run(&["config", "path", "-j"]);
     assert_eq!(

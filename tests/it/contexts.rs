@@ -241,7 +241,7 @@ fn no_verb_writes_in_a_read_only_context() {
     place.write("lines", "get k\nset k v\nset l v\n");
     let batch = shown(&place, &["batch", "lines", "-x", "prod"]);
     assert!(
-        batch.contains("error: line 2: the context prod is read-only\n") && batch.ends_with("--- exit 78\n"),
+        batch.contains("error: lines:2: the context prod is read-only\n") && batch.ends_with("--- exit 78\n"),
         "{batch}"
     );
     assert_done(&place, &["import", "keys.jsonl", "-x", "prod", "--dry-run", "-q"]);

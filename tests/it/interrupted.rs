@@ -122,7 +122,7 @@ fn a_signal_during_a_batch_or_an_import_reports_the_lines_in_flight() {
     place.write("lines", "set a 1\nset b 2\nset c 3\n");
     let exit = end_with(Signal::SIGINT, (2, 1), &["batch", "lines", "--inflight", "1"], &place);
     assert_eq!(exit.signal, Some(2));
-    assert!(exit.errors.contains("error: interrupted before the answer: SIGINT\n  line 3: "), "{exit:?}");
+    assert!(exit.errors.contains("error: interrupted before the answer: SIGINT\n  lines:3: "), "{exit:?}");
     assert!(exit.errors.ends_with("  the write may or may not have happened\n"), "{exit:?}");
     let entries: String = (0..200).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n")).collect();
     place.write("entries", entries);

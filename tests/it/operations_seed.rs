@@ -106,12 +106,14 @@ fn an_invalid_line_is_reported_with_its_number_and_nothing_is_started() {
         "--seed",
         "seed",
     ]);
-    assert_eq!(shown, "--- stderr\nerror: line 2: missing member \"value\"\n--- exit 65\n");
+    assert_eq!(shown, "--- stderr\nerror: seed:2: missing member \"value\"\n--- exit 65\n");
     assert!(!place.path("port").exists() && !place.path("data").exists());
     place.write("seed", "{\"key\":\"a\",\"val");
     let shown = place.run_bounded(&["serve", "--listen", "127.0.0.1:0", "--seed", "seed"]);
     assert!(
-        shown.contains("line 1: invalid JSON: unexpected end of line\n  the file ends within this line"),
+        shown.contains(
+            "error: seed:1: invalid JSON: unexpected end of line\n  the file ends within this line"
+        ),
         "{shown}"
     );
 }
@@ -123,7 +125,10 @@ fn a_seed_that_the_store_refuses_is_reported_with_its_line() {
     let words =
         ["serve", "--listen", "127.0.0.1:0", "--seed", "seed", "--keys-max", "1", "--port-file", "port"];
     let shown = place.run_bounded(&words);
-    assert!(shown.contains("line 2: the store refused the request: the quota has been exceeded"), "{shown}");
+    assert!(
+        shown.contains("error: seed:2: the store refused the request: the quota has been exceeded"),
+        "{shown}"
+    );
     assert!(shown.ends_with("--- exit 76\n") && !place.path("port").exists(), "{shown}");
 }
 

@@ -351,7 +351,8 @@ fn offline_commands_need_a_folder_that_no_server_uses() {
         assert!(shown.contains(" missing\n") && shown.ends_with("--- exit 2\n"), "{shown}");
         let shown = run(&place, &format!("data {verb} missing {key}"));
         assert!(
-            shown.contains("missing/store.redb does not exist") && shown.ends_with("--- exit 74\n"),
+            shown.contains("cannot read missing/store.redb: No such file or directory (os error 2)")
+                && shown.ends_with("--- exit 74\n"),
             "{shown}"
         );
     }

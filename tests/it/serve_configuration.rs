@@ -85,7 +85,10 @@ fn an_invalid_file_is_reported_with_its_line() {
         "--- stderr\nerror: mqkv.toml:2: unknown option memory-max\nhint: memory_max\n--- exit 78\n"
     );
     let missing = place.run(&["serve", "--config", "none.toml"]);
-    assert_eq!(missing, "--- stderr\nerror: none.toml does not exist\n--- exit 74\n");
+    assert_eq!(
+        missing,
+        "--- stderr\nerror: cannot read none.toml: No such file or directory (os error 2)\n--- exit 74\n"
+    );
 }
 
 #[test]

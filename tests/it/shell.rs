@@ -410,11 +410,11 @@ fn the_lines_of_a_file_run_until_the_first_error() {
     place.write("lines", "set a 1\n# a note\nset b 'x\ny'\nget nothing\n\\timing on\nste c 3\nset d 4\n");
     let terminal = embedded(&place);
     terminal.line("\\i lines");
-    let screen = terminal.shows("lines: stopped at line 7");
+    let screen = terminal.shows("error: lines:7: unknown command 'ste'");
     assert!(screen.contains("stored b (3 bytes)") && !screen.contains("stored d"), "{screen}");
     place.write("itself", "\\i itself");
     terminal.line("\\i itself");
-    terminal.shows("itself: \\i is nested more than 8 deep");
+    terminal.shows("error: itself:1: itself: \\i is nested more than 8 deep");
 }
 
 #[test]
@@ -510,4 +510,30 @@ fn a_verb_that_reads_standard_input_is_refused_with_a_hint() {
     terminal.shows("standard input cannot be read from here\nhint: the name of a file in place of -\n");
     terminal.line("set k");
     terminal.shows("hint: set KEY VALUE\nhint: '' is the empty value\n");
+}
+
+#[test]
+fn long_help_at_the_prompt_is_shown_in_the_pager() {
+    let place = Place::new();
+    let mut command = place.command(&["--embedded"]);
+    command.current_dir(place.folder()).env("PATH", "/usr/bin:/bin").env("PAGER", "cat > paged; echo shown");
+    let terminal = Terminal::of_size(command, 24, 80);
+    terminal.ends_with("embedded>");
+    terminal.line("help set");
+    terminal.shows("shown");
+    terminal.ends_with("embedded>");
+    assert!(fs::read_to_string(place.path("paged")).unwrap().contains("Usage: "));
+    terminal.line("get -h");
+    terminal.shows("Get the value");
+}
+
+#[test]
+fn an_operator_of_a_shell_has_a_hint() {
+    let place = Place::new();
+    let terminal = embedded(&place);
+    terminal.line("set a b &");
+    terminal.shows("error: & is not supported at the prompt");
+    terminal.shows("as text: '&'");
+    terminal.line("set a '&'");
+    terminal.shows("stored a (1 byte)");
 }

@@ -96,7 +96,7 @@ fn a_seed_is_set_before_the_store_starts_and_checked_as_a_whole() {
     drop(store);
     place.write("invalid", "{\"key\":\"a\",\"value\":\"3\"}\n{\"key\":\"b\"}\n");
     let error = seeded("invalid").unwrap_err().to_string();
-    assert!(error.contains("line 2") && error.contains("missing member \"value\""), "{error}");
+    assert!(error.contains("invalid:2: missing member \"value\""), "{error}");
     assert!(matches!(seeded("absent"), Err(Error::Seed(_))));
     let store = Store::builder().data(place.path("data")).start().unwrap();
     assert_eq!(store.get("a").unwrap().unwrap(), b"2", "nothing of an invalid seed is set");

@@ -146,7 +146,7 @@ fn context(
 /// Returns the error if a context or file is named and there is no file.
 fn missing_file(named: Named<'_>, location: Option<&Location>) -> Option<CommandError> {
     let file = match location {
-        Some(location) => format!("{} does not exist", location.path.display()),
+        Some(location) => CommandError::missing_file(&location.path).message,
         None => "no configuration file: HOME is not set".to_owned(),
     };
     let configuration = |message: String| CommandError::new(Kind::Configuration, message);

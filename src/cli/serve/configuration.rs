@@ -51,8 +51,7 @@ pub fn complete(words: &[OsString]) -> Result<Option<Completed>, CommandError> {
         return Ok(None);
     }
     let location = Location { path: file.clone(), named_by: Some("--config") };
-    let missing = || CommandError::new(Kind::File, format!("{} does not exist", file.display()));
-    let text = location.read()?.ok_or_else(missing)?;
+    let text = location.read()?.ok_or_else(|| CommandError::missing_file(file))?;
     let added = File { path: file, serve: &serve, typed: matches }.options(&text)?;
     Ok(Some(Completed { words: [options, &added, command].concat(), file: file.clone() }))
 }
@@ -116,6 +115,11 @@ impl File<'_> {
                 Ok(vec![OsString::from(format!("--{}", arg.get_long().unwrap_or_default()))])
             }
             other if is_switch => Err(self.type_error(node, "true or false", other)),
+            // An empty list would mean the default, as if the key were not there.
+            Content::List(elements) if elements.is_empty() => {
+                let error = self.wrong(node.value_at.line, &format!("{}: the array is empty", node.key));
+                Err(error.hint(format!("omit {} for its default", node.key)))
+            }
             Content::List(elements) if matches!(arg.get_action(), ArgAction::Append) => {
                 elements.iter().map(|element| self.word(arg, node, &element.content)).collect()
             }
@@ -247,6 +251,7 @@ mod tests {
         assert_wrong("listen = true", "1: listen: expected a text or a number, found true or false", &[]);
         assert_wrong("data = ['a', 'b']", "1: data: expected a text or a number, found an array", &[]);
         assert_wrong("no_compaction = 'yes'", "1: no_compaction: expected true or false, found a text", &[]);
+        assert_wrong("listen = []", "1: listen: the array is empty", &["omit listen for its default"]);
         let control = "the value contains a control character";
         assert_wrong("data = \"a\\u001B]0;t\\u0007\"", &format!("1:8: data: {control}"), &[]);
         assert_wrong("\nlisten = ['a', \"b\\n\"]", &format!("2:16: listen: {control}"), &[]);
@@ -259,7 +264,10 @@ mod tests {
     fn a_file_that_does_not_exist_is_an_error() {
         let words = ["mqkv", "serve", "--config", "/nonexistent/mqkv.toml"].map(OsString::from);
         let error = complete(&words).unwrap_err();
-        assert_eq!(error.message, "/nonexistent/mqkv.toml does not exist");
+        assert_eq!(
+            error.message,
+            "cannot read /nonexistent/mqkv.toml: No such file or directory (os error 2)"
+        );
     }
 
     #[test]

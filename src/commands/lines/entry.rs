@@ -9,7 +9,10 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::records::{check_version, data_error, decoded, invalid_json, missing, not_a_string, positive};
+use super::records::{
+    begins_with_verb, check_version, data_error, decoded, invalid_json, is_object, missing, not_a_string,
+    positive,
+};
 use crate::commands::error::CommandError;
 use crate::commands::process::file::value_within_limit;
 use crate::protocol::Key;
@@ -35,7 +38,7 @@ impl Entry {
             Ok(line) => serde_json::from_str::<Members<'_>>(line),
             Err(_) => serde_json::from_slice::<Members<'_>>(line),
         };
-        let members = members.map_err(|error| invalid_json(&error))?;
+        let members = members.map_err(|error| with_example(line, invalid_json(line, &error)))?;
         let Members { version, key, key_encoding, value, encoding, ttl_ms } = members;
         check_version(version.map(Member::into_value))?;
         let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)
@@ -43,6 +46,18 @@ impl Entry {
         let value = bytes(line, ("value", value), ("encoding", encoding))?;
         let ttl_ms = positive("ttl_ms", ttl_ms.map(Member::into_value))?;
         Ok(Self { key, value: value_within_limit(value)?, ttl_ms })
+    }
+}
+
+/// Adds hints to the error of a line that is no object: what an entry is, and where lines of verbs belong.
+fn with_example(line: &[u8], error: CommandError) -> CommandError {
+    if is_object(line) {
+        return error;
+    }
+    let error = error.hint(r#"each line is an object: {"key":"line1/temp","value":"21.5"}"#);
+    match begins_with_verb(line) {
+        true => error.hint("mqkv batch FILE runs lines such as: set KEY VALUE"),
+        false => error,
     }
 }
 
@@ -222,8 +237,12 @@ mod tests {
     #[test]
     fn an_invalid_entry_is_reported_with_its_cause() {
         for (line, expected) in [
-            ("[1]", "not a JSON object: expected {\"op\":...}"),
-            ("7", "not a JSON object: expected {\"op\":...}"),
+            ("[1]", "not a JSON object"),
+            ("7", "not a JSON object"),
+            ("seven", "not a JSON object"),
+            (r#"{"key":}"#, "invalid JSON: expected a value at column 8"),
+            (r#"{"key":nil}"#, "invalid JSON: expected a value at column 9"),
+            ("{key:1}", "invalid JSON: expected a name in double quotes at column 2"),
             (r#"{"key":"k""#, "invalid JSON: unexpected end of line"),
             (r#"{"key":"k"} x"#, "invalid JSON: trailing characters at column 13"),
             (r#"{"value":"v"}"#, "missing member \"key\""),
@@ -235,6 +254,15 @@ mod tests {
         ] {
             assert_eq!(message(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_line_that_is_no_object_is_reported_with_an_example() {
+        let example = r#"each line is an object: {"key":"line1/temp","value":"21.5"}"#;
+        let hints = |line| parse(line).unwrap_err().hints;
+        assert_eq!(hints("1"), [example]);
+        assert_eq!(hints("SET k v"), [example, "mqkv batch FILE runs lines such as: set KEY VALUE"]);
+        assert!(hints(r#"{"key":"#).is_empty());
     }
 
     #[test]

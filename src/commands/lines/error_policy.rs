@@ -1,7 +1,7 @@
 //! What errors do to the lines of a file: the first one stops them, or all run and the worst one counts (pure).
 
 use crate::client::Outcome;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, Place};
 use crate::commands::verdict::Verdict;
 
 /// The errors and the verdicts so far.
@@ -11,11 +11,11 @@ pub struct ErrorPolicy {
     lines: u64,
     noes: u64,
     /// The first line with a negative answer.
-    first_no: Option<u64>,
+    first_no: Option<Place>,
     failed: u64,
     is_unknown: bool,
     /// The first error, with its line; with `keep_going`, the first of the greatest kind.
-    worst: Option<(u64, CommandError)>,
+    worst: Option<CommandError>,
     after_error: AfterError,
 }
 
@@ -66,27 +66,27 @@ impl ErrorPolicy {
 
     /// Returns the number of lines with a negative answer, and the first of them.
     #[must_use]
-    pub fn noes(&self) -> Option<(u64, u64)> {
-        self.first_no.map(|first| (self.noes, first))
+    pub fn noes(&self) -> Option<(u64, Place)> {
+        self.first_no.clone().map(|first| (self.noes, first))
     }
 
     /// Records the result of a line.
-    pub fn record(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
+    pub fn record(&mut self, place: &Place, result: &Result<Verdict, CommandError>) {
         self.lines = self.lines.saturating_add(1);
         if self.is_stopped() {
-            return self.after_error.record(line, result);
+            return self.after_error.record(place.line, result);
         }
         match result {
             Ok(Verdict::No) => {
                 self.noes = self.noes.saturating_add(1);
-                self.first_no.get_or_insert(line);
+                self.first_no.get_or_insert_with(|| place.clone());
             }
             Ok(_) => {}
             Err(error) => {
                 self.failed = self.failed.saturating_add(1);
                 self.is_unknown |= error.outcome == Some(Outcome::Unknown);
-                if self.worst.as_ref().is_none_or(|(_, worst)| worst.kind < error.kind) {
-                    self.worst = Some((line, error.clone()));
+                if self.worst.as_ref().is_none_or(|worst| worst.kind < error.kind) {
+                    self.worst = Some(error.clone().at(place.clone()));
                 }
             }
         }
@@ -95,14 +95,15 @@ impl ErrorPolicy {
     /// Returns the result of all lines.
     ///
     /// # Errors
-    /// The first error; with `keep_going`, the number of errors, of the greatest kind.
+    /// The first error; with `keep_going`, the number of errors, of the greatest kind. A single one is a repetition: it was printed
+    /// at its line.
     pub fn finish(self) -> Result<Verdict, CommandError> {
-        let Some((line, worst)) = self.worst else {
+        let Some(worst) = self.worst else {
             return Ok(if self.noes > 0 { Verdict::No } else { Verdict::Yes });
         };
         if !self.keep_going {
             let CommandError { outcome, .. } = worst;
-            let error = worst.at_line(line).cause(self.after_error.summary());
+            let error = worst.cause(self.after_error.summary());
             // "Unchanged" would be wrong: other lines may have changed something.
             return Err(CommandError {
                 outcome: outcome.filter(|known| *known == Outcome::Unknown),
@@ -110,9 +111,10 @@ impl ErrorPolicy {
             });
         }
         let message = format!("{} of {} lines failed", self.failed, self.lines);
-        let cause = format!("worst error: {}", worst.clone().at_line(line).message);
+        let cause = format!("worst error: {}", worst.placed_message());
         let outcome = self.is_unknown.then_some(Outcome::Unknown);
-        Err(CommandError { outcome, ..CommandError::new(worst.kind, message).cause(cause) })
+        let is_repetition = self.failed == 1;
+        Err(CommandError { outcome, is_repetition, ..CommandError::new(worst.kind, message).cause(cause) })
     }
 }
 
@@ -161,6 +163,10 @@ mod tests {
     use super::*;
     use crate::commands::Kind;
 
+    fn place(line: u64) -> Place {
+        Place { file: std::path::Path::new("f").into(), line }
+    }
+
     fn failure(kind: Kind, outcome: Option<Outcome>) -> Result<Verdict, CommandError> {
         Err(CommandError { outcome, ..CommandError::new(kind, "it failed") })
     }
@@ -168,8 +174,8 @@ mod tests {
     #[test]
     fn a_no_stops_nothing_and_is_the_result_if_there_is_no_error() {
         let mut errors = ErrorPolicy::new(false);
-        errors.record(1, &Ok(Verdict::No));
-        errors.record(2, &Ok(Verdict::Yes));
+        errors.record(&place(1), &Ok(Verdict::No));
+        errors.record(&place(2), &Ok(Verdict::Yes));
         assert!(!errors.is_stopped());
         assert_eq!(errors.finish(), Ok(Verdict::No));
         assert_eq!(ErrorPolicy::new(false).finish(), Ok(Verdict::Yes));
@@ -178,15 +184,15 @@ mod tests {
     #[test]
     fn the_first_error_stops_and_lists_the_lines_already_sent() {
         let mut errors = ErrorPolicy::new(false);
-        errors.record(1, &Ok(Verdict::Yes));
-        errors.record(7, &failure(Kind::Refused, Some(Outcome::Unchanged)));
+        errors.record(&place(1), &Ok(Verdict::Yes));
+        errors.record(&place(7), &failure(Kind::Refused, Some(Outcome::Unchanged)));
         assert!(errors.is_stopped());
-        errors.record(8, &Ok(Verdict::Yes));
-        errors.record(9, &failure(Kind::Timeout, Some(Outcome::Unknown)));
-        errors.record(12, &Ok(Verdict::No));
+        errors.record(&place(8), &Ok(Verdict::Yes));
+        errors.record(&place(9), &failure(Kind::Timeout, Some(Outcome::Unknown)));
+        errors.record(&place(12), &Ok(Verdict::No));
         let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Refused, None));
-        assert_eq!(error.message, "line 7: it failed");
+        assert_eq!(error.placed_message(), "f:7: it failed");
         assert_eq!(
             error.causes,
             [
@@ -199,14 +205,23 @@ mod tests {
     #[test]
     fn with_keep_going_the_greatest_status_is_the_result() {
         let mut errors = ErrorPolicy::new(true);
-        errors.record(1, &failure(Kind::Usage, None));
-        errors.record(2, &failure(Kind::Timeout, Some(Outcome::Unknown)));
-        errors.record(3, &failure(Kind::Refused, None));
-        errors.record(4, &Ok(Verdict::No));
+        errors.record(&place(1), &failure(Kind::Usage, None));
+        errors.record(&place(2), &failure(Kind::Timeout, Some(Outcome::Unknown)));
+        errors.record(&place(3), &failure(Kind::Refused, None));
+        errors.record(&place(4), &Ok(Verdict::No));
         assert!(!errors.is_stopped());
         let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Timeout, Some(Outcome::Unknown)));
-        assert_eq!(error.message, "3 of 4 lines failed");
-        assert_eq!(error.causes, ["worst error: line 2: it failed"]);
+        assert_eq!((error.message.as_str(), error.is_repetition), ("3 of 4 lines failed", false));
+        assert_eq!(error.causes, ["worst error: f:2: it failed"]);
+    }
+
+    #[test]
+    fn a_single_error_with_keep_going_is_a_repetition() {
+        let mut errors = ErrorPolicy::new(true);
+        errors.record(&place(1), &failure(Kind::Usage, None));
+        errors.record(&place(2), &Ok(Verdict::Yes));
+        let error = errors.finish().unwrap_err();
+        assert_eq!((error.kind, error.is_repetition), (Kind::Usage, true));
     }
 }

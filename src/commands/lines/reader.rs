@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
 use bytes::{Buf, Bytes};
 use tokio::sync::{mpsc, watch};
 
-use crate::commands::error::{CommandError, Kind};
+use crate::commands::error::{CommandError, Kind, Place};
 use crate::commands::session::Session;
 use crate::protocol::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -21,8 +22,7 @@ const CHUNKS_MAX: usize = 2;
 /// A line of a file.
 #[derive(Debug)]
 pub struct Line {
-    /// Counts from 1.
-    pub number: u64,
+    pub place: Place,
     /// The bytes without the separator, or the reason why the line cannot be used.
     pub content: Result<Bytes, CommandError>,
     /// Whether the file ends before the separator.
@@ -50,7 +50,7 @@ impl Lines {
     pub fn open(path: &Path, separator: u8, session: &Session) -> Result<Self, CommandError> {
         let lines = if path == Path::new("-") {
             session.take_input()?;
-            Self::start(io::stdin, "standard input".to_owned(), None, separator)
+            Self::start(io::stdin, path, "standard input".to_owned(), None, separator)
         } else {
             Self::of_file(path, separator)
         };
@@ -69,12 +69,13 @@ impl Lines {
             return Err(unreadable(ErrorKind::IsADirectory.into()));
         }
         let bytes_total = metadata.is_file().then_some(metadata.len());
-        Self::start(move || file, path.display().to_string(), bytes_total, separator)
+        Self::start(move || file, path, path.display().to_string(), bytes_total, separator)
     }
 
     /// Starts the thread. It is never joined: a read of standard input may not return.
     fn start<R: Read>(
         open: impl FnOnce() -> R + Send + 'static,
+        path: &Path,
         name: String,
         bytes_total: Option<u64>,
         separator: u8,
@@ -88,7 +89,7 @@ impl Lines {
             .name("input".to_owned())
             .spawn(read)
             .map_err(|error| CommandError::system("start a thread", &error))?;
-        Ok(Self { chunks, splitter: Splitter::new(separator), bytes_total, canceled: None })
+        Ok(Self { chunks, splitter: Splitter::new(path.into(), separator), bytes_total, canceled: None })
     }
 
     /// Returns the next line, if it has been read already.
@@ -170,6 +171,7 @@ fn read_chunks(
 /// Splits bytes into lines. A line that one read contains shares its memory.
 #[derive(Debug)]
 struct Splitter {
+    file: Arc<Path>,
     separator: u8,
     number: u64,
     bytes_read: u64,
@@ -181,8 +183,9 @@ struct Splitter {
 }
 
 impl Splitter {
-    fn new(separator: u8) -> Self {
+    fn new(file: Arc<Path>, separator: u8) -> Self {
         Self {
+            file,
             separator,
             number: 1,
             bytes_read: 0,
@@ -261,7 +264,8 @@ impl Splitter {
             )),
             false => Ok(content),
         };
-        let line = Line { number: self.number, content, is_cut_off, bytes_read: self.bytes_read };
+        let place = Place { file: Arc::clone(&self.file), line: self.number };
+        let line = Line { place, content, is_cut_off, bytes_read: self.bytes_read };
         self.number = self.number.saturating_add(1);
         line
     }
@@ -273,7 +277,7 @@ mod tests {
 
     /// Returns all lines of the input.
     fn read(input: impl BufRead) -> Vec<Line> {
-        let (mut splitter, mut found) = (Splitter::new(b'\n'), Vec::new());
+        let (mut splitter, mut found) = (Splitter::new(Path::new("x").into(), b'\n'), Vec::new());
         read_chunks(input, "x", |chunk| {
             found.extend(splitter.handle_chunk(chunk));
             found.extend(std::iter::from_fn(|| splitter.next()));
@@ -286,7 +290,7 @@ mod tests {
     fn lines(bytes: &[u8], capacity: usize) -> Vec<(u64, Vec<u8>, bool, u64)> {
         let lines = read(BufReader::with_capacity(capacity, bytes)).into_iter();
         lines
-            .map(|line| (line.number, line.content.unwrap().to_vec(), line.is_cut_off, line.bytes_read))
+            .map(|line| (line.place.line, line.content.unwrap().to_vec(), line.is_cut_off, line.bytes_read))
             .collect()
     }
 
@@ -306,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_line_over_the_limit_is_an_error_and_not_buffered() {
-        let mut splitter = Splitter::new(b'\n');
+        let mut splitter = Splitter::new(Path::new("x").into(), b'\n');
         let piece = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
         for _ in 0..=LINE_BYTES_MAX / piece.len() {
             splitter.handle_chunk(Ok(piece.clone()));

@@ -31,7 +31,8 @@ impl Record {
     /// # Errors
     /// [`Kind::Data`] if the line is no JSON object of schema 1.
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
-        let mut record = serde_json::from_slice(line).map(Self).map_err(|error| invalid_json(&error))?;
+        let mut record =
+            serde_json::from_slice(line).map(Self).map_err(|error| invalid_json(line, &error))?;
         check_version(record.0.remove("v"))?;
         Ok(record)
     }
@@ -153,19 +154,34 @@ pub fn not_a_string(name: &str) -> CommandError {
 }
 
 /// Returns the error of a line that is no JSON object.
-pub fn invalid_json(error: &serde_json::Error) -> CommandError {
+pub fn invalid_json(line: &[u8], error: &serde_json::Error) -> CommandError {
     match error.classify() {
-        Category::Data => data_error("not a JSON object: expected {\"op\":...}"),
+        _ if !is_object(line) => data_error("not a JSON object"),
+        Category::Data => data_error("not a JSON object"),
         Category::Eof => data_error("invalid JSON: unexpected end of line"),
         // The line number is always 1, because lines are parsed one by one.
         Category::Syntax | Category::Io => {
             let message = error
                 .to_string()
                 .replace("expected ident", "expected a value")
+                .replace("expected value", "expected a value")
+                .replace("key must be a string", "expected a name in double quotes")
+                .replace("EOF", "end of line")
                 .replace(" at line 1 column ", " at column ");
             data_error(format!("invalid JSON: {message}"))
         }
     }
+}
+
+/// Returns whether a line begins as a JSON object.
+pub fn is_object(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"{")
+}
+
+/// Returns whether a line begins with a verb, as those of `mqkv batch` do.
+pub fn begins_with_verb(line: &[u8]) -> bool {
+    let word = line.trim_ascii_start().split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    [&b"get"[..], b"set", b"del", b"vdel", b"keys", b"raw"].iter().any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
 /// Checks the member `v`.

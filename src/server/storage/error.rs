@@ -108,7 +108,10 @@ impl fmt::Display for StorageError {
         let path = self.path.display();
         match &self.kind {
             StorageErrorKind::InUse => write!(out, "{path} is in use by another process"),
-            StorageErrorKind::Missing => write!(out, "{path} does not exist"),
+            StorageErrorKind::Missing => {
+                // ENOENT is 2 on every Unix.
+                write!(out, "cannot read {path}: {}", io::Error::from_raw_os_error(2))
+            }
             StorageErrorKind::NotAFile(path) => {
                 write!(out, "{} is not a regular file", path.display())
             }
