@@ -164,7 +164,7 @@ pub async fn authenticate(
         (None, Some(username)) => Err(Denial {
             reason: ReasonCode::BadUserNameOrPassword,
             reason_string: "user names are not accepted here",
-            log_text: format!("there are no users here, so no {username}"),
+            log_text: format!("unknown user {username}: the server has no users"),
         }),
         (None, None) => Err(denial(ReasonCode::NotAuthorized, "authentication required", "no credentials")),
     }

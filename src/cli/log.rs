@@ -53,7 +53,10 @@ impl Log {
     /// Formats the number of dropped lines.
     #[must_use]
     pub fn unread(count: u64) -> String {
-        format!("{count} more lines were dropped: they were not read in time")
+        match count {
+            1 => "1 more line was dropped: it was not read in time".to_owned(),
+            count => format!("{count} more lines were dropped: they were not read in time"),
+        }
     }
 
     /// Starts a thread that writes with `write`.

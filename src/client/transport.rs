@@ -296,8 +296,8 @@ impl Connection {
                 return Err(self.disconnected(ReasonCode { code: disconnect.reason_code as u8, text }));
             }
             other => {
-                let name = format!("{:?}", other.packet_type());
-                self.trace(|| TraceEvent::Received(Packet::Other(name.to_uppercase())));
+                let name = format!("{:?}", other.packet_type()).to_uppercase();
+                self.trace(|| TraceEvent::Received(Packet::Other(name.clone())));
                 return Err(format!("unexpected packet: {name}").into());
             }
         };

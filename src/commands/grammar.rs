@@ -71,7 +71,7 @@ impl Grammar {
             let help = known.map_or_else(|| "mqkv help".to_owned(), |verb| format!("mqkv help {verb}"));
             match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                    CommandError::usage("no help is printed here").hint(help)
+                    CommandError::usage("help is not available here").hint(help)
                 }
                 _ => {
                     let is_available = |verb: &str| Line::command().find_subcommand(verb).is_some();

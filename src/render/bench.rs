@@ -71,7 +71,11 @@ fn workload(settings: &BenchSettings) -> String {
         }
         Workload::Watch => "watch: set to notification".to_owned(),
     };
-    size.map_or_else(|| what.clone(), |size| format!("{what}, {size} bytes each"))
+    match size {
+        None => what,
+        Some(1) => format!("{what}, 1 byte each"),
+        Some(size) => format!("{what}, {size} bytes each"),
+    }
 }
 
 fn load(settings: &BenchSettings) -> String {

@@ -76,7 +76,9 @@ impl Redirection {
             }
             Self::File { path, bytes } => {
                 file::write(&path, &bytes)?;
-                Ok(Some(format!("wrote {} bytes to {}", bytes.len(), path.display())))
+                let count =
+                    if bytes.len() == 1 { "1 byte".to_owned() } else { format!("{} bytes", bytes.len()) };
+                Ok(Some(format!("wrote {count} to {}", path.display())))
             }
         }
     }

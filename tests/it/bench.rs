@@ -365,7 +365,10 @@ fn invalid_settings_are_usage_errors() {
         ("--size 300M", "error: a value has at most 268173312 bytes\n"),
         ("-d 5", "a duration needs a unit, for example 5s"),
         ("-d 5s -c 1", "cannot be used with"),
-        ("--clients 10000 --inflight 10", "error: 10000 clients with 10 operations in flight are too many\n"),
+        (
+            "--clients 10000 --inflight 10",
+            "error: too many operations in flight: --clients 10000 with --inflight 10\n",
+        ),
         ("--rate 0", "it must be 1 to 1000000"),
         ("scan", "invalid value 'scan'"),
     ] {

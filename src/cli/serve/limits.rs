@@ -134,14 +134,14 @@ pub fn describe(
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
     let reserve = reserve(persistence);
     format!(
-        "limits: {} keys, {} of memory for them and {} for the broker, {} per value, {} connections, {} watched keys \
+        "limits: {}, {} of memory for them and {} for the broker, {} per value, {}, {} \
          and {} of waiting messages per client, {} per packet, {login_failures_max} failed logins per address and minute, {} of recorded replies{reserve}",
-        store.keys_max,
+        counted(store.keys_max, "key"),
         Size(store.memory_bytes_max),
         size(broker.memory_bytes_max),
         Size(value_bytes_max),
-        broker.connections_max,
-        store.watches_per_connection_max,
+        counted(broker.connections_max, "connection"),
+        counted(store.watches_per_connection_max, "watched key"),
         size(broker.session_queue_bytes_max),
         Size(broker.packet_bytes_max.into()),
         Size(recorded_bytes_max(store)),
@@ -152,14 +152,19 @@ pub fn describe(
 #[must_use]
 pub fn describe_store(store: &Limits, persistence: &Persistence) -> String {
     format!(
-        "limits: {} keys, {} of memory for them, {} per value, {} watched keys per client, {} of recorded replies{}",
-        store.keys_max,
+        "limits: {}, {} of memory for them, {} per value, {} per client, {} of recorded replies{}",
+        counted(store.keys_max, "key"),
         Size(store.memory_bytes_max),
         Size(u64::try_from(store.value_bytes_max).unwrap_or(u64::MAX)),
-        store.watches_per_connection_max,
+        counted(store.watches_per_connection_max, "watched key"),
         Size(recorded_bytes_max(store)),
         reserve(persistence),
     )
+}
+
+fn counted(count: impl std::fmt::Display, name: &str) -> String {
+    let count = count.to_string();
+    if count == "1" { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 fn reserve(persistence: &Persistence) -> String {

@@ -134,7 +134,10 @@ impl Connection {
             {
                 return match packet {
                     v5::Packet::ConnAck(connack) => self.handle_connack(connack, keep_alive_s, settings),
-                    other => Err(not_mqtt(settings, format!("{:?} instead of CONNACK", other.packet_type()))),
+                    other => {
+                        let name = format!("{:?}", other.packet_type()).to_uppercase();
+                        Err(not_mqtt(settings, format!("{name} instead of CONNACK")))
+                    }
                 };
             }
             if let Err(error) = self.transfer(true).await {

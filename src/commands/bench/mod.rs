@@ -152,7 +152,8 @@ impl BenchArgs {
         };
         let slots = clients.saturating_mul(inflight);
         if slots > SLOTS_MAX {
-            let message = format!("{clients} clients with {inflight} operations in flight are too many");
+            let message =
+                format!("too many operations in flight: --clients {clients} with --inflight {inflight}");
             return Err(CommandError::usage(message).hint(format!("at most {SLOTS_MAX} in flight together")));
         }
         if self.keys.is_some() && !workload.shares_keys() {

@@ -177,9 +177,22 @@ pub(super) fn alert_text(alert: AlertDescription) -> String {
         Alert::ProtocolVersion => "no common TLS version",
         Alert::CertificateRequired => "certificate required",
         Alert::UnrecognisedName => "unrecognized name",
-        other => return format!("{other:?}"),
+        // `DecryptError` is "decrypt error", as the standard has it.
+        other => return in_words(&format!("{other:?}")),
     };
     text.to_owned()
+}
+
+/// Writes the name of a variant as words.
+fn in_words(name: &str) -> String {
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(c.to_ascii_lowercase());
+    }
+    words
 }
 
 impl TlsSetupError {
