@@ -8,6 +8,7 @@ mod page;
 mod prose;
 mod reference;
 mod session;
+mod troubleshooting;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -84,6 +85,7 @@ pages! {
     scale_out "docs/scale-out.md"
     server "docs/server.md"
     testing "docs/testing.md"
+    troubleshooting "docs/troubleshooting.md"
 }
 
 /// Returns the pages in the repository.
