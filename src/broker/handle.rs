@@ -8,6 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -472,8 +473,19 @@ impl Broker {
         }
     }
 
-    /// Runs a change of the registry that may change the subscriptions.
+    /// Runs a change of the registry that may change the subscriptions, then what the end of sessions leaves to be done:
+    /// others get the lock between its steps.
     fn change<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
+        let (result, mut has_more) =
+            self.change_once(|registry| (change(registry), registry.has_ended_sessions()));
+        while has_more {
+            thread::yield_now();
+            has_more = self.change_once(|registry| registry.handle_ended_sessions(clock::monotonic()));
+        }
+        result
+    }
+
+    fn change_once<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
         let mut registry = self.write();
         let result = change(&mut registry);
         let topic = self.inner.hooks.application.monitored_topic();

@@ -227,6 +227,13 @@ impl Account {
         Arc::new(MemoryBudget::new(bytes_max, 0)).account(owner)
     }
 
+    /// Returns the bytes that the owner holds.
+    #[cfg(test)]
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used.all()
+    }
+
     #[must_use]
     pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget

@@ -1,17 +1,19 @@
 //! Registry: sessions by client id, open connections, subscriptions, retained messages, deadlines.
 
 mod direct_delivery;
+mod ending;
 mod reauthorization;
 pub mod retained_delivery;
 pub mod route;
 mod statistics;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 
+use super::ended::EndedSession;
 use super::filter_memory::{self, NODE_BYTES};
 use super::retained::{Full, RetainedMessages};
 use super::route::SharedRoute;
@@ -107,6 +109,8 @@ pub struct Registry {
     /// Disconnected sessions by their owner and by the time when they were disconnected.
     disconnected: HashMap<Arc<str>, SessionsByTime>,
     next_session: u64,
+    /// Sessions that have ended, with what is still to be done for them.
+    ended: VecDeque<EndedSession>,
     is_closed: bool,
     /// Events of the last change. They are reported after the lock has been released.
     events: Vec<Event>,
@@ -133,6 +137,7 @@ impl Registry {
             deadlines: BTreeMap::new(),
             disconnected: HashMap::new(),
             next_session: 0,
+            ended: VecDeque::new(),
             is_closed: false,
             events: Vec::new(),
         }
@@ -510,27 +515,6 @@ impl Registry {
         self.sessions.insert(Arc::clone(client_id), Arc::clone(&entry));
         self.sessions_by_id.insert(id, Arc::clone(&entry));
         entry
-    }
-
-    /// Ends a session with its subscriptions.
-    fn remove_entry(&mut self, entry: &Arc<SessionEntry>, now: Instant) {
-        let (filters, undelivered) = {
-            let mut state = entry.lock();
-            self.cancel_deadlines(entry, &state);
-            (std::mem::take(&mut state.filters), state.session.end())
-        };
-        for filter in filters.keys() {
-            self.remove_subscription(filter, entry.id);
-        }
-        {
-            let mut state = entry.lock();
-            let bytes = state.filter_bytes();
-            state.charge_filters(0, bytes);
-        }
-        // After the session has left its groups, so that they do not choose it again.
-        self.redistribute(undelivered, entry.id, now);
-        self.sessions.remove(&entry.client_id);
-        self.sessions_by_id.remove(&entry.id);
     }
 
     /// Removes a subscription from the routing tables; returns whether it was there. No entry may be locked: other sessions

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hashbrown::HashMap;
-
 use super::subscriptions::{Search, Subscriptions};
+use super::table::Table;
 use crate::broker::event::Event;
 use crate::broker::publication::{Delivery, GroupId, Publication};
 use crate::broker::session::entry::{Readiness, SessionEntry, SessionId};
@@ -21,8 +20,8 @@ const CANDIDATES_MAX: usize = 64;
 /// All groups. A group is identified by its share name and topic filter, that is by `$share/NAME/FILTER` as a whole.
 #[derive(Debug, Default)]
 pub struct SharedSubscriptions {
-    ids: HashMap<Box<str>, GroupId>,
-    groups: HashMap<GroupId, Group>,
+    ids: Table<GroupId>,
+    groups: BTreeMap<GroupId, Group>,
     subscriptions: Subscriptions<GroupId, ()>,
     next_group: u64,
 }
@@ -41,7 +40,7 @@ impl SharedSubscriptions {
             let id = GroupId(self.next_group);
             // 64 bits do not overflow: each group takes a SUBSCRIBE.
             self.next_group = self.next_group.wrapping_add(1);
-            self.ids.insert(shared.into(), id);
+            self.ids.insert(shared, id);
             self.subscriptions.insert(filter, id, ());
             id
         });
@@ -59,7 +58,7 @@ impl SharedSubscriptions {
         is_connected: bool,
     ) {
         for shared in filters.filter(|filter| filter::is_shared(filter)) {
-            let group = self.ids.get(shared.as_str()).and_then(|id| self.groups.get_mut(id));
+            let group = self.ids.get(shared).and_then(|id| self.groups.get_mut(id));
             if let Some(group) = group
                 && let Some(member) = group.remove(session)
             {

@@ -2,8 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use hashbrown::HashMap;
-
+use super::table::Table;
 use crate::mqtt::filter;
 
 /// Subscriptions by topic filter. `K` identifies the subscriber, `S` is what a match returns. Pure.
@@ -12,7 +11,7 @@ use crate::mqtt::filter;
 #[derive(Debug)]
 pub struct Subscriptions<K, S> {
     /// Filters without a wildcard: most messages match one of them, which one lookup finds, however many levels it has.
-    exact: HashMap<Box<str>, Subscribers<K, S>>,
+    exact: Table<Subscribers<K, S>>,
     /// Filters with a wildcard.
     root: Node<K, S>,
 }
@@ -22,7 +21,7 @@ struct Node<K, S> {
     /// The subscriber that is charged for the node; None for the root. It has a filter that ends at or below the node.
     payer: Option<K>,
     /// By the name of the next level.
-    children: HashMap<Box<str>, Box<Node<K, S>>>,
+    children: Table<Box<Node<K, S>>>,
     /// The next level is `+`.
     any: Option<Box<Node<K, S>>>,
     /// Subscriptions whose filter ends at this level.
@@ -35,7 +34,7 @@ impl<K, S> Default for Node<K, S> {
     fn default() -> Self {
         Self {
             payer: None,
-            children: HashMap::new(),
+            children: Table::default(),
             any: None,
             here: Subscribers::default(),
             below: Subscribers::default(),
@@ -45,7 +44,7 @@ impl<K, S> Default for Node<K, S> {
 
 impl<K, S> Default for Subscriptions<K, S> {
     fn default() -> Self {
-        Self { exact: HashMap::new(), root: Node::default() }
+        Self { exact: Table::default(), root: Node::default() }
     }
 }
 
@@ -54,11 +53,8 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
     /// besides.
     pub fn insert(&mut self, filter: &str, key: K, subscription: S) -> (bool, usize) {
         if !filter::has_wildcard(filter) {
-            let of_filter = match self.exact.get_mut(filter) {
-                Some(of_filter) => of_filter,
-                None => self.exact.entry(filter.into()).or_default(),
-            };
-            return (of_filter.insert(key, subscription).is_none(), 0);
+            let of_filter = self.exact.get_or_insert_with(filter, Subscribers::default);
+            return (of_filter.is_some_and(|of_filter| of_filter.insert(key, subscription).is_none()), 0);
         }
         let mut created = 0_usize;
         let mut new = || {
@@ -67,15 +63,14 @@ impl<K: Copy + Ord, S> Subscriptions<K, S> {
         };
         let mut node = &mut self.root;
         for level in filter.split('/') {
-            node = match level {
+            let next = match level {
                 "#" => return (node.below.insert(key, subscription).is_none(), created),
-                "+" => node.any.get_or_insert_with(&mut new),
-                level if node.children.contains_key(level) => match node.children.get_mut(level) {
-                    Some(child) => child,
-                    None => return (false, created),
-                },
-                level => node.children.entry(level.into()).or_insert_with(&mut new),
+                "+" => Some(node.any.get_or_insert_with(&mut new)),
+                level => node.children.get_or_insert_with(level, &mut new),
             };
+            // There always is one.
+            let Some(next) = next else { return (false, created) };
+            node = next;
         }
         (node.here.insert(key, subscription).is_none(), created)
     }
@@ -256,11 +251,6 @@ impl<K: Copy + Ord, S> Node<K, S> {
                 self.any = None;
             } else {
                 self.children.remove(level);
-                // The charge for a node counts a table that is not much larger than its content.
-                if self.children.len() < self.children.capacity() / 4 {
-                    let enough = self.children.len().saturating_mul(2);
-                    self.children.shrink_to(enough);
-                }
             }
         } else if removed && child.payer == Some(key) {
             heir = heir.or_else(|| child.subscriber());
@@ -281,7 +271,7 @@ impl<K: Copy + Ord, S> Node<K, S> {
             if let Some((key, _)) = own {
                 return Some(*key);
             }
-            node = node.any.as_deref().or_else(|| node.children.values().next().map(|child| &**child))?;
+            node = node.any.as_deref().or_else(|| node.children.any().map(|child| &**child))?;
         }
     }
 

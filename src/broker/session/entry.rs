@@ -1,6 +1,6 @@
 //! Session entries: a client's session and its current connection, shared by all parts of the broker.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -117,6 +117,8 @@ pub struct SessionState {
     connack: Option<Box<dyn Connack>>,
     /// Whether the connection's task has seen everything, so that it must be woken for more.
     is_idle: bool,
+    /// Whether the session has ended. Its subscriptions may still be found.
+    is_ended: bool,
     /// Whether a dropped message has been reported since the client last caught up.
     is_overflowing: bool,
     /// The bytes of client id and Will Message, and those that every session takes.
@@ -146,6 +148,7 @@ impl SessionEntry {
             is_known: false,
             connack: None,
             is_idle: false,
+            is_ended: false,
             is_overflowing: false,
             fixed_bytes,
             charge: Charge::new(owner, MemoryKind::Sessions, 0),
@@ -229,7 +232,7 @@ impl SessionEntry {
     /// Returns whether the client can be given a message of `bytes`, as charged by `Publication::bytes`.
     pub fn readiness(&self, bytes: usize) -> Readiness {
         let state = self.lock();
-        let has_room = state.session.has_room(bytes) && state.may_hold_more(bytes);
+        let has_room = !state.is_ended && state.session.has_room(bytes) && state.may_hold_more(bytes);
         match (state.is_connected(), has_room) {
             (true, true) => Readiness::Ready,
             (true, false) => Readiness::Full,
@@ -259,7 +262,7 @@ impl SessionEntry {
     ) -> bool {
         let mut state = self.lock();
         let is_needed = delivery.qos > Qos::AtMostOnce;
-        if state.handle.is_none() && !is_needed {
+        if state.is_ended || state.handle.is_none() && !is_needed {
             return true;
         }
         let bytes = delivery.bytes();
@@ -376,6 +379,12 @@ impl SessionState {
         self.fixed_bytes.saturating_add(self.filter_bytes).saturating_add(self.session.held_bytes())
     }
 
+    /// Ends the session: it takes no message any more. Returns its topic filters and its unacknowledged messages.
+    pub fn end(&mut self) -> (HashMap<String, SubscriptionOptions>, VecDeque<Delivery>) {
+        self.is_ended = true;
+        (std::mem::take(&mut self.filters), self.session.end())
+    }
+
     /// Notes that no connection serves the session any more.
     pub fn detach(&mut self) {
         self.settle_is_known();
@@ -389,7 +398,10 @@ impl SessionState {
         self.handle = Some(handle);
         self.remote = request.remote;
         self.connected_since = Some(now);
-        self.charge.move_to(&request.owner, MemoryKind::Sessions);
+        if !Arc::ptr_eq(&request.owner, self.owner()) {
+            self.charge.move_to(&request.owner, MemoryKind::Sessions);
+            self.session.move_shares(&request.owner);
+        }
         self.principal = request.principal;
         self.permissions = request.permissions;
         self.will = request.will;
@@ -411,6 +423,7 @@ mod tests {
 
     use super::*;
     use crate::broker::publication::Publication;
+    use crate::broker::routing::registry::tests::request;
     use crate::broker::session::state_machine::Limits;
     use crate::clock;
     use crate::protocol::message::Message;
@@ -459,6 +472,33 @@ mod tests {
         entry.with_session(ID, |_| ()).unwrap();
         assert!(budget.used_by(MemoryKind::Sessions) < 8_192, "{}", budget.used_by(MemoryKind::Sessions));
         assert!(!entry.lock().session.has_spare_memory());
+    }
+
+    #[test]
+    fn all_messages_of_a_session_are_charged_to_the_owner_of_its_last_connection() {
+        let (first, now) = (Account::test("first", 1_000_000), clock::monotonic());
+        let second = first.budget().account("second");
+        let limits = Limits { messages_max: 10, bytes_max: 1_000_000 };
+        let entry = SessionEntry::new(SessionId(1), "a".into(), Session::new(limits), &first);
+        let attach = |connection, owner: &Arc<Account>| {
+            let owner = Arc::clone(owner);
+            let request = SessionRequest { owner, ..request(connection, "a", 10, None) };
+            let handle = Arc::new(ConnectionHandle::new(request.connection));
+            entry.lock().attach(handle, request, now);
+        };
+        attach(1, &first);
+        for _ in 0..2 {
+            let message =
+                Message { qos: Qos::AtLeastOnce, payload: vec![b'x'; 20_000].into(), ..Message::default() };
+            let publication = Arc::new(Publication::new(message, now));
+            let delivery = Delivery { publication, ..delivery(Qos::AtLeastOnce, None, now) };
+            assert!(entry.enqueue(delivery, now, &mut Vec::new()));
+        }
+        assert!(entry.poll_outgoing(ID, now, false).is_some(), "one is in flight, the other one queued");
+        assert!(first.used() > 40_000);
+        attach(2, &second);
+        assert_eq!(first.used(), 0);
+        assert!(second.used() > 40_000);
     }
 
     #[test]

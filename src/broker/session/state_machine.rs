@@ -1,11 +1,13 @@
 //! Session state machine: queued messages, messages in flight, packet ids, acknowledgements, retransmission.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
+use crate::broker::memory::Account;
 use crate::broker::publication::Delivery;
 use crate::broker::settings::Settings;
 use crate::protocol::message::Qos;
@@ -314,6 +316,19 @@ impl Session {
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
     }
 
+    /// Charges another owner for the large messages: see [`Publication::share`].
+    ///
+    /// [`Publication::share`]: crate::broker::publication::Publication::share
+    pub fn move_shares(&mut self, owner: &Arc<Account>) {
+        let in_flight = self.in_flight.values_mut().filter_map(|message| match &mut message.stage {
+            Stage::Published(delivery) => Some(delivery),
+            Stage::Released => None,
+        });
+        for delivery in self.queue.iter_mut().chain(&mut self.held).chain(in_flight) {
+            delivery.share = delivery.publication.share(owner);
+        }
+    }
+
     /// Removes the queued messages for which `is_taken` returns true, and returns them.
     pub fn take_queued(&mut self, is_taken: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
         let mut taken = Vec::new();
@@ -379,19 +394,21 @@ impl Session {
         withdrawn
     }
 
-    /// Ends the session; returns the unacknowledged messages of shared subscriptions.
+    /// Ends the session; returns its unacknowledged messages, which may be many.
     ///
     /// Messages that were sent at QoS 2 are not among them: no other session may get these (MQTT 5, 4.8.2).
-    pub fn end(&mut self) -> Vec<Delivery> {
+    pub fn end(&mut self) -> VecDeque<Delivery> {
         self.release();
         let mut in_flight: Vec<_> = self.in_flight.drain().map(|(_, message)| message).collect();
         in_flight.sort_unstable_by_key(|message| message.sequence);
         (self.bytes, self.held_bytes) = (0, 0);
-        let unacknowledged = in_flight.into_iter().filter_map(|message| match message.stage {
+        let sent = in_flight.into_iter().filter_map(|message| match message.stage {
             Stage::Published(delivery) if delivery.qos == Qos::AtLeastOnce => Some(delivery),
             Stage::Published(_) | Stage::Released => None,
         });
-        unacknowledged.chain(self.queue.drain(..)).filter(|delivery| delivery.group.is_some()).collect()
+        let mut unacknowledged: VecDeque<_> = sent.collect();
+        unacknowledged.append(&mut self.queue);
+        unacknowledged
     }
 
     /// Whether there is room for a message of `bytes`.
@@ -788,7 +805,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_shared_subscriptions_outlive_the_session_unless_they_were_sent_at_qos_2() {
+    fn unacknowledged_messages_outlive_the_session_unless_they_were_sent_at_qos_2() {
         let mut session = session(4);
         session.last_packet_id = u16::MAX - 1;
         let group = Some(GroupId(0));
@@ -806,7 +823,7 @@ mod tests {
         let left = session.end();
         let topics: Vec<_> =
             left.iter().map(|delivery| delivery.publication.message.topic.as_str()).collect();
-        assert_eq!(topics, ["a", "b", "d"]);
+        assert_eq!(topics, ["a", "b", "own", "d", "own"]);
     }
 
     #[test]

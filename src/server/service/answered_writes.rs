@@ -1,8 +1,6 @@
 //! The writes that another instance of the cluster has handled lately (pure).
 
-use std::collections::VecDeque;
-
-use hashbrown::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::server::duplicate_detection::Fingerprint;
 
@@ -21,7 +19,8 @@ const FORGOTTEN_MAX: usize = 8;
 pub(super) struct AnsweredWrites {
     in_order: VecDeque<(u64, Fingerprint)>,
     /// When each was noted last, in monotonic milliseconds.
-    known: HashMap<Fingerprint, u64>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    known: BTreeMap<Fingerprint, u64>,
 }
 
 impl AnsweredWrites {
