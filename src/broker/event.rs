@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::address::address;
+
 /// The most bytes of a text from the network in an event's text: a topic, a client id or a user name may have 65,535.
 const SHOWN_BYTES_MAX: usize = 512;
 
@@ -27,6 +29,8 @@ pub enum Event {
     Denied {
         client_id: Arc<str>,
         remote: String,
+        /// User and certificate, if the client has authenticated.
+        principal: Option<String>,
         /// Contains no secret.
         reason: String,
     },
@@ -37,6 +41,8 @@ pub enum Event {
     /// The client lacks the permission for an operation.
     NotAuthorized {
         client_id: Arc<str>,
+        /// User and certificate, if the client has authenticated.
+        principal: Option<String>,
         /// The operation: a verb phrase that the topic can follow.
         what: &'static str,
         /// A topic or a topic filter.
@@ -77,6 +83,23 @@ impl fmt::Display for Shown<'_> {
             Some(start) => write!(f, "{}… ({} bytes)", start.escape_debug(), self.0.len()),
         }
     }
+}
+
+/// A client as it is shown: its id and, if it has authenticated, its user and certificate.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownClient<'a>(pub &'a str, pub Option<&'a str>);
+
+impl fmt::Display for ShownClient<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown(self.0).fmt(f)?;
+        self.1.map_or(Ok(()), |principal| write!(f, " as {}", Shown(principal)))
+    }
+}
+
+/// Returns the field of the JSON log for a client's user and certificate.
+#[must_use]
+pub fn principal_field(principal: Option<&str>) -> Option<(&'static str, String)> {
+    principal.map(|principal| ("principal", shortened(principal)))
 }
 
 /// Returns the text, or the beginning of a long one, not escaped.
@@ -126,11 +149,8 @@ impl Event {
             | Self::NotAuthorized { client_id, .. }
             | Self::Disconnected { client_id, .. }
             | Self::Dropped { client_id, .. } => client_subject(client_id),
-            Self::Denied { remote, .. } | Self::Refused { remote, .. } => {
-                // Without the port, which differs with each connection.
-                let address = remote.rsplit_once(':').map_or(&**remote, |(address, _)| address);
-                Subject::Address(address.into())
-            }
+            // Without what a host can choose: the port and, with IPv6, 64 bits.
+            Self::Denied { remote, .. } | Self::Refused { remote, .. } => Subject::Address(address(remote)),
             Self::NotRetained { .. } => Subject::Other("messages that are not retained"),
             Self::AcceptFailed { .. } => Subject::Other("connections that could not be accepted"),
         }
@@ -161,13 +181,14 @@ impl Event {
         match self {
             Self::Connected { client_id, remote, principal, session_present } => {
                 let session = if *session_present { "resumed" } else { "new" };
-                let principal = principal.iter().map(|principal| ("principal", shortened(principal)));
+                let principal = principal_field(principal.as_deref());
                 let fields = [client(client_id), ("remote", remote.clone()), ("session", session.to_owned())];
                 fields.into_iter().chain(principal).collect()
             }
             Self::Reauthenticated { client_id } => vec![client(client_id)],
-            Self::Denied { client_id, remote, reason: text } => {
-                vec![client(client_id), ("remote", remote.clone()), reason(text)]
+            Self::Denied { client_id, remote, principal, reason: text } => {
+                let fields = [client(client_id), ("remote", remote.clone()), reason(text)];
+                fields.into_iter().chain(principal_field(principal.as_deref())).collect()
             }
             Self::Disconnected { client_id, reason: text } => {
                 vec![client(client_id), reason(text)]
@@ -176,8 +197,9 @@ impl Event {
             Self::Dropped { client_id, topic: name, reason: text } => {
                 vec![client(client_id), topic(name), reason(text)]
             }
-            Self::NotAuthorized { client_id, what, topic: name } => {
-                vec![client(client_id), ("what", (*what).to_owned()), topic(name)]
+            Self::NotAuthorized { client_id, principal, what, topic: name } => {
+                let fields = [client(client_id), ("what", (*what).to_owned()), topic(name)];
+                fields.into_iter().chain(principal_field(principal.as_deref())).collect()
             }
             Self::NotRetained { topic: name } => vec![topic(name)],
             Self::AcceptFailed { reason: text } => vec![reason(text)],
@@ -198,9 +220,12 @@ impl fmt::Display for Event {
             Self::Reauthenticated { client_id } => {
                 write!(f, "{} authenticated again", Shown(client_id))
             }
-            Self::Denied { client_id, remote, reason } => {
-                let (client_id, reason) = (Shown(client_id), Shown(reason));
-                write!(f, "{client_id} from {remote} rejected: {reason}")
+            Self::Denied { client_id, remote, principal, reason } => {
+                write!(f, "{} from {remote}", Shown(client_id))?;
+                if let Some(principal) = principal {
+                    write!(f, " as {}", Shown(principal))?;
+                }
+                write!(f, " rejected: {}", Shown(reason))
             }
             Self::Disconnected { client_id, reason } => {
                 write!(f, "{} disconnected: {}", Shown(client_id), Shown(reason))
@@ -208,9 +233,9 @@ impl fmt::Display for Event {
             Self::Refused { remote, reason } => {
                 write!(f, "connection from {remote} refused: {}", Shown(reason))
             }
-            Self::NotAuthorized { client_id, what, topic } => {
-                let (client_id, topic) = (Shown(client_id), Shown(topic));
-                write!(f, "{client_id} may not {what} {topic}: no rule allows it")
+            Self::NotAuthorized { client_id, principal, what, topic } => {
+                let (client, topic) = (ShownClient(client_id, principal.as_deref()), Shown(topic));
+                write!(f, "{client} may not {what} {topic}: no rule allows it")
             }
             Self::Dropped { client_id, topic, reason } => {
                 let (client_id, topic) = (Shown(client_id), Shown(topic));
@@ -232,6 +257,41 @@ mod tests {
     fn text_from_the_network_is_escaped() {
         let event = Event::Disconnected { client_id: "a\x1b[31m\n".into(), reason: "x\ry".to_owned() };
         assert_eq!(event.to_string(), "a\\u{1b}[31m\\n disconnected: x\\ry");
+    }
+
+    #[test]
+    fn a_client_without_permission_is_named_with_its_user() {
+        let principal = Some("ann\n".to_owned());
+        let (topic, remote) = ("t".to_owned(), "192.0.2.1:1024".to_owned());
+        let events = [
+            Event::NotAuthorized {
+                client_id: "a".into(),
+                principal: principal.clone(),
+                what: "publish to",
+                topic,
+            },
+            Event::Denied { client_id: "a".into(), remote, principal, reason: "no".to_owned() },
+        ];
+        let texts = events.each_ref().map(ToString::to_string);
+        assert_eq!(
+            texts,
+            [
+                "a as ann\\n may not publish to t: no rule allows it",
+                "a from 192.0.2.1:1024 as ann\\n rejected: no"
+            ]
+        );
+        for event in events {
+            assert!(event.fields().contains(&("principal", "ann\n".to_owned())), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn refused_connections_of_one_ipv6_network_have_one_subject() {
+        let subject =
+            |remote: &str| Event::Refused { remote: remote.to_owned(), reason: String::new() }.subject();
+        assert_eq!(subject("[2001:db8::1]:1"), subject("[2001:db8::2]:2"));
+        assert_ne!(subject("[2001:db8::1]:1"), subject("[2001:db8:0:1::1]:1"));
+        assert_eq!(subject("192.0.2.1:1").to_string(), "192.0.2.1");
     }
 
     #[test]

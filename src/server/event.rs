@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::broker;
-use crate::broker::event::{Shown, Subject, client_subject, shortened};
+use crate::broker::event::{Shown, ShownClient, Subject, client_subject, principal_field, shortened};
 use crate::net::certificate::expiry_text;
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::cluster::event::ClusterEvent;
@@ -29,6 +29,8 @@ pub enum Event {
     /// A client lacks the permission to read or write a key.
     KeyNotAuthorized {
         client_id: Arc<str>,
+        /// User and certificate, if the client has authenticated.
+        principal: Option<String>,
         /// The operation: a verb.
         what: &'static str,
         /// The key, as text.
@@ -218,8 +220,9 @@ impl Event {
             Self::Unanswerable { client_id, reason } => {
                 vec![client(client_id), ("reason", reason.clone())]
             }
-            Self::KeyNotAuthorized { client_id, what, key } => {
-                vec![client(client_id), ("what", (*what).to_owned()), ("key", shortened(key))]
+            Self::KeyNotAuthorized { client_id, principal, what, key } => {
+                let fields = [client(client_id), ("what", (*what).to_owned()), ("key", shortened(key))];
+                fields.into_iter().chain(principal_field(principal.as_deref())).collect()
             }
             Self::TemplateSkipped { client_id, template, placeholder } => {
                 let (template, placeholder) = (template.clone(), placeholder.clone());
@@ -260,9 +263,9 @@ impl fmt::Display for Event {
             Self::IdentityFile { reason } => {
                 write!(f, "{}; its last valid content stays in force", reason)
             }
-            Self::KeyNotAuthorized { client_id, what, key } => {
-                let (client_id, key) = (Shown(client_id), Shown(key));
-                write!(f, "{client_id} may not {what} the key {key}: no rule allows it")
+            Self::KeyNotAuthorized { client_id, principal, what, key } => {
+                let (client, key) = (ShownClient(client_id, principal.as_deref()), Shown(key));
+                write!(f, "{client} may not {what} the key {key}: no rule allows it")
             }
             Self::TemplateSkipped { client_id, template, placeholder } => write!(
                 f,

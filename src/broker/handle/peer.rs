@@ -57,6 +57,7 @@ impl Peer {
     /// Returns the event that reports a missing permission.
     #[must_use]
     pub fn not_authorized(&self, what: &'static str, topic: String) -> Event {
-        Event::NotAuthorized { client_id: Arc::clone(&self.client_id), what, topic }
+        let (client_id, principal) = (Arc::clone(&self.client_id), self.principal.describe());
+        Event::NotAuthorized { client_id, principal, what, topic }
     }
 }

@@ -116,13 +116,16 @@ fn count(bytes: &Counter, len: usize) {
 enum Rejection {
     /// Without an answer: the client does not speak MQTT, or has closed the connection.
     Unanswered(String),
-    /// With a CONNACK; then the client's Maximum Packet Size, and its client id if the CONNECT was valid.
-    Answered(ConnectError, Option<u32>, Option<String>),
+    /// With a CONNACK; then the client's Maximum Packet Size, and the client if it has authenticated.
+    Answered(ConnectError, Option<u32>, Option<AcceptedIdentity>),
     /// With a CONNACK, because authentication failed.
     Denied { client_id: String, version: ProtocolVersion, bytes_max: Option<u32>, denial: Denial },
     /// Without an answer, to make room for other logins.
     Ended,
 }
+
+/// A client that has authenticated: its id, and user and certificate, if it has these.
+type AcceptedIdentity = (String, Option<String>);
 
 impl Rejection {
     /// Returns the event for the operator and the bytes for the client.
@@ -131,12 +134,12 @@ impl Rejection {
         let reason = match self {
             Self::Unanswered(text) => text,
             Self::Ended => ENDED.to_owned(),
-            Self::Answered(ConnectError { reason, text, version }, bytes_max, client_id) => {
+            Self::Answered(ConnectError { reason, text, version }, bytes_max, client) => {
                 encode::connack_error(version, reason, &text, bytes_max, &mut output);
-                match client_id {
-                    Some(client_id) if reason == ReasonCode::NotAuthorized => {
+                match client {
+                    Some((client_id, principal)) if reason == ReasonCode::NotAuthorized => {
                         let (client_id, reason) = (client_id.into(), format!("{reason}: {text}"));
-                        return (Event::Denied { client_id, remote, reason }, output);
+                        return (Event::Denied { client_id, remote, principal, reason }, output);
                     }
                     _ => text,
                 }
@@ -151,7 +154,7 @@ impl Rejection {
 }
 
 fn denied(client_id: Arc<str>, remote: &str, denial: &Denial) -> Event {
-    Event::Denied { client_id, remote: remote.to_owned(), reason: denial.to_string() }
+    Event::Denied { client_id, remote: remote.to_owned(), principal: None, reason: denial.to_string() }
 }
 
 /// Resolves when the check is done; never without a check.
@@ -278,9 +281,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 bytes_max,
                 denial,
             })?;
-        let client_id = connect.client_id.clone();
+        let client = (connect.client_id.clone(), identity.principal.describe());
         let handler = PacketHandler::accept(broker, connect, identity, info)
-            .map_err(|error| Rejection::Answered(error, bytes_max, Some(client_id)))?;
+            .map_err(|error| Rejection::Answered(error, bytes_max, Some(client)))?;
         let owner = broker.memory().account(&handler.peer().owner);
         self.charge.move_to(&owner, MemoryKind::Connections);
         self.handshake_bytes = None;

@@ -223,9 +223,8 @@ impl Service {
             // The store publishes the response on behalf of the client, which may not be a way around the rules.
             Ok(()) if !from.may_publish(response_topic.unwrap_or_default()) => {
                 publish_monitor_copy(publisher, from, message, None);
-                let (client_id, what) = (Arc::clone(&from.client_id), "have its answer published to");
                 let topic = message.response_topic.take().unwrap_or_default();
-                (self.shared.events)(broker::Event::NotAuthorized { client_id, what, topic }.into());
+                (self.shared.events)(from.not_authorized("have its answer published to", topic).into());
                 Err(Verdict::Refused(ReasonCode::NotAuthorized).into())
             }
             Ok(()) => Ok(ReplyTo {
@@ -318,8 +317,8 @@ impl Service {
             Handled::NotAuthorized(key) => {
                 let what = if is_write { "write" } else { "read" };
                 let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
-                let client_id = Arc::clone(&from.client_id);
-                (self.shared.events)(Event::KeyNotAuthorized { client_id, what, key });
+                let (client_id, principal) = (Arc::clone(&from.client_id), from.principal.describe());
+                (self.shared.events)(Event::KeyNotAuthorized { client_id, principal, what, key });
                 Verdict::Consumed
             }
             Handled::Ignored(reason) => {

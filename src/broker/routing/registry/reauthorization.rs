@@ -38,7 +38,8 @@ impl Registry {
                 node_bytes = node_bytes.saturating_add(bytes);
             } else if self.remove_subscription(filter, entry.id) {
                 self.revocations = self.revocations.wrapping_add(1);
-                self.report_refusal(entry, "keep its subscription to", filter);
+                let principal = entry.lock().principal.describe();
+                self.report_refusal(entry, principal, "keep its subscription to", filter);
             }
         }
         let mut state = entry.lock();
@@ -80,13 +81,19 @@ impl Registry {
         if state.permissions.as_ref().is_none_or(|permissions| permissions.may_publish(&message.topic)) {
             return Some(DueWill { message, owner: Arc::clone(state.owner()) });
         }
-        self.report_refusal(entry, "have its will published to", &message.topic);
+        self.report_refusal(entry, state.principal.describe(), "have its will published to", &message.topic);
         None
     }
 
-    fn report_refusal(&mut self, entry: &SessionEntry, what: &'static str, topic: &str) {
+    fn report_refusal(
+        &mut self,
+        entry: &SessionEntry,
+        principal: Option<String>,
+        what: &'static str,
+        topic: &str,
+    ) {
         let (client_id, topic) = (Arc::clone(&entry.client_id), topic.to_owned());
-        self.events.push(Event::NotAuthorized { client_id, what, topic });
+        self.events.push(Event::NotAuthorized { client_id, principal, what, topic });
     }
 }
 
