@@ -47,6 +47,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 ///     let request = StoreRequest {
 ///         connection: ConnectionId(1),
 ///         client_id: "client".into(),
+///         owner: "client".into(),
 ///         permissions: None,
 ///         request,
 ///         timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),
@@ -95,8 +96,17 @@ impl Store {
     /// A SCAN takes long: see [`Scan`], which does the same in bounded calls.
     pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {
         let wall_ms = self.advance_clocks(now);
-        let StoreRequest { connection, client_id, permissions, timestamp, fence, encoded, persist, .. } =
-            request;
+        let StoreRequest {
+            connection,
+            client_id,
+            owner,
+            permissions,
+            timestamp,
+            fence,
+            encoded,
+            persist,
+            ..
+        } = request;
         let readable = permissions.as_ref().map(|permissions| &permissions.read);
         let writable = permissions.as_ref().map(|permissions| &permissions.write);
         let check_write = |key: &Key| {
@@ -131,7 +141,7 @@ impl Store {
             Request::KeyNotify { key, stop: false } => self
                 .check_key_length(&key)
                 .and_then(|()| check_permission(readable, &key))
-                .and_then(|()| self.watch(&key, Watcher { connection, client_id })),
+                .and_then(|()| self.watch(&key, Watcher { connection, client_id }, &owner)),
             Request::Scan { pattern, token } => Scan::new(&pattern, token.as_deref()).map(|mut scan| {
                 while !scan.is_complete() {
                     self.scan(&mut scan, now);
@@ -459,11 +469,11 @@ impl Store {
         StoreResponse { version, expired, ..reply.into() }
     }
 
-    fn watch(&mut self, key: &Key, watcher: Watcher) -> Result<StoreResponse, ErrorReply> {
+    fn watch(&mut self, key: &Key, watcher: Watcher, owner: &Arc<str>) -> Result<StoreResponse, ErrorReply> {
         if topic::notify(&watcher.client_id, key).is_none() {
             return Err(ErrorReply::KeyTooLongToWatch);
         }
-        let added = self.watchers.add(key, watcher, &self.limits);
+        let added = self.watchers.add(key, watcher, owner, &self.limits);
         added.map(|()| Reply::Done.into()).map_err(|_| ErrorReply::QuotaExceeded)
     }
 

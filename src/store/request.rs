@@ -26,6 +26,8 @@ pub struct StoreRequest {
     pub connection: ConnectionId,
     /// The client id of the connection; the property `__srcId` is not trusted (protocol §1).
     pub client_id: Arc<str>,
+    /// Whose watches a KEYNOTIFY adds to: a user, a certificate or an address.
+    pub owner: Arc<str>,
     /// The client's permissions; `None` if there are no rules.
     pub permissions: Option<Arc<KeyPermissions>>,
     pub request: Request,

@@ -32,6 +32,10 @@ fn bytes_max(watches_max: usize) -> usize {
 /// The most watches that one call looks at or ends, because requests wait meanwhile.
 const WATCHES_PER_CALL_MAX: usize = 256;
 
+/// An owner may watch at most so many times what it leaves free: four fifths alone, and many owners equal parts. So there is
+/// always room for one that watches little.
+const OWNER_FACTOR: usize = 4;
+
 /// A limit on watches is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WatchLimitReached;
@@ -39,11 +43,31 @@ pub(super) struct WatchLimitReached;
 /// All watches, indexed by key and by connection.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
-    by_key: HashMap<Key, BTreeMap<ConnectionId, Arc<str>>>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    by_key: BTreeMap<Key, BTreeMap<ConnectionId, Arc<str>>>,
     by_connection: HashMap<ConnectionId, Watched>,
+    /// What the connections of each owner watch: see [`StoreRequest::owner`](super::StoreRequest::owner).
+    by_owner: HashMap<Arc<str>, Usage>,
+    all: Usage,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
     len: usize,
     /// Total length of the watched keys; a key that several connections watch counts once for each.
     bytes: usize,
+}
+
+impl Usage {
+    fn add(&mut self, key: &Key) {
+        self.len = self.len.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(key.as_bytes().len());
+    }
+
+    fn subtract(&mut self, key: &Key) {
+        self.len = self.len.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(key.as_bytes().len());
+    }
 }
 
 /// The watches of one connection.
@@ -51,6 +75,8 @@ pub(super) struct Watchers {
 struct Watched {
     keys: BTreeSet<Key>,
     bytes: usize,
+    /// None if another instance of the cluster has accepted the first watch.
+    owner: Option<Arc<str>>,
 }
 
 impl Watchers {
@@ -59,6 +85,7 @@ impl Watchers {
         &mut self,
         key: &Key,
         watcher: Watcher,
+        owner: &Arc<str>,
         limits: &Limits,
     ) -> Result<(), WatchLimitReached> {
         let watched = self.by_connection.get(&watcher.connection);
@@ -67,19 +94,29 @@ impl Watchers {
         }
         let (count, bytes) = watched.map_or((0, 0), |watched| (watched.keys.len(), watched.bytes));
         let key_bytes = key.as_bytes().len();
-        let has_room = |count: usize, bytes: usize, max: usize| {
-            count < max && bytes.saturating_add(key_bytes) <= bytes_max(max)
-        };
         let max = limits.watches_per_connection_max;
-        if !has_room(self.len, self.bytes, limits.watches_max) || !has_room(count, bytes, max) {
+        let has_room = count < max && bytes.saturating_add(key_bytes) <= bytes_max(max);
+        if !has_room || !self.has_room_for(owner, key_bytes, limits.watches_max) {
             return Err(WatchLimitReached);
         }
-        self.insert(key, watcher);
+        self.insert_of(key, watcher, Some(owner));
         Ok(())
+    }
+
+    fn has_room_for(&self, owner: &Arc<str>, key_bytes: usize, max: usize) -> bool {
+        let own = self.by_owner.get(owner).copied().unwrap_or_default();
+        let bytes = self.all.bytes.saturating_add(key_bytes);
+        let (free, free_bytes) = (max.saturating_sub(self.all.len), bytes_max(max).checked_sub(bytes));
+        own.len < free.saturating_mul(OWNER_FACTOR)
+            && free_bytes.is_some_and(|free| own.bytes <= free.saturating_mul(OWNER_FACTOR))
     }
 
     /// Adds a watch, whatever the limits.
     pub(super) fn insert(&mut self, key: &Key, watcher: Watcher) {
+        self.insert_of(key, watcher, None);
+    }
+
+    fn insert_of(&mut self, key: &Key, watcher: Watcher, owner: Option<&Arc<str>>) {
         let Watcher { connection, client_id } = watcher;
         if self.client_of(key, connection).is_some() {
             return;
@@ -87,12 +124,15 @@ impl Watchers {
         let key_bytes = key.as_bytes().len();
         let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
         let key = shared.unwrap_or_else(|| copied(key));
-        let watched = self.by_connection.entry(connection).or_default();
+        let new = || Watched { owner: owner.cloned(), ..Watched::default() };
+        let watched = self.by_connection.entry(connection).or_insert_with(new);
+        if let Some(owner) = &watched.owner {
+            self.by_owner.entry(Arc::clone(owner)).or_default().add(&key);
+        }
+        self.all.add(&key);
         watched.keys.insert(key.clone());
         watched.bytes = watched.bytes.saturating_add(key_bytes);
         self.by_key.entry(key).or_default().insert(connection, client_id);
-        self.len = self.len.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(key_bytes);
     }
 
     /// Returns the client of a connection, if it watches a key.
@@ -117,6 +157,14 @@ impl Watchers {
             return false;
         }
         watched.bytes = watched.bytes.saturating_sub(key.as_bytes().len());
+        if let Some(owner) = &watched.owner
+            && let Some(of_owner) = self.by_owner.get_mut(owner)
+        {
+            of_owner.subtract(key);
+            if of_owner.len == 0 {
+                self.by_owner.remove(owner);
+            }
+        }
         if watched.keys.is_empty() {
             self.by_connection.remove(&connection);
         }
@@ -140,7 +188,7 @@ impl Watchers {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.all.len
     }
 
     /// Returns the number of keys that a connection watches.
@@ -155,10 +203,6 @@ impl Watchers {
 
     /// Returns the watchers of a key, without an allocation if there are none.
     pub(super) fn of(&self, key: &[u8]) -> Vec<Watcher> {
-        // Most stores have no watcher at all: they are spared the hash.
-        if self.by_key.is_empty() {
-            return Vec::new();
-        }
         let of_key = self.by_key.get(key).into_iter().flatten();
         let watcher = |(connection, client_id): (&ConnectionId, &Arc<str>)| Watcher {
             connection: *connection,
@@ -173,8 +217,7 @@ impl Watchers {
             if of_key.is_empty() {
                 self.by_key.remove(key);
             }
-            self.len = self.len.saturating_sub(1);
-            self.bytes = self.bytes.saturating_sub(key.as_bytes().len());
+            self.all.subtract(key);
         }
     }
 }
@@ -196,6 +239,11 @@ mod tests {
         Watcher { connection: ConnectionId(connection), client_id: "c".into() }
     }
 
+    /// Each connection has an owner of its own.
+    fn owner(connection: u64) -> Arc<str> {
+        connection.to_string().into()
+    }
+
     fn connections(watchers: &Watchers, key: &str) -> Vec<u64> {
         watchers.of(key.as_bytes()).iter().map(|watcher| watcher.connection.0).collect()
     }
@@ -204,32 +252,34 @@ mod tests {
     fn a_repeated_watch_counts_once() {
         let mut watchers = Watchers::default();
         for _ in 0..2 {
-            watchers.add(&key("k"), watcher(1), &Limits::default()).unwrap();
+            watchers.add(&key("k"), watcher(1), &owner(1), &Limits::default()).unwrap();
         }
         assert_eq!(connections(&watchers, "k"), [1]);
         assert!(watchers.remove(&key("k"), ConnectionId(1)));
         assert!(!watchers.remove(&key("k"), ConnectionId(1)));
-        assert_eq!(watchers.len, 0);
+        assert_eq!(watchers.len(), 0);
     }
 
     #[test]
     fn a_disconnect_removes_the_watches_of_that_connection_only() {
         let mut watchers = Watchers::default();
         for (name, connection) in [("a", 1), ("b", 1), ("a", 2)] {
-            watchers.add(&key(name), watcher(connection), &Limits::default()).unwrap();
+            watchers.add(&key(name), watcher(connection), &owner(connection), &Limits::default()).unwrap();
         }
         watchers.remove_some(ConnectionId(1));
         assert_eq!(connections(&watchers, "a"), [2]);
         assert!(connections(&watchers, "b").is_empty());
         watchers.remove_some(ConnectionId(2));
-        assert!(watchers.by_key.is_empty() && watchers.by_connection.is_empty() && watchers.len == 0);
+        assert!(watchers.by_key.is_empty() && watchers.by_connection.is_empty());
+        assert!(watchers.by_owner.is_empty() && watchers.len() == 0);
     }
 
     #[test]
     fn both_limits_hold_and_do_not_reject_an_existing_watch() {
         let limits = Limits { watches_max: 3, watches_per_connection_max: 2, ..Limits::default() };
         let mut watchers = Watchers::default();
-        let mut add = |name, connection| watchers.add(&key(name), watcher(connection), &limits);
+        let mut add =
+            |name, connection| watchers.add(&key(name), watcher(connection), &owner(connection), &limits);
         assert_eq!(add("a", 1), Ok(()));
         assert_eq!(add("b", 1), Ok(()));
         assert_eq!(add("c", 1), Err(WatchLimitReached));
@@ -245,17 +295,19 @@ mod tests {
         let mut watchers = Watchers::default();
         let fill = |watchers: &mut Watchers, connection| {
             (0..100)
-                .take_while(|number| watchers.add(&long(*number), watcher(connection), &limits).is_ok())
+                .take_while(|number| {
+                    watchers.add(&long(*number), watcher(connection), &owner(connection), &limits).is_ok()
+                })
                 .count()
         };
-        // One MiB for each connection, and two for all.
-        assert_eq!((fill(&mut watchers, 1), fill(&mut watchers, 2), fill(&mut watchers, 3)), (34, 34, 1));
+        // One MiB for each connection, and two for all, of which each leaves a fifth of what is free.
+        assert_eq!((fill(&mut watchers, 1), fill(&mut watchers, 2), fill(&mut watchers, 3)), (34, 28, 6));
         watchers.remove(&long(0), ConnectionId(1));
-        assert_eq!(fill(&mut watchers, 1), 34);
+        assert_eq!((watchers.len(), watchers.all.bytes), (67, 67 * 30_000));
         watchers.remove_some(ConnectionId(1));
-        assert_eq!(fill(&mut watchers, 3), 34);
+        assert_eq!(fill(&mut watchers, 3), 33);
         (2..4).for_each(|connection| _ = watchers.remove_some(ConnectionId(connection)));
-        assert_eq!((watchers.len, watchers.bytes), (0, 0));
+        assert_eq!(watchers.all, Usage::default());
     }
 
     #[test]
@@ -264,7 +316,7 @@ mod tests {
         let count = 2 * WATCHES_PER_CALL_MAX + 1;
         for number in 0..count {
             let key = Key::new(format!("{number:04}")).unwrap();
-            watchers.add(&key, watcher(1), &Limits::default()).unwrap();
+            watchers.add(&key, watcher(1), &owner(1), &Limits::default()).unwrap();
         }
         let mut keys = Vec::new();
         for expected in [WATCHES_PER_CALL_MAX, WATCHES_PER_CALL_MAX, 1, 0] {
@@ -274,6 +326,27 @@ mod tests {
         }
         assert!(keys.is_sorted() && keys.len() == count);
         let has_more = [(); 3].map(|()| watchers.remove_some(ConnectionId(1)));
-        assert_eq!((has_more, watchers.len), ([true, true, false], 0));
+        assert_eq!((has_more, watchers.len()), ([true, true, false], 0));
+    }
+
+    #[test]
+    fn owners_with_as_many_watches_as_they_can_have_leave_room_for_another_one() {
+        let limits = Limits { watches_max: 1_000, ..Limits::default() };
+        let mut watchers = Watchers::default();
+        let owners = 7;
+        let mut refused = 0;
+        for number in 0..1_000 {
+            // Each connection watches one key, and the owners have many connections.
+            let (key, of) = (Key::new(number.to_string()).unwrap(), owner(number % owners));
+            refused += usize::from(watchers.add(&key, watcher(number), &of, &limits).is_err());
+        }
+        assert!(refused > 0);
+        let left = (0..1_000)
+            .take_while(|number| {
+                let key = Key::new(number.to_string()).unwrap();
+                watchers.add(&key, watcher(1_000), &owner(1_000), &limits).is_ok()
+            })
+            .count();
+        assert!((20..=35).contains(&left), "{left} watches are left");
     }
 }

@@ -289,6 +289,7 @@ impl Service {
             permissions: None,
             connection: self.watching_connection(from),
             client_id: Arc::clone(&from.client_id),
+            owner: Arc::clone(&from.owner),
             request,
             timestamp: parse(TIMESTAMP),
             fence: parse(FENCE),

@@ -29,6 +29,7 @@ impl MemoryStore<'_> {
         let mut request = StoreRequest {
             connection: ConnectionId(0),
             client_id: Arc::default(),
+            owner: Arc::default(),
             permissions: None,
             request,
             timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),

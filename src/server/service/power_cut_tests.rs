@@ -226,6 +226,7 @@ impl Scenario {
             connection: ConnectionId(1),
             permissions: None,
             client_id: "client".into(),
+            owner: "client".into(),
             request: request.clone(),
             timestamp: Some(Ok(Timestamp::of_store(process.now.wall_ms + self.random.below(ahead_ms), 0))),
             fence: (self.random.below(3) == 0).then(|| Ok(Timestamp::of_store(process.now.wall_ms, 1))),

@@ -545,6 +545,7 @@ impl TestService {
             permissions: None,
             connection: ConnectionId(1),
             client_id: "client".into(),
+            owner: "client".into(),
             request: get(name),
             timestamp: None,
             fence: None,

@@ -25,6 +25,7 @@ fn call(request: Request) -> StoreRequest {
         permissions: None,
         connection: ConnectionId(1),
         client_id: "client".into(),
+        owner: "client".into(),
         request,
         timestamp: Some(Ok(Timestamp::of_store(1, 0))),
         fence: None,

@@ -239,6 +239,7 @@ impl Application {
         let request = StoreRequest {
             connection: ConnectionId(id.client),
             client_id: id.client.to_string().into(),
+            owner: id.client.to_string().into(),
             permissions: None,
             request,
             timestamp: stamp(timestamp_ms),

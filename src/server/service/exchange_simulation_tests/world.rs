@@ -219,6 +219,7 @@ impl World {
             connection: ConnectionId(1),
             permissions: None,
             client_id: "client".into(),
+            owner: "client".into(),
             request: request.clone(),
             timestamp: Some(Ok(Timestamp::of_store(now.wall_ms, 0))),
             fence: None,
