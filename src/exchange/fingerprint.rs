@@ -1,5 +1,8 @@
 //! Ids of changes: digests that bind a change to the node that made it and to its content.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -25,12 +28,66 @@ impl ValueHash {
     pub fn of(value: &[u8]) -> Self {
         Self(half(Sha256::digest(value).into()))
     }
+
+    /// As [`ValueHash::of`]; takes the digest that [`PreparedHashes`] has, if any.
+    fn of_shared(value: &Bytes) -> Self {
+        let prepared = PREPARED.with_borrow(|prepared| {
+            let is_same = |known: &Bytes| known.as_ptr() == value.as_ptr() && known.len() == value.len();
+            prepared.iter().find(|(known, _)| is_same(known)).map(|(_, hash)| *hash)
+        });
+        #[cfg(test)]
+        if prepared.is_none() && PreparedHashes::is_long(value) {
+            UNPREPARED.set(UNPREPARED.get() + 1);
+        }
+        prepared.unwrap_or_else(|| Self::of(value))
+    }
+}
+
+/// The digest of a shorter value takes no longer than what is done with it: some ten microseconds.
+const PREPARED_BYTES_MIN: usize = 16 * 1024;
+
+thread_local! {
+    static PREPARED: RefCell<Vec<(Bytes, ValueHash)>> = const { RefCell::new(Vec::new()) };
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many digests of long values were not prepared.
+    pub static UNPREPARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// The digests of long values that this thread is about to handle under a lock: a MiB takes half a millisecond to a few of
+/// them, and all requests would wait meanwhile. Dropping it forgets them.
+#[derive(Debug)]
+pub struct PreparedHashes(PhantomData<*const ()>);
+
+impl PreparedHashes {
+    /// Computes the digests of the long ones of these values, which are recognized by where they are in memory.
+    #[must_use]
+    pub fn of<'a>(values: impl IntoIterator<Item = &'a Bytes>) -> Self {
+        let long = values.into_iter().filter(|value| Self::is_long(value));
+        let hashes: Vec<_> = long.map(|value| (value.clone(), ValueHash::of(value))).collect();
+        PREPARED.set(hashes);
+        Self(PhantomData)
+    }
+
+    /// Whether the digest of a value is worth to be prepared.
+    #[must_use]
+    pub fn is_long(value: &[u8]) -> bool {
+        value.len() >= PREPARED_BYTES_MIN
+    }
+}
+
+impl Drop for PreparedHashes {
+    fn drop(&mut self) {
+        PREPARED.take();
+    }
 }
 
 impl Fingerprint {
     #[must_use]
     pub fn of(value: Option<&Bytes>, expires: bool) -> Self {
-        match value.map(|value| ValueHash::of(value)) {
+        match value.map(ValueHash::of_shared) {
             None => Self::Deletion,
             Some(hash) if expires => Self::Expiring(hash),
             Some(hash) => Self::Lasting(hash),

@@ -15,6 +15,7 @@ use super::shared::Shared;
 use super::state::{Handled, State};
 use super::tombstones::Tombstones;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
+use crate::exchange::fingerprint::PreparedHashes;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
@@ -298,6 +299,7 @@ impl Service {
             persist: self.persists_all || property(PERSIST) == Some("true"),
         };
         request.encode_long_value();
+        let _hashes = self.prepare_hashes(&request.request);
         let now = self.shared.at(reply_to.received);
         if let Request::KeyNotify { stop: false, .. } = &request.request
             && let Some(permissions) = ClientPermissions::of(from)
@@ -329,6 +331,14 @@ impl Service {
                 Verdict::Consumed
             }
         })
+    }
+
+    /// Computes the digest of a long value before the lock is taken, if an exchange may need it.
+    fn prepare_hashes(&self, request: &Request) -> Option<PreparedHashes> {
+        match request {
+            Request::Set { value, .. } if self.membership.is_some() => Some(PreparedHashes::of([value])),
+            _ => None,
+        }
     }
 
     fn report_ignored(&self, from: &Peer, reason: &'static str) {

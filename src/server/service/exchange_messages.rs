@@ -13,6 +13,8 @@ use super::state::State;
 use crate::broker::{self, Broker, Continuation, Peer, Verdict};
 use crate::exchange::Exchange;
 use crate::exchange::effects::Effects;
+use crate::exchange::fingerprint::PreparedHashes;
+use crate::exchange::frame::LinkFrame;
 use crate::exchange::names::Name;
 use crate::mqtt::ReasonCode;
 use crate::protocol::exchange::topic::Topic;
@@ -264,6 +266,7 @@ impl WaitingFrame {
     /// Handles the frame, unless the commit queue must drain first. Returns whether it did.
     fn handle(&self, publisher: &dyn Publisher) -> bool {
         let principal = Bytes::from(self.from.principal.identity());
+        let _hashes = prepared_hashes(&self.payload);
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let leaf = (&self.leaf, &principal);
@@ -277,6 +280,15 @@ impl WaitingFrame {
         }
         is_handled
     }
+}
+
+/// Computes the digests of the long values of a leaf's changes before the lock is taken.
+fn prepared_hashes(payload: &Bytes) -> Option<PreparedHashes> {
+    let frame =
+        if PreparedHashes::is_long(payload) { LinkFrame::decode(payload).ok()? } else { return None };
+    let LinkFrame::Changes(changes) = frame else { return None };
+    let contents = changes.items.iter().filter_map(|proposal| proposal.content.content());
+    Some(PreparedHashes::of(contents.map(|content| &content.value)))
 }
 
 impl Continuation for WaitingFrame {

@@ -174,6 +174,19 @@ fn a_change_on_either_side_reaches_the_other_one() {
 }
 
 #[test]
+fn the_digest_of_a_long_value_is_computed_before_the_lock_is_taken() {
+    let (mut root, mut leaf) = linked();
+    let unprepared = || exchange::fingerprint::UNPREPARED.get();
+    let before = unprepared();
+    let long = "x".repeat(1 << 20);
+    assert_eq!(root.reply(&set("recipe/1", &long)), Reply::Done);
+    assert_eq!(leaf.reply(&set("line/1", &long)), Reply::Done);
+    carry(&mut root, &mut leaf);
+    assert_eq!(root.reply(&get("line/1")), Reply::Value(long.into()));
+    assert_eq!(unprepared(), before);
+}
+
+#[test]
 fn a_key_that_was_there_before_is_taken_over() {
     let (mut root, mut leaf) = (Node::root(), Node::leaf());
     assert_eq!(leaf.reply(&set("line/1", "of the leaf")), Reply::Done);
