@@ -36,6 +36,10 @@ One JSON object, each on one line, whatever the --output:
 A key or value that is not UTF-8 is encoded in base64 (key_encoding, encoding). The time to live of a key is not included: \
 the protocol has no request for it.
 
+Completeness:
+The keys are those that the store lists. `mqkv serve` lists all keys that its rules let this client read. Other brokers may leave \
+out keys that are not UTF-8, and do not report it: export such keys with --keys-from.
+
 Consistency:
 Values are read one by one, with up to --inflight requests in flight; the export is not a snapshot of one moment. A key \
 that is deleted meanwhile is left out. The number of such keys is printed on standard error; they are no error.

@@ -26,7 +26,8 @@ A pattern matches the whole key. * matches any number of characters, including /
 
 Output:
 One key per line, in no particular order unless --sort is given. Control bytes are escaped as \\xNN and a backslash as \\\\, so that the output \
-can be read back. -0 prints the exact bytes. Keys that are not UTF-8 are not listed by the store.
+can be read back. -0 prints the exact bytes. Only `mqkv serve` is known to list keys that are not UTF-8: other brokers may leave them out, and do not \
+say so.
 
 Exit status:
 0, even if no key matches.";

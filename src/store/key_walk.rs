@@ -1,5 +1,6 @@
 //! Walks through the keys in bounded steps, between which other requests are handled.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::entries::Entries;
@@ -16,8 +17,8 @@ pub(super) const SLOTS_PER_CALL_MAX: usize = 1_024;
 /// The most steps of one call, for the same reason: some tens of microseconds.
 const STEPS_PER_CALL_MAX: usize = 32 * 1024;
 /// The most steps for a single key, which one call takes at once: enough for the longest key and the longest pattern
-/// without character classes.
-const STEPS_PER_KEY_MAX: usize = 256 * 1024;
+/// without character classes, also if each byte of the key is matched as a character of three bytes.
+const STEPS_PER_KEY_MAX: usize = 384 * 1024;
 /// The bytes of a key that are checked to be UTF-8 in one step.
 const BYTES_PER_STEP: usize = 16;
 
@@ -38,7 +39,7 @@ pub struct KeyWalk {
 
 impl KeyWalk {
     /// Begins a walk for an operator at a slot, 0 at first. A filter with `*`, `?` or `[` is a pattern as for SCAN; any
-    /// other matches the keys that contain it. Keys that are not UTF-8 match an empty filter only.
+    /// other matches the keys that contain it. Bytes that are not UTF-8 are matched as U+FFFD.
     ///
     /// # Errors
     /// The filter is not a valid pattern.
@@ -115,8 +116,10 @@ impl KeyWalk {
 fn matches(pattern: Option<&Pattern>, entry: &Entry, steps: &mut usize) -> Option<bool> {
     let Some(pattern) = pattern else { return Some(!entry.key().is_empty()) };
     *steps = steps.checked_sub((entry.key().len() / BYTES_PER_STEP).saturating_add(1))?;
-    match std::str::from_utf8(entry.key()) {
-        Ok(key) if !key.is_empty() => pattern.matches_within(key, steps),
-        Ok(_) | Err(_) => Some(false),
+    // A listing without the keys that are not UTF-8 would make an incomplete backup that looks complete.
+    let key = String::from_utf8_lossy(entry.key());
+    if let Cow::Owned(_) = key {
+        *steps = steps.checked_sub(entry.key().len())?;
     }
+    if key.is_empty() { Some(false) } else { pattern.matches_within(&key, steps) }
 }

@@ -24,7 +24,8 @@ const SLOTS_PER_PAGE_MAX: usize = 32_768;
 /// [`Scan::retain_readable`] checks the permissions without a lock.
 ///
 /// Entries are listed by slot, and keep their slots: a key that exists throughout a scan is listed exactly once, and a
-/// page costs the same however many keys there are. The token is the slot of the next page. A pattern that is longer
+/// page costs the same however many keys there are. Keys that are not UTF-8 are listed too: a sequence of bytes that is not
+/// UTF-8 counts as one character. The token is the slot of the next page. A pattern that is longer
 /// than any key, or needs too many steps for a single key, is rejected.
 #[derive(Debug)]
 pub struct Scan {

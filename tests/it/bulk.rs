@@ -258,9 +258,8 @@ fn keys_are_listed_and_an_empty_list_is_success() {
         keys.sort();
         keys
     };
-    // The store lists no keys that are not UTF-8 (protocol §7).
-    assert_eq!(listed(&[]), ["a\\\\b", "a\\x0A", "ab"]);
-    assert_eq!(listed(&["-0"]), ["a\n", "a\\b", "ab"]);
+    assert_eq!(listed(&[]), ["\\xFF", "a\\\\b", "a\\x0A", "ab"]);
+    assert_eq!(listed(&["-0", "a*"]), ["a\n", "a\\b", "ab"]);
     assert_eq!(listed(&["?b"]), ["ab"]);
     assert_eq!(listed(&["--limit", "2"]).len(), 2);
     assert_eq!(listed(&["ab", "-j"]), [r#"{"v":1,"op":"keys","key":"ab"}"#]);
@@ -383,10 +382,9 @@ fn round_trip(count: usize) {
     assert!(one.keys().eq(two.keys()), "the second export differs from the first");
     // SCAN lists all keys too, page by page.
     let listed = place.bytes_at(&to.url(), &["keys"]);
-    let text = one.keys().filter(|line| !line.contains("\"key_encoding\"")).count();
-    assert_eq!(listed.split(|byte| *byte == b'\n').count() - 1, text);
+    assert_eq!(listed.split(|byte| *byte == b'\n').count() - 1, count);
     assert_eq!(run_into(&place, "all", &["export", "-b", &to.url()]).lines().last(), Some("exit Some(0)"));
-    assert_eq!(entries(&fs::read(place.path("all")).unwrap()).len(), text);
+    assert_eq!(entries(&fs::read(place.path("all")).unwrap()).len(), count);
 }
 
 #[test]
@@ -570,4 +568,28 @@ fn standard_input_without_a_verb_names_its_verbs_and_not_batch() {
         "--- stderr\nerror: standard input:1: 'watch' is not available in a script\n  no later line was sent\n\
          hint: verbs of a script: get, set, del, vdel, raw, keys, ping, decode, exchange\n--- exit 2\n"
     );
+}
+
+#[test]
+fn keys_that_are_not_utf8_are_listed_exported_and_imported() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let url = server.url();
+    let run = |words: &[&str]| place.run_at(&url, words);
+    assert_eq!(run(&["set", "a", "1"]), "--- exit 0\n");
+    assert_eq!(run(&["set", "--key-hex", "61ff0a", "--value", "2"]), "--- exit 0\n");
+    assert_eq!(run(&["keys", "--sort"]), "--- stdout\na\na\\xFF\\x0A\n--- exit 0\n");
+    assert_eq!(run(&["keys", "--count", "a?*"]), "--- stdout\n1\n--- exit 0\n");
+    let shown = run(&["export", "--no-version", "a?*"]);
+    let entry = "{\"v\":1,\"op\":\"export\",\"key\":\"Yf8K\",\"key_encoding\":\"base64\",\"value\":\"2\",\"encoding\":\"utf-8\"}";
+    assert_eq!(
+        shown,
+        format!("--- stdout\n{entry}\n--- stderr\nexported 1 key (without times to live)\n--- exit 0\n")
+    );
+    let all = place.bytes_at(&url, &["export", "-q"]);
+    assert_eq!(run(&["del", "a"]), "--- exit 0\n");
+    assert_eq!(run(&["del", "--key-hex", "61ff0a"]), "--- exit 0\n");
+    assert_eq!(place.run_at_with_input(&url, &["import", "-q"], &all), "--- exit 0\n");
+    assert_eq!(place.bytes_at(&url, &["get", "--key-hex", "61ff0a"]), b"2");
+    assert_eq!(run(&["keys", "--count"]), "--- stdout\n2\n--- exit 0\n");
 }

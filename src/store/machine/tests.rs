@@ -365,8 +365,21 @@ fn a_scan_lists_each_matching_key_once() {
     store.handle_request(set_with("k-expired", "v", None, 1), NOW);
     store.handle_request(set("k-deleted", "v"), NOW);
     store.handle_request(del("k-deleted"), NOW);
-    store.restore(&key(b"k\xff"), store.read(&key("other")));
     assert_eq!(scan_all(&mut store, "k*", later(2)), (names.into_iter().map(Bytes::from).collect(), 3));
+}
+
+#[test]
+fn a_scan_lists_keys_that_are_not_utf8() {
+    let mut store = store();
+    store.handle_request(set("k", "v"), NOW);
+    for bytes in [&b"k\xff"[..], b"\xffk", b"k\xc3/\x80"] {
+        store.restore(&key(bytes), store.read(&key("k")));
+    }
+    let mut listed = |pattern| scan_all(&mut store, pattern, NOW).0;
+    assert_eq!(listed("*"), [&b"k"[..], b"k\xc3/\x80", b"k\xff", b"\xffk"]);
+    assert_eq!(listed("k?"), [&b"k\xff"[..]]);
+    assert_eq!(listed("?k"), [&b"\xffk"[..]]);
+    assert_eq!(listed("k*/*"), [&b"k\xc3/\x80"[..]]);
 }
 
 #[test]
