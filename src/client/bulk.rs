@@ -130,7 +130,12 @@ mod tests {
     }
 
     fn response(payload: &'static str) -> Result<Response, Error> {
-        Ok(Response { payload: Bytes::from_static(payload.as_bytes()), version: None, has_status: true })
+        Ok(Response {
+            payload: Bytes::from_static(payload.as_bytes()),
+            version: None,
+            has_status: true,
+            denial: None,
+        })
     }
 
     /// A handle, and the other side of its channels.

@@ -132,6 +132,7 @@ fn config(settings: &Settings) -> Result<Config, Error> {
     Ok(Config {
         target: settings.target.to_string(),
         client_id: settings.client_id.clone(),
+        identity: settings.credentials().unwrap_or_else(|| format!("client id {}", settings.client_id)),
         request_timeout: settings.request_timeout,
         inflight_max: settings.inflight_max,
         prefix,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::denial::Denial;
 use crate::net::io_error;
 pub(super) use crate::net::io_error::io_error_text;
 use crate::net::tls::TlsError;
@@ -31,7 +32,12 @@ pub enum Error {
     /// The TLS files could not be read again for a reconnect.
     TlsFiles { cause: String },
     /// The broker rejected the CONNECT.
-    Rejected { target: String, reason: ReasonCode },
+    Rejected {
+        target: String,
+        reason: ReasonCode,
+        /// The client, by what it authenticates with; None without credentials.
+        identity: Option<String>,
+    },
     /// A connection was made, but the broker sent no CONNACK within this time.
     NoConnack { target: String, after: Duration },
     /// The server does not speak MQTT 5.
@@ -53,6 +59,8 @@ pub enum Error {
     QosTooLow { filter: String },
     /// The store refused the request.
     Refused(ErrorReply),
+    /// The store refused the request because no rule allows it.
+    Denied(Box<Denial>),
     /// The store's response is malformed.
     MalformedReply { cause: String, outcome: Outcome },
     /// The response's version is further ahead of the local clock than the protocol allows (protocol §2).
@@ -232,6 +240,13 @@ impl ReasonCode {
         matches!(self.code, SERVER_UNAVAILABLE | SERVER_BUSY | CONNECTION_RATE_EXCEEDED)
     }
 
+    /// Returns whether a reason string has no more to say than the name of the code.
+    fn is_name(&self, text: &str) -> bool {
+        /// What `mqkv serve` sends with the code.
+        const SHUTDOWN: (u8, &str) = (0x8B, "the server stops");
+        (self.code, text) == SHUTDOWN || self.name().is_some_and(|name| name.eq_ignore_ascii_case(text))
+    }
+
     fn name(&self) -> Option<&'static str> {
         Some(match self.code {
             0x00 => "success",
@@ -284,8 +299,8 @@ impl fmt::Display for ReasonCode {
             None => write!(out, "reason 0x{:02X}", self.code)?,
         }
         match &self.text {
-            Some(text) => write!(out, ": {}", text.escape_debug()),
-            None => Ok(()),
+            Some(text) if !self.is_name(text) => write!(out, ": {}", text.escape_debug()),
+            _ => Ok(()),
         }
     }
 }
@@ -305,7 +320,9 @@ impl fmt::Display for Error {
             Self::Tls { target, cause, .. } => cause.write(out, target),
             Self::WebSocket { target, cause } => cause.write(out, target),
             Self::TlsFiles { cause } => out.write_str(cause),
-            Self::Rejected { target, reason } => write!(out, "{target} rejected the connection: {reason}"),
+            Self::Rejected { target, reason, .. } => {
+                write!(out, "{target} rejected the connection: {reason}")
+            }
             Self::NoConnack { target, after } => {
                 write!(out, "no CONNACK from {target} within {after:?}")
             }
@@ -331,6 +348,7 @@ impl fmt::Display for Error {
             Self::Refused(refusal) => {
                 write!(out, "the store refused the request: {}", refusal.text().escape_debug())
             }
+            Self::Denied(denial) => denial.fmt(out),
             Self::MalformedReply { cause, .. } => write!(out, "malformed reply from the store: {cause}"),
             Self::ClockSkew { ahead_ms, .. } => {
                 let seconds = ahead_ms / 1000;
@@ -346,3 +364,16 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_printed_once() {
+        let shown = |code, text: &str| ReasonCode { code, text: Some(text.to_owned()) }.to_string();
+        assert_eq!(shown(0x8B, "the server stops"), "server shutting down (0x8B)");
+        assert_eq!(shown(0x87, "Not authorized"), "not authorized (0x87)");
+        assert_eq!(shown(0x87, "unknown token"), "not authorized (0x87): unknown token");
+    }
+}

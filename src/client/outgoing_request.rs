@@ -9,6 +9,9 @@ use super::request::{Access, RawRequest, RequestProperties};
 use crate::protocol::message::{self, Message, Qos};
 use crate::protocol::{Timestamp, UserProperties, topic};
 
+/// The most bytes of a write that are kept after it was sent.
+const KEPT_BYTES_MAX: usize = 512;
+
 /// What the requests of a session have in common.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Requester {
@@ -34,7 +37,8 @@ pub struct OutgoingRequest {
 }
 
 impl OutgoingRequest {
-    /// Returns a request with the time until its deadline. A write is sent once, so its payload is taken.
+    /// Returns a request with the time until its deadline. A write is sent once, so that only the beginning of its payload is kept,
+    /// which names the key in an error.
     pub(super) fn new(
         requester: &Arc<Requester>,
         request: &mut RawRequest,
@@ -47,7 +51,11 @@ impl OutgoingRequest {
             requester: Arc::clone(requester),
             payload: match access {
                 Access::Read => payload.clone(),
-                Access::Write => std::mem::take(payload),
+                Access::Write if payload.len() <= KEPT_BYTES_MAX => payload.clone(),
+                Access::Write => {
+                    let kept = Bytes::copy_from_slice(payload.get(..KEPT_BYTES_MAX).unwrap_or_default());
+                    std::mem::replace(payload, kept)
+                }
             },
             correlation,
             expiry_s: expiry_s(left),

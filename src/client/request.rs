@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::denial::Denial;
 use super::error::{Error, Outcome};
 use crate::protocol::request::encode_bulk_array;
 use crate::protocol::{Reply, Request, Timestamp};
@@ -88,15 +89,17 @@ pub struct Response {
     pub version: Option<Timestamp>,
     /// Whether it has a status property. Microsoft's clients reject responses without one (protocol §2).
     pub has_status: bool,
+    /// What the reply denies, if it reports that no rule allows the request.
+    pub denial: Option<Box<Denial>>,
 }
 
 /// Decodes the response to a request; `verb` is its first word.
 ///
 /// # Errors
-/// [`Error::Refused`] if the reply is an error of the store, [`Error::MalformedReply`].
+/// [`Error::Denied`] or [`Error::Refused`] if the reply is an error of the store, [`Error::MalformedReply`].
 pub fn decode_response(verb: &str, response: Response) -> Result<(Reply, Option<Timestamp>), Error> {
     match Reply::decode(&response.payload) {
-        Ok(Reply::Error(error)) => Err(Error::Refused(error)),
+        Ok(Reply::Error(error)) => Err(response.denial.map_or(Error::Refused(error), Error::Denied)),
         Ok(reply) => Ok((reply, response.version)),
         Err(error) => {
             let outcome = Access::of(verb.as_bytes()).outcome_when_unanswered();

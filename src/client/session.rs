@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::denial::Denial;
 use super::error::{Error, LossCause, Outcome, ReasonCode};
 use super::outgoing_request::{OutgoingRequest, Requester, correlation};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
@@ -52,6 +53,8 @@ pub struct Config {
     /// `host:port`, for messages.
     pub target: String,
     pub client_id: String,
+    /// What the client authenticates with, for messages.
+    pub identity: String,
     /// Time limit of each request and subscription.
     pub request_timeout: Duration,
     /// The most requests and messages without an answer; see [`Session::has_room`].
@@ -349,7 +352,11 @@ impl<T> Session<T> {
                 {
                     self.clock.advance_past(version, now.wall_ms);
                 }
-                self.answer(id, |_, _| Ok(Response { payload: message.payload, version, has_status }));
+                let denial = self.requests.get(&id).and_then(|pending| {
+                    Denial::of(&message.payload, &pending.request.payload, &self.config.identity)
+                });
+                let payload = message.payload;
+                self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial }));
             }
             Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
         }

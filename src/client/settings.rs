@@ -126,6 +126,20 @@ impl Settings {
         }
     }
 
+    /// Returns what the client authenticates with, for messages; None without credentials.
+    pub(super) fn credentials(&self) -> Option<String> {
+        match &self.authentication {
+            Authentication::Password { username, .. } => Some(format!("user {username}")),
+            Authentication::ServiceAccountToken { file } => {
+                Some(format!("the account of {}", file.display()))
+            }
+            Authentication::None => {
+                let file = self.tls.as_ref()?.certificate_file()?;
+                Some(format!("the certificate of {}", file.display()))
+            }
+        }
+    }
+
     /// Reads the TLS files again: certificates are renewed while the process runs. Passwords and tokens are read for each
     /// connection without this.
     pub(crate) async fn reload_tls(&mut self) -> Result<(), Error> {

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::client::{
-    CredentialError, Error, Outcome, ReasonCode, TlsError, TlsSetupError, UnsuitableCause, WebSocketError,
+    CredentialError, Denial, Error, Outcome, ReasonCode, TlsError, TlsSetupError, UnsuitableCause,
+    WebSocketError,
 };
-use crate::protocol::ErrorReply;
+use crate::protocol::{ErrorReply, topic};
 
 /// The kind of an error, in the order of the exit statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -266,7 +267,7 @@ fn kind(error: &Error) -> Kind {
             Kind::Authorization
         }
         Error::Rejected { .. } => Kind::Unavailable,
-        Error::Refused(ErrorReply::NotAuthorized) => Kind::Authorization,
+        Error::Refused(ErrorReply::NotAuthorized) | Error::Denied(_) => Kind::Authorization,
         Error::Refused(ErrorReply::ScanInterrupted) => Kind::Unavailable,
         Error::PublishRefused { .. }
         | Error::SubscribeRefused { .. }
@@ -322,16 +323,18 @@ fn hint(error: &Error) -> Option<String> {
         Error::Connect { .. } => {
             "check host, port, protocol (mqtts:// for TLS, ws:// for WebSockets) and firewalls"
         }
-        Error::Tls {
-            cause: TlsError::NotTls | TlsError::Interrupted(_) | TlsError::TimedOut(_),
-            in_web_socket: true,
-            ..
-        } => "check the port; without TLS: -b ws://HOST:PORT",
+        Error::Tls { cause: TlsError::NotTls | TlsError::Interrupted(_), in_web_socket: true, .. } => {
+            "check the port; without TLS: -b ws://HOST:PORT"
+        }
+        Error::Tls { cause: TlsError::TimedOut(_), in_web_socket: true, .. } => {
+            "the server is stopped or overloaded, or the port is wrong; without TLS: -b ws://HOST:PORT"
+        }
         Error::Tls { cause, .. } => return hint_of_tls(cause).map(str::to_owned),
         Error::WebSocket { cause, .. } => return hint_of_web_socket(cause).map(str::to_owned),
         Error::Lost { cause, .. } if cause.is_takeover() => "use a unique client id with -i, or omit -i",
         Error::NoConnack { .. } => {
-            "check the port: a TLS port does not answer plain MQTT, and a broker without MQTT 5 may not answer"
+            "the server is stopped or overloaded, or the port is wrong: a TLS port does not answer plain MQTT, and a broker \
+             without MQTT 5 may not answer"
         }
         Error::Unsuitable { cause: UnsuitableCause::Version, .. } => {
             "connect to a broker with MQTT 5: Azure IoT Operations, or `mqkv serve`"
@@ -356,14 +359,31 @@ fn hint(error: &Error) -> Option<String> {
             "use another client id: -i ID"
         }
         Error::Rejected { reason, .. } if reason.is_transient() => "try again later, or use --retries N",
+        Error::Rejected { reason, identity: Some(identity), .. }
+            if reason.code == ReasonCode::NOT_AUTHORIZED =>
+        {
+            let is_by_rules = reason.text.as_deref().is_some_and(|text| text.starts_with("no rule permits"));
+            return Some(if is_by_rules {
+                format!("the rules of the broker need one with the method Connect for {identity}")
+            } else {
+                format!(
+                    "check the credentials, and whether the rules of the broker allow {identity} to connect"
+                )
+            });
+        }
         Error::Rejected { reason, .. } if reason.is_authorization() => {
             "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K"
         }
-        Error::PublishRefused { reason } | Error::SubscribeRefused { reason, .. }
-            if reason.is_authorization() =>
-        {
-            "this client id (-i) needs the permission to use the state store"
+        Error::PublishRefused { reason } if reason.is_authorization() => {
+            return Some(format!(
+                "the rules of the broker must allow this user (-u) or client id (-i) to publish to {}",
+                topic::REQUEST
+            ));
         }
+        Error::SubscribeRefused { reason, .. } if reason.is_authorization() => {
+            "the rules of the broker must allow this user (-u) or client id (-i) to subscribe to that topic"
+        }
+        Error::Denied(denial) => return Some(hint_of_denial(denial)),
         Error::Refused(refusal) => return hint_of_refusal(refusal).map(str::to_owned),
         Error::ClockSkew { .. } => CLOCK_HINT,
         Error::TooLarge { .. } => "use a smaller value, or several keys",
@@ -388,9 +408,12 @@ fn hint_of_tls(cause: &TlsError) -> Option<&'static str> {
         }
         TlsError::HandshakeRefused(_) => Some("if the broker requires a client certificate: -C and -K"),
         TlsError::Required => Some("use TLS: -b mqtts://HOST:PORT, or -n without --notls"),
-        TlsError::NotTls | TlsError::Interrupted(_) | TlsError::TimedOut(_) => {
+        TlsError::NotTls | TlsError::Interrupted(_) => {
             Some("check the port; without TLS: -b mqtt://HOST:PORT or --notls")
         }
+        TlsError::TimedOut(_) => Some(
+            "the server is stopped or overloaded, or the port is wrong; without TLS: -b mqtt://HOST:PORT or --notls",
+        ),
         TlsError::Certificate(_) => {
             Some("the broker needs a server certificate in X.509 version 3, signed by a CA")
         }
@@ -402,9 +425,12 @@ fn hint_of_web_socket(cause: &WebSocketError) -> Option<&'static str> {
     match cause {
         WebSocketError::Status(_) => Some("check the path: -b ws://HOST:PORT/PATH; the default is /mqtt"),
         WebSocketError::NoSubprotocol => Some("check the port and the path: -b ws://HOST:PORT/PATH"),
-        WebSocketError::NotHttp | WebSocketError::Interrupted(_) | WebSocketError::TimedOut(_) => {
+        WebSocketError::NotHttp | WebSocketError::Interrupted(_) => {
             Some("check the port; with TLS: wss://, without WebSockets: mqtt://")
         }
+        WebSocketError::TimedOut(_) => Some(
+            "the server is stopped or overloaded, or the port is wrong; with TLS: wss://, without WebSockets: mqtt://",
+        ),
         WebSocketError::Other(_) => None,
     }
 }
@@ -430,6 +456,16 @@ const WATCH_LIMIT_HINT: &str = "watch fewer keys at once, or raise `mqkv serve -
 
 /// The hint for clocks that differ.
 pub(super) const CLOCK_HINT: &str = "synchronize the clocks of this machine and of the broker with NTP";
+
+fn hint_of_denial(denial: &Denial) -> String {
+    let Denial { identity, method, .. } = denial;
+    match method {
+        Some(method) => {
+            format!("the rules of the store need one with the method {method} for {identity} and this key")
+        }
+        None => format!("the rules of the store need one for {identity}"),
+    }
+}
 
 fn hint_of_refusal(refusal: &ErrorReply) -> Option<&'static str> {
     match refusal {
@@ -475,7 +511,7 @@ mod tests {
 
     #[test]
     fn authentication_and_authorization_errors_exit_with_77() {
-        let rejected = |code| Error::Rejected { target: "h:1".into(), reason: reason(code) };
+        let rejected = |code| Error::Rejected { target: "h:1".into(), reason: reason(code), identity: None };
         assert_eq!(CommandError::from(rejected(0x87)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x86)).kind, Kind::Authorization);
         assert_eq!(CommandError::from(rejected(0x89)).kind, Kind::Unavailable);
@@ -485,6 +521,23 @@ mod tests {
         let refused = |refusal| CommandError::from(Error::Refused(refusal)).kind;
         assert_eq!(refused(ErrorReply::NotAuthorized), Kind::Authorization);
         assert_eq!(refused(ErrorReply::QuotaExceeded), Kind::Refused);
+    }
+
+    #[test]
+    fn a_client_that_has_authenticated_is_not_asked_to_authenticate() {
+        let hint = |text: &str, identity: Option<&str>| {
+            let reason = ReasonCode { code: ReasonCode::NOT_AUTHORIZED, text: Some(text.to_owned()) };
+            let identity = identity.map(str::to_owned);
+            let error = CommandError::from(Error::Rejected { target: "h:1".into(), reason, identity });
+            error.hints.concat()
+        };
+        assert!(hint("authentication required", None).starts_with("authenticate with -u NAME"));
+        let ann = Some("user ann");
+        assert_eq!(
+            hint("no rule permits this client to connect", ann),
+            "the rules of the broker need one with the method Connect for user ann"
+        );
+        assert!(hint("unknown token", ann).starts_with("check the credentials, and whether"));
     }
 
     #[test]

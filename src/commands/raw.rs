@@ -68,7 +68,7 @@ impl RawCall {
         let payload = response.payload;
         emit(Output::Response { payload: payload.clone(), version: response.version })?;
         if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {
-            return Err(Error::Refused(refusal).into());
+            return Err(response.denial.map_or(Error::Refused(refusal), Error::Denied).into());
         }
         match Frame::decode(&payload) {
             Ok(_) => Ok(Verdict::Yes),

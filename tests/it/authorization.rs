@@ -78,16 +78,20 @@ fn rules_limit_which_keys_a_client_reads_and_writes() {
     assert_eq!(run(&place, &server, "get shared -i press"), "--- stdout\ns(no line feed)\n--- exit 0\n");
     let keys = run(&place, &server, "keys -i press");
     assert_eq!(keys, "--- stdout\nshared\npress/a\npress/b\n--- exit 0\n");
-    let refused = |outcome: &str| {
+    let refused = |id: &str, verb: &str, key: &str| {
+        let (outcome, method) = match verb {
+            "read" => ("", "Read"),
+            _ => ("  nothing was changed\n", "Write"),
+        };
         format!(
-            "--- stderr\nerror: the store refused the request: not authorized\n{outcome}\
-             hint: no rule of the store permits it: check the user (-u), the client id (-i) and the key\n--- exit 77\n"
+            "--- stderr\nerror: not authorized: client id {id} may not {verb} the key {key}\n{outcome}\
+             hint: the rules of the store need one with the method {method} for client id {id} and this key\n--- exit 77\n"
         )
     };
-    assert_eq!(run(&place, &server, "set shared t -i press"), refused("  nothing was changed\n"));
-    assert_eq!(run(&place, &server, "del press/a -i press-2"), refused("  nothing was changed\n"));
-    assert_eq!(run(&place, &server, "get press/a -i press-2"), refused(""));
-    assert_eq!(run(&place, &server, "watch press/a -i press-2 -c 1"), refused(""));
+    assert_eq!(run(&place, &server, "set shared t -i press"), refused("press", "write", "shared"));
+    assert_eq!(run(&place, &server, "del press/a -i press-2"), refused("press-2", "write", "press/a"));
+    assert_eq!(run(&place, &server, "get press/a -i press-2"), refused("press-2", "read", "press/a"));
+    assert_eq!(run(&place, &server, "watch press/a -i press-2 -c 1"), refused("press-2", "read", "press/a"));
     for line in
         ["press may not write", "press-2 may not write", "press-2 may not read", "press-2 may not read"]
     {
@@ -130,7 +134,8 @@ rules:
     assert_eq!(set("press-7/k", "seven"), "--- exit 0\n");
     let shown = set("press-8/k", "seven");
     assert!(
-        shown.contains("the store refused the request: not authorized") && shown.ends_with("--- exit 77\n"),
+        shown.contains("not authorized: the certificate of seven.pem may not write the key press-8/k")
+            && shown.ends_with("--- exit 77\n"),
         "{shown}"
     );
     let shown = set("press-8/k", "eight");
@@ -156,6 +161,43 @@ fn a_denied_connect_or_publish_is_reported_to_the_client_and_in_the_log() {
     assert!(shown.contains("not authorized (0x87)") && shown.ends_with("--- exit 77\n"), "{shown}");
     let line = server.log_line_with("may not");
     assert!(line.starts_with("guest may not ") && line.ends_with(": no rule allows it"), "{line}");
+}
+
+#[test]
+fn a_user_with_keys_of_its_own_only_can_check_the_connection() {
+    let place = place();
+    place.run_with_input(&["serve", "user", "add", "users", "ann", "-q"], b"p\n");
+    let rules =
+        RULES.replace("usernames: [chief]", "usernames: [ann]").replace("keys: [\"*\"]", "keys: [\"ann/*\"]");
+    place.write("rules", rules.replace("TAIL", TAIL));
+    let server = serve(&place);
+    let ann = "-u ann --password-file password";
+    assert_eq!(run(&place, &server, &format!("set ann/k v {ann}")), "--- exit 0\n");
+    let shown = run(&place, &server, &format!("get other {ann}"));
+    assert!(shown.contains("error: not authorized: user ann may not read the key other\n"), "{shown}");
+    let shown = run(&place, &server, &format!("ping {ann}"));
+    assert!(shown.starts_with("--- stdout\n") && shown.ends_with("--- exit 0\n"), "{shown}");
+    let shown = run(&place, &server, &format!("doctor --read-only {ann}"));
+    assert!(shown.contains("warn\trequest\t") && shown.ends_with("--- exit 0\n"), "{shown}");
+    let url = format!("mqtt://127.0.0.1:{}", server.port(0));
+    let words = ["context", "add", "own", "-b", &url, "-u", "ann", "--password-file", "password"];
+    assert_eq!(place.run(&words), "--- exit 0\n");
+    let shown = place.run(&["context", "test", "own"]);
+    assert!(shown.starts_with("--- stdout\n") && shown.ends_with("--- exit 0\n"), "{shown}");
+}
+
+#[test]
+fn a_user_that_no_rule_lets_connect_is_not_asked_to_authenticate() {
+    let place = place();
+    place.run_with_input(&["serve", "user", "add", "users", "ann", "-q"], b"p\n");
+    let server = serve(&place);
+    let shown = run(&place, &server, "get k -u ann --password-file password");
+    assert!(
+        shown.ends_with(
+            "\nhint: the rules of the broker need one with the method Connect for user ann\n--- exit 77\n"
+        ),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -38,7 +38,10 @@ const VERSION_HINT: &str = "connect to a broker with MQTT 5: Azure IoT Operation
 const LOGIN_HINT: &str = "check the user name (-u) and the password (--password-file or --ask-password)";
 const IDENTITY_HINT: &str =
     "authenticate with -u NAME and --password-file FILE, with --sat-file FILE, or with -C and -K";
-const PERMISSION_HINT: &str = "this client id (-i) needs the permission to use the state store";
+const SUBSCRIBE_HINT: &str =
+    "the rules of the broker must allow this user (-u) or client id (-i) to subscribe to that topic";
+const PUBLISH_HINT: &str = "the rules of the broker must allow this user (-u) or client id (-i) to publish to \
+                            statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
 
 #[test]
 fn an_unauthorized_client_exits_with_77_and_a_busy_broker_with_69() {
@@ -247,7 +250,7 @@ fn a_rejected_subscription_exits_with_77() {
             shown.starts_with("--- stderr\nerror: the broker refused the subscription to clients/"),
             "{shown}"
         );
-        let end = format!(": not authorized (0x87)\n{outcome}{}--- exit 77\n", hint(PERMISSION_HINT));
+        let end = format!(": not authorized (0x87)\n{outcome}{}--- exit 77\n", hint(SUBSCRIBE_HINT));
         assert!(shown.ends_with(&end), "{shown}");
     }
 }
@@ -261,8 +264,8 @@ fn a_request_that_the_broker_rejects_exits_with_77_or_76() {
         })
     };
     let message = "the broker refused the request: not authorized (0x87)";
-    assert_eq!(refuse("set k v", 0x87), error(message, &format!("{UNCHANGED}{}", hint(PERMISSION_HINT)), 77));
-    assert_eq!(refuse("get k", 0x87), error(message, &hint(PERMISSION_HINT), 77));
+    assert_eq!(refuse("set k v", 0x87), error(message, &format!("{UNCHANGED}{}", hint(PUBLISH_HINT)), 77));
+    assert_eq!(refuse("get k", 0x87), error(message, &hint(PUBLISH_HINT), 77));
     let message = "the broker refused the request: quota exceeded (0x97)";
     assert_eq!(refuse("set k v", 0x97), error(message, UNCHANGED, 76));
 }

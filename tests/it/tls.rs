@@ -330,7 +330,8 @@ fn an_unanswered_handshake_exits_with_124() {
     let port = listener.local_addr().unwrap().port();
     let shown = run_at_port(&place, port, &format!("{GET} --connect-timeout 100ms"));
     let message = "TLS handshake with localhost:PORT timed out after 100ms";
-    assert_eq!(shown, error(message, PORT_HINT).replace("exit 69", "exit 124"));
+    let hint = "the server is stopped or overloaded, or the port is wrong; without TLS: -b mqtt://HOST:PORT or --notls";
+    assert_eq!(shown, error(message, hint).replace("exit 69", "exit 124"));
 }
 
 #[test]

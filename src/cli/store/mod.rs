@@ -284,7 +284,10 @@ async fn check_alone(settings: &Settings, log: &EventLog) -> Result<(), CommandE
             log.warn(&format!("whether there is another store was not checked: {error}"));
             Ok(())
         }
-        Ok(_) | Err(Error::Refused(_) | Error::MalformedReply { .. } | Error::ClockSkew { .. }) => {
+        Ok(_)
+        | Err(
+            Error::Refused(_) | Error::Denied(_) | Error::MalformedReply { .. } | Error::ClockSkew { .. },
+        ) => {
             let message = format!("another state store answers at {}", settings.target);
             let error = CommandError::new(Kind::Unavailable, message);
             Err(error.hint("stop that one first: one store serves a broker"))

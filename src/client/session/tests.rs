@@ -40,6 +40,7 @@ impl Bench {
             session: Session::new(Config {
                 target: "broker:1883".to_owned(),
                 client_id: "me".to_owned(),
+                identity: "client id me".to_owned(),
                 request_timeout: TIMEOUT,
                 inflight_max: 4,
                 prefix: 7,

@@ -182,7 +182,8 @@ impl Connection {
         if connack.code != v5::ConnectReturnCode::Success {
             let text = properties.and_then(|properties| properties.reason_string.clone());
             let reason = ReasonCode { code: connack_code(connack.code), text };
-            return Err(Error::Rejected { target: settings.target.to_string(), reason });
+            let target = settings.target.to_string();
+            return Err(Error::Rejected { target, reason, identity: settings.credentials() });
         }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
         // With a clean start there is no session to resume, whatever the broker answers (3.2.2.1.1).

@@ -45,11 +45,11 @@ pub(super) async fn check(settings: Settings, key: &Key, report: &mut Report<'_>
         Some((message.to_owned(), saves("a second")))
     };
     let warning = match (result, refused) {
-        (Ok(_) | Err(Error::Refused(_)), None) => None,
-        (Ok(_) | Err(Error::Refused(_)), Some(None)) => dropped(),
+        (Ok(_) | Err(Error::Refused(_) | Error::Denied(_)), None) => None,
+        (Ok(_) | Err(Error::Refused(_) | Error::Denied(_)), Some(None)) => dropped(),
         // The store has answered the same read on the first connection.
         (Err(Error::Timeout { .. }), _) if is_accepted => dropped(),
-        (Ok(_) | Err(Error::Refused(_)), Some(Some(cause))) => {
+        (Ok(_) | Err(Error::Refused(_) | Error::Denied(_)), Some(Some(cause))) => {
             let message = format!("the broker accepts no packets before its CONNACK: {cause}");
             Some((message, saves("an attempt")))
         }

@@ -102,14 +102,22 @@ impl Store<'_> {
             Ok((other, _)) => Err(unexpected_reply(request.verb(), &other)),
             Err(error) => Err(error),
         };
+        let denied = match &result {
+            // The store has answered. The rules may allow this client keys of its own only.
+            Err(Error::Denied(denial)) => Some(Warning {
+                message: format!("the store refuses the key of this check: {denial}"),
+                hint: "the client needs permissions for the keys that it uses only: mqkv get KEY".to_owned(),
+            }),
+            _ => None,
+        };
         match result {
-            Ok(()) => {
+            Ok(()) | Err(Error::Denied(_)) => {
                 let warning = (!has_status).then(|| Warning {
                     message: "the reply has no __stat: Microsoft's clients reject it".to_owned(),
                     hint: "use a store that sends __stat with every reply".to_owned(),
                 });
                 let detail = Detail::Answer { key: self.key.clone() };
-                report.pass(Check::Request, detail, warning.into_iter().collect())?;
+                report.pass(Check::Request, detail, denied.into_iter().chain(warning).collect())?;
                 Ok(true)
             }
             Err(error) => {

@@ -266,7 +266,7 @@ impl Task {
                 refusal,
                 ErrorReply::QuotaExceeded | ErrorReply::NotPersisted | ErrorReply::Unknown(_)
             ),
-            Error::TooLarge { .. } | Error::Closed => true,
+            Error::TooLarge { .. } | Error::Denied(_) | Error::Closed => true,
             _ => self.client.has_ended(),
         }
     }

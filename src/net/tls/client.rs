@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{
     RootCertStore, SignatureScheme,
 };
 
-use super::error::{TlsError, TlsSetupError, alert_text};
+use super::error::{TlsError, TlsSetupError, alert_text, text_of};
 use super::files::{self, Identity, IdentityFiles};
 use super::handshake_observer::{self, TlsHandshake, TrustedRoots};
 use crate::net::certificate::Certificate;
@@ -96,6 +96,12 @@ impl ClientTls {
         Self::load(&self.options)
     }
 
+    /// Returns the file of the client certificate.
+    #[must_use]
+    pub fn certificate_file(&self) -> Option<&Path> {
+        self.options.identity.as_ref().map(|identity| identity.certfile.as_path())
+    }
+
     /// Offers these application protocols in the handshake (ALPN).
     #[must_use]
     pub fn with_application_protocols(mut self, protocols: &[&[u8]]) -> Self {
@@ -156,7 +162,7 @@ impl ClientTls {
             rustls::Error::InvalidCertificate(error) => TlsError::from(error),
             rustls::Error::AlertReceived(alert) => self.alert_error(*alert),
             rustls::Error::InvalidMessage(_) => TlsError::NotTls,
-            other => TlsError::Other(other.to_string()),
+            other => TlsError::Other(text_of(other)),
         })
     }
 

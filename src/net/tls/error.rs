@@ -177,20 +177,36 @@ pub(super) fn alert_text(alert: AlertDescription) -> String {
         Alert::ProtocolVersion => "no common TLS version",
         Alert::CertificateRequired => "certificate required",
         Alert::UnrecognisedName => "unrecognized name",
-        // `DecryptError` is "decrypt error", as the standard has it.
-        other => return in_words(&format!("{other:?}")),
+        other => return words(&format!("{other:?}")),
     };
     text.to_owned()
 }
 
-/// Writes the name of a variant as words.
-fn in_words(name: &str) -> String {
+/// Returns the text of an error of the crate, which names some causes by its own identifiers.
+pub(super) fn text_of(error: &RustlsError) -> String {
+    match error {
+        RustlsError::AlertReceived(alert) => alert_text(*alert),
+        RustlsError::PeerIncompatible(why) => {
+            format!("no common TLS parameters: {}", words(&format!("{why:?}")))
+        }
+        RustlsError::PeerMisbehaved(why) => format!("protocol violation: {}", words(&format!("{why:?}"))),
+        RustlsError::InappropriateMessage { .. } | RustlsError::InappropriateHandshakeMessage { .. } => {
+            "unexpected message".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns an identifier such as `NoCipherSuitesInCommon` in words.
+fn words(identifier: &str) -> String {
     let mut words = String::new();
-    for c in name.chars() {
-        if c.is_ascii_uppercase() && !words.is_empty() {
+    let mut is_within_word = false;
+    for char in identifier.chars() {
+        if char.is_uppercase() && is_within_word {
             words.push(' ');
         }
-        words.push(c.to_ascii_lowercase());
+        is_within_word = char.is_lowercase() || char.is_numeric();
+        words.extend(char.to_lowercase());
     }
     words
 }
@@ -239,3 +255,20 @@ impl fmt::Display for TlsSetupError {
 }
 
 impl std::error::Error for TlsSetupError {}
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::rustls::PeerIncompatible;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_words_not_identifiers() {
+        assert_eq!(alert_text(AlertDescription::DecryptError), "decrypt error");
+        assert_eq!(alert_text(AlertDescription::InternalError), "internal error");
+        assert_eq!(text_of(&RustlsError::AlertReceived(AlertDescription::DecodeError)), "decode error");
+        let incompatible = RustlsError::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon);
+        assert_eq!(text_of(&incompatible), "no common TLS parameters: no cipher suites in common");
+        assert_eq!(text_of(&RustlsError::DecryptError), "cannot decrypt peer's message");
+    }
+}

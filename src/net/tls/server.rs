@@ -12,7 +12,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use super::error::{TlsError, TlsSetupError, alert_text};
+use super::error::{TlsError, TlsSetupError, alert_text, text_of};
 use super::files::{self, IS_ENCRYPTED, Identity};
 use crate::net::certificate::{Certificate, InvalidCertificate};
 
@@ -190,7 +190,7 @@ fn handshake_error_text(error: &io::Error) -> String {
             TlsError::Certificate(cause) => format!("client certificate cannot be used: {cause}"),
             _ => format!("client certificate cannot be used: {error}"),
         },
-        other => format!("TLS handshake failed: {other}"),
+        other => format!("TLS handshake failed: {}", text_of(other)),
     }
 }
 

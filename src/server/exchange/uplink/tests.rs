@@ -303,7 +303,7 @@ async fn a_leaf_connects_again_when_its_root_comes_back() {
     node.wait_for(|state| state.connected == 2).await;
     node.change(|state| state.to_send.extend(frames(1)));
     let state = node.wait_for(|state| state.events.len() == 4).await;
-    let reason = "the broker ended the connection: server shutting down (0x8B): the server stops";
+    let reason = "the broker ended the connection: server shutting down (0x8B)";
     let cause = format!("lost the connection to embedded store: {reason}");
     let expected = [
         UplinkEvent::Connected,
