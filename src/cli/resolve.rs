@@ -126,6 +126,7 @@ pub fn style(settings: &Resolved, json: bool) -> Style {
         color_stderr: has_color(color, io::stderr().is_terminal()),
         stdout_is_terminal: io::stdout().is_terminal(),
         stderr_is_terminal: io::stderr().is_terminal(),
+        columns: stdout::columns().or_else(stdout::stderr_columns),
         zone: if is_on(Setting::Utc) { Zone::Utc } else { Zone::Local(clock::utc_offset_s) },
         verbose: is_on(Setting::Verbose),
         quiet: is_on(Setting::Quiet),

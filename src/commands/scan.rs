@@ -48,6 +48,29 @@ impl Pages {
     }
 }
 
+/// Collects the first keys with this prefix, at most `keys_max`. Those that were listed before an error, or before the future was
+/// dropped, are there.
+///
+/// # Errors
+/// Any [`Error`] of a request.
+pub async fn first_keys(
+    client: &Client,
+    prefix: &[u8],
+    keys_max: usize,
+    keys: &mut Vec<Key>,
+) -> Result<(), Error> {
+    let pattern = prefix_pattern(prefix);
+    let mut token = None;
+    loop {
+        let page = client.scan(pattern.clone(), token.take()).await?;
+        keys.extend(page.keys.into_iter().take(keys_max.saturating_sub(keys.len())));
+        match page.token {
+            Some(next) if keys.len() < keys_max => token = Some(next),
+            _ => return Ok(()),
+        }
+    }
+}
+
 /// Detects that the tokens of a scan repeat, so that it would never end. It stores one token, and compares each with the one
 /// whose number is the last power of two (Brent's algorithm).
 #[derive(Debug, Default)]

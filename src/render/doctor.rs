@@ -3,6 +3,7 @@
 use super::escape::escape;
 use super::milliseconds::ms_text;
 use super::style::{Paint, paint};
+use super::wrap::wrapped;
 use super::{Format, Rendered, Style};
 use crate::commands::output::{
     AddressSource, Certificate, CheckResult, ConnackProperties, Detail, Status, TlsHandshake, TrustedRoots,
@@ -11,6 +12,9 @@ use crate::commands::output::{
 
 /// The maximum number of names in a list; the others are counted.
 const NAMES_MAX: usize = 5;
+
+/// The column in which the message of a check begins on a terminal.
+const MESSAGE_COLUMN: usize = 36;
 
 /// Formats the result of a check with its hints; with --quiet only failures.
 pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
@@ -26,19 +30,21 @@ pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
     let name = checked.check.name();
     let elapsed = checked.elapsed.map(ms_text);
     let words = line(checked);
+    let columns = style.columns.filter(|_| style.stdout_is_terminal && style.format == Format::Text);
     let mut out = if style.format == Format::Text {
         let judged = paint(&format!("{glyph} {word:<7}"), color, style.color_stdout);
+        let words = wrapped(&words, columns, MESSAGE_COLUMN);
         format!("{judged} {name:<13} {:>10}  {words}\n", elapsed.unwrap_or_default())
     } else {
         format!("{word}\t{name}\t{}\t{words}\n", elapsed.unwrap_or_else(|| "-".to_owned()))
     };
     if let Status::Fail(error) = &checked.status {
         for cause in &error.causes {
-            out.push_str(&format!("  {}\n", escape(cause.as_bytes())));
+            out.push_str(&format!("  {}\n", wrapped(&escape(cause.as_bytes()), columns, 2)));
         }
     }
     for hint in hints(&checked.status) {
-        let hint = escape(hint.as_bytes());
+        let hint = wrapped(&escape(hint.as_bytes()), columns, 8);
         out.push_str(&format!("  {} {hint}\n", paint("hint:", Paint::Hint, style.color_stdout)));
     }
     Rendered::stdout(out)
@@ -315,6 +321,23 @@ mod tests {
              for a.example; 10 days left; trusted: 2 CAs of this machine; \
              client certificate CN=me sent, 10 days left\n  hint: new\n"
         );
+    }
+
+    #[test]
+    fn a_long_message_continues_in_its_column_on_a_narrow_terminal() {
+        let detail = || Some(Detail::Tls { handshake: Box::new(handshake()), now_s: 2 * DAY_S });
+        let narrow = Style { columns: Some(80), ..Style::PLAIN };
+        let shown = formatted(Status::Ok, detail(), &narrow);
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(lines.len() > 2 && lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
+        let indent = " ".repeat(MESSAGE_COLUMN);
+        assert!(lines[1..].iter().all(|line| line.starts_with(&indent)), "{shown}");
+        assert_eq!(
+            lines[0].chars().take(MESSAGE_COLUMN).collect::<String>(),
+            "✓ ok      tls               1.2 ms  "
+        );
+        let in_a_pipe = Style { stdout_is_terminal: false, ..narrow };
+        assert_eq!(formatted(Status::Ok, detail(), &in_a_pipe).lines().count(), 1);
     }
 
     #[test]

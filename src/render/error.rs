@@ -2,6 +2,7 @@
 
 use super::escape::escape;
 use super::style::{Paint, paint};
+use super::wrap::wrapped;
 use super::{Format, Style, json};
 use crate::commands::CommandError;
 use crate::commands::output::Outcome;
@@ -15,11 +16,11 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
     if error.is_repetition {
         return String::new();
     }
-    let color = style.color_stderr;
-    let message = escaped(&error.placed_message());
-    let mut out = format!("{} {message}\n", paint("error:", Paint::Error, color));
+    let (color, columns) = (style.color_stderr, style.stderr_columns());
+    let text = |text: &str, indent| wrapped(&escape(text.as_bytes()), columns, indent);
+    let mut out = format!("{} {}\n", paint("error:", Paint::Error, color), text(&error.placed_message(), 7));
     for cause in &error.causes {
-        out.push_str(&format!("  {}\n", escaped(cause)));
+        out.push_str(&format!("  {}\n", text(cause, 2)));
     }
     match error.outcome {
         Some(Outcome::Unknown) => out.push_str("  the write may or may not have happened\n"),
@@ -27,13 +28,9 @@ pub fn error(error: &CommandError, code: u8, style: &Style) -> String {
         None => {}
     }
     for hint in &error.hints {
-        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Hint, color), escaped(hint)));
+        out.push_str(&format!("{} {}\n", paint("hint:", Paint::Hint, color), text(hint, 6)));
     }
     out
-}
-
-fn escaped(text: &str) -> String {
-    escape(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -71,6 +68,21 @@ mod tests {
         let failure = CommandError { is_repetition: true, ..CommandError::usage("1 of 3 lines failed") };
         assert_eq!(error(&failure, 2, &STYLE), "");
         assert!(error(&failure, 2, &Style { format: Format::Json, ..STYLE }).contains("1 of 3 lines failed"));
+    }
+
+    #[test]
+    fn an_error_is_broken_at_blanks_on_a_terminal_only() {
+        let failure = CommandError::usage("a b".repeat(8)).hint("c d".repeat(8));
+        let on_terminal = Style { columns: Some(31), stderr_is_terminal: true, ..STYLE };
+        let (a, c) = ("a ba ba ba ba ba ba ba b", "c dc dc dc dc dc dc dc d");
+        assert_eq!(error(&failure, 2, &on_terminal), format!("error: {a}\nhint: {c}\n"));
+        let narrower = Style { columns: Some(30), ..on_terminal };
+        assert_eq!(error(&failure, 2, &narrower), format!("error: {a}\nhint: {c}\n"), "too narrow to break");
+        let failure = CommandError::usage("word ".repeat(8).trim());
+        let shown = error(&failure, 2, &on_terminal);
+        assert_eq!(shown, "error: word word word word word\n       word word word\n");
+        let in_a_pipe = Style { stderr_is_terminal: false, ..on_terminal };
+        assert_eq!(error(&failure, 2, &in_a_pipe).lines().count(), 1);
     }
 
     #[test]

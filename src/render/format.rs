@@ -45,11 +45,20 @@ pub struct Style {
     pub color_stderr: bool,
     pub stdout_is_terminal: bool,
     pub stderr_is_terminal: bool,
+    /// The width of the terminal, if there is one.
+    pub columns: Option<usize>,
     /// The time zone of times on a terminal.
     pub zone: Zone,
     pub verbose: bool,
     /// Whether only data and errors are printed.
     pub quiet: bool,
+}
+
+impl Style {
+    /// Returns the width in which messages on standard error are wrapped.
+    pub(super) fn stderr_columns(&self) -> Option<usize> {
+        self.columns.filter(|_| self.stderr_is_terminal)
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +70,7 @@ impl Style {
         color_stderr: false,
         stdout_is_terminal: true,
         stderr_is_terminal: false,
+        columns: None,
         zone: Zone::Utc,
         verbose: false,
         quiet: false,

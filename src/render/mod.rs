@@ -26,6 +26,7 @@ mod time;
 pub mod trace;
 mod watch;
 mod widths;
+mod wrap;
 
 pub use format::{Format, Rendered, Style, Zone};
 pub use message::negative;

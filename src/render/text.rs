@@ -13,6 +13,7 @@ use super::lock;
 use super::message::negative;
 use super::milliseconds::ms_text;
 use super::style::{Paint, paint};
+use super::wrap::wrapped;
 use super::{Rendered, Style, Widths, configured, exchange, monitor, watch};
 use crate::commands::duration;
 use crate::commands::output::{DeleteOutcome, SetOutcome};
@@ -196,11 +197,14 @@ fn confirmation(text: &str, version: Option<&Timestamp>, style: &Style) -> Rende
 }
 
 fn hint_line(hint: &str, style: &Style) -> Rendered {
+    /// Of the text behind its label.
+    const HINT_INDENT: usize = 6;
     if style.quiet {
         return Rendered::default();
     }
     let label = paint("hint:", Paint::Hint, style.color_stderr);
-    Rendered::stderr(format!("{label} {}\n", escape(hint.as_bytes())))
+    let hint = wrapped(&escape(hint.as_bytes()), style.stderr_columns(), HINT_INDENT);
+    Rendered::stderr(format!("{label} {hint}\n"))
 }
 
 pub(super) fn not_found(key: &Key, style: &Style) -> Rendered {

@@ -1,16 +1,20 @@
 //! Completion of a line of the prompt: quotes, redirections, backslash commands, and what the session knows (pure).
 
+use std::collections::BTreeSet;
+
 use super::backslash;
 use super::complete::{Candidates, Completion, complete};
 use super::definition::Definition;
 use super::line::{quote, split_partial};
 use crate::render::escape::{escape, is_safe};
 
-/// What completion goes by. No request is sent for it: a broker that does not answer must not block a key press.
+/// What completion goes by.
 pub struct Known<'a> {
     pub definition: &'a Definition,
     /// The keys that this session has seen, in order.
     pub keys: Vec<Vec<u8>>,
+    /// Lists keys of the store that begin with a prefix, in bounded time: a broker that does not answer must not block a key press.
+    pub stored_keys: &'a dyn Fn(&[u8]) -> Vec<Vec<u8>>,
     /// The keys of the locks that are held.
     pub locks: Vec<Vec<u8>>,
     /// The numbers of the running watches.
@@ -97,9 +101,11 @@ fn of_completion(completion: Completion<'_>, current: &[u8], known: &Known<'_>) 
             .collect(),
         Candidates::Keys => {
             let is_unlock = place.verb.name == "unlock" && !known.locks.is_empty();
+            let stored = if is_unlock { Vec::new() } else { (known.stored_keys)(prefix) };
             let keys = if is_unlock { &known.locks } else { &known.keys };
-            let keys = keys.iter().filter(|key| key.starts_with(prefix));
-            keys.map(|key| whole(&quote(key), &format!("{before}{}", quote(key)))).collect()
+            let keys: BTreeSet<_> =
+                keys.iter().chain(&stored).filter(|key| key.starts_with(prefix)).collect();
+            keys.into_iter().map(|key| whole(&quote(key), &format!("{before}{}", quote(key)))).collect()
         }
         Candidates::Contexts => words((known.contexts)(), prefix),
         // The paths of the prompt are few; directories among them lead to both.
@@ -150,6 +156,10 @@ mod tests {
         ask(&Known {
             definition: &definition,
             keys: ["a b", "line1/rpm", "line1/temp"].map(Vec::from).to_vec(),
+            stored_keys: &|prefix| match prefix {
+                b"line" | b"line2/" => ["line1/temp", "line2/temp"].map(Vec::from).to_vec(),
+                _ => Vec::new(),
+            },
             locks: vec![b"deploy".to_vec()],
             watches: vec!["1".into(), "2".into()],
             brokers: vec!["mqtt://h:1".into()],
@@ -186,12 +196,20 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_the_store_stand_beside_those_that_were_seen() {
+        assert_eq!(typed("get line"), ["line1/rpm ", "line1/temp ", "line2/temp "]);
+        assert_eq!(typed("get line2/"), ["line2/temp "]);
+        assert_eq!(typed("unlock line2/"), Vec::<String>::new(), "only the locks that are held");
+    }
+
+    #[test]
     fn no_candidate_has_a_character_that_a_terminal_does_not_show() {
         let definition = sample::definition();
         let texts = ["a\u{202E}b", "a\u{AD}", "a\u{E0041}", "a\u{200B}\u{1b}[2J"];
         let known = Known {
             definition: &definition,
             keys: texts.map(|text| text.as_bytes().to_owned()).to_vec(),
+            stored_keys: &|_| Vec::new(),
             locks: Vec::new(),
             watches: Vec::new(),
             brokers: texts.map(str::to_owned).to_vec(),
@@ -199,7 +217,7 @@ mod tests {
             files: &|_| texts.map(str::to_owned).to_vec(),
         };
         let replaced = |line| complete_line(line, &known).replacements;
-        assert_eq!(replaced("get ")[0].typed, "\"a\\xE2\\x80\\xAEb\" ");
+        assert!(replaced("get ").iter().any(|word| word.typed == "\"a\\xE2\\x80\\xAEb\" "));
         assert_eq!((replaced("get ").len(), replaced("\\i ").len()), (4, 4));
         for line in ["get ", "\\i ", "get k > ", "\\c ", "get k -x "] {
             for Replacement { shown, typed } in replaced(line) {

@@ -14,6 +14,7 @@ use super::printer::Printer;
 use super::screen::Screen;
 use super::setup::{OpenedSession, Setup};
 use super::shared_state::SharedState;
+use super::stored_keys::StoredKeys;
 use super::text;
 use super::watches::Watches;
 use crate::client::Reconnect;
@@ -277,7 +278,9 @@ async fn report_status(
     watches: &Watches,
     printer: &Printer,
 ) -> Result<AbortHandle, CommandError> {
-    let status = session.client().await?.connection_status();
+    let client = session.client().await?;
+    printer.state.set_stored_keys(StoredKeys::new(client.clone()));
+    let status = client.connection_status();
     Ok(spawn_local(connection_status::report(status, watches.clone(), printer.clone())).abort_handle())
 }
 

@@ -27,6 +27,7 @@ mod screen;
 mod setup;
 mod shared_state;
 mod statements;
+mod stored_keys;
 mod streams;
 mod text;
 mod trace;

@@ -206,7 +206,8 @@ impl Printer {
 
     fn rendered_error(&self, error: &CommandError, style: &Style) -> String {
         let hints = error.hints.iter().map(|hint| at_prompt(hint, self.state.definition())).collect();
-        render::error::error(&CommandError { hints, ..error.clone() }, error.kind.code(), style)
+        let style = Style { columns: Some(self.state.columns()), ..*style };
+        render::error::error(&CommandError { hints, ..error.clone() }, error.kind.code(), &style)
     }
 
     /// Remembers the key of a record for completion.

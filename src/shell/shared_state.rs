@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::contexts::{ActiveContext, ListContexts};
@@ -10,6 +10,7 @@ use super::definition::Definition;
 use super::line_completion::{Known, Replacements, complete_line};
 use super::paths;
 use super::prompt::{PromptState, end_of};
+use super::stored_keys::StoredKeys;
 use crate::clock;
 use crate::render::cut::width_of;
 use crate::render::style::{CustomColor, Paint, paint, shade};
@@ -30,6 +31,7 @@ struct Inner {
     shade: Option<CustomColor>,
     offline_since: Option<Instant>,
     keys: BTreeSet<Vec<u8>>,
+    stored_keys: Option<Arc<StoredKeys>>,
     locks: BTreeSet<Vec<u8>>,
     watches: BTreeSet<u32>,
     brokers: BTreeSet<String>,
@@ -99,6 +101,11 @@ impl SharedState {
         inner.keys.insert(key.to_owned());
     }
 
+    /// Sets where completion lists the keys of the store.
+    pub fn set_stored_keys(&self, stored_keys: StoredKeys) {
+        self.inner().stored_keys = Some(Arc::new(stored_keys));
+    }
+
     /// Returns the prompt of a new line on a terminal with this number of columns.
     #[must_use]
     pub fn begin_prompt(&self, columns: usize) -> String {
@@ -160,11 +167,20 @@ impl SharedState {
     /// Completes a text that ends at the cursor.
     #[must_use]
     pub fn complete(&self, text: &str) -> Replacements {
+        let stored_keys = |prefix: &[u8]| {
+            // Without the lock, because the main loop needs it while this thread waits for the store.
+            let stored_keys = {
+                let inner = self.inner();
+                inner.stored_keys.clone().filter(|_| inner.offline_since.is_none())
+            };
+            stored_keys.map_or_else(Vec::new, |stored_keys| stored_keys.list(prefix))
+        };
         let known = {
             let inner = self.inner();
             Known {
                 definition: &self.definition,
                 keys: inner.keys.iter().cloned().collect(),
+                stored_keys: &stored_keys,
                 locks: inner.locks.iter().cloned().collect(),
                 watches: inner.watches.iter().map(u32::to_string).collect(),
                 brokers: inner.brokers.iter().cloned().collect(),

@@ -111,6 +111,21 @@ fn history_is_private_and_has_no_values() {
 }
 
 #[test]
+fn tab_lists_keys_of_the_store_and_a_server_that_hangs_does_not_block_it() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    assert_eq!(place.run_at(&server.url(), &["set", "line7/pressure", "1"]), "--- exit 0\n");
+    let terminal = at(&place, &server);
+    terminal.keys(&format!("get line7/{TAB}"));
+    terminal.shows("get line7/pressure ");
+    terminal.clear(&prompt(&server));
+    server.freeze();
+    terminal.keys(&format!("get line7/{TAB}x"));
+    terminal.shows("get line7/x");
+    server.signal(Signal::SIGCONT);
+}
+
+#[test]
 fn tab_completes_verbs_options_keys_and_files() {
     let place = Place::new();
     place.write("value.json", "from a file");

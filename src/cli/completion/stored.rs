@@ -12,7 +12,7 @@ use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
 use crate::cli::signals::EndSignals;
-use crate::commands::{CommandError, Session, exchange, prefix_pattern};
+use crate::commands::{CommandError, exchange, first_keys};
 
 /// The time for connecting and listing together: a Tab that waits longer feels stuck.
 const WAIT_MAX: Duration = Duration::from_millis(300);
@@ -57,10 +57,13 @@ fn try_list(
     let style = resolve::style(&configuration.settings, false);
     let (session, store) = session(Some(connection), None, EndSignals::default(), style);
     runtime::block_on(false, async {
-        let mut names = Vec::new();
+        let (mut names, mut keys) = (Vec::new(), Vec::new());
         let list_and_close = async {
             match stored {
-                Stored::Keys(prefix) => scan(&session, prefix, &mut names).await?,
+                Stored::Keys(prefix) => {
+                    let client = session.early_client().await?;
+                    first_keys(client, prefix.as_bytes(), NAMES_MAX, &mut keys).await?;
+                }
                 Stored::Leaves => names = exchange::leaf_names(&session).await?,
                 Stored::Conflicts => names = exchange::conflict_ids(&session).await?,
             }
@@ -72,25 +75,11 @@ fn try_list(
         store.stop().await;
         listed?;
         if matches!(stored, Stored::Keys(_)) {
+            names.extend(keys.iter().filter_map(|key| text(key.as_bytes())));
             names.sort();
         }
         Ok(names)
     })?
-}
-
-async fn scan(session: &Session, prefix: &str, keys: &mut Vec<String>) -> Result<(), CommandError> {
-    let client = session.early_client().await?;
-    let pattern = prefix_pattern(prefix.as_bytes());
-    let mut token = None;
-    loop {
-        let page = client.scan(pattern.clone(), token.take()).await?;
-        let room = NAMES_MAX.saturating_sub(keys.len());
-        keys.extend(page.keys.iter().filter_map(|key| text(key.as_bytes())).take(room));
-        match page.token {
-            Some(next) if keys.len() < NAMES_MAX => token = Some(next),
-            _ => return Ok(()),
-        }
-    }
 }
 
 fn text(key: &[u8]) -> Option<String> {

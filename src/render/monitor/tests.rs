@@ -21,6 +21,7 @@ fn style(format: Format, color: bool) -> Style {
         color_stdout: color,
         color_stderr: color,
         stderr_is_terminal: false,
+        columns: None,
         verbose: false,
         quiet: false,
     }
