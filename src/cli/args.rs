@@ -116,17 +116,24 @@ pub struct CompletionsArgs {
 pub struct ManArgs {
     /// Verb to print the page of, or directory for all pages
     #[arg(value_name = "VERB|DIR")]
-    pub of: Option<PathBuf>,
+    pub of: Vec<PathBuf>,
 }
 
 impl ManArgs {
-    /// Returns the verb: a name without a slash that is no directory. A directory with the name of a verb, or a new one, is written with
-    /// a slash: `./man`.
+    /// Returns the verb, and the verbs below it: several words, or a name without a slash that is no directory. A directory with the
+    /// name of a verb, or a new one, is written with a slash: `./man`.
     #[must_use]
-    pub fn verb(&self) -> Option<&str> {
-        let name = self.of.as_deref()?.to_str()?;
-        let is_verb = Cli::command().find_subcommand(name).is_some();
-        (is_verb || !(name.contains('/') || Path::new(name).is_dir())).then_some(name)
+    pub fn verbs(&self) -> Option<Vec<String>> {
+        let names: Vec<_> = self.of.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        let is_of_verb = match names.as_slice() {
+            [] => false,
+            [name] => {
+                let is_verb = Cli::command().find_subcommand(name).is_some();
+                is_verb || !(name.contains('/') || Path::new(name).is_dir())
+            }
+            _ => true,
+        };
+        is_of_verb.then_some(names)
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Connection {
     /// Time limit of each step of connecting.
     pub connect_timeout: Duration,
     pub client_id: String,
-    connect_retries: u32,
+    /// Number of further attempts to connect.
+    pub connect_retries: u32,
     request_timeout: Duration,
     keep_alive: Duration,
     is_cautious: bool,
@@ -86,7 +87,7 @@ impl Connection {
                 Some(entry) => client_id(entry)?,
                 None => (process.client_id)(),
             },
-            connect_timeout: settings.wait(Setting::ConnectTimeout).unwrap_or(CONNECT_TIMEOUT),
+            connect_timeout: connect_timeout(settings),
             connect_retries: settings.number(Setting::Retries).unwrap_or(0),
             request_timeout: settings.wait(Setting::Timeout).unwrap_or(TIMEOUT),
             keep_alive: settings.wait(Setting::KeepAlive).unwrap_or(KEEP_ALIVE),
@@ -160,6 +161,22 @@ impl Endpoint {
             Self::Embedded { .. } => None,
         }
     }
+}
+
+/// Returns the entry of `--timeout` if it bounds connecting, too: it is the shorter one, and no layer of the same rank or above
+/// it sets `--connect-timeout`.
+#[must_use]
+pub fn timeout_of_connecting(settings: &Resolved) -> Option<&Entry> {
+    let (rank, timeout) = (settings.rank(Setting::Timeout)?, settings.wait(Setting::Timeout)?);
+    let is_set = settings.rank(Setting::ConnectTimeout).is_some_and(|of_connecting| of_connecting <= rank);
+    let of_connecting = settings.wait(Setting::ConnectTimeout).unwrap_or(CONNECT_TIMEOUT);
+    settings.get(Setting::Timeout).filter(|_| !is_set && timeout < of_connecting)
+}
+
+fn connect_timeout(settings: &Resolved) -> Duration {
+    let setting =
+        if timeout_of_connecting(settings).is_some() { Setting::Timeout } else { Setting::ConnectTimeout };
+    settings.wait(setting).unwrap_or(CONNECT_TIMEOUT)
 }
 
 /// Returns the location of the broker.
@@ -558,6 +575,20 @@ mod tests {
         assert!(
             connection_with("mqkv get k", &[("MQKV_BROKER", "mqtt://h"), ("MQKV_CAFILE", "ca")]).is_err()
         );
+    }
+
+    #[test]
+    fn a_short_timeout_bounds_connecting_unless_connect_timeout_is_set_beside_or_above_it() {
+        let within = |line: &str, variables: &[(&str, &str)]| {
+            connection_with(line, variables).unwrap().connect_timeout.as_secs()
+        };
+        assert_eq!(within("mqkv get k", &[]), 5);
+        assert_eq!(within("mqkv get k -t 1s", &[]), 1);
+        assert_eq!(within("mqkv get k -t 1s --connect-timeout 3s", &[]), 3);
+        assert_eq!(within("mqkv get k -t 20s", &[]), 5);
+        assert_eq!(within("mqkv get k", &[("MQKV_TIMEOUT", "2s")]), 2);
+        assert_eq!(within("mqkv get k -t 1s", &[("MQKV_CONNECT_TIMEOUT", "3s")]), 1);
+        assert_eq!(within("mqkv get k --connect-timeout 3s", &[("MQKV_TIMEOUT", "1s")]), 3);
     }
 
     #[test]

@@ -56,16 +56,23 @@ pub fn completions(args: &CompletionsArgs) -> Result<Vec<u8>, CommandError> {
 /// The directory cannot be written.
 pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
     let pages = man_pages();
-    if let Some(verb) = args.verb() {
-        let command = Cli::command();
-        let name = command.find_subcommand(verb).map_or(verb, |command| command.get_name());
-        let file = OsString::from(format!("mqkv-{name}.1"));
+    if let Some(verbs) = args.verbs() {
+        let mut root = Cli::command();
+        root.build();
+        let (mut name, mut command) = ("mqkv".to_owned(), Some(&root));
+        for verb in &verbs {
+            command = command.and_then(|command| command.find_subcommand(verb));
+            name = format!("{name}-{}", command.map_or(verb.as_str(), |command| command.get_name()));
+        }
+        let file = OsString::from(format!("{name}.1"));
         let page = pages.into_iter().find(|(name, _)| *name == file);
-        let unknown =
-            || CommandError::usage(format!("unknown verb '{verb}'")).hint("mqkv man ./DIR writes all pages");
+        let unknown = || {
+            let error = CommandError::usage(format!("unknown verb '{}'", verbs.join(" ")));
+            error.hint("mqkv man ./DIR writes all pages")
+        };
         return page.map(|(_, page)| page).ok_or_else(unknown);
     }
-    if let Some(directory) = &args.of {
+    if let Some(directory) = args.of.first() {
         write_all(directory, &pages)?;
         return Ok(Vec::new());
     }

@@ -91,6 +91,8 @@ pub struct ConnectionArgs {
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// Time to wait for the connection [default: 5s]
+    ///
+    /// A shorter --timeout is the default.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub connect_timeout: Option<Duration>,
     /// Number of further connection attempts [default: 0]
@@ -141,7 +143,9 @@ pub struct DisplayArgs {
     /// Same as --output json
     #[arg(short, long, conflicts_with = "output")]
     pub json: bool,
-    /// Print errors only, no other messages
+    /// Print failures only, no negative answers
+    ///
+    /// A negative answer, such as a missing key, is the exit status 1 alone.
     #[arg(short, long)]
     pub quiet: bool,
     /// Print more details, such as versions

@@ -28,7 +28,7 @@ use super::serve::configuration::Completed;
 use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
-use super::trace::Tracing;
+use super::trace::{self, Tracing};
 use super::usage::{self, Instead};
 use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, short_parse, store};
 use crate::client::Access;
@@ -220,10 +220,10 @@ fn run_verb(
             reporter.put(&Output::Config(Box::new(record)))?;
         }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
-        Verb::Man(args) => match args.verb() {
-            Some(verb) if resolve::is_at_terminal() => {
+        Verb::Man(args) => match args.verbs() {
+            Some(verbs) if resolve::is_at_terminal() => {
                 let screen = resolve::screen(reporter.has_color());
-                let text = show::text(&[verb.to_owned()], Cli::command(), screen)?;
+                let text = show::text(&verbs, Cli::command(), screen)?;
                 pager::show(&text, reporter)?;
             }
             _ => reporter.data(&generate::man(&args)?)?,
@@ -284,8 +284,11 @@ fn run_context(
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     match context::run(verb, &options.connection, variables)? {
-        Done::Record(record, verdict) => {
+        Done::Record(record, hint, verdict) => {
             reporter.put(&Output::Config(Box::new(record)))?;
+            if let Some(hint) = hint {
+                reporter.put(&Output::Hint(hint))?;
+            }
             Ok(verdict.into())
         }
         Done::Test(name) => {
@@ -320,7 +323,11 @@ fn run_command(
     let is_write = command.access() == Access::Write && !minds_signals;
     let asks = matches!(&connection, Some(Connection { login: Login::Ask { .. }, .. }));
     let signals = if minds_signals { EndSignals::default() } else { EndSignals::of(command.access(), asks) };
-    let tracer = tracing.as_ref().map(|tracing| tracing.tracer.clone());
+    let retries = connection.as_ref().map_or(0, |connection| connection.connect_retries);
+    let tracer = match &tracing {
+        Some(tracing) => Some(tracing.tracer.clone()),
+        None => trace::attempts(retries, &reporter.style()),
+    };
     let (session, embedded) = session(connection, tracer, signals.clone(), reporter.style());
     let session = guarded(session, configuration, is_forced);
     // One thread is enough for a verb that waits for the network. Where a slow reader of the output can block this

@@ -17,7 +17,11 @@ pub fn block_on<T>(has_driver: bool, work: impl Future<Output = T>) -> Result<T,
         driver.end();
         return Ok(done);
     }
-    Ok(here()?.block_on(work))
+    let runtime = here()?;
+    let done = runtime.block_on(work);
+    // Dropping it would wait for a name lookup that has timed out here and hangs in the system's resolver.
+    runtime.shutdown_background();
+    Ok(done)
 }
 
 /// Returns a runtime for this thread.
@@ -34,4 +38,23 @@ pub fn here() -> Result<Runtime, CommandError> {
 /// The system has no thread or descriptor available.
 pub fn start() -> Result<RuntimeThread, CommandError> {
     RuntimeThread::start("session").map_err(|error| CommandError::system("start", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "name lookups use the same threads")]
+    fn a_lookup_that_hangs_does_not_hold_up_the_end() {
+        let (release, held) = mpsc::channel::<()>();
+        let ended = thread::spawn(move || {
+            block_on(false, async { drop(tokio::task::spawn_blocking(move || held.recv())) }).unwrap();
+        });
+        ended.join().unwrap();
+        release.send(()).unwrap();
+    }
 }

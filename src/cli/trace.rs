@@ -4,16 +4,43 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::log::Log;
 use super::report;
 use crate::client::Tracer;
+use crate::client::trace::{Packet, TraceEvent};
 use crate::commands::CommandError;
 use crate::render::escape::escape;
 use crate::render::{Style, trace};
 
 /// Maximum size of the lines that wait to be written: a verb can be faster than a terminal for a while.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Returns a tracer that prints each failed attempt to connect, with --verbose and --retries.
+#[must_use]
+pub fn attempts(retries: u32, style: &Style) -> Option<Tracer> {
+    if retries == 0 || !style.verbose || !report::takes_warnings(style) {
+        return None;
+    }
+    let (left, all) = (AtomicU32::new(retries), retries.saturating_add(1));
+    Some(Tracer::new(true, move |traced, _| match traced {
+        TraceEvent::Lost { cause, again_in: Some(delay) } => {
+            let before = left.load(Ordering::Relaxed);
+            if before > 0 {
+                left.store(before.saturating_sub(1), Ordering::Relaxed);
+                let (number, cause) = (all.saturating_sub(before), escape(cause.as_bytes()));
+                let delay_ms = delay.as_millis();
+                report::log(&format!(
+                    "attempt {number} of {all} failed: {cause}; the next one in {delay_ms} ms"
+                ));
+            }
+        }
+        // Later losses are no attempts.
+        TraceEvent::Received(Packet::ConnAck { .. }) => left.store(0, Ordering::Relaxed),
+        _ => {}
+    }))
+}
 
 /// A running trace.
 #[derive(Debug)]

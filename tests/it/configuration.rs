@@ -260,7 +260,7 @@ fn every_setting_is_shown_with_its_origin() {
          password_file\t/p\tcontext lab, {FILE}:5\n\
          client_id\tmqkv-HOST-RANDOM\tbuilt in\n\
          timeout\t3s\t-t\n\
-         connect_timeout\t5s\tbuilt in\n\
+         connect_timeout\t3s\t-t\n\
          retries\t3\tMQKV_RETRIES\n\
          keep_alive\t10s\tbuilt in\n\
          output\tauto\tbuilt in\n\

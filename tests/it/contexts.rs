@@ -289,3 +289,21 @@ fn a_context_is_changed_and_renamed_with_its_other_settings() {
     assert!(place.run(&["context", "set", "lab"]).ends_with("--- exit 2\n"));
     assert!(place.run(&["context", "set", "gone", "-b", "mqtt://h"]).ends_with("--- exit 78\n"));
 }
+
+#[test]
+fn a_variable_that_overrides_the_default_context_is_reported() {
+    let place = Place::new().with_variable("MQKV_BROKER", "mqtt://other:1");
+    let hint = "hint: MQKV_BROKER overrides the default context lab: unset it, or use -x lab\n";
+    let with_hint = |exit: u8| format!("--- stderr\n{hint}--- exit {exit}\n");
+    assert_eq!(place.run(&["context", "add", "lab", "-b", "mqtt://lab"]), with_hint(0));
+    assert_eq!(place.run(&["context", "use", "lab"]), with_hint(0));
+    let show = place.run(&["context", "show"]);
+    assert_eq!(show, format!("--- stderr\nno context is in use\n{hint}--- exit 1\n"));
+    let test = place.run(&["context", "test"]);
+    let test_hint = "hint: mqkv context test NAME\n";
+    assert_eq!(test, format!("--- stderr\nerror: no context is in use\n{test_hint}{hint}--- exit 78\n"));
+    assert_eq!(place.run(&["context", "use", "lab", "-q"]), "--- exit 0\n");
+    let place = Place::new();
+    assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
+    assert_done(&place, &["context", "use", "lab"]);
+}

@@ -131,6 +131,16 @@ fn the_manual_page_of_a_verb_is_printed() {
 }
 
 #[test]
+fn the_manual_page_of_a_verb_below_a_verb_is_printed() {
+    let place = Place::new();
+    let shown = place.run(&["man", "exchange", "status"]);
+    assert!(shown.contains(".TH MQKV\\-EXCHANGE\\-STATUS 1") && shown.ends_with("--- exit 0\n"), "{shown}");
+    let shown = place.run(&["man", "exchange", "stauts"]);
+    assert!(shown.contains("unknown verb 'exchange stauts'") && shown.ends_with("--- exit 2\n"), "{shown}");
+    assert!(!place.path("exchange").exists());
+}
+
+#[test]
 #[ignore = "needs Debian's mandoc"]
 fn a_checker_finds_nothing_in_the_manual_pages() {
     let place = Place::new();

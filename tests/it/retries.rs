@@ -36,6 +36,20 @@ fn retries_end_after_their_number() {
 }
 
 #[test]
+fn each_failed_attempt_is_printed_with_verbose() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["-q"]);
+    server.kill();
+    let shown = place.run_at(&server.url(), &["ping", "--retries", "2", "-v"]);
+    for number in [1, 2] {
+        let line = format!("attempt {number} of 3 failed: connection refused: BROKER; the next one in ");
+        assert!(shown.contains(&line), "{shown}");
+    }
+    assert!(!shown.contains("attempt 3"), "{shown}");
+    assert!(!place.run_at(&server.url(), &["ping", "--retries", "2"]).contains("attempt"));
+}
+
+#[test]
 fn only_temporary_rejections_are_retried() {
     let place = Place::new();
     // 0x97 may be about the early packets: the attempt without them is no retry.

@@ -43,9 +43,33 @@ fn a_silent_broker_exits_with_124() {
         place.run(&["get", "k", "-b", &url, "--connect-timeout", "100ms"]),
         format!(
             "--- stderr\nerror: no CONNACK from {address} within 100ms\n\
-             hint: check the port: a TLS port does not answer plain MQTT, and a broker without MQTT 5 may not answer\n--- exit 124\n"
+             hint: the server is stopped or overloaded, or the port is wrong: a TLS port does not answer plain MQTT, and a broker \
+             without MQTT 5 may not answer\n--- exit 124\n"
         )
     );
+}
+
+#[test]
+fn a_short_timeout_bounds_connecting_to_a_server_that_hangs() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let place = Place::new();
+    for (scheme, step) in [
+        ("mqtt", format!("no CONNACK from {address} within 200ms")),
+        ("mqtts", format!("TLS handshake with {address} timed out after 200ms")),
+        ("ws", "within 200ms".to_owned()),
+    ] {
+        let url = format!("{scheme}://{address}");
+        for verb in [&["get", "k"][..], &["set", "k", "v"], &["ping"]] {
+            let shown = place.run(&[verb, &["-b", &url, "-t", "200ms"]].concat());
+            assert!(shown.contains("200ms") && (scheme == "ws" || shown.contains(&step)), "{shown}");
+            assert!(
+                shown.contains("hint: the server is stopped or overloaded, or the port is wrong"),
+                "{shown}"
+            );
+            assert!(shown.ends_with("--- exit 124\n"), "{shown}");
+        }
+    }
 }
 
 #[test]

@@ -296,6 +296,12 @@ impl Resolved {
         }
     }
 
+    /// Returns the setting that names the broker.
+    #[must_use]
+    pub fn entry_of_broker(&self) -> Option<&Entry> {
+        ENDPOINT.iter().find_map(|setting| self.get(*setting))
+    }
+
     /// Returns the layer that names the broker.
     #[must_use]
     pub fn rank_of_broker(&self) -> Option<Rank> {

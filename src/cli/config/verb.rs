@@ -8,7 +8,9 @@ use super::location;
 use super::origin::Origin;
 use super::setting::{EmbeddedStore, Setting, Value};
 use super::variables::Variables;
-use crate::cli::connection::{CONNECT_TIMEOUT, Endpoint, KEEP_ALIVE, TIMEOUT, endpoint};
+use crate::cli::connection::{
+    CONNECT_TIMEOUT, Endpoint, KEEP_ALIVE, TIMEOUT, endpoint, timeout_of_connecting,
+};
 use crate::cli::options::{ColorWhen, ConnectionArgs, OutputFormat};
 use crate::commands::configured::{ConfigRecord, SettingRow, SettingValue};
 use crate::commands::{CommandError, duration};
@@ -70,11 +72,13 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRe
         if is_part_of_endpoint || is_without_effect {
             continue;
         }
-        let entry =
-            configuration.settings.get(setting).map(|entry| (entry.value.clone(), entry.origin.clone()));
-        let entry = entry.or_else(|| Some((built_in(setting)?, Origin::BuiltIn)));
+        let bound =
+            timeout_of_connecting(&configuration.settings).filter(|_| setting == Setting::ConnectTimeout);
+        let entry = bound.or_else(|| configuration.settings.get(setting));
+        let entry = entry.map(|entry| (entry.value.clone(), entry.origin.text(entry.setting)));
+        let entry = entry.or_else(|| Some((built_in(setting)?, Origin::BuiltIn.text(setting))));
         if let Some((value, origin)) = entry {
-            rows.push(SettingRow { name: setting.key(), value: shown(&value), origin: origin.text(setting) });
+            rows.push(SettingRow { name: setting.key(), value: shown(&value), origin });
         }
     }
     let context = configuration.context.as_ref();

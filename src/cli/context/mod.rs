@@ -6,10 +6,10 @@ mod edit;
 
 use self::args::ContextVerb;
 use super::config::file::{Context, File};
-use super::config::layers::{Layer, Resolved};
+use super::config::layers::{Entry, Layer, Resolved};
 use super::config::location;
 use super::config::setting::{Setting, Value};
-use super::config::variables::Variables;
+use super::config::variables::{CONTEXT, Variables};
 use super::config::{self, Configuration, verb};
 use super::connection::{Endpoint, endpoint};
 use super::options::ConnectionArgs;
@@ -19,8 +19,8 @@ use crate::commands::{CommandError, Kind, Verdict};
 /// What is left to do after the verb.
 #[derive(Debug)]
 pub enum Done {
-    /// Print the record.
-    Record(ConfigRecord, Verdict),
+    /// Print the record, and what overrides the context.
+    Record(ConfigRecord, Option<String>, Verdict),
     /// Test this context, or the one in use if `None`.
     Test(Option<String>),
 }
@@ -31,14 +31,17 @@ pub enum Done {
 /// The file cannot be read or written or is invalid; the context does not exist.
 pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> Result<Done, CommandError> {
     let at = || location::find_any(args.config.as_deref(), variables);
-    let done = |record| Ok(Done::Record(record, Verdict::Yes));
+    let done = |record| Ok(Done::Record(record, None, Verdict::Yes));
+    let changed_default = |record| Ok(Done::Record(record, overriding(args, variables)?, Verdict::Yes));
     match verb {
         ContextVerb::Ls => done(list(&config::whole_file(args, variables)?)),
         ContextVerb::Show { name } => show(name.as_deref(), args, variables),
-        ContextVerb::Add(add) => done(change::add(add, args, &at()?, variables)?),
+        ContextVerb::Add(add) => changed_default(change::add(add, args, &at()?, variables)?),
         ContextVerb::Set(set) => done(change::set(set, args, &at()?, variables)?),
         ContextVerb::Rename { name, new } => done(change::rename(name, new, &at()?, variables)?),
-        ContextVerb::Use { name, .. } => done(change::set_default(name.as_deref(), &at()?, variables)?),
+        ContextVerb::Use { name, .. } => {
+            changed_default(change::set_default(name.as_deref(), &at()?, variables)?)
+        }
         ContextVerb::Rm { name } => done(change::remove(name, &at()?, variables)?),
         ContextVerb::Edit => done(edit::edit(&at()?, variables)?),
         ContextVerb::Test { name } => {
@@ -46,7 +49,9 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
                 || Configuration::resolve(args, &Default::default(), variables)?.context.is_some();
             if !is_any {
                 let error = CommandError::new(Kind::Configuration, "no context is in use");
-                return Err(error.hint("mqkv context test NAME").hint("mqkv context use NAME"));
+                let change =
+                    overriding(args, variables)?.unwrap_or_else(|| "mqkv context use NAME".to_owned());
+                return Err(error.hint("mqkv context test NAME").hint(change));
             }
             Ok(Done::Test(name.clone()))
         }
@@ -82,7 +87,7 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     let named = ConnectionArgs { context: name.map(str::to_owned), ..args.clone() };
     let args = if name.is_some() { &named } else { args };
     let Some(active) = Configuration::resolve(args, &Default::default(), variables)?.context else {
-        return Ok(Done::Record(ConfigRecord::NoContext, Verdict::No));
+        return Ok(Done::Record(ConfigRecord::NoContext, overriding(args, variables)?, Verdict::No));
     };
     let file = config::whole_file(args, variables)?;
     let context = file.context(&active.name)?;
@@ -92,5 +97,21 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
         is_default: file.default.as_deref() == Some(&context.name),
         settings: verb::rows(&context.layer.entries),
     };
-    Ok(Done::Record(record, Verdict::Yes))
+    Ok(Done::Record(record, None, Verdict::Yes))
+}
+
+/// Returns the hint that a variable overrides the default context, if one does.
+fn overriding(args: &ConnectionArgs, variables: &Variables) -> Result<Option<String>, CommandError> {
+    let args = ConnectionArgs { config: args.config.clone(), ..ConnectionArgs::default() };
+    let Some(default) = config::whole_file(&args, variables)?.default else { return Ok(None) };
+    let configuration = Configuration::resolve(&args, &Default::default(), variables)?;
+    let variable = match &configuration.context {
+        Some(active) if *active.name == *default => return Ok(None),
+        Some(_) => CONTEXT.to_owned(),
+        None => match configuration.settings.entry_of_broker() {
+            Some(Entry { setting, origin, .. }) => origin.text(*setting),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(format!("{variable} overrides the default context {default}: unset it, or use -x {default}")))
 }
