@@ -6,6 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The first millisecond of the year 10000, which RFC 3339 cannot express.
 const YEAR_10000_MS: u64 = 253_402_300_800_000;
 
+/// A hundred years. A longer time to live is a mistake in its unit, or stands for none.
+pub(super) const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
 const TOO_SHORT: &str = "a duration must be longer than zero";
 
 /// Parses a duration. It needs a unit and must not be zero.
@@ -60,10 +63,10 @@ pub fn parse_wait(text: &str) -> Result<Wait, String> {
 /// A message for the user.
 pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
     let duration = parse(text)?;
-    let Ok(ms) = u64::try_from(duration.as_millis()) else {
-        return Err("time to live too long".to_owned());
-    };
-    let ms = NonZeroU64::new(ms);
+    if duration > TTL_MAX {
+        return Err("a time to live is at most 100 years; without --ttl the key does not expire".to_owned());
+    }
+    let ms = u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new);
     ms.filter(|ms| Duration::from_millis(ms.get()) == duration)
         .ok_or_else(|| "a time to live must be a whole number of milliseconds".to_owned())
 }
@@ -141,6 +144,8 @@ mod tests {
     fn a_time_to_live_has_whole_milliseconds() {
         assert_eq!(parse_ttl("250ms").map(NonZeroU64::get), Ok(250));
         assert_eq!(parse_ttl("5m").map(NonZeroU64::get), Ok(300_000));
+        assert!(parse_ttl("100y").is_ok());
+        assert!(parse_ttl("101y").unwrap_err().starts_with("a time to live is at most 100 years"));
         for text in ["1us", "1ms 1us", "0ms", "30"] {
             assert!(parse_ttl(text).is_err(), "{text}");
         }

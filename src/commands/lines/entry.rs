@@ -10,8 +10,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::records::{
-    begins_with_verb, check_version, data_error, decoded, invalid_json, is_object, missing, not_a_string,
-    positive,
+    self, begins_with_verb, check_version, data_error, decoded, invalid_json, is_object, missing,
+    not_a_string,
 };
 use crate::commands::error::CommandError;
 use crate::commands::process::file::value_within_limit;
@@ -44,7 +44,7 @@ impl Entry {
         let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)
             .map_err(|error| data_error(error.to_string()))?;
         let value = bytes(line, ("value", value), ("encoding", encoding))?;
-        let ttl_ms = positive("ttl_ms", ttl_ms.map(Member::into_value))?;
+        let ttl_ms = records::ttl_ms(ttl_ms.map(Member::into_value))?;
         Ok(Self { key, value: value_within_limit(value)?, ttl_ms })
     }
 }
@@ -251,6 +251,11 @@ mod tests {
             (r#"{"key":"k","value":"v","encoding":1}"#, "invalid \"encoding\": not a string"),
             (r#"{"key":"k","value":"v","encoding":"rot13"}"#, "invalid \"encoding\": rot13"),
             (r#"{"key":"k","value":"v","ttl_ms":0}"#, "invalid \"ttl_ms\": not a positive integer"),
+            (r#"{"key":"k","value":"v","ttl_ms":1e13}"#, "invalid \"ttl_ms\": not a positive integer"),
+            (
+                r#"{"key":"k","value":"v","ttl_ms":10000000000000}"#,
+                "invalid \"ttl_ms\": longer than 100 years",
+            ),
         ] {
             assert_eq!(message(line), expected, "{line}");
         }

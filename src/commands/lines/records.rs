@@ -1,10 +1,12 @@
 //! The members of JSON requests. Only `render` writes JSON.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
+use crate::commands::duration::TTL_MAX;
 use crate::commands::encoding::parse_base64;
 use crate::commands::error::{CommandError, Kind};
 use crate::protocol::{Condition, Timestamp};
@@ -85,7 +87,7 @@ impl Record {
     /// # Errors
     /// It is no positive integer.
     pub fn ttl_ms(&mut self) -> Result<Option<NonZeroU64>, CommandError> {
-        positive("ttl_ms", self.0.remove("ttl_ms"))
+        ttl_ms(self.0.remove("ttl_ms"))
     }
 
     /// Takes the member `condition`.
@@ -219,12 +221,17 @@ pub fn decoded(
     }
 }
 
-/// Returns the number in a member.
+/// Returns the time to live in the member `ttl_ms`.
 ///
 /// # Errors
-/// It is no positive integer.
-pub fn positive(name: &str, number: Option<Value>) -> Result<Option<NonZeroU64>, CommandError> {
+/// It is no positive integer, or too long.
+pub fn ttl_ms(number: Option<Value>) -> Result<Option<NonZeroU64>, CommandError> {
     let Some(number) = number else { return Ok(None) };
-    let positive = number.as_u64().and_then(NonZeroU64::new);
-    positive.map(Some).ok_or_else(|| data_error(format!("invalid \"{name}\": not a positive integer")))
+    let Some(ms) = number.as_u64().and_then(NonZeroU64::new) else {
+        return Err(data_error("invalid \"ttl_ms\": not a positive integer".to_owned()));
+    };
+    if Duration::from_millis(ms.get()) > TTL_MAX {
+        return Err(data_error("invalid \"ttl_ms\": longer than 100 years".to_owned()));
+    }
+    Ok(Some(ms))
 }
