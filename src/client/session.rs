@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::denial::Denial;
 use super::error::{Error, LossCause, Outcome, ReasonCode};
 use super::outgoing_request::{OutgoingRequest, Requester, correlation};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
@@ -30,6 +29,7 @@ mod messages;
 mod numbers;
 mod publishing;
 pub(super) mod reauthentication;
+mod refusal;
 mod response;
 
 pub use event::{Event, KeepAliveTimeout};
@@ -352,9 +352,7 @@ impl<T> Session<T> {
                 {
                     self.clock.advance_past(version, now.wall_ms);
                 }
-                let denial = self.requests.get(&id).and_then(|pending| {
-                    Denial::of(&message.payload, &pending.request.payload, &self.config.identity)
-                });
+                let denial = self.denial(id, &message.payload);
                 let payload = message.payload;
                 self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial }));
             }

@@ -1,0 +1,12 @@
+//! Refusals by the rules of the store (pure).
+
+use super::Session;
+use crate::client::denial::Denial;
+
+impl<T> Session<T> {
+    /// Returns what the response to a request denies, if it reports that no rule allows the request.
+    pub(super) fn denial(&self, id: u64, response: &[u8]) -> Option<Box<Denial>> {
+        let pending = self.requests.get(&id)?;
+        Denial::of(response, &pending.request.payload, &self.config.identity)
+    }
+}
