@@ -18,6 +18,7 @@ mod exchange_task;
 mod expiry_task;
 mod inspection;
 mod memory_store;
+mod removed_versions;
 mod scan;
 mod scan_token;
 mod settings;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
@@ -21,8 +20,8 @@ const OWN_BYTES: usize = 4 * 1024;
 /// Changes that form one commit: whole requests.
 #[derive(Debug, Default)]
 pub struct Part {
-    /// The last change of each key.
-    changes: BTreeMap<Bytes, PartChange>,
+    /// The last change of each key; `None`: it is deleted.
+    changes: BTreeMap<Bytes, Option<Bytes>>,
     responses: EncodedResponses,
     /// Responses of earlier parts, which were committed without them.
     carried: EncodedResponses,
@@ -32,14 +31,6 @@ pub struct Part {
     bytes: usize,
     /// The last sequence number that is committed with it.
     pub sequence: u64,
-}
-
-#[derive(Debug)]
-struct PartChange {
-    /// `None`: the key is deleted.
-    value: Option<Bytes>,
-    /// Whether the first change of the commit writes the key, so that it may have been absent before.
-    was_put: bool,
 }
 
 /// The changes of one request.
@@ -97,10 +88,11 @@ impl Part {
         !self.responses.is_empty() || !self.carried.is_empty()
     }
 
-    /// Whether a request deletes a key that this part has written. Nothing would be received of that key if it was absent before, so
-    /// that an instance whose watch has lost its deletion would not notice that.
+    /// Whether a request deletes a key that this part has written. Other instances must receive the version that was written, which
+    /// the key continues above; and nothing would be received of a key that was absent before, so that an instance whose watch has
+    /// lost its deletion would not notice that.
     fn is_undone_by(&self, unit: &Unit) -> bool {
-        let was_put = |key| self.changes.get(key).is_some_and(|change| change.was_put);
+        let was_put = |key| self.changes.get(key).is_some_and(Option::is_some);
         unit.changes.iter().any(|(key, value)| value.is_none() && was_put(key))
     }
 
@@ -114,12 +106,7 @@ impl Part {
     fn add(&mut self, mut unit: Unit) {
         for (key, value) in unit.changes {
             self.has_puts |= value.is_some();
-            match self.changes.entry(key) {
-                Entry::Vacant(place) => {
-                    place.insert(PartChange { was_put: value.is_some(), value });
-                }
-                Entry::Occupied(mut earlier) => earlier.get_mut().value = value,
-            }
+            self.changes.insert(key, value);
         }
         self.responses.append(&mut unit.responses);
         self.greatest = self.greatest.max(unit.greatest);
@@ -130,7 +117,7 @@ impl Part {
     /// Returns the head that follows `head` with this commit.
     pub fn next_head(&self, head: &Head, wall_ms: u64) -> Head {
         let count = |changes: usize| u32::try_from(changes).unwrap_or(u32::MAX);
-        let puts = self.changes.values().filter(|change| change.value.is_some()).count();
+        let puts = self.changes.values().flatten().count();
         Head {
             seq: head.seq.saturating_add(1),
             greatest: head.greatest.max(self.greatest),
@@ -169,7 +156,7 @@ impl Part {
     }
 
     fn operations(&self) -> impl Iterator<Item = Operation> {
-        self.changes.iter().map(|(key, change)| match &change.value {
+        self.changes.iter().map(|(key, change)| match change {
             Some(value) => put(key.clone(), value.clone()),
             None => Operation::Delete { key: key.clone() },
         })
@@ -315,7 +302,7 @@ mod tests {
     #[test]
     fn the_last_change_of_a_key_counts_and_no_key_has_two() {
         let items =
-            vec![(1, delete("a")), (2, set("a", 1)), (3, delete("a")), (4, delete("b")), (5, set("b", 9))];
+            vec![(1, delete("a")), (2, set("a", 1)), (3, delete("d")), (4, delete("b")), (5, set("b", 9))];
         let parts = divided(items.into_iter().chain([(6, set("c", 1)), (7, set("c", 2))]).collect());
         let operations = operations(&parts[0]);
         let keys: BTreeSet<_> = operations
@@ -325,9 +312,9 @@ mod tests {
                 Operation::DeleteRange { from, .. } => from.clone(),
             })
             .collect();
-        assert_eq!((keys.len(), operations.len()), (4, 4));
+        assert_eq!((keys.len(), operations.len()), (5, 5));
         let head = parts[0].next_head(&Head::default(), 7);
-        assert_eq!((head.puts, head.deletions), (2, 1));
+        assert_eq!((head.puts, head.deletions), (3, 1));
         assert_eq!((head.seq, head.wall_ms, head.greatest), (1, 7, Version { ms: 5, counter: 1 }));
     }
 
@@ -340,6 +327,12 @@ mod tests {
     }
 
     #[test]
+    fn a_version_that_was_written_over_a_deletion_is_received_before_it_is_deleted_again() {
+        let parts = divided(vec![(1, delete("a")), (2, set("a", 1)), (3, delete("a"))]);
+        assert_eq!(parts.iter().map(|part| part.sequence).collect::<Vec<_>>(), [2, 4]);
+    }
+
+    #[test]
     fn deletions_need_no_space_and_guard_the_head_all_the_same() {
         let parts = divided(vec![(1, delete("a")), (1, response())]);
         assert!(!parts[0].has_puts());
@@ -347,7 +340,7 @@ mod tests {
         assert_eq!(txn.operations, [Operation::Delete { key: layout().row(&Key::new("a").unwrap()) }]);
         assert_eq!(txn.conditions, [Condition { key: layout().head(), mod_revision: 3 }]);
         let overwritten = divided(vec![(1, delete("a")), (2, set("a", 1)), (3, delete("a"))]);
-        assert!(overwritten[0].has_puts(), "its version must be recorded");
+        assert_eq!(overwritten.iter().map(Part::has_puts).collect::<Vec<_>>(), [true, false]);
         let none = Part::empty(1).deletions(&layout(), 3);
         assert!(matches!(&none.operations[..], [Operation::Delete { .. }]));
     }

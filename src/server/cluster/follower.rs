@@ -13,7 +13,7 @@ use super::group::{Item, RegistrationChange, RowChange};
 use super::layout::{Layout, Place};
 use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent};
 use super::responses::{IndexedRecord, ResponseIndex};
-use crate::store::Now;
+use crate::store::{Now, Version};
 
 /// How often the progress of a read is reported, in milliseconds.
 const PROGRESS_MS: u64 = 5_000;
@@ -31,6 +31,8 @@ pub struct Follower {
     /// The store's clock, by the last head that was received.
     clock: StoreClock,
     responses: ResponseIndex,
+    /// The greatest version at the revision of the read: keys that were removed before it may have had it.
+    floor: Version,
     /// The revision up to which everything was received.
     revision: u64,
     /// Watches that are not needed any more.
@@ -88,6 +90,7 @@ impl Follower {
             head: None,
             clock: StoreClock::default(),
             responses: ResponseIndex::default(),
+            floor: Version::default(),
             revision: 0,
             ended: Vec::new(),
         };
@@ -106,6 +109,19 @@ impl Follower {
             Phase::Reading { bulk, .. } => Some(bulk.revision()),
             Phase::Suspended | Phase::ReadingHead(_) | Phase::Watching(_) => None,
         }
+    }
+
+    /// Returns the number of keys of etcd that were read, while the state is read; otherwise 0.
+    pub fn keys_read(&self) -> u64 {
+        match &self.phase {
+            Phase::Reading { bulk, .. } => bulk.pairs(),
+            Phase::Suspended | Phase::ReadingHead(_) | Phase::Watching(_) => 0,
+        }
+    }
+
+    /// Returns a version that no key has passed that was removed before the state was read. The application knows the later ones.
+    pub fn floor(&self) -> Version {
+        self.floor
     }
 
     /// Returns the head with the revision of its last change.
@@ -202,6 +218,7 @@ impl Follower {
                 return events;
             }
         }
+        self.floor = self.head.as_ref().map(|(head, _)| head.greatest).unwrap_or_default();
         let range = self.layout.state();
         let bulk = BulkRead::new(range, answer.revision);
         let call = Call::new(ActionKind::Read(bulk.next_read()), 0);

@@ -106,11 +106,12 @@ pub enum Effect {
     Reset,
     /// Take over a row, a registration or a response. A follower does not expire rows.
     Apply(Item),
-    /// Answer requests from now on. Absent keys must get versions above `floor`, and the clock of versions must not be behind
-    /// `wall_ms`.
+    /// Answer requests from now on. Absent keys must get versions above `floor`, those that were removed since [`Effect::Reset`]
+    /// above their last one, which is `greatest` at most, and the clock of versions must not be behind `wall_ms`.
     Serve {
         epoch: u64,
         floor: Version,
+        greatest: Version,
         wall_ms: u64,
     },
     /// All requests up to this sequence number can be answered.
@@ -466,7 +467,9 @@ impl Instance {
         if !is_owner || head.epoch <= self.ended_epoch {
             return;
         }
-        let (epoch, floor, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
+        let (epoch, greatest, wall_ms) = (head.epoch, head.greatest, head.wall_ms.max(now.wall_ms));
+        // An operator may have lowered versions since.
+        let floor = self.follower.floor().min(greatest);
         self.candidate.reset();
         // The watch would receive the own commits only. Whether another instance has taken over is known at the next one.
         let (clock, responses) = (self.follower.clock(), self.follower.suspend());
@@ -475,7 +478,7 @@ impl Instance {
         let chain = Chain::new(layout, (head, revision), clock, responses, by_commit, now);
         self.chain = Some(chain);
         self.space = Some(SpaceWatch::new(now));
-        self.effects.push_back(Effect::Serve { epoch, floor, wall_ms });
+        self.effects.push_back(Effect::Serve { epoch, floor, greatest, wall_ms });
         self.effects.push_back(Effect::Report(ClusterEvent::TookOver { epoch }));
     }
 

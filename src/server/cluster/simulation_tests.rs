@@ -22,6 +22,8 @@ pub enum Mistake {
     NoConfirmation,
     /// A new owner does not start above the versions of the last one.
     NoFloor,
+    /// A new owner does not know the versions of keys that were removed while it followed.
+    ForgetsRemoved,
     /// A new owner does not know the responses of the last one.
     ForgetsResponses,
 }
@@ -99,6 +101,20 @@ fn a_read_without_a_confirmation_is_detected() {
 #[test]
 fn a_takeover_without_a_floor_of_versions_is_detected() {
     detects(Mistake::NoFloor, "do not rise");
+}
+
+#[test]
+fn a_takeover_without_the_versions_of_removed_keys_is_detected() {
+    detects(Mistake::ForgetsRemoved, "do not rise");
+}
+
+#[test]
+fn a_clock_that_is_set_up_to_a_minute_ahead_for_a_while_keeps_no_instance_from_the_store_afterwards() {
+    for seed in 0..300 {
+        let mut world = World::with_clock_steps(seed);
+        world.run().unwrap_or_else(|error| panic!("seed {seed}, {} ms: {error}", world.ms));
+        assert!(world.figures.clock_jumps > 0);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::server::duplicate_detection::{DuplicateDetection, Fingerprint, Restor
 use crate::server::service::cluster_state::{
     ClusterState, ClusterStatistics, PendingWatch, UncommittedWatch,
 };
+use crate::server::service::removed_versions::RemovedVersions;
 use crate::server::service::state::State;
 use crate::store::{Change, Limits, Now, Store, StoreRequest, Version, Watcher};
 
@@ -254,6 +255,7 @@ impl State {
         cluster.under_way = None;
         cluster.items.clear();
         cluster.uncommitted.clear();
+        cluster.removed = RemovedVersions::default();
         if let Some(queue) = &mut self.commit_queue {
             queue.clear();
         }
@@ -268,7 +270,7 @@ impl State {
 
     /// Applies what another owner has committed.
     pub(super) fn apply_committed(&mut self, item: Item, now: Now) {
-        let Some(cluster) = self.cluster.as_ref().filter(|cluster| !cluster.is_serving) else { return };
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| !cluster.is_serving) else { return };
         let key = cluster.key;
         match item {
             Item::Row(RowChange { key, content }) => {
@@ -276,6 +278,10 @@ impl State {
                     stored.persist = true;
                     (version, stored)
                 });
+                match self.store.last_version(&key) {
+                    Some(last) if persistent.is_none() => cluster.removed.note(&key, last),
+                    _ => cluster.removed.note_present(&key),
+                }
                 self.store.restore(&key, persistent);
             }
             Item::Registration(change) => {
@@ -301,13 +307,15 @@ impl State {
         self.cluster.as_ref().is_some_and(|cluster| cluster.answered.contains(fingerprint))
     }
 
-    /// Begins to answer requests: with versions above `floor`, and a clock of at least `wall_ms`.
-    pub(super) fn serve(&mut self, epoch: u64, floor: Version, wall_ms: u64) {
+    /// Begins to answer requests: see [`Effect::Serve`](crate::server::cluster::Effect::Serve).
+    pub(super) fn serve(&mut self, epoch: u64, floor: Version, greatest: Version, wall_ms: u64) {
         self.set_life(epoch);
         if let Some(cluster) = &mut self.cluster {
             cluster.is_serving = true;
-            self.store.raise_floor(floor);
+            let (removed, forgotten) = std::mem::take(&mut cluster.removed).into_parts();
             self.store.raise_clock(wall_ms);
+            self.store.raise_floor(floor.max(forgotten.min(greatest)));
+            removed.for_each(|(key, last)| self.store.restore_removed(&key, last.min(greatest)));
         }
     }
 }

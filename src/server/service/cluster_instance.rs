@@ -40,7 +40,9 @@ impl Service {
             Effect::Joined { hash_key } => self.join_cluster(&hash_key),
             Effect::Reset | Effect::Stop => self.reset_cluster_state(),
             Effect::Apply(item) => self.apply_committed(item),
-            Effect::Serve { epoch, floor, wall_ms } => self.serve_cluster(epoch, floor, wall_ms),
+            Effect::Serve { epoch, floor, greatest, wall_ms } => {
+                self.serve_cluster(epoch, floor, greatest, wall_ms);
+            }
             Effect::Committed { sequence } => self.handle_cluster_commit(sequence, publisher),
             Effect::Refused { uncertain, .. } => self.handle_cluster_refusal(uncertain, publisher),
             Effect::ShortOfSpace(is_short) => self.shared.lock().set_short_of_room(is_short),
@@ -154,12 +156,11 @@ impl Service {
         }
     }
 
-    /// Begins to answer requests, as the owner of all that was applied: new versions are above `floor`, the greatest one
-    /// of earlier owners, and the clock is not behind `wall_ms`, theirs.
-    pub(super) fn serve_cluster(&self, epoch: u64, floor: Version, wall_ms: u64) {
+    /// Begins to answer requests, as the owner of all that was applied: see [`Effect::Serve`].
+    pub(super) fn serve_cluster(&self, epoch: u64, floor: Version, greatest: Version, wall_ms: u64) {
         let Some(cluster) = &self.shared.cluster else { return };
         let mut state = self.shared.lock();
-        state.serve(epoch, floor, wall_ms);
+        state.serve(epoch, floor, greatest, wall_ms);
         cluster.is_serving.store(true, Ordering::Release);
         cluster.role_changed.notify_one();
         self.shared.wake_expiry_task(&mut state);

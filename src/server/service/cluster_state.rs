@@ -8,6 +8,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 use super::answered_writes::AnsweredWrites;
+use super::removed_versions::RemovedVersions;
 use super::settings::recorded_bytes_max;
 use crate::protocol::Key;
 use crate::server::cluster::{Item, RegistrationChange};
@@ -36,6 +37,8 @@ pub(super) struct ClusterState {
     /// The changed registrations that are not committed, in their order.
     pub(super) uncommitted: VecDeque<UncommittedWatch>,
     pub(super) answered: AnsweredWrites,
+    /// Of the keys that were removed since the state was read.
+    pub(super) removed: RemovedVersions,
 }
 
 /// A changed registration that is not committed.
@@ -66,6 +69,7 @@ impl ClusterState {
             under_way: None,
             uncommitted: VecDeque::new(),
             answered: AnsweredWrites::default(),
+            removed: RemovedVersions::default(),
         }
     }
 

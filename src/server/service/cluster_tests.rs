@@ -16,9 +16,9 @@ use crate::protocol::{
     Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, topic,
 };
 use crate::server::authorization::Authorizer;
-use crate::server::cluster::{Effect, Group, Item, RegistrationChange};
+use crate::server::cluster::{Effect, Group, Item, RegistrationChange, RowChange};
 use crate::server::event::Event;
-use crate::store::{Now, Version};
+use crate::store::{Now, StoredValue, Version};
 
 const QUOTA_EXCEEDED: Reply = Reply::Error(ErrorReply::QuotaExceeded);
 
@@ -488,16 +488,39 @@ fn versions_go_on_above_those_of_earlier_owners() {
     let ledger = SimulatedLedger::default();
     let test = TestService::following(&ledger, true);
     let ahead_ms = clock::wall_ms() + 3_600_000;
-    test.service.serve_cluster(1, Version { ms: ahead_ms, counter: 7 }, ahead_ms + 1_000);
+    let greatest = Version { ms: ahead_ms, counter: 7 };
+    test.service.serve_cluster(1, greatest, greatest, ahead_ms + 1_000);
     test.request(&set("k", "v"));
     test.confirm();
     assert_eq!(version(&test.sent_messages.take()[0].1).ms, ahead_ms + 1_000);
     let test = TestService::following(&ledger, true);
-    test.service.serve_cluster(2, Version { ms: ahead_ms, counter: 7 }, 0);
+    test.service.serve_cluster(2, greatest, greatest, 0);
     test.request(&set("k", "v"));
     test.confirm();
     let first = version(&test.sent_messages.take()[0].1);
     assert_eq!((first.ms, first.counter), (ahead_ms, 8));
+}
+
+#[test]
+fn a_key_that_was_removed_before_a_takeover_continues_above_its_version_and_others_do_not_follow_it() {
+    let ledger = SimulatedLedger::default();
+    let test = TestService::following(&ledger, true);
+    let wall_ms = clock::wall_ms();
+    // A client's clock is 50 s ahead.
+    let greatest = Version { ms: wall_ms + 50_000, counter: 3 };
+    let row = |content| Effect::Apply(Item::Row(RowChange { key: key("lock"), content }));
+    let stored = StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: true };
+    test.effect(row(Some((greatest, stored))));
+    test.effect(row(None));
+    test.service.serve_cluster(1, Version::default(), greatest, wall_ms);
+    let set_again = |name| {
+        test.request(&set(name, "v"));
+        test.confirm();
+        version(&test.sent_messages.take()[0].1)
+    };
+    let (other, same) = (set_again("other"), set_again("lock"));
+    assert!(other.ms < wall_ms + 40_000, "{other:?}");
+    assert_eq!((same.ms, same.counter), (greatest.ms, 4));
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl SimulatedLedger {
     pub(super) fn serve(&self, service: &Service) {
         let mut ledger = self.lock();
         ledger.epoch += 1;
-        service.serve_cluster(ledger.epoch, ledger.greatest, clock::wall_ms());
+        service.serve_cluster(ledger.epoch, ledger.greatest, ledger.greatest, clock::wall_ms());
     }
 }
 

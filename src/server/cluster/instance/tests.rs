@@ -77,7 +77,8 @@ fn watching_owner() -> (Instance, ActionId) {
     let Operation::Put { key, value, .. } = txn.operations[0].clone() else { panic!() };
     let event = WatchEvent { key, value: Some(value), mod_revision: 2 };
     instance.handle_watch(watch, Ok(WatchBatch { revision: 2, events: vec![event] }), NOW);
-    let serve = Effect::Serve { epoch: 1, floor: Version::default(), wall_ms: 1_000 };
+    let (floor, greatest) = (Version::default(), Version::default());
+    let serve = Effect::Serve { epoch: 1, floor, greatest, wall_ms: 1_000 };
     assert_eq!(effects(&mut instance)[0], serve);
     let look = instance.poll_action(NOW).unwrap();
     assert_eq!(look.kind, ActionKind::Space);

@@ -28,6 +28,8 @@ pub struct Application {
     undo: Vec<(u64, Undo)>,
     /// Keys whose expiry is not committed.
     expired: Vec<(u64, Key)>,
+    /// The last versions of keys that were removed while the instance followed.
+    removed: BTreeMap<Key, Version>,
     mistake: Option<Mistake>,
 }
 
@@ -58,6 +60,7 @@ impl Application {
             waiting: Vec::new(),
             undo: Vec::new(),
             expired: Vec::new(),
+            removed: BTreeMap::new(),
             mistake,
         }
     }
@@ -67,6 +70,9 @@ impl Application {
         match effect {
             Effect::Reset => *self = Self { sequence: self.sequence, ..Self::new(self.mistake) },
             Effect::Apply(Item::Row(RowChange { key, content })) => {
+                if let Some(last) = self.store.last_version(&key).filter(|_| content.is_none()) {
+                    self.removed.insert(key.clone(), last);
+                }
                 self.store.restore(&key, content);
             }
             Effect::Apply(Item::Response(response)) => {
@@ -86,12 +92,18 @@ impl Application {
                     self.registrations.remove(&(key, client_id));
                 }
             }
-            Effect::Serve { floor, wall_ms, .. } => {
+            Effect::Serve { floor, greatest, wall_ms, .. } => {
                 self.is_serving = true;
                 self.grouped = self.sequence;
                 if self.mistake != Some(Mistake::NoFloor) {
                     self.store.raise_floor(floor);
+                    self.store.raise_clock(wall_ms);
                     self.wall_ms = wall_ms;
+                }
+                if self.mistake != Some(Mistake::ForgetsRemoved) {
+                    for (key, last) in std::mem::take(&mut self.removed) {
+                        self.store.restore_removed(&key, last.min(greatest));
+                    }
                 }
             }
             Effect::Committed { sequence } => {

@@ -138,6 +138,8 @@ enum Wild {
     /// That of one instance.
     One(usize),
     All,
+    /// None is off by hours, but that of one instance is set up to a minute ahead, and back.
+    Steps(usize),
 }
 
 pub struct World {
@@ -203,6 +205,14 @@ impl World {
             is_traced: false,
             random,
         }
+    }
+
+    /// Returns a world in which the clock of one instance is set ahead and back, while all processes run and reach etcd.
+    pub fn with_clock_steps(seed: u64) -> Self {
+        let mut world = Self::new(seed, None);
+        let node = usize::try_from(world.random.below(3)).unwrap();
+        (world.wild_clocks, world.has_space_faults) = (Wild::Steps(node), false);
+        world
     }
 
     fn trace(&self, text: impl FnOnce() -> String) {
@@ -309,6 +319,10 @@ impl World {
 
     /// Makes the clocks agree with each other and with the head. A single one that is off, and has done no harm, stays so.
     fn set_clocks_right(&mut self) {
+        if let Wild::Steps(node) = self.wild_clocks {
+            self.nodes[node].wall_offset_ms = 0;
+            return;
+        }
         let ahead_ms = self.archive.head.wall_ms.saturating_sub(WALL_MS + self.ms);
         if self.wild_clocks == Wild::None || (self.wild_clocks != Wild::All && ahead_ms < 12_000) {
             return;
@@ -762,6 +776,9 @@ impl World {
     fn fault(&mut self) {
         let node = usize::try_from(self.below(3)).unwrap();
         let until = self.ms + 100 + self.below(4_000);
+        if let Wild::Steps(node) = self.wild_clocks {
+            return self.step_clock(node, until);
+        }
         match self.below(20) {
             0..3 => {
                 self.trace(|| format!("{} crashes", NAMES[node]));
@@ -828,6 +845,26 @@ impl World {
                     self.after(1, Event::EndWatch { node, run, id });
                 }
             }
+        }
+    }
+
+    /// Sets a clock ahead or back, or makes another instance take over.
+    fn step_clock(&mut self, node: usize, until: u64) {
+        // Before, not all instances know each other's clocks.
+        if self.ms < 5_000 {
+            return;
+        }
+        if self.below(3) == 0 {
+            let other = usize::try_from(self.below(3)).unwrap();
+            return self.unreach(other, until);
+        }
+        self.figures.clock_jumps += 1;
+        let is_ahead = self.nodes[node].wall_offset_ms > 12_000;
+        self.nodes[node].wall_offset_ms =
+            if is_ahead { 0 } else { i64::try_from(43_000 + self.below(16_000)).unwrap() };
+        self.trace(|| format!("the clock of {} is set to {}", NAMES[node], self.nodes[node].wall_offset_ms));
+        if let Some(run) = self.nodes[node].running.as_ref().map(|running| running.run) {
+            self.after(0, Event::Wake { node, run });
         }
     }
 

@@ -39,7 +39,12 @@ impl TestNode {
     }
 
     fn serve(&self) {
-        self.effect(Effect::Serve { epoch: 1, floor: Version::default(), wall_ms: 0 });
+        self.effect(Effect::Serve {
+            epoch: 1,
+            floor: Version::default(),
+            greatest: Version::default(),
+            wall_ms: 0,
+        });
     }
 
     /// Confirms whatever waits, and returns the number of messages that are published.
