@@ -211,7 +211,9 @@ impl Instance {
         if self.chain.as_ref().is_some_and(Chain::is_drained) {
             self.stop();
         }
-        if let Some(action) = self.chain.as_mut().and_then(|chain| chain.poll_action(now, &mut self.ids)) {
+        let of_head = self.time_of_head(now);
+        if let Some(action) = self.chain.as_mut().and_then(|chain| chain.poll_action(of_head, &mut self.ids))
+        {
             return Some(action);
         }
         if let Some(action) = self.space.as_mut().and_then(|space| space.poll_action(now, &mut self.ids)) {
@@ -334,6 +336,15 @@ impl Instance {
     /// Makes the instance own nothing while clients do not reach it, or while its clock is off.
     fn note_fitness(&mut self, now: Now) {
         self.departure.set_reached(self.is_reached && self.clock.off_ms() == 0, now);
+    /// Returns the time that the next head shows. A clock that is off does not move it: all instances whose clocks are right would be
+    /// behind the head, and wait.
+    fn time_of_head(&self, now: Now) -> Now {
+        match &self.chain {
+            Some(chain) if self.clock.is_off() => Now { wall_ms: chain.head().wall_ms, ..now },
+            _ => now,
+        }
+    }
+
         self.candidate.set_waiting(!self.is_reached || self.clock.is_off());
     }
 

@@ -200,7 +200,7 @@ fn an_owner_whose_clock_was_set_an_hour_ahead_gives_the_store_up_before_its_vers
     assert!(at.monotonic_ms <= NOW.monotonic_ms + 4_000, "{at:?}");
     let Operation::Put { value, .. } = &resignation.operations[0] else { panic!() };
     let head = Head::decode(value).unwrap();
-    assert_eq!((head.owner, head.wall_ms), (None, at.wall_ms), "the versions have not followed");
+    assert_eq!((head.owner, head.wall_ms), (None, NOW.wall_ms), "the head has not followed");
     assert_eq!(instance.status().clock_off_ms, 3_600_000);
     let reported = Effect::Report(ClusterEvent::ClockOff { off_ms: 3_600_000 });
     assert!(effects(&mut instance).contains(&reported));
