@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::operation::{EtcdError, RangeAnswer, RangeRead, Space, Txn, TxnAnswer};
+use super::operation::{EtcdError, EtcdSize, RangeAnswer, RangeRead, Txn, TxnAnswer};
 
 /// The pause after the second failure of a call; it doubles with each further one.
 const RETRY_PAUSE_MIN_MS: u64 = 50;
@@ -50,7 +50,7 @@ pub enum Answer {
     Read(RangeAnswer),
     Txn(TxnAnswer),
     Compacted,
-    Space(Space),
+    Space(EtcdSize),
 }
 
 pub type ActionResult = Result<Answer, EtcdError>;

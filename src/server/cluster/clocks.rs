@@ -24,6 +24,8 @@ const GONE_MS: u64 = 600_000;
 const LASTING_MS: u64 = 2_000;
 /// A smaller change of what the clock is off is not shown.
 const CHANGE_MS: u64 = 1_000;
+/// The step in which the offset to other clocks is shown: announcements are received some milliseconds late.
+const SHOWN_STEP_MS: i64 = 100;
 
 /// Whether the clock of this instance is right.
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ pub struct ClockCheck {
     off_since_ms: Option<u64>,
     /// By how much it is, as reported; 0: it is not.
     off_ms: i64,
+    offset_ms: Option<i64>,
 }
 
 impl ClockCheck {
@@ -51,6 +54,7 @@ impl ClockCheck {
         now: Now,
     ) -> Option<ClusterEvent> {
         let own_ms = now.wall_ms.saturating_add_signed(self.machine_ahead_ms);
+        self.offset_ms = offset_ms(own_ms, others);
         let off_ms = clock_off_ms(own_ms, head_ms, is_owner, others);
         if off_ms == 0 {
             self.off_since_ms = None;
@@ -72,6 +76,11 @@ impl ClockCheck {
     /// Returns by how much the clock has been off for some time; 0: it is not.
     pub fn off_ms(&self) -> i64 {
         self.off_ms
+    }
+
+    /// Returns by how much the clock is ahead of the median of the others, or behind it, in steps of 100 ms; `None` without others.
+    pub fn offset_ms(&self) -> Option<i64> {
+        self.offset_ms
     }
 
     /// Returns when to check again, in monotonic milliseconds; `None`: when others have announced their clocks.
@@ -173,6 +182,14 @@ pub fn clock_off_ms(own_ms: u64, head_ms: Option<u64>, is_owner: bool, others: &
     if off_ms.abs() > LIMIT_MS { off_ms } else { 0 }
 }
 
+fn offset_ms(own_ms: u64, others: &[u64]) -> Option<i64> {
+    let mut others = others.to_vec();
+    others.sort_unstable();
+    // Of an even number, the later one: announcements are received late, so that clocks seem to be behind.
+    let median_ms = others.get(others.len().div_euclid(2))?;
+    Some(ahead_ms(own_ms, *median_ms).div_euclid(SHOWN_STEP_MS).saturating_mul(SHOWN_STEP_MS))
+}
+
 const LIMIT_MS: i64 = CLOCK_OFF_MS.cast_signed();
 
 fn ahead_ms(one_ms: u64, other_ms: u64) -> i64 {
@@ -203,6 +220,16 @@ mod tests {
             assert_eq!(off(T + 30_001, &[T, T]), 30_001);
         }
         assert_eq!(follower(T, T, &[T, T + HOUR, T + HOUR]), 0, "two against two");
+    }
+
+    #[test]
+    fn the_offset_that_is_shown_is_that_to_the_median_of_the_others() {
+        assert_eq!(offset_ms(T, &[]), None);
+        assert_eq!(offset_ms(T + 5_040, &[T]), Some(5_000));
+        assert_eq!(offset_ms(T - 5_000, &[T + HOUR, T, T - 9_000]), Some(-5_000));
+        let (mut check, now) = (ClockCheck::default(), Now { wall_ms: T + 1_200, monotonic_ms: 0 });
+        assert_eq!(check.check(None, true, &[T], now), None);
+        assert_eq!((check.offset_ms(), check.off_ms()), (Some(1_200), 0));
     }
 
     #[test]

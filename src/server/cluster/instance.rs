@@ -183,7 +183,10 @@ impl Instance {
             seq: head.map_or(0, |head| head.seq),
             members: self.roster.members().len(),
             clock_off_ms: self.clock.off_ms(),
+            clock_offset_ms: self.clock.offset_ms(),
             reads_at: self.follower.reads_at().unwrap_or(0),
+            keys_read: self.follower.keys_read(),
+            etcd: self.space.as_ref().and_then(SpaceWatch::size),
         }
     }
 
@@ -333,9 +336,6 @@ impl Instance {
         self.note_fitness(now);
     }
 
-    /// Makes the instance own nothing while clients do not reach it, or while its clock is off.
-    fn note_fitness(&mut self, now: Now) {
-        self.departure.set_reached(self.is_reached && self.clock.off_ms() == 0, now);
     /// Returns the time that the next head shows. A clock that is off does not move it: all instances whose clocks are right would be
     /// behind the head, and wait.
     fn time_of_head(&self, now: Now) -> Now {
@@ -345,6 +345,9 @@ impl Instance {
         }
     }
 
+    /// Makes the instance own nothing while clients do not reach it, or while its clock is off.
+    fn note_fitness(&mut self, now: Now) {
+        self.departure.set_reached(self.is_reached && self.clock.off_ms() == 0, now);
         self.candidate.set_waiting(!self.is_reached || self.clock.is_off());
     }
 

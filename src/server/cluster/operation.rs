@@ -127,6 +127,26 @@ pub enum Space {
     Exhausted,
 }
 
+/// The size of etcd's database, as the member shows it that has least space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdSize {
+    pub space: Space,
+    /// The size of the file.
+    pub database_bytes: u64,
+    /// The part of it that has data.
+    pub used_bytes: u64,
+    /// `None`: etcd does not report it.
+    pub quota_bytes: Option<u64>,
+    /// The number of alarms, whatever they are about.
+    pub alarms: u32,
+}
+
+impl From<Space> for EtcdSize {
+    fn from(space: Space) -> Self {
+        Self { space, ..Self::default() }
+    }
+}
+
 /// Why an operation has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdError {

@@ -1,7 +1,7 @@
 //! Space in etcd: an owner looks regularly whether more can be written.
 
 use super::action::{Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids};
-use super::operation::Space;
+use super::operation::{EtcdSize, Space};
 use crate::store::Now;
 
 /// Between two looks, in milliseconds.
@@ -11,17 +11,23 @@ const LOOK_MS: u64 = 5_000;
 #[derive(Debug)]
 pub struct SpaceWatch {
     space: Space,
+    size: Option<EtcdSize>,
     look: Call,
 }
 
 impl SpaceWatch {
     /// Looks at once.
     pub fn new(now: Now) -> Self {
-        Self { space: Space::Enough, look: Call::new(ActionKind::Space, now.monotonic_ms) }
+        Self { space: Space::Enough, size: None, look: Call::new(ActionKind::Space, now.monotonic_ms) }
     }
 
     pub fn space(&self) -> Space {
         self.space
+    }
+
+    /// Returns what the last look has shown.
+    pub fn size(&self) -> Option<EtcdSize> {
+        self.size
     }
 
     /// Sets what an operation has shown. The next look comes later: one that is under way may be from before.
@@ -45,7 +51,9 @@ impl SpaceWatch {
 
     /// Handles the answer to a look. Without one, what is known stays.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) {
-        let space = if let Ok(Answer::Space(space)) = result { space } else { self.space };
-        self.set(space, now);
+        if let Ok(Answer::Space(size)) = result {
+            (self.space, self.size) = (size.space, Some(size));
+        }
+        self.set(self.space, now);
     }
 }

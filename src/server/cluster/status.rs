@@ -1,5 +1,7 @@
 //! What an instance is at present.
 
+use super::operation::EtcdSize;
+
 /// What an instance is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -25,6 +27,12 @@ pub struct Status {
     pub members: usize,
     /// By how much the clock of the instance is ahead of the others', or behind them, so that it owns nothing; 0: it may.
     pub clock_off_ms: i64,
+    /// By how much the clock is ahead of the median of the others', or behind it, in steps of 100 ms; `None` without others.
+    pub clock_offset_ms: Option<i64>,
     /// The revision of etcd at which it reads the state; 0: it does not.
     pub reads_at: u64,
+    /// The number of keys of etcd that it has read, while it reads the state; otherwise 0.
+    pub keys_read: u64,
+    /// As the owner has seen it last; `None` at another instance.
+    pub etcd: Option<EtcdSize>,
 }

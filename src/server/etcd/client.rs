@@ -20,7 +20,7 @@ use crate::net::secret::Secret;
 use crate::net::tls::{ClientTls, TlsOptions};
 use crate::server::cluster::layout::KeyRange;
 use crate::server::cluster::operation::{
-    EtcdError, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome,
+    EtcdError, EtcdSize, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome,
 };
 
 /// The largest answer that is accepted. A page with more is read as smaller ones.
@@ -115,6 +115,16 @@ impl EndpointStatus {
         }
         let max = self.quota_bytes.map_or(u64::MAX, |quota| (quota / 100).saturating_mul(QUOTA_PERCENT_MAX));
         if self.used_bytes < max { Space::Enough } else { Space::Low }
+    }
+
+    fn size(&self) -> EtcdSize {
+        EtcdSize {
+            space: self.space(),
+            database_bytes: self.database_bytes,
+            used_bytes: self.used_bytes,
+            quota_bytes: self.quota_bytes,
+            alarms: u32::try_from(self.alarms.len()).unwrap_or(u32::MAX),
+        }
     }
 }
 
@@ -326,14 +336,14 @@ impl Etcd {
         all
     }
 
-    /// Returns whether etcd has space for more, as the member says that has least.
+    /// Returns the size of etcd's database, and whether it has space for more, as the member says that has least.
     ///
     /// # Errors
     /// No member answers.
-    pub async fn space(&self) -> Result<Space, EtcdError> {
+    pub async fn size(&self) -> Result<EtcdSize, EtcdError> {
         let all = self.status().await;
-        let least =
-            all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::space).max();
+        let sizes = all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::size);
+        let least = sizes.max_by_key(|size| (size.space, size.used_bytes));
         least.ok_or_else(|| EtcdError::Unknown { reason: "no member of etcd answers".to_owned() })
     }
 

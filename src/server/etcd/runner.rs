@@ -148,7 +148,7 @@ impl Operations {
             ActionKind::Compact { revision } => {
                 Box::pin(async move { etcd.compact(revision).await.map(|()| Answer::Compacted) })
             }
-            ActionKind::Space => Box::pin(async move { etcd.space().await.map(Answer::Space) }),
+            ActionKind::Space => Box::pin(async move { etcd.size().await.map(Answer::Space) }),
             ActionKind::Watch(range) => {
                 self.watches.push((id, etcd.watch(&range)));
                 return;

@@ -1,8 +1,10 @@
 //! Counters and state of an instance of a cluster, for metrics and the status page.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::broker::counters::Counter;
+use crate::clock;
 use crate::server::cluster::{ClusterEvent, Status};
 
 /// What is known of the cluster without asking etcd.
@@ -25,6 +27,8 @@ pub struct InstanceState {
     /// `None` without a cluster, and before the instance runs.
     pub status: Option<Status>,
     pub held: Held,
+    /// When the last commit was received.
+    pub sequence_changed: Option<Instant>,
 }
 
 /// Requests that are held while another instance answers.
@@ -36,7 +40,12 @@ pub struct Held {
 
 impl ClusterMetrics {
     pub fn set_status(&self, status: Status) {
-        self.lock().status = Some(status);
+        let now = clock::monotonic();
+        let mut state = self.lock();
+        if state.status.as_ref().is_none_or(|known| known.seq != status.seq) {
+            state.sequence_changed = Some(now);
+        }
+        state.status = Some(status);
     }
 
     pub fn set_held(&self, held: Held) {

@@ -78,8 +78,8 @@ impl Etcd {
         match action {
             ActionKind::Read(read) => Ok(Answer::Read(self.read(read))),
             ActionKind::Txn(txn) => self.txn(txn).map(Answer::Txn),
-            ActionKind::Space if self.is_full => Ok(Answer::Space(Space::Exhausted)),
-            ActionKind::Space => Ok(Answer::Space(Space::Enough)),
+            ActionKind::Space if self.is_full => Ok(Answer::Space(Space::Exhausted.into())),
+            ActionKind::Space => Ok(Answer::Space(Space::Enough.into())),
             _ => Ok(Answer::Compacted),
         }
     }

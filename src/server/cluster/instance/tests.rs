@@ -82,7 +82,7 @@ fn watching_owner() -> (Instance, ActionId) {
     assert_eq!(effects(&mut instance)[0], serve);
     let look = instance.poll_action(NOW).unwrap();
     assert_eq!(look.kind, ActionKind::Space);
-    instance.handle_answer(look.id, Ok(Answer::Space(Space::Enough)), NOW);
+    instance.handle_answer(look.id, Ok(Answer::Space(Space::Enough.into())), NOW);
     assert!(matches!(instance.poll_action(NOW).unwrap().kind, ActionKind::CancelWatch(id) if id == watch));
     (instance, roster)
 }
@@ -329,11 +329,11 @@ fn a_failure_that_lasts_is_reported_once_in_a_while_and_names_the_permission_to_
 fn values_are_refused_before_etcd_is_full_and_until_it_has_space_again_while_commits_go_on() {
     let mut instance = owner();
     let mut now = NOW;
-    let mut after = |space| loop {
+    let mut after = |space: Space| loop {
         now.monotonic_ms += 1_000;
         let mut actions = std::iter::from_fn(|| instance.poll_action(now));
         if let Some(look) = actions.find(|action| action.kind == ActionKind::Space) {
-            instance.handle_answer(look.id, Ok(Answer::Space(space)), now);
+            instance.handle_answer(look.id, Ok(Answer::Space(space.into())), now);
             let is_exhausted = instance.chain.as_ref().unwrap().is_short_of_space();
             break (effects(&mut instance), is_exhausted);
         }

@@ -35,11 +35,14 @@ impl Etcd {
                 self.compact(*revision);
                 Ok(Answer::Compacted)
             }
-            ActionKind::Space => Ok(Answer::Space(match (self.is_full, self.is_low) {
-                (true, _) => Space::Exhausted,
-                (false, true) => Space::Low,
-                (false, false) => Space::Enough,
-            })),
+            ActionKind::Space => {
+                let space = match (self.is_full, self.is_low) {
+                    (true, _) => Space::Exhausted,
+                    (false, true) => Space::Low,
+                    (false, false) => Space::Enough,
+                };
+                Ok(Answer::Space(space.into()))
+            }
             ActionKind::Watch(_) | ActionKind::CancelWatch(_) => panic!("it has no answer"),
         }
     }

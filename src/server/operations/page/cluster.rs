@@ -7,7 +7,7 @@ use crate::server::operations::metrics::Metrics;
 
 /// Returns the rows of the card; `None` without a cluster.
 pub fn rows(metrics: &Metrics) -> Option<Vec<(&'static str, String)>> {
-    let InstanceState { status, held } = metrics.cluster.state();
+    let InstanceState { status, held, .. } = metrics.cluster.state();
     let status = status?;
     let role = match status.role {
         Role::Loading => "reads the state",
@@ -49,7 +49,10 @@ mod tests {
             seq: 70_215,
             members: 2,
             clock_off_ms: 0,
+            clock_offset_ms: None,
             reads_at: 0,
+            keys_read: 0,
+            etcd: None,
         };
         metrics.cluster.set_status(status);
         let rows = rows(&metrics).unwrap();

@@ -1,6 +1,7 @@
 //! Metrics of an instance of a cluster.
 
 use super::exposition::Text;
+use crate::clock;
 use crate::server::cluster::Role;
 use crate::server::operations::cluster_metrics::InstanceState;
 use crate::server::operations::metrics::Metrics;
@@ -8,7 +9,7 @@ use crate::server::operations::metrics::Metrics;
 /// Writes the metrics of an instance; nothing without a cluster.
 pub fn write(text: &mut Text, metrics: &Metrics) {
     let cluster = &metrics.cluster;
-    let InstanceState { status: Some(status), held } = cluster.state() else { return };
+    let InstanceState { status: Some(status), held, sequence_changed } = cluster.state() else { return };
     for (name, help, value) in [
         (
             "mqkv_cluster_owner",
@@ -28,6 +29,51 @@ pub fn write(text: &mut Text, metrics: &Metrics) {
         "Instances of the cluster, as this one sees them.",
         status.members,
     );
+    if let Some(offset_ms) = status.clock_offset_ms {
+        text.one(
+            "mqkv_cluster_clock_offset_seconds",
+            "gauge",
+            "By how much the clock is ahead of the median of the other instances (negative: behind).",
+            seconds(offset_ms),
+        );
+    }
+    text.one(
+        "mqkv_cluster_following",
+        "gauge",
+        "1 if this instance has the state and receives all changes, or owns the store, otherwise 0.",
+        u8::from(matches!(status.role, Role::Owner | Role::Follower)),
+    );
+    text.one(
+        "mqkv_cluster_read_keys",
+        "gauge",
+        "Keys of etcd that this instance has read, while it reads the state; otherwise 0.",
+        status.keys_read,
+    );
+    if let Some(changed) = sequence_changed {
+        let age = clock::monotonic().saturating_duration_since(changed);
+        text.one(
+            "mqkv_cluster_sequence_age_seconds",
+            "gauge",
+            "Time since this instance has received a commit. An owner commits every ten seconds at least.",
+            age.as_secs(),
+        );
+    }
+    if let Some(etcd) = status.etcd {
+        for (name, help, value) in [
+            (
+                "mqkv_etcd_database_bytes",
+                "Size of etcd's file, seen by the owner.",
+                Some(etcd.database_bytes),
+            ),
+            ("mqkv_etcd_used_bytes", "The part of it that has data.", Some(etcd.used_bytes)),
+            ("mqkv_etcd_quota_bytes", "Its limit, if etcd reports it.", etcd.quota_bytes),
+            ("mqkv_etcd_alarms", "Alarms that etcd reports.", Some(u64::from(etcd.alarms))),
+        ] {
+            if let Some(value) = value {
+                text.one(name, "gauge", help, value);
+            }
+        }
+    }
     // Prometheus' base unit; rounded to whole seconds.
     text.one(
         "mqkv_cluster_clock_off_seconds",
@@ -64,9 +110,17 @@ pub fn write(text: &mut Text, metrics: &Metrics) {
     }
 }
 
+/// Returns milliseconds in Prometheus' base unit, with one digit.
+fn seconds(ms: i64) -> String {
+    let sign = if ms < 0 { "-" } else { "" };
+    let ms = ms.unsigned_abs();
+    format!("{sign}{}.{}", ms.div_euclid(1_000), ms.rem_euclid(1_000).div_euclid(100))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::cluster::operation::EtcdSize;
     use crate::server::cluster::{ClusterEvent, Status};
     use crate::server::operations::cluster_metrics::Held;
 
@@ -87,7 +141,10 @@ mod tests {
             seq,
             members: 2,
             clock_off_ms: -40_500,
+            clock_offset_ms: Some(-40_500),
             reads_at: 0,
+            keys_read: 70,
+            etcd: Some(EtcdSize { used_bytes: 9, alarms: 1, ..EtcdSize::default() }),
         };
         metrics.cluster.set_held(Held { requests: 2, bytes: 900 });
         metrics.cluster.set_status(status(Role::Follower, 5));
@@ -109,9 +166,16 @@ mod tests {
             "mqkv_etcd_available 0\n",
             "mqkv_cluster_takeovers_total 1\n",
             "mqkv_cluster_losses_total 0\n",
+            "mqkv_cluster_clock_offset_seconds -40.5\n",
+            "mqkv_cluster_following 1\n",
+            "mqkv_cluster_read_keys 70\n",
+            "mqkv_cluster_sequence_age_seconds 0\n",
+            "mqkv_etcd_used_bytes 9\n",
+            "mqkv_etcd_alarms 1\n",
         ] {
             assert!(text.contains(line), "{line}{text}");
         }
+        assert!(!text.contains("mqkv_etcd_quota_bytes"), "etcd does not report it");
         metrics.cluster.set_status(status(Role::Owner, 70));
         assert!(shown().contains("mqkv_cluster_owner 1\n"));
     }
