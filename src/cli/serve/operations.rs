@@ -31,7 +31,7 @@ pub struct OperationsArgs {
     pub log: Option<LogFormat>,
     /// Serve status page and metrics over HTTP
     ///
-    /// Serves /, /metrics for Prometheus and /healthz. A port alone is one of 127.0.0.1.
+    /// Serves /, /metrics for Prometheus, /livez, /readyz and /healthz. A port alone is one of 127.0.0.1.
     #[arg(long, value_name = "HOST:PORT", value_parser = AdminPlace::parse)]
     pub admin: Option<AdminPlace>,
     /// Time to answer pending requests at exit

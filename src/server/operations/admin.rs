@@ -162,11 +162,23 @@ async fn respond(
         "/style.css" => response(StatusCode::OK, "text/css; charset=utf-8", page::STYLE.to_owned()),
         "/script.js" => response(StatusCode::OK, "text/javascript; charset=utf-8", page::SCRIPT.to_owned()),
         "/metrics" => response(StatusCode::OK, prometheus::CONTENT_TYPE, prometheus::text(monitor).await),
-        "/healthz" => match monitor.unavailable_reason() {
-            None => plain(StatusCode::OK, "ok\n"),
-            Some(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
-        },
-        _ => plain(StatusCode::NOT_FOUND, "not found: use /, /metrics or /healthz\n"),
+        "/livez" => plain(StatusCode::OK, "ok\n"),
+        "/readyz" if !matches!(query, "" | "role=owner") => {
+            plain(StatusCode::BAD_REQUEST, "unknown parameter: use /readyz or /readyz?role=owner\n")
+        }
+        path @ ("/healthz" | "/readyz") => {
+            let is_standby_ready = path == "/readyz" && query.is_empty();
+            let reason =
+                if is_standby_ready { monitor.not_ready_reason() } else { monitor.unavailable_reason() };
+            match reason {
+                None => plain(StatusCode::OK, "ok\n"),
+                Some(reason) => plain(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n")),
+            }
+        }
+        _ => {
+            let text = "not found: use /, /metrics, /livez, /readyz or /healthz\n";
+            plain(StatusCode::NOT_FOUND, text)
+        }
     }
 }
 
@@ -253,6 +265,29 @@ mod tests {
             for bytes in [b"".as_slice(), b"GET /healthz HTTP/1.1\r\nHost: local"] {
                 let rest = rest(send(address, bytes).await).await;
                 assert!(!rest.contains("200 OK"), "{rest}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_is_alive_in_each_phase_and_ready_while_it_serves() {
+        let listener = AdminListener::bind("127.0.0.1:0".parse().unwrap(), Vec::new()).await.unwrap();
+        let (address, monitor) = (listener.address(), monitor());
+        tokio::spawn(listener.serve(Arc::clone(&monitor)));
+        for (phase, statuses) in [
+            (Phase::Starting, [200, 503, 503, 503, 400]),
+            (Phase::Serving, [200, 200, 200, 200, 400]),
+            (Phase::Draining, [200, 503, 503, 503, 400]),
+        ] {
+            monitor.set_phase(phase);
+            let paths = ["/livez", "/readyz", "/readyz?role=owner", "/healthz", "/readyz?role=standby"];
+            for (path, status) in paths.into_iter().zip(statuses) {
+                let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                let response = rest(send(address, request.as_bytes()).await).await;
+                assert!(
+                    response.starts_with(&format!("HTTP/1.1 {status} ")),
+                    "{path} in {phase:?}: {response}"
+                );
             }
         }
     }

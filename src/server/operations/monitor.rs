@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::metrics::{BUCKETS, Metrics, quantile_us};
 use crate::broker::Broker;
 use crate::clock;
+use crate::server::cluster::{Role, Status};
 use crate::server::identity::Identities;
 use crate::server::service::Service;
 
@@ -141,22 +142,45 @@ impl ServerMonitor {
 
     /// Returns why the server should get no requests now, or None if it is healthy.
     pub(super) fn unavailable_reason(&self) -> Option<&'static str> {
-        let phase = self.phase.load(Ordering::Acquire);
-        if phase == Phase::Draining as u8 {
+        let is_following = || self.service.is_following();
+        self.unfit_reason()
+            .or_else(|| is_following().then_some("standby: this instance does not own the store"))
+            .or_else(|| self.is_in(Phase::Starting).then_some("starting"))
+    }
+
+    /// Returns why the server can neither answer requests nor, as a standby, take the store over; None if it can.
+    pub(super) fn not_ready_reason(&self) -> Option<&'static str> {
+        if let Some(reason) = self.unfit_reason() {
+            return Some(reason);
+        }
+        if !self.service.is_following() {
+            return self.is_in(Phase::Starting).then_some("starting");
+        }
+        // A standby of `serve` opens its listeners when it takes over.
+        match self.metrics().cluster.state().status {
+            Some(Status { role: Role::Owner | Role::Follower, clock_off_ms: 0, .. }) => None,
+            Some(Status { role: Role::Owner | Role::Follower, .. }) => Some("the clock is off"),
+            Some(Status { role: Role::Incompatible, .. }) => Some("the state in etcd is incompatible"),
+            Some(Status { role: Role::Loading | Role::Closed, .. }) | None => Some("reading the state"),
+        }
+    }
+
+    fn unfit_reason(&self) -> Option<&'static str> {
+        if self.is_in(Phase::Draining) {
             Some("draining")
         } else if self.metrics().is_etcd_unavailable() {
             Some("etcd is unavailable")
         } else if self.metrics().is_broker_lost() {
             Some("the connection with the broker is lost")
-        } else if self.service.is_following() {
-            Some("standby: this instance does not own the store")
-        } else if phase == Phase::Starting as u8 {
-            Some("starting")
         } else if self.metrics().has_disk_failed() {
             Some("the disk has failed: no write is accepted")
         } else {
             None
         }
+    }
+
+    fn is_in(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Acquire) == phase as u8
     }
 
     pub(super) fn uptime(&self) -> Duration {
@@ -246,6 +270,7 @@ impl fmt::Debug for ServerMonitor {
 mod tests {
     use super::*;
     use crate::broker::{self, Hooks, Settings};
+    use crate::server::cluster::ClusterEvent;
     use crate::server::event::Event;
     use crate::server::external::event::ExternalEvent;
     use crate::server::operations::metrics::{Outcome, Verb};
@@ -261,8 +286,9 @@ mod tests {
     fn a_server_is_healthy_while_it_serves_and_its_disk_works() {
         let monitor = monitor();
         assert_eq!(monitor.unavailable_reason(), Some("starting"));
+        assert_eq!(monitor.not_ready_reason(), Some("starting"));
         monitor.set_phase(Phase::Serving);
-        assert_eq!(monitor.unavailable_reason(), None);
+        assert_eq!((monitor.unavailable_reason(), monitor.not_ready_reason()), (None, None));
         monitor.metrics().count_event(&broker::Event::AcceptFailed { reason: String::new() }.into());
         assert_eq!(monitor.unavailable_reason(), None);
         monitor.metrics().count_event(&Event::NotPersisted { reason: String::new() });
@@ -276,6 +302,45 @@ mod tests {
         assert_eq!(monitor.unavailable_reason(), None);
         monitor.set_phase(Phase::Draining);
         assert_eq!(monitor.unavailable_reason(), Some("draining"));
+    }
+
+    #[test]
+    fn a_standby_that_could_take_over_is_ready_and_not_healthy() {
+        let service = Service::in_cluster(&StoreSettings::default(), true, Arc::new(|_| {}), Arc::default());
+        let hooks = Hooks::new(Arc::<Service>::clone(&service));
+        let monitor = ServerMonitor::new(Broker::new(Settings::default(), hooks), Arc::clone(&service));
+        let reasons = || (monitor.not_ready_reason(), monitor.unavailable_reason());
+        let standby = Some("standby: this instance does not own the store");
+        assert_eq!(reasons(), (Some("reading the state"), standby));
+        let status = |role, clock_off_ms| {
+            let (owner, etcd) = (None, None);
+            let (epoch, seq, members, reads_at, keys_read) = (0, 0, 2, 0, 0);
+            let clock_offset_ms = None;
+            let status = Status {
+                role,
+                owner,
+                epoch,
+                seq,
+                members,
+                clock_off_ms,
+                clock_offset_ms,
+                reads_at,
+                keys_read,
+                etcd,
+            };
+            monitor.metrics().cluster.set_status(status);
+        };
+        for (role, clock_off_ms, reason) in [
+            (Role::Loading, 0, Some("reading the state")),
+            (Role::Follower, 40_000, Some("the clock is off")),
+            (Role::Incompatible, 0, Some("the state in etcd is incompatible")),
+            (Role::Follower, 0, None),
+        ] {
+            status(role, clock_off_ms);
+            assert_eq!(reasons(), (reason, standby));
+        }
+        monitor.metrics().count_event(&ClusterEvent::EtcdUnavailable { reason: String::new() }.into());
+        assert_eq!(reasons(), (Some("etcd is unavailable"), Some("etcd is unavailable")));
     }
 
     #[test]
