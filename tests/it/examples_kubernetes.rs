@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 
 use super::common::bounded::bounded_transcript;
+use super::common::http;
 use super::common::pki::Ca;
 use super::common::yaml::Yaml;
 use super::common::{LoggedServer, Place, StreamedProcess, reserved_port, wait_until};
@@ -52,7 +53,10 @@ impl Container<'_> {
         let words: Vec<_> = words.iter().map(|word| self.here(word)).collect();
         let mut command = self.place.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         for variable in self.spec().get("env").map_or(&[][..], Yaml::list) {
-            command.env(variable.at(&["name"]).text(), self.here(variable.at(&["value"]).text()));
+            // Kubernetes alone knows what others stand for.
+            if let Some(value) = variable.get("value") {
+                command.env(variable.at(&["name"]).text(), self.here(value.text()));
+            }
         }
         command
     }
@@ -103,6 +107,80 @@ fn the_store_starts_with_its_seed_is_probed_and_keeps_what_clients_write() {
     }
 }
 
+#[test]
+fn the_names_in_the_cluster_s_resources_agree_and_an_update_goes_on_with_a_ready_standby() {
+    let resources = manifest("cluster.yaml");
+    let deployment = &resources["Deployment"];
+    let labels = deployment.at(&["spec", "template", "metadata", "labels"]);
+    for selector in [
+        deployment.at(&["spec", "selector", "matchLabels"]),
+        resources["PodDisruptionBudget"].at(&["spec", "selector", "matchLabels"]),
+        resources["NetworkPolicy"].at(&["spec", "podSelector", "matchLabels"]),
+    ] {
+        assert_eq!(selector, labels);
+    }
+    let container = deployment.at(&["spec", "template", "spec", "containers", "0"]);
+    assert_eq!(
+        container.at(&["envFrom", "0", "configMapRef", "name"]),
+        resources["ConfigMap"].at(&["metadata", "name"])
+    );
+    for probe in ["readinessProbe", "livenessProbe"] {
+        assert_eq!(container.at(&[probe, "httpGet", "port"]), container.at(&["ports", "0", "name"]));
+    }
+    let update = deployment.at(&["spec", "strategy", "rollingUpdate"]);
+    assert_eq!((update.at(&["maxSurge"]).text(), update.at(&["maxUnavailable"]).text()), ("1", "0"));
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+#[ignore = "needs Debian's etcd-server and mosquitto"]
+fn both_pods_of_the_cluster_are_ready_and_the_second_one_answers_when_the_first_one_ends() {
+    use super::common::etcd::EtcdCluster;
+    use super::mosquitto::mosquitto;
+    let (place, resources) = (Place::new(), manifest("cluster.yaml"));
+    let (_broker, url) = mosquitto(&place);
+    let etcd = EtcdCluster::start(&place, 1);
+    let pod = resources["Deployment"].at(&["spec", "template", "spec"]);
+    let start = |name: &str| {
+        let admin = reserved_port();
+        let addresses = vec![("0.0.0.0:9883", format!("127.0.0.1:{admin}"))];
+        let container = Container { place: &place, pod, addresses };
+        let mut command = container.command(&container.spec().at(&["args"]).texts());
+        for (variable, value) in resources["ConfigMap"].at(&["data"]).map() {
+            let value = match variable.as_str() {
+                "MQKV_BROKER" => url.clone(),
+                "MQKV_ETCD" => etcd.urls().join(","),
+                _ => value.text().to_owned(),
+            };
+            command.env(variable, value);
+        }
+        let identity = container.spec().at(&["env", "0"]);
+        assert_eq!(identity.at(&["valueFrom", "fieldRef", "fieldPath"]).text(), "metadata.name");
+        command.env(identity.at(&["name"]).text(), name);
+        (StreamedProcess::start(&mut command), admin)
+    };
+    let is_probed = |admin: u16, probe: &str| {
+        let path = pod.at(&["containers", "0", probe, "httpGet", "path"]).text();
+        http::get(admin, path).0.starts_with("HTTP/1.1 200 ")
+    };
+    let listens = |admin: u16| std::net::TcpStream::connect(("127.0.0.1", admin)).is_ok();
+    let (first, first_admin) = start("mqkv-store-1");
+    wait_until("the first pod listens", || listens(first_admin).then_some(()));
+    wait_until("the first pod is ready", || is_probed(first_admin, "readinessProbe").then_some(()));
+    assert_eq!(place.run_at(&url, &["set", "line1/temp", "21.5"]), "--- exit 0\n");
+    let (second, second_admin) = start("mqkv-store-2");
+    wait_until("the second pod listens", || listens(second_admin).then_some(()));
+    assert!(is_probed(second_admin, "livenessProbe"));
+    wait_until("the second pod is ready", || is_probed(second_admin, "readinessProbe").then_some(()));
+    assert!(http::get(second_admin, "/readyz?role=owner").0.starts_with("HTTP/1.1 503 "));
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.end().2, Some(0));
+    assert_eq!(place.bytes_at(&url, &["get", "line1/temp"]), b"21.5");
+    assert!(http::get(second_admin, "/readyz?role=owner").0.starts_with("HTTP/1.1 200 "));
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.end().2, Some(0));
+}
+
 /// Returns the value of an option of the first container, such as `20s`.
 fn option<'a>(pod: &'a Yaml, name: &str) -> &'a str {
     let words = pod.at(&["containers", "0", "args"]).texts();
@@ -110,15 +188,17 @@ fn option<'a>(pod: &'a Yaml, name: &str) -> &'a str {
 }
 
 #[test]
-fn the_store_has_time_to_drain_and_memory_beyond_its_limit() {
-    let resources = manifest("store.yaml");
-    let pod = resources["Deployment"].at(&["spec", "template", "spec"]);
-    let number = |text: &str, unit: &str| text.strip_suffix(unit).unwrap().parse::<u64>().unwrap();
-    let grace_s = pod.at(&["terminationGracePeriodSeconds"]).text().parse::<u64>().unwrap();
-    assert!(number(option(pod, "--drain"), "s") < grace_s);
-    let memory = pod.at(&["containers", "0", "resources", "limits", "memory"]).text();
-    // docs/server.md: plan for 1.5 times --memory-max.
-    assert!(number(memory, "Mi") * 2 >= number(option(pod, "--memory-max"), "M") * 3);
+fn each_store_has_time_to_drain_and_memory_beyond_its_limit() {
+    for name in ["store.yaml", "cluster.yaml"] {
+        let resources = manifest(name);
+        let pod = resources["Deployment"].at(&["spec", "template", "spec"]);
+        let number = |text: &str, unit: &str| text.strip_suffix(unit).unwrap().parse::<u64>().unwrap();
+        let grace_s = pod.at(&["terminationGracePeriodSeconds"]).text().parse::<u64>().unwrap();
+        assert!(number(option(pod, "--drain"), "s") < grace_s);
+        let memory = pod.at(&["containers", "0", "resources", "limits", "memory"]).text();
+        // docs/server.md: plan for 1.5 times --memory-max.
+        assert!(number(memory, "Mi") * 2 >= number(option(pod, "--memory-max"), "M") * 3);
+    }
 }
 
 #[test]
@@ -145,8 +225,12 @@ fn the_names_in_the_store_s_resources_agree() {
 
 #[test]
 fn each_container_has_few_privileges() {
-    let (store, client) = (manifest("store.yaml"), manifest("client.yaml"));
-    for pod in [store["Deployment"].at(&["spec", "template", "spec"]), client["Pod"].at(&["spec"])] {
+    let (store, client, cluster) =
+        (manifest("store.yaml"), manifest("client.yaml"), manifest("cluster.yaml"));
+    let template = |resources: &BTreeMap<String, Yaml>| {
+        resources["Deployment"].at(&["spec", "template", "spec"]).clone()
+    };
+    for pod in [template(&store), template(&cluster), client["Pod"].at(&["spec"]).clone()] {
         assert_eq!(pod.at(&["automountServiceAccountToken"]).text(), "false");
         assert_eq!(pod.at(&["securityContext", "runAsNonRoot"]).text(), "true");
         assert_eq!(pod.at(&["securityContext", "seccompProfile", "type"]).text(), "RuntimeDefault");
