@@ -20,8 +20,9 @@ mod cluster_example;
 #[cfg(feature = "cluster")]
 mod cluster_operator;
 #[cfg(feature = "cluster")]
-mod cluster_serve;
+mod cluster_restore;
 #[cfg(feature = "cluster")]
+mod cluster_serve;
 #[cfg(feature = "cluster")]
 mod cluster_store;
 mod cluster_usage;
@@ -53,6 +54,7 @@ mod examples_ci;
 mod examples_compose;
 mod examples_kubernetes;
 mod examples_monitoring;
+mod examples_systemd;
 mod exchange;
 mod exchange_docs;
 mod exchange_links;

@@ -95,6 +95,22 @@ impl EtcdCluster {
         assert!(self.is_listening(index), "etcd has not started again");
     }
 
+    /// Starts a killed member with what `etcdctl snapshot restore` puts into its folder, with the options that are given to
+    /// `restore`.
+    pub fn restore(&mut self, index: usize, restore: impl FnOnce(&[&str])) {
+        const NAMES: [&str; 4] =
+            ["--name", "--data-dir", "--initial-advertise-peer-urls", "--initial-cluster"];
+        let arguments = self.members[index].arguments.clone();
+        let (pairs, _) = arguments.as_chunks::<2>();
+        let options = pairs.iter().filter(|pair| NAMES.contains(&pair[0].as_str()));
+        let mut options: Vec<_> = options.flatten().map(String::as_str).collect();
+        // Another one than before, as etcd advises.
+        options.extend(["--initial-cluster-token", "restored"]);
+        std::fs::remove_dir_all(&pairs.iter().find(|pair| pair[0] == "--data-dir").unwrap()[1]).unwrap();
+        restore(&options);
+        self.restart(index);
+    }
+
     pub fn pause(&self, index: usize) {
         self.signal(index, Signal::SIGSTOP);
         wait_until_stopped(self.members[index].process.id());
