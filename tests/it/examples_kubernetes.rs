@@ -41,7 +41,7 @@ impl Container<'_> {
         for (of_manifest, here) in &self.addresses {
             word = word.replace(of_manifest, here);
         }
-        for mount in self.spec().at(&["volumeMounts"]).list() {
+        for mount in self.spec().get("volumeMounts").map_or(&[][..], Yaml::list) {
             let volume = self.place.path(mount.at(&["name"]).text());
             word = word.replacen(mount.at(&["mountPath"]).text(), volume.to_str().unwrap(), 1);
         }
