@@ -1,8 +1,8 @@
 //! `mqkv store --etcd` behind Mosquitto, against etcd's own puts and compare-and-puts in the same run; and how
 //! long nothing answers after the owner is killed.
 //!
-//! `cargo bench --features cluster --bench cluster` needs Debian's `etcd-server` and `mosquitto`. `MQKV_KILLS` sets the number of
-//! kills.
+//! `cargo bench --features cluster --bench cluster [-- SECTION...]` needs Debian's `etcd-server` and `mosquitto`. `MQKV_KILLS` sets the
+//! number of kills.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
 
@@ -32,12 +32,22 @@ const KILLS: usize = 20;
 /// Between two requests while the owner is killed.
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
+const SECTIONS: [(&str, fn(&[String])); 3] =
+    [("throughput", throughput), ("gaps", gaps), ("joining", joining)];
+
 fn main() {
+    // Cargo adds options of its own.
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for name in &wanted {
+        assert!(SECTIONS.iter().any(|(section, _)| section == name), "no section {name}");
+    }
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (_members, urls) = etcd(home.path());
-    throughput(&urls);
-    gaps(&urls);
-    joining(&urls);
+    for (name, run) in SECTIONS {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            run(&urls);
+        }
+    }
 }
 
 /// Starts three members of etcd; returns them with their client URLs.
