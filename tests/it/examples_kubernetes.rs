@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 
 use super::common::bounded::bounded_transcript;
-use super::common::http;
 use super::common::pki::Ca;
 use super::common::yaml::Yaml;
 use super::common::{LoggedServer, Place, StreamedProcess, reserved_port, wait_until};
@@ -136,6 +135,7 @@ fn the_names_in_the_cluster_s_resources_agree_and_an_update_goes_on_with_a_ready
 #[ignore = "needs Debian's etcd-server and mosquitto"]
 fn both_pods_of_the_cluster_are_ready_and_the_second_one_answers_when_the_first_one_ends() {
     use super::common::etcd::EtcdCluster;
+    use super::common::http;
     use super::mosquitto::mosquitto;
     let (place, resources) = (Place::new(), manifest("cluster.yaml"));
     let (_broker, url) = mosquitto(&place);
