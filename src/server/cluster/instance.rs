@@ -182,6 +182,7 @@ impl Instance {
             epoch: head.map_or(0, |head| head.epoch),
             seq: head.map_or(0, |head| head.seq),
             members: self.roster.members().len(),
+            is_reached: self.is_reached,
             clock_off_ms: self.clock.off_ms(),
             clock_offset_ms: self.clock.offset_ms(),
             reads_at: self.follower.reads_at().unwrap_or(0),

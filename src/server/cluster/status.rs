@@ -25,6 +25,8 @@ pub struct Status {
     pub seq: u64,
     /// The number of members.
     pub members: usize,
+    /// Whether clients reach the instance: behind a broker, whether it is connected.
+    pub is_reached: bool,
     /// By how much the clock of the instance is ahead of the others', or behind them, so that it owns nothing; 0: it may.
     pub clock_off_ms: i64,
     /// By how much the clock is ahead of the median of the others', or behind it, in steps of 100 ms; `None` without others.

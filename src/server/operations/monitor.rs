@@ -158,6 +158,7 @@ impl ServerMonitor {
         }
         // A standby of `serve` opens its listeners when it takes over.
         match self.metrics().cluster.state().status {
+            Some(Status { is_reached: false, .. }) => Some("not connected with the broker"),
             Some(Status { role: Role::Owner | Role::Follower, clock_off_ms: 0, .. }) => None,
             Some(Status { role: Role::Owner | Role::Follower, .. }) => Some("the clock is off"),
             Some(Status { role: Role::Incompatible, .. }) => Some("the state in etcd is incompatible"),
@@ -312,7 +313,7 @@ mod tests {
         let reasons = || (monitor.not_ready_reason(), monitor.unavailable_reason());
         let standby = Some("standby: this instance does not own the store");
         assert_eq!(reasons(), (Some("reading the state"), standby));
-        let status = |role, clock_off_ms| {
+        let status = |role, is_reached, clock_off_ms| {
             let (owner, etcd) = (None, None);
             let (epoch, seq, members, reads_at, keys_read) = (0, 0, 2, 0, 0);
             let clock_offset_ms = None;
@@ -322,6 +323,7 @@ mod tests {
                 epoch,
                 seq,
                 members,
+                is_reached,
                 clock_off_ms,
                 clock_offset_ms,
                 reads_at,
@@ -330,13 +332,14 @@ mod tests {
             };
             monitor.metrics().cluster.set_status(status);
         };
-        for (role, clock_off_ms, reason) in [
-            (Role::Loading, 0, Some("reading the state")),
-            (Role::Follower, 40_000, Some("the clock is off")),
-            (Role::Incompatible, 0, Some("the state in etcd is incompatible")),
-            (Role::Follower, 0, None),
+        for (role, is_reached, clock_off_ms, reason) in [
+            (Role::Follower, false, 0, Some("not connected with the broker")),
+            (Role::Loading, true, 0, Some("reading the state")),
+            (Role::Follower, true, 40_000, Some("the clock is off")),
+            (Role::Incompatible, true, 0, Some("the state in etcd is incompatible")),
+            (Role::Follower, true, 0, None),
         ] {
-            status(role, clock_off_ms);
+            status(role, is_reached, clock_off_ms);
             assert_eq!(reasons(), (reason, standby));
         }
         monitor.metrics().count_event(&ClusterEvent::EtcdUnavailable { reason: String::new() }.into());

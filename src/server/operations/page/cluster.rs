@@ -48,6 +48,7 @@ mod tests {
             epoch: 3,
             seq: 70_215,
             members: 2,
+            is_reached: true,
             clock_off_ms: 0,
             clock_offset_ms: None,
             reads_at: 0,

@@ -140,6 +140,7 @@ mod tests {
             epoch: 3,
             seq,
             members: 2,
+            is_reached: true,
             clock_off_ms: -40_500,
             clock_offset_ms: Some(-40_500),
             reads_at: 0,
