@@ -32,8 +32,10 @@ const KILLS: usize = 20;
 /// Between two requests while the owner is killed.
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
-const SECTIONS: [(&str, fn(&[String])); 3] =
-    [("throughput", throughput), ("gaps", gaps), ("joining", joining)];
+/// Measures something of a store on the etcd with these URLs.
+type Section = fn(&[String]);
+
+const SECTIONS: [(&str, Section); 3] = [("throughput", throughput), ("gaps", gaps), ("joining", joining)];
 
 fn main() {
     // Cargo adds options of its own.
