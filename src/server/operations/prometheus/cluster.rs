@@ -190,8 +190,12 @@ mod tests {
             epoch: 1,
             seq: 1,
             members: 1,
+            is_reached: true,
             clock_off_ms: 0,
+            clock_offset_ms: Some(0),
             reads_at: 0,
+            keys_read: 0,
+            etcd: Some(EtcdSize { quota_bytes: Some(1), ..EtcdSize::default() }),
         });
         let mut text = Text::default();
         write(&mut text, &metrics);
