@@ -229,8 +229,8 @@ fn another_identity_cannot_take_over_a_session_that_is_connected() {
     for connect in [bob(), persistent("line"), ConnectOptions { keeps_session: false, ..bob() }] {
         let (mut other, reason, _) = connect_with(&server, connect);
         assert_eq!((reason, other.receive()), (0x87, None));
-        let line = server.log_line_with("line from PORT rejected");
-        assert!(line.contains("another user is connected with this client id"), "{line}");
+        let line = server.log_line_with("another user is connected with this client id");
+        assert!(line.contains("line from PORT") && line.contains(" rejected: "), "{line}");
     }
     first.send(&PINGREQ);
     assert_eq!(first.receive().unwrap().name(), "PINGRESP");
