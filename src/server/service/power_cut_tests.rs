@@ -175,6 +175,8 @@ impl Scenario {
         if is_ahead(ceiling) && !self.has_failing_disk {
             return Err(format!("all keys continue above {ceiling:?}, where a client was"));
         }
+        // The process may commit a ceiling and be cut before its first request.
+        self.clock_ms = self.clock_ms.max(self.wall_ms);
         let reading = clock::Reading { wall_ms: self.wall_ms, monotonic: clock::monotonic() };
         let settings = StoreSettings::default();
         let service = Service::with_storage(
