@@ -138,7 +138,12 @@ fn the_error_text_of_the_store_is_printed_with_control_characters_escaped() {
         error("the store refused the request: the\\u{1b}[2J moon is full", "  nothing was changed\n")
     );
     let shown = run("get k", "-ERR not authorized\r\n", &[]);
-    assert!(shown.contains("not authorized: client id ") && shown.contains(" may not read the key k\nhint: ") && shown.ends_with("--- exit 77\n"), "{shown}");
+    assert!(
+        shown.contains("not authorized: client id ")
+            && shown.contains(" may not read the key k\nhint: ")
+            && shown.ends_with("--- exit 77\n"),
+        "{shown}"
+    );
 }
 
 #[test]
