@@ -1,5 +1,5 @@
 //! Expiry task: handles the deadlines of sessions and of delayed Will Messages, and routes Will Messages with many
-//! subscribers.
+//! subscribers, and ends sessions in steps.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const NO_DEADLINE: Duration = Duration::from_secs(3600);
 pub async fn run(broker: Broker, mut closing: watch::Receiver<bool>) {
     loop {
         let next = broker.handle_deadlines(clock::monotonic());
-        if broker.route_wills() && !*closing.borrow() {
+        if (broker.route_wills() | broker.end_sessions()) && !*closing.borrow() {
             yield_now().await;
             continue;
         }

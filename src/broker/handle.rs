@@ -8,7 +8,6 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -164,7 +163,7 @@ struct Inner {
     has_monitors: AtomicBool,
     /// Will Messages with many subscribers, for the expiry task.
     unfinished_wills: Mutex<VecDeque<Box<dyn Continuation>>>,
-    /// Notifies the expiry task of a new deadline, or of a Will Message.
+    /// Notifies the expiry task of a new deadline, of a Will Message, or of sessions that have ended.
     deadline: Notify,
     /// Notifies [`Broker::drain`] of a connection that has drained or closed.
     drained: Notify,
@@ -473,16 +472,21 @@ impl Broker {
         }
     }
 
-    /// Runs a change of the registry that may change the subscriptions, then what the end of sessions leaves to be done:
-    /// others get the lock between its steps.
+    /// Runs a change of the registry that may change the subscriptions, then some of what the end of sessions leaves to be
+    /// done, so that it does not pile up. The expiry task does the rest: this thread has other connections to serve.
     fn change<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
-        let (result, mut has_more) =
+        let (result, has_ended) =
             self.change_once(|registry| (change(registry), registry.has_ended_sessions()));
-        while has_more {
-            thread::yield_now();
-            has_more = self.change_once(|registry| registry.handle_ended_sessions(clock::monotonic()));
+        if has_ended && self.end_sessions() && self.end_sessions() {
+            self.inner.deadline.notify_one();
         }
         result
+    }
+
+    /// Does a step of what the end of sessions leaves to be done; returns whether there is more.
+    pub(super) fn end_sessions(&self) -> bool {
+        self.read().has_ended_sessions()
+            && self.change_once(|registry| registry.handle_ended_sessions(clock::monotonic()))
     }
 
     fn change_once<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {

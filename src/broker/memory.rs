@@ -412,6 +412,10 @@ impl SharedCharge {
             Arc::new(Total { budget: Arc::clone(&account.budget), bytes: self.bytes })
         });
         shares.total = Arc::downgrade(&total);
+        // A session that moves from owner to owner leaves a share behind each time: without this, memory that is charged to no one.
+        if shares.by_owner.len().is_power_of_two() {
+            shares.by_owner.retain(|_, share| share.strong_count() > 0);
+        }
         account.used.add(MemoryKind::Sessions, self.bytes);
         let share = Arc::new(Share { account: Arc::clone(account), total });
         shares.by_owner.insert(Arc::clone(&account.owner), Arc::downgrade(&share));
@@ -442,6 +446,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_message_does_not_remember_the_owners_that_its_session_has_left() {
+        let (budget, message) = (budget(), SharedCharge::new(1_024));
+        let mut share = message.share(&budget.account("first"));
+        for number in 0..1_000 {
+            share = message.share(&budget.account(&number.to_string()));
+        }
+        assert!(message.shares.lock().unwrap().by_owner.len() <= 4);
+        drop(share);
+        assert_eq!(budget.used_by(MemoryKind::Sessions), 0);
     }
 
     #[test]

@@ -126,6 +126,13 @@ impl Watchers {
         let key = shared.unwrap_or_else(|| copied(key));
         let new = || Watched { owner: owner.cloned(), ..Watched::default() };
         let watched = self.by_connection.entry(connection).or_insert_with(new);
+        if let (None, Some(owner)) = (&watched.owner, owner) {
+            // Its earlier watches were restored: from now on they are this owner's.
+            let of_owner = self.by_owner.entry(Arc::clone(owner)).or_default();
+            of_owner.len = of_owner.len.saturating_add(watched.keys.len());
+            of_owner.bytes = of_owner.bytes.saturating_add(watched.bytes);
+            watched.owner = Some(Arc::clone(owner));
+        }
         if let Some(owner) = &watched.owner {
             self.by_owner.entry(Arc::clone(owner)).or_default().add(&key);
         }
@@ -348,5 +355,16 @@ mod tests {
             })
             .count();
         assert!((20..=35).contains(&left), "{left} watches are left");
+    }
+
+    #[test]
+    fn restored_watches_count_for_the_owner_that_watches_more() {
+        let (limits, mut watchers) = (Limits::default(), Watchers::default());
+        watchers.insert(&key("a"), watcher(1));
+        assert!(watchers.by_owner.is_empty());
+        watchers.add(&key("bc"), watcher(1), &owner(1), &limits).unwrap();
+        assert_eq!(watchers.by_owner[&owner(1)], Usage { len: 2, bytes: 3 });
+        assert!(watchers.remove(&key("a"), ConnectionId(1)) && watchers.remove(&key("bc"), ConnectionId(1)));
+        assert!(watchers.by_owner.is_empty() && watchers.by_connection.is_empty());
     }
 }

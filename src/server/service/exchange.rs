@@ -236,6 +236,11 @@ impl State {
         participant.and_then(|participant| participant.due_ms()).unwrap_or(u64::MAX)
     }
 
+    /// Whether a frame of a leaf would be put off: a look that costs no digests.
+    pub(super) fn must_leaf_frames_wait(&self) -> bool {
+        self.is_exchange_full() && !self.exchange.as_ref().is_some_and(|participant| participant.is_stale())
+    }
+
     /// Whether commits must take what waits for them before more is taken from other nodes.
     fn is_exchange_full(&self) -> bool {
         self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full)

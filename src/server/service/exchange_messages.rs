@@ -174,11 +174,7 @@ impl Service {
             }),
         };
         let answer = answer.unwrap_or(Ok(Answer::Refused(Refusal::NoExchange)));
-        if let Some(event) = resync
-            && matches!(answer, Ok(Answer::Done { .. }))
-        {
-            (self.shared.events)(event.into());
-        }
+        let resync = resync.filter(|_| matches!(answer, Ok(Answer::Done { .. })));
         match answer {
             Ok(Answer::Root(report)) if report.leaves.len() == LEAVES_PER_STEP_MAX => {
                 let (shared, metrics) = (Arc::clone(&self.shared), Arc::clone(self.metrics()));
@@ -189,6 +185,10 @@ impl Service {
         }
         self.shared.wake_commit_thread(&mut state);
         drop(state);
+        // The sink of the events is foreign code, so it is not called under the lock.
+        if let Some(event) = resync {
+            (self.shared.events)(event.into());
+        }
         self.shared.wake_exchange();
         if reconnects {
             // An attempt that runs already is not repeated.
@@ -265,6 +265,9 @@ impl fmt::Debug for RunningStatus {
 impl WaitingFrame {
     /// Handles the frame, unless the commit queue must drain first. Returns whether it did.
     fn handle(&self, publisher: &dyn Publisher) -> bool {
+        if self.shared.lock().must_leaf_frames_wait() {
+            return false;
+        }
         let principal = Bytes::from(self.from.principal.identity());
         let _hashes = prepared_hashes(&self.payload);
         let now = self.shared.now();

@@ -54,7 +54,7 @@ pub fn write(text: &mut Text, metrics: &Metrics) {
         text.one(
             "mqkv_cluster_sequence_age_seconds",
             "gauge",
-            "Time since this instance has received a commit. An owner commits every ten seconds at least.",
+            "Time since this instance has received a commit. An owner with room in etcd commits every ten seconds at least.",
             age.as_secs(),
         );
     }
