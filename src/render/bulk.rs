@@ -63,7 +63,7 @@ fn imported(ended: Imported) -> String {
         out.push_str(&format!("; {failed} failed"));
     }
     if !dry_run && written > 0 {
-        out.push_str(" (with new versions, without expiry)");
+        out.push_str(" (with new versions)");
     }
     out.push('\n');
     out
@@ -202,7 +202,7 @@ mod tests {
         let imported = Output::Imported(Imported { written: 1, skipped: 2, failed: 3, dry_run: false });
         assert_eq!(
             formatted(&imported, &TEXT),
-            stderr("wrote 1 key; skipped 2 keys; 3 failed (with new versions, without expiry)\n")
+            stderr("wrote 1 key; skipped 2 keys; 3 failed (with new versions)\n")
         );
         assert_eq!(
             formatted(&imported, &JSON),

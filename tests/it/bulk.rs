@@ -373,7 +373,7 @@ fn round_trip(count: usize) {
     let to = Server::start(&place, &[]);
     assert_eq!(
         place.run(&["import", "one", "-b", &to.url()]),
-        format!("--- stderr\nwrote {count} keys (with new versions, without expiry)\n--- exit 0\n")
+        format!("--- stderr\nwrote {count} keys (with new versions)\n--- exit 0\n")
     );
     assert_eq!(run_into(&place, "two", &[&words[..], &[to.url().as_str()]].concat()), exported);
     let one = entries(&fs::read(place.path("one")).unwrap());
@@ -400,7 +400,7 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     assert_eq!(at(&["set", "a", "0"]), "--- exit 0\n");
     assert_eq!(
         at(&["import", "good", "--nx"]),
-        "--- stderr\nwrote 1 key; skipped 1 key (with new versions, without expiry)\n--- exit 1\n"
+        "--- stderr\nwrote 1 key; skipped 1 key (with new versions)\n--- exit 1\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"0");
     assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"\x00\xff");
@@ -421,7 +421,7 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
          hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n\
          hint: mqkv batch FILE runs lines such as: set KEY VALUE\n\
          error: bad:3: invalid JSON: unexpected end of line\n  the file ends within this line\n\
-         wrote 1 key; 2 failed (with new versions, without expiry)\n\
+         wrote 1 key; 2 failed (with new versions)\n\
          error: 2 of 3 lines failed\n  worst error: bad:2: not a JSON object\n--- exit 65\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");
