@@ -543,6 +543,30 @@ fn long_help_at_the_prompt_is_shown_in_the_pager() {
 }
 
 #[test]
+fn help_at_the_prompt_is_shown_without_a_pager_that_cannot_be_run() {
+    let place = Place::new();
+    let mut command = place.command(&["--embedded"]);
+    command.current_dir(place.folder()).env("PATH", "/usr/bin:/bin").env("PAGER", "no-such-pager");
+    let terminal = Terminal::of_size(command, 24, 80);
+    terminal.ends_with("embedded>");
+    terminal.line("help set");
+    terminal.shows("Exit status:");
+    terminal.ends_with("embedded>");
+}
+
+#[test]
+fn lines_that_fail_are_reported_although_their_errors_go_to_a_file() {
+    let place = Place::new();
+    place.write("bad.txt", "set\n");
+    place.write("all.txt", "batch bad.txt --keep-going\nset k v\n");
+    let terminal = embedded(&place);
+    terminal.line("batch bad.txt --keep-going -j > out");
+    terminal.shows("error: 1 of 1 lines failed");
+    terminal.line("\\i all.txt");
+    terminal.shows("error: all.txt:1: 1 of 1 lines failed");
+}
+
+#[test]
 fn an_operator_of_a_shell_has_a_hint() {
     let place = Place::new();
     let terminal = embedded(&place);
