@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::cli::report::Reporter;
 use crate::cli::resolve;
 use crate::commands::CommandError;
-use crate::commands::process::{signal, stdout};
+use crate::commands::process::{child, signal, stdout};
 
 /// Returns the shell command of the pager for a text; None if the text fits on the terminal, or if there is no pager.
 #[must_use]
@@ -30,8 +30,6 @@ pub fn show(text: &str, reporter: &mut Reporter) -> Result<(), CommandError> {
 
 /// Runs a pager until it ends; returns whether it could be run.
 fn page(command: OsString, text: &str) -> bool {
-    /// The exit codes of a shell that cannot run a command.
-    const NOT_RUN: [i32; 2] = [126, 127];
     let mut shell = Command::new("/bin/sh");
     let Ok(mut pager) = shell.arg("-c").arg(command).stdin(Stdio::piped()).spawn() else { return false };
     // Ctrl-C is a key of the pager. It is ignored from here on only, because a child would inherit that.
@@ -40,5 +38,5 @@ fn page(command: OsString, text: &str) -> bool {
         // A pager may end before it has read everything.
         let _ = input.write_all(text.as_bytes());
     }
-    pager.wait().is_ok_and(|status| status.code().is_none_or(|code| !NOT_RUN.contains(&code)))
+    pager.wait().is_ok_and(|status| child::could_run(status.code()))
 }

@@ -28,11 +28,13 @@ pub enum Method {
 }
 
 impl Denial {
-    /// Returns the denial that a response reports, if it reports one. `request` may be the beginning of the request.
-    pub(super) fn of(response: &[u8], request: &[u8], identity: &str) -> Option<Box<Self>> {
-        if response != NOT_AUTHORIZED {
-            return None;
-        }
+    /// Returns whether a response reports a denial.
+    pub(super) fn is_in(response: &[u8]) -> bool {
+        response == NOT_AUTHORIZED
+    }
+
+    /// Returns the denial of a request, of which `request` may be the beginning.
+    pub(super) fn of(request: &[u8], identity: &str) -> Self {
         let mut words = words(request);
         let verb = words.next();
         let method = match verb {
@@ -42,17 +44,17 @@ impl Denial {
         };
         let has_key = method.is_some() && verb != Some(SCAN);
         let key = words.next().filter(|_| has_key).and_then(|key| Key::new(key.to_vec()).ok());
-        Some(Box::new(Self { identity: identity.to_owned(), method, key }))
+        Self { identity: identity.to_owned(), method, key }
     }
 }
 
-/// Returns the words of the beginning of a request; the last one may be cut.
+/// Returns the whole words of the beginning of a request: a key that is cut would be another key.
 fn words(request: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = split_line(request).map(|(_, rest)| rest);
     std::iter::from_fn(move || {
         let (length, after) = split_line(rest.take()?)?;
         let length: usize = std::str::from_utf8(length.strip_prefix(b"$")?).ok()?.parse().ok()?;
-        let (word, after) = after.split_at_checked(length).unwrap_or((after, b""));
+        let (word, after) = after.split_at_checked(length)?;
         rest = after.get(2..);
         Some(word)
     })
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_denial_names_the_client_the_key_and_the_method() {
-        let denial = |request: &[u8]| Denial::of(NOT_AUTHORIZED, request, "user ann").unwrap();
+        let denial = |request: &[u8]| Denial::of(request, "user ann");
         let get = denial(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
         assert_eq!(get.to_string(), "not authorized: user ann may not read the key k");
         let del = denial(b"*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n");
@@ -109,6 +111,12 @@ mod tests {
         let scan = denial(b"*2\r\n$4\r\nSCAN\r\n$1\r\n*\r\n");
         assert_eq!(scan.to_string(), "not authorized: user ann may not read the state store");
         assert_eq!(denial(b"*1\r\n$1\r\nX\r\n").method, None);
-        assert_eq!(Denial::of(b"-ERR syntax error\r\n", b"", "user ann"), None);
+        assert!(Denial::is_in(NOT_AUTHORIZED) && !Denial::is_in(b"-ERR syntax error\r\n"));
+    }
+
+    #[test]
+    fn a_denial_does_not_name_the_beginning_of_a_long_key() {
+        let denial = Denial::of(b"*2\r\n$3\r\nGET\r\n$999\r\nkkk", "user ann");
+        assert_eq!((denial.method, denial.key), (Some(Method::Read), None));
     }
 }

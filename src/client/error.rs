@@ -35,7 +35,7 @@ pub enum Error {
     Rejected {
         target: String,
         reason: ReasonCode,
-        /// The client, by what it authenticates with; None without credentials.
+        /// The client, by what it authenticates with. Without credentials it is None, or the client id if no rule permits it.
         identity: Option<String>,
     },
     /// A connection was made, but the broker sent no CONNACK within this time.
@@ -207,6 +207,13 @@ impl ReasonCode {
     pub fn is_authorization(&self) -> bool {
         const BANNED: u8 = 0x8A;
         matches!(self.code, Self::BAD_LOGIN | Self::NOT_AUTHORIZED | BANNED | Self::BAD_METHOD)
+    }
+
+    /// Returns whether the rules of the broker do not let the client connect.
+    #[must_use]
+    pub fn is_by_rules(&self) -> bool {
+        self.code == Self::NOT_AUTHORIZED
+            && self.text.as_deref().is_some_and(|text| text.starts_with("no rule permits"))
     }
 
     /// Returns whether the code may be about the form, the number or the size of packets, not about the client or the broker.

@@ -362,8 +362,7 @@ fn hint(error: &Error) -> Option<String> {
         Error::Rejected { reason, identity: Some(identity), .. }
             if reason.code == ReasonCode::NOT_AUTHORIZED =>
         {
-            let is_by_rules = reason.text.as_deref().is_some_and(|text| text.starts_with("no rule permits"));
-            return Some(if is_by_rules {
+            return Some(if reason.is_by_rules() {
                 format!("the rules of the broker need one with the method Connect for {identity}")
             } else {
                 format!(

@@ -32,7 +32,7 @@ pub enum OutputTarget {
 pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
     let Some((operator, at)) = find_operator(statement) else {
         let words = words(statement)?;
-        refuse_operators(&words)?;
+        refuse_operators(statement)?;
         return Ok(Statement { words, target: OutputTarget::Screen });
     };
     let (left, rest) = statement.split_at_checked(at).unwrap_or((statement, b""));
@@ -42,7 +42,7 @@ pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
         let message = format!("missing verb before {}", char::from(operator));
         return Err(CommandError::usage(message));
     }
-    refuse_operators(&words)?;
+    refuse_operators(left)?;
     let target = if operator == b'|' {
         OutputTarget::Command(command(rest)?)
     } else {
@@ -128,6 +128,7 @@ pub fn quote(word: &[u8]) -> String {
         Some(text)
             if !word.is_empty()
                 && word.iter().all(is_plain)
+                && operator(word).is_none()
                 && !matches!(word.first(), Some(b'|' | b'>' | b'#')) =>
         {
             text.to_owned()
@@ -141,25 +142,41 @@ fn words(text: &[u8]) -> Result<Vec<Word>, CommandError> {
     split(text).map_err(|error| CommandError::usage(error.to_string()))
 }
 
-/// Rejects words that are operators of a shell: as arguments they would be keys, and `del a && del b` would delete three more.
-fn refuse_operators(words: &[Word]) -> Result<(), CommandError> {
-    let operator = words.iter().skip(1).filter(|word| !word.is_quoted).find_map(|word| {
-        Some(match word.bytes.as_slice() {
-            b"&" => ("&", "a watch runs in the background without it"),
-            b"&&" => ("&&", ONE_VERB),
-            b";" => (";", ONE_VERB),
-            b"<" => ("<", "set KEY -f FILE"),
-            b"2>" => ("2>", "only the output is redirected: get KEY > FILE"),
-            b"2>&1" => ("2>&1", "only the output is redirected: get KEY > FILE"),
-            _ => return None,
-        })
-    });
-    match operator {
-        Some((operator, hint)) => {
-            Err(unsupported(operator).hint(hint).hint(format!("as text: '{operator}'")))
+/// Rejects operators of a shell behind the verb: as arguments they would be keys, and `del a && del b` would delete three more.
+fn refuse_operators(statement: &[u8]) -> Result<(), CommandError> {
+    for word in raw_words(statement).skip(1) {
+        if let Some((operator, hint)) = operator(word) {
+            let text: Vec<u8> = words(word)?.into_iter().flat_map(|word| word.bytes).collect();
+            return Err(unsupported(operator).hint(hint).hint(format!("as text: {}", quote(&text))));
         }
-        None => Ok(()),
     }
+    Ok(())
+}
+
+/// Returns the operator of a shell that a word without quotes begins or ends with, and what to do instead.
+fn operator(word: &[u8]) -> Option<(&'static str, &'static str)> {
+    const ONLY_OUTPUT: &str = "only the output is redirected: get KEY > FILE";
+    Some(match word {
+        b"&" => ("&", "a watch runs in the background without it"),
+        [b'&', b'&', ..] => ("&&", ONE_VERB),
+        [b';', ..] | [.., b';'] => (";", ONE_VERB),
+        [b'<', ..] => ("<", "set KEY -f FILE"),
+        [b'2', b'>', ..] => ("2>", ONLY_OUTPUT),
+        [b'&', b'>', ..] => ("&>", ONLY_OUTPUT),
+        _ => return None,
+    })
+}
+
+/// Returns the words of a statement with their quotes.
+fn raw_words(statement: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let blanks = Scan::new(statement).filter(|found| found.byte.is_ascii_whitespace());
+    let ends = blanks.map(|found| found.at).chain([statement.len()]);
+    let starts_and_ends = ends.scan(0, |start, end| {
+        let word = statement.get(*start..end);
+        *start = end.saturating_add(1);
+        Some(word)
+    });
+    starts_and_ends.flatten().filter(|word| !word.is_empty())
 }
 
 const ONE_VERB: &str = "a line has one verb";
@@ -305,7 +322,15 @@ mod tests {
             ("del a && del b", "&&", "a line has one verb"),
             ("get a ; get b", ";", "a line has one verb"),
             ("set a < file", "<", "set KEY -f FILE"),
+            ("set a <file", "<", "set KEY -f FILE"),
+            ("set a <'a file'", "<", "set KEY -f FILE"),
             ("get a 2> file", "2>", "only the output is redirected: get KEY > FILE"),
+            ("get a 2>/dev/null", "2>", "only the output is redirected: get KEY > FILE"),
+            ("get a &>file", "&>", "only the output is redirected: get KEY > FILE"),
+            ("del a; del b", ";", "a line has one verb"),
+            ("del a ;del b", ";", "a line has one verb"),
+            ("del a &&del b", "&&", "a line has one verb"),
+            ("get a; | cat", ";", "a line has one verb"),
             ("get a & | cat", "&", "a watch runs in the background without it"),
             ("get a || get b", "||", "a line has one verb"),
             ("get a |& cat", "|&", "get KEY | jq ."),
@@ -316,7 +341,9 @@ mod tests {
             assert_eq!(error.hints[0], hint, "{line}");
         }
         assert_eq!(error("set a &").hints[1], "as text: '&'");
-        for line in ["set a '&'", "set a \"&&\"", "set a b&", "get a;", "get '<'"] {
+        assert_eq!(error("get a;").hints[1], "as text: 'a;'");
+        let of_text = ["set a '&'", "set a \"&&\"", "get '<'", "get 'a;'", "set -f='a;'", "set a '<b>'"];
+        for line in of_text.into_iter().chain(["set a b&", "set a b;c", "set a a<b", "set a 2", "# a; b"]) {
             assert!(parse(line.as_bytes()).is_ok(), "{line}");
         }
     }
@@ -386,6 +413,9 @@ mod tests {
         assert_eq!(quote(b"don't"), "\"don't\"");
         assert_eq!(quote(b""), "''");
         assert_eq!(quote(b"|"), "'|'");
+        for operator in ["&", "&&b", ";b", "b;", "<b", "2>b", "&>b"] {
+            assert_eq!(quote(operator.as_bytes()), format!("'{operator}'"));
+        }
         assert_eq!(quote(b"a\xff\n"), "\"a\\xFF\\x0A\"");
     }
 

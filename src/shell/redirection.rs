@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use tokio::process::{Child, Command as SystemCommand};
 
-use crate::commands::process::file;
+use crate::commands::process::{child, file};
 use crate::commands::{CommandError, Kind};
 
 /// The shell that runs the commands of `|` and `\!`.
@@ -33,13 +33,8 @@ impl Redirection {
     /// # Errors
     /// The system cannot start it.
     pub fn to_command(line: Vec<u8>) -> Result<Self, CommandError> {
-        let mut command = SystemCommand::new(SHELL);
-        command.arg("-c").arg(OsString::from_vec(line)).stdin(Stdio::piped());
-        let mut child = command.spawn().map_err(cannot_run)?;
-        // A verb emits its records synchronously, so the pipe has to block.
-        let input = child.stdin.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into());
-        let input = input.and_then(tokio::process::ChildStdin::into_owned_fd).map_err(cannot_run)?;
-        Ok(Self::Command { child, input: input.into() })
+        let (child, input) = start(line)?;
+        Ok(Self::Command { child, input })
     }
 
     /// Collects the output for a file.
@@ -82,6 +77,29 @@ impl Redirection {
             }
         }
     }
+}
+
+/// Shows a text in a pager until it ends. Returns whether the pager could be run.
+///
+/// # Errors
+/// The system cannot start the shell or wait for it.
+pub async fn page(pager: Vec<u8>, text: &[u8]) -> Result<bool, CommandError> {
+    let (child, mut input) = start(pager)?;
+    // A pager may end before it has read everything.
+    let _ = input.write_all(text);
+    drop(input);
+    Ok(child::could_run(wait(child).await?))
+}
+
+/// Starts a command. Returns its standard input too.
+fn start(line: Vec<u8>) -> Result<(Child, File), CommandError> {
+    let mut command = SystemCommand::new(SHELL);
+    command.arg("-c").arg(OsString::from_vec(line)).stdin(Stdio::piped());
+    let mut child = command.spawn().map_err(cannot_run)?;
+    // A verb emits its records synchronously, so the pipe has to block.
+    let input = child.stdin.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into());
+    let input = input.and_then(tokio::process::ChildStdin::into_owned_fd).map_err(cannot_run)?;
+    Ok((child, input.into()))
 }
 
 /// Runs a program in the foreground of the terminal; `line` is its `-c`. Returns its exit code if that is not zero.

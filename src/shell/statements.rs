@@ -66,9 +66,11 @@ impl Shell {
         };
         let end = result.unwrap_or_else(|error| {
             let error = self.with_hint(error);
+            // What was printed does not say where the file has stopped.
+            let is_repetition = error.is_repetition && place.is_none();
             // That of a nested file has its own line.
             let place = error.place.clone().or(place);
-            self.printer.error(&CommandError { place, ..error }, &self.style);
+            self.printer.error(&CommandError { place, is_repetition, ..error }, &self.style);
             End::Failed
         });
         self.discard_interrupts().await;
@@ -240,6 +242,10 @@ impl Shell {
         let (end, _) = match result {
             // A command need not read all of its input.
             Err(_) if is_closed => (End::Done, Verdict::Yes),
+            // As JSON it is in the output, not on the screen.
+            Err(error) if style.format == Format::Json => {
+                return Err(CommandError { is_repetition: false, ..error });
+            }
             other => other?,
         };
         if let Some(message) = finished?
@@ -334,14 +340,21 @@ impl Shell {
 
     /// Prints a text to the target of the line.
     async fn show(&mut self, text: &str, target: OutputTarget) -> Result<End, CommandError> {
-        let mut redirection = match (target, (self.setup.pager)(text)) {
-            (OutputTarget::Screen, None) => {
+        if target == OutputTarget::Screen {
+            let is_shown = match (self.setup.pager)(text) {
+                Some(pager) => {
+                    // A pager has the whole screen.
+                    let _held = self.printer.hold_background();
+                    redirection::page(pager, text.as_bytes()).await?
+                }
+                None => false,
+            };
+            if !is_shown {
                 self.printer.text(text);
-                return Ok(End::Done);
             }
-            (OutputTarget::Screen, Some(pager)) => Redirection::to_command(pager)?,
-            (target, _) => redirection_to(target)?,
-        };
+            return Ok(End::Done);
+        }
+        let mut redirection = redirection_to(target)?;
         // A command need not read all of its input.
         let _ = redirection.write(text.as_bytes());
         redirection.finish(true).await?;

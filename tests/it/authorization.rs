@@ -153,6 +153,8 @@ fn a_denied_connect_or_publish_is_reported_to_the_client_and_in_the_log() {
     assert!(
         shown.contains("rejected the connection: not authorized (0x87)") && shown.ends_with("--- exit 77\n")
     );
+    let hint = "hint: the rules of the broker need one with the method Connect for client id unlisted\n";
+    assert!(shown.contains(hint), "{shown}");
     assert_eq!(
         server.log_line_with(" rejected: "),
         "unlisted from PORT rejected: not authorized (0x87): no rule permits this client to connect"
@@ -177,8 +179,11 @@ fn a_user_with_keys_of_its_own_only_can_check_the_connection() {
     assert!(shown.contains("error: not authorized: user ann may not read the key other\n"), "{shown}");
     let shown = run(&place, &server, &format!("ping {ann}"));
     assert!(shown.starts_with("--- stdout\n") && shown.ends_with("--- exit 0\n"), "{shown}");
-    let shown = run(&place, &server, &format!("doctor --read-only {ann}"));
-    assert!(shown.contains("warn\trequest\t") && shown.ends_with("--- exit 0\n"), "{shown}");
+    for doctor in ["doctor --read-only", "doctor"] {
+        let shown = run(&place, &server, &format!("{doctor} {ann}"));
+        assert!(shown.contains("warn\trequest\t") && shown.contains("ok\tearly\t"), "{shown}");
+        assert!(shown.ends_with("--- exit 0\n"), "{shown}");
+    }
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     let words = ["context", "add", "own", "-b", &url, "-u", "ann", "--password-file", "password"];
     assert_eq!(place.run(&words), "--- exit 0\n");

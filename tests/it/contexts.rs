@@ -307,3 +307,14 @@ fn a_variable_that_overrides_the_default_context_is_reported() {
     assert_done(&place, &["context", "add", "lab", "-b", "mqtt://lab"]);
     assert_done(&place, &["context", "use", "lab"]);
 }
+
+#[test]
+fn a_context_is_added_and_used_although_a_variable_names_one_that_does_not_exist() {
+    let place = Place::new().with_variable("MQKV_CONTEXT", "prod");
+    let hint = "hint: MQKV_CONTEXT names prod, a context that does not exist: unset it, or use -x staging\n";
+    let done = format!("--- stderr\n{hint}--- exit 0\n");
+    assert_eq!(place.run(&["context", "add", "staging", "-b", "mqtt://h"]), done);
+    assert_eq!(place.run(&["context", "use", "staging"]), done);
+    let changed = place.run(&["context", "add", "lab", "-b", "mqtt://h", "-j"]);
+    assert!(changed.contains("\"context\":\"lab\"") && changed.ends_with("--- exit 0\n"), "{changed}");
+}

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
+use mqkv::clock::monotonic;
 use nix::sys::signal::Signal;
 
 use super::common::{CTRL_C, ENTER, HOME, Place, RIGHT, Server, TAB, Terminal, UP};
@@ -89,7 +91,7 @@ fn history_is_private_and_has_no_values() {
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
     terminal.line("get k; set k SECRET8");
-    terminal.shows("key not found: SECRET8");
+    terminal.shows("error: ; is not supported at the prompt");
     terminal.line("get k --vlaue SECRET8");
     terminal.shows("--vlaue");
     terminal.line("\\c mqtt://user:SECRET8@h");
@@ -120,8 +122,11 @@ fn tab_lists_keys_of_the_store_and_a_server_that_hangs_does_not_block_it() {
     terminal.shows("get line7/pressure ");
     terminal.clear(&prompt(&server));
     server.freeze();
-    terminal.keys(&format!("get line7/{TAB}x"));
+    let begun = monotonic();
+    // Each would wait 300 ms for the store: 12 s in all.
+    terminal.keys(&format!("get line7/{}x", TAB.repeat(40)));
     terminal.shows("get line7/x");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     server.signal(Signal::SIGCONT);
 }
 
@@ -540,6 +545,30 @@ fn long_help_at_the_prompt_is_shown_in_the_pager() {
     assert!(fs::read_to_string(place.path("paged")).unwrap().contains("Usage: "));
     terminal.line("get -h");
     terminal.shows("Get the value");
+}
+
+#[test]
+fn help_at_the_prompt_is_shown_without_a_pager_that_cannot_be_run() {
+    let place = Place::new();
+    let mut command = place.command(&["--embedded"]);
+    command.current_dir(place.folder()).env("PATH", "/usr/bin:/bin").env("PAGER", "no-such-pager");
+    let terminal = Terminal::of_size(command, 24, 80);
+    terminal.ends_with("embedded>");
+    terminal.line("help set");
+    terminal.shows("Exit status:");
+    terminal.ends_with("embedded>");
+}
+
+#[test]
+fn lines_that_fail_are_reported_although_their_errors_go_to_a_file() {
+    let place = Place::new();
+    place.write("bad.txt", "set\n");
+    place.write("all.txt", "batch bad.txt --keep-going\nset k v\n");
+    let terminal = embedded(&place);
+    terminal.line("batch bad.txt --keep-going -j > out");
+    terminal.shows("error: 1 of 1 lines failed");
+    terminal.line("\\i all.txt");
+    terminal.shows("error: all.txt:1: 1 of 1 lines failed");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub enum Done {
 pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> Result<Done, CommandError> {
     let at = || location::find_any(args.config.as_deref(), variables);
     let done = |record| Ok(Done::Record(record, None, Verdict::Yes));
-    let changed_default = |record| Ok(Done::Record(record, overriding(args, variables)?, Verdict::Yes));
+    let changed_default = |record| Ok(Done::Record(record, overriding(args, variables), Verdict::Yes));
     match verb {
         ContextVerb::Ls => done(list(&config::whole_file(args, variables)?)),
         ContextVerb::Show { name } => show(name.as_deref(), args, variables),
@@ -50,7 +50,7 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
             if !is_any {
                 let error = CommandError::new(Kind::Configuration, "no context is in use");
                 let change =
-                    overriding(args, variables)?.unwrap_or_else(|| "mqkv context use NAME".to_owned());
+                    overriding(args, variables).unwrap_or_else(|| "mqkv context use NAME".to_owned());
                 return Err(error.hint("mqkv context test NAME").hint(change));
             }
             Ok(Done::Test(name.clone()))
@@ -87,7 +87,7 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     let named = ConnectionArgs { context: name.map(str::to_owned), ..args.clone() };
     let args = if name.is_some() { &named } else { args };
     let Some(active) = Configuration::resolve(args, &Default::default(), variables)?.context else {
-        return Ok(Done::Record(ConfigRecord::NoContext, overriding(args, variables)?, Verdict::No));
+        return Ok(Done::Record(ConfigRecord::NoContext, overriding(args, variables), Verdict::No));
     };
     let file = config::whole_file(args, variables)?;
     let context = file.context(&active.name)?;
@@ -100,18 +100,26 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     Ok(Done::Record(record, None, Verdict::Yes))
 }
 
-/// Returns the hint that a variable overrides the default context, if one does.
-fn overriding(args: &ConnectionArgs, variables: &Variables) -> Result<Option<String>, CommandError> {
+/// Returns the hint that a variable overrides the default context, if one does. Variables that are invalid are no error
+/// here: the file has been changed by now.
+fn overriding(args: &ConnectionArgs, variables: &Variables) -> Option<String> {
     let args = ConnectionArgs { config: args.config.clone(), ..ConnectionArgs::default() };
-    let Some(default) = config::whole_file(&args, variables)?.default else { return Ok(None) };
-    let configuration = Configuration::resolve(&args, &Default::default(), variables)?;
-    let variable = match &configuration.context {
-        Some(active) if *active.name == *default => return Ok(None),
-        Some(_) => CONTEXT.to_owned(),
-        None => match configuration.settings.entry_of_broker() {
-            Some(Entry { setting, origin, .. }) => origin.text(*setting),
-            None => return Ok(None),
-        },
+    let file = config::whole_file(&args, variables).ok()?;
+    let default = file.default.as_deref()?;
+    let Ok(configuration) = Configuration::resolve(&args, &Default::default(), variables) else {
+        let name = variables.get(CONTEXT)?.to_string_lossy();
+        let unknown = file.context(&name).is_err();
+        return unknown.then(|| {
+            format!("{CONTEXT} names {name}, a context that does not exist: unset it, or use -x {default}")
+        });
     };
-    Ok(Some(format!("{variable} overrides the default context {default}: unset it, or use -x {default}")))
+    let variable = match &configuration.context {
+        Some(active) if *active.name == *default => return None,
+        Some(_) => CONTEXT.to_owned(),
+        None => {
+            let Entry { setting, origin, .. } = configuration.settings.entry_of_broker()?;
+            origin.text(*setting)
+        }
+    };
+    Some(format!("{variable} overrides the default context {default}: unset it, or use -x {default}"))
 }

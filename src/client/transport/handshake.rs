@@ -183,7 +183,9 @@ impl Connection {
             let text = properties.and_then(|properties| properties.reason_string.clone());
             let reason = ReasonCode { code: connack_code(connack.code), text };
             let target = settings.target.to_string();
-            return Err(Error::Rejected { target, reason, identity: settings.credentials() });
+            let client_id = || format!("client id {}", settings.client_id);
+            let identity = settings.credentials().or_else(|| reason.is_by_rules().then(client_id));
+            return Err(Error::Rejected { target, reason, identity });
         }
         self.outgoing_max = properties.and_then(|properties| properties.max_packet_size);
         // With a clean start there is no session to resume, whatever the broker answers (3.2.2.1.1).

@@ -62,7 +62,7 @@ With --etcd the checks are those of a cluster on etcd, not of a broker:
 
 Writes:
 The checks clock and notifications set the key mqkv-doctor/RANDOM with an expiry and delete it. They are skipped with \
---read-only and in a read-only context. Connections are not retried.
+--read-only, in a read-only context, and for a client whose rules do not allow that key. Connections are not retried.
 
 Credentials:
 A broker checks a password, a token or a certificate when a client connects. doctor connects anew: it shows whether they \

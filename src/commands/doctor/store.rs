@@ -55,7 +55,7 @@ pub(super) async fn check(
     }
     report.start();
     if !store.clock(report).await? {
-        return report.skip_rest();
+        return if report.has(Check::Notifications) { Ok(()) } else { report.skip_rest() };
     }
     report.start();
     match store.notifications().await {
@@ -128,13 +128,20 @@ impl Store<'_> {
         }
     }
 
-    /// Returns whether the store accepts writes.
+    /// Returns whether the store accepts writes. If no rule allows them, `notifications` is skipped too.
     async fn clock(&self, report: &mut Report<'_>) -> io::Result<bool> {
         let (sent_ms, sent) = (clock::wall_ms(), clock::monotonic());
         let version = self.set(CLOCK_TTL_MS).await;
         let (round_trip, answered) = (elapsed(sent), clock::monotonic());
         let version = match version {
             Ok(version) => version,
+            // As with `request`: the rules may allow this client keys of its own only.
+            Err(Error::Denied(denial)) => {
+                let why = format!("it writes, and the store refuses the key of this check: {denial}");
+                report.skip(Check::Clock, &why)?;
+                report.skip(Check::Notifications, &why)?;
+                return Ok(false);
+            }
             Err(error) => return report.fail_at(answered, Check::Clock, None, error).map(|()| false),
         };
         // If this fails, the key expires within a second.

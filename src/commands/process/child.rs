@@ -17,6 +17,12 @@ use super::job_control::stop_this_process;
 use super::signal::{Signal, is_ignored};
 use crate::commands::error::{CommandError, Kind};
 
+/// Returns whether a shell that ended with this exit code could run its command.
+#[must_use]
+pub fn could_run(code: Option<i32>) -> bool {
+    !matches!(code, Some(126 | 127))
+}
+
 /// A running command, the leader of its process group. Dropping it kills what is left of the group.
 #[derive(Debug)]
 pub struct Group {
