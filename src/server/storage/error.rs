@@ -73,8 +73,9 @@ impl From<redb::Error> for StorageErrorKind {
         match error {
             redb::Error::DatabaseAlreadyOpen => Self::InUse,
             redb::Error::Io(error) => error.into(),
-            error @ (redb::Error::Corrupted(_)
-            | redb::Error::TableTypeMismatch { .. }
+            // Without the prefix "DB corrupted": the message says that already.
+            redb::Error::Corrupted(what) => Self::Corrupt(what),
+            error @ (redb::Error::TableTypeMismatch { .. }
             | redb::Error::TableIsMultimap(_)
             | redb::Error::TableDoesNotExist(_)
             | redb::Error::TypeDefinitionChanged { .. }
