@@ -52,6 +52,6 @@ pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_backg
 pub use output::{Emit, Output};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};
 pub use process::signal::interrupt_this_process;
-pub use scan::{first_keys, prefix_pattern};
+pub use scan::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, first_keys, prefix_pattern};
 pub use session::{Session, SettingsFuture};
 pub use verdict::Verdict;

@@ -1,6 +1,7 @@
 //! Pages of the keys that match a pattern; the next page is requested while the last one is processed.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -47,6 +48,11 @@ impl Pages {
         self.0.recv().await.transpose().map_err(scan_error)
     }
 }
+
+/// The time for a completion: a Tab that waits longer feels stuck.
+pub const COMPLETION_WAIT_MAX: Duration = Duration::from_millis(300);
+/// The most candidates of a completion.
+pub const COMPLETION_NAMES_MAX: usize = 1_000;
 
 /// Collects the first keys with this prefix, at most `keys_max`. Those that were listed before an error, or before the future was
 /// dropped, are there.

@@ -1,6 +1,6 @@
 //! Texts broken at blanks, so that a terminal breaks no word (pure).
 
-use super::cut::columns_of;
+use super::cut::width_of;
 
 /// A text column that is narrower than this is not broken: hardly a word would fit.
 const COLUMNS_MIN: usize = 24;
@@ -20,7 +20,7 @@ pub fn wrapped(text: &str, columns: Option<usize>, indent: usize) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut at, mut is_first) = (indent, true);
     for word in words(text) {
-        let width = width_of(word);
+        let width = width_with_colors(word);
         let end = at.saturating_add(width).saturating_add(usize::from(!is_first));
         if is_first {
             at = end;
@@ -48,20 +48,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the width of a text in columns; escape sequences for colors have none.
-fn width_of(text: &str) -> usize {
-    let mut is_sequence = false;
-    let columns = text.chars().map(|c| match (is_sequence, c) {
-        (true, c) => {
-            is_sequence = c != 'm';
-            0
-        }
-        (false, '\x1b') => {
-            is_sequence = true;
-            0
-        }
-        (false, c) => columns_of(c),
-    });
-    columns.fold(0, usize::saturating_add)
+fn width_with_colors(text: &str) -> usize {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().unwrap_or_default();
+    let behind = parts.map(|part| part.split_once('m').map_or("", |(_, behind)| behind));
+    std::iter::once(first).chain(behind).map(width_of).fold(0, usize::saturating_add)
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ impl fmt::Display for Event {
             Self::External(event) => event.fmt(f),
             Self::Cluster(event) => event.fmt(f),
             Self::IdentityFile { reason } => {
-                write!(f, "{}; its last valid content stays in force", reason)
+                write!(f, "{reason}; its last valid content stays in force")
             }
             Self::KeyNotAuthorized { client_id, principal, what, key } => {
                 let (client, key) = (ShownClient(client_id, principal.as_deref()), Shown(key));
@@ -276,7 +276,7 @@ impl fmt::Display for Event {
             ),
             Self::Rules { outcome: Ok(count) } => write!(f, "rules reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
-                write!(f, "{}; the previous rules stay in force", reason)
+                write!(f, "{reason}; the previous rules stay in force")
             }
             Self::Credentials { closed } => {
                 write!(f, "users and tokens reloaded, connections closed: {closed}")
@@ -286,9 +286,9 @@ impl fmt::Display for Event {
                 days_left.map_or(Ok(()), |days| write!(f, ": the server's {}", expiry_text(days)))
             }
             Self::Certificates { outcome: Err(reason) } => {
-                write!(f, "{}; the previous certificates stay in force", reason)
+                write!(f, "{reason}; the previous certificates stay in force")
             }
-            Self::OutOfTime { reason } => write!(f, "{}: no client will trust it", reason),
+            Self::OutOfTime { reason } => write!(f, "{reason}: no client will trust it"),
             Self::Unanswerable { client_id, reason } => {
                 let (client_id, reason) = (Shown(client_id), Shown(reason));
                 write!(f, "request of {client_id} cannot be answered: {reason}")

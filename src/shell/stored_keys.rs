@@ -10,17 +10,11 @@ use tokio::time::timeout;
 
 use crate::client::{Client, Error};
 use crate::clock;
-use crate::commands::first_keys;
+use crate::commands::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, first_keys};
 use crate::protocol::ErrorReply;
-
-/// A key press waits no longer: it would feel stuck.
-const WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// A store that has not answered is not asked again for so long: each key press would wait anew.
 const PAUSE: Duration = Duration::from_secs(5);
-
-/// No list of candidates is longer.
-const KEYS_MAX: usize = 1_000;
 
 /// Lists keys of the store.
 pub struct StoredKeys {
@@ -52,8 +46,13 @@ impl StoredKeys {
         let mut unanswered_at = self.unanswered_at.lock().unwrap_or_else(PoisonError::into_inner);
         let pauses = unanswered_at.is_some_and(|at| clock::monotonic().saturating_duration_since(at) < PAUSE);
         if !pauses && !self.is_refused.load(Ordering::Relaxed) {
-            let listing =
-                async { timeout(WAIT_MAX, first_keys(&self.client, prefix, KEYS_MAX, &mut keys)).await };
+            let listing = async {
+                timeout(
+                    COMPLETION_WAIT_MAX,
+                    first_keys(&self.client, prefix, COMPLETION_NAMES_MAX, &mut keys),
+                )
+                .await
+            };
             let result = self.runtime.block_on(listing);
             // With some of its keys a large store has answered.
             *unanswered_at = (result.is_err() && keys.is_empty()).then(clock::monotonic);

@@ -75,7 +75,7 @@ impl Usage {
 struct Watched {
     keys: BTreeSet<Key>,
     bytes: usize,
-    /// None if another instance of the cluster has accepted the first watch.
+    /// None if another instance of the cluster has accepted all watches.
     owner: Option<Arc<str>>,
 }
 
@@ -124,10 +124,9 @@ impl Watchers {
         let key_bytes = key.as_bytes().len();
         let shared = self.by_key.get_key_value(key).map(|(key, _)| key.clone());
         let key = shared.unwrap_or_else(|| copied(key));
-        let new = || Watched { owner: owner.cloned(), ..Watched::default() };
-        let watched = self.by_connection.entry(connection).or_insert_with(new);
+        let watched = self.by_connection.entry(connection).or_default();
         if let (None, Some(owner)) = (&watched.owner, owner) {
-            // Its earlier watches were restored: from now on they are this owner's.
+            // Earlier watches were restored: from now on they are this owner's.
             let of_owner = self.by_owner.entry(Arc::clone(owner)).or_default();
             of_owner.len = of_owner.len.saturating_add(watched.keys.len());
             of_owner.bytes = of_owner.bytes.saturating_add(watched.bytes);

@@ -1,7 +1,5 @@
 //! Names for completion that the broker knows: one short request, where the user has asked for it.
 
-use std::time::Duration;
-
 use tokio::time::timeout;
 
 use crate::cli::config::Configuration;
@@ -12,13 +10,7 @@ use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
 use crate::cli::signals::EndSignals;
-use crate::commands::{CommandError, exchange, first_keys};
-
-/// The time for connecting and listing together: a Tab that waits longer feels stuck.
-const WAIT_MAX: Duration = Duration::from_millis(300);
-
-/// No list of candidates is longer.
-const NAMES_MAX: usize = 1_000;
+use crate::commands::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, CommandError, exchange, first_keys};
 
 /// The names to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +29,7 @@ pub fn are_wanted(variables: &Variables) -> bool {
     variables.get(COMPLETE_KEYS).is_some_and(|value| value == "1")
 }
 
-/// Lists names in order. Without an answer in time there are none: a completion reports no errors.
+/// Lists names in order; the time includes connecting. Without an answer in time there are none: a completion reports no errors.
 #[must_use]
 pub fn list(options: &Options, variables: &Variables, stored: Stored<'_>) -> Vec<String> {
     try_list(options, variables, stored).unwrap_or_default()
@@ -62,7 +54,7 @@ fn try_list(
             match stored {
                 Stored::Keys(prefix) => {
                     let client = session.early_client().await?;
-                    first_keys(client, prefix.as_bytes(), NAMES_MAX, &mut keys).await?;
+                    first_keys(client, prefix.as_bytes(), COMPLETION_NAMES_MAX, &mut keys).await?;
                 }
                 Stored::Leaves => names = exchange::leaf_names(&session).await?,
                 Stored::Conflicts => names = exchange::conflict_ids(&session).await?,
@@ -71,7 +63,7 @@ fn try_list(
             Ok::<_, CommandError>(())
         };
         // Keys that were listed in time count, even if more would have followed.
-        let listed = timeout(WAIT_MAX, list_and_close).await.unwrap_or(Ok(()));
+        let listed = timeout(COMPLETION_WAIT_MAX, list_and_close).await.unwrap_or(Ok(()));
         store.stop().await;
         listed?;
         if matches!(stored, Stored::Keys(_)) {

@@ -38,10 +38,10 @@ impl fmt::Display for AuthorizationError {
         match self {
             Self::Io { path, cause } => write!(out, "cannot read {}: {cause}", path.display()),
             Self::Invalid { path, line: None, what } => {
-                write!(out, "{}: {}", path.display(), what)
+                write!(out, "{}: {what}", path.display())
             }
             Self::Invalid { path, line: Some(line), what } => {
-                write!(out, "{}:{line}: {}", path.display(), what)
+                write!(out, "{}:{line}: {what}", path.display())
             }
         }
     }

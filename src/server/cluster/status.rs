@@ -38,3 +38,23 @@ pub struct Status {
     /// As the owner has seen it last; `None` at another instance.
     pub etcd: Option<EtcdSize>,
 }
+
+#[cfg(test)]
+impl Status {
+    /// Returns the status of an instance that clients reach, whose clock is right, and that knows nothing else.
+    pub fn test(role: Role) -> Self {
+        Self {
+            role,
+            owner: None,
+            epoch: 0,
+            seq: 0,
+            members: 0,
+            is_reached: true,
+            clock_off_ms: 0,
+            clock_offset_ms: None,
+            reads_at: 0,
+            keys_read: 0,
+            etcd: None,
+        }
+    }
+}

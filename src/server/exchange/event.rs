@@ -262,7 +262,7 @@ impl fmt::Display for ExchangeEvent {
             }
             Self::Rules { outcome: Ok(count) } => write!(f, "rules of the exchange reloaded: {count}"),
             Self::Rules { outcome: Err(reason) } => {
-                write!(f, "{}; the previous rules of the exchange stay in force", reason)
+                write!(f, "{reason}; the previous rules of the exchange stay in force")
             }
             Self::LeafReload { outcome: Ok(false) } => {
                 write!(f, "nothing of the exchange to reload: a leaf gets its rules from the root")
@@ -271,7 +271,7 @@ impl fmt::Display for ExchangeEvent {
                 write!(f, "the file of the exchange has changed: restart this leaf to apply it")
             }
             Self::LeafReload { outcome: Err(reason) } => {
-                write!(f, "{}; this leaf goes on with the file of its start", reason)
+                write!(f, "{reason}; this leaf goes on with the file of its start")
             }
             Self::DigestDiffers { leaf } => {
                 write!(f, "leaf {leaf} does not have the records of the root: all are sent again")

@@ -314,22 +314,7 @@ mod tests {
         let standby = Some("standby: this instance does not own the store");
         assert_eq!(reasons(), (Some("reading the state"), standby));
         let status = |role, is_reached, clock_off_ms| {
-            let (owner, etcd) = (None, None);
-            let (epoch, seq, members, reads_at, keys_read) = (0, 0, 2, 0, 0);
-            let clock_offset_ms = None;
-            let status = Status {
-                role,
-                owner,
-                epoch,
-                seq,
-                members,
-                is_reached,
-                clock_off_ms,
-                clock_offset_ms,
-                reads_at,
-                keys_read,
-                etcd,
-            };
+            let status = Status { is_reached, clock_off_ms, ..Status::test(role) };
             monitor.metrics().cluster.set_status(status);
         };
         for (role, is_reached, clock_off_ms, reason) in [

@@ -42,19 +42,7 @@ mod tests {
         let metrics = Metrics::default();
         assert_eq!(rows(&metrics), None);
         let owner = Some("<b>".to_owned());
-        let status = Status {
-            role: Role::Follower,
-            owner,
-            epoch: 3,
-            seq: 70_215,
-            members: 2,
-            is_reached: true,
-            clock_off_ms: 0,
-            clock_offset_ms: None,
-            reads_at: 0,
-            keys_read: 0,
-            etcd: None,
-        };
+        let status = Status { owner, epoch: 3, seq: 70_215, members: 2, ..Status::test(Role::Follower) };
         metrics.cluster.set_status(status);
         let rows = rows(&metrics).unwrap();
         for row in [("Role", "follows"), ("Owner", "&lt;b&gt;"), ("Sequence", "70,215"), ("Members", "2")] {

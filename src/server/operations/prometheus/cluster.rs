@@ -135,17 +135,14 @@ mod tests {
     fn an_instance_shows_its_role_epoch_and_sequence() {
         let metrics = Metrics::default();
         let status = |role, seq| Status {
-            role,
-            owner: None,
             epoch: 3,
             seq,
             members: 2,
-            is_reached: true,
             clock_off_ms: -40_500,
             clock_offset_ms: Some(-40_500),
-            reads_at: 0,
             keys_read: 70,
             etcd: Some(EtcdSize { used_bytes: 9, alarms: 1, ..EtcdSize::default() }),
+            ..Status::test(role)
         };
         metrics.cluster.set_held(Held { requests: 2, bytes: 900 });
         metrics.cluster.set_status(status(Role::Follower, 5));
@@ -185,17 +182,9 @@ mod tests {
     fn rules_dashboard_and_pages_name_metrics_that_an_instance_has() {
         let metrics = Metrics::default();
         metrics.cluster.set_status(Status {
-            role: Role::Owner,
-            owner: None,
-            epoch: 1,
-            seq: 1,
-            members: 1,
-            is_reached: true,
-            clock_off_ms: 0,
             clock_offset_ms: Some(0),
-            reads_at: 0,
-            keys_read: 0,
             etcd: Some(EtcdSize { quota_bytes: Some(1), ..EtcdSize::default() }),
+            ..Status::test(Role::Owner)
         });
         let mut text = Text::default();
         write(&mut text, &metrics);
