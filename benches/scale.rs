@@ -226,8 +226,9 @@ fn opening() {
     println!("  written in              {:.1} s", begun.elapsed().as_secs_f64());
     println!("  memory                  {:.0} MiB", server.resident_mib());
     drop(server);
-    let bytes = fs::metadata(home.path().join("store.redb")).unwrap().len();
-    println!("  file                    {} MiB", bytes / (1024 * 1024));
+    let files = fs::read_dir(home.path()).unwrap();
+    let bytes: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    println!("  files                   {} MiB", bytes / (1024 * 1024));
     for after in ["a kill", "a shutdown"] {
         let begun = Instant::now();
         let server = serve(&options);

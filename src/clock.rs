@@ -92,6 +92,29 @@ pub fn boottime() -> Instant {
     origin.checked_add(since_boot.saturating_sub(before)).unwrap_or(origin)
 }
 
+/// Returns a number that identifies the start of the machine, and the milliseconds since then, sleep included; `None` if
+/// the system does not report them.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn since_boot() -> Option<(u64, u64)> {
+    static BOOT: OnceLock<Option<u64>> = OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).ok().filter(|boot| *boot != 0)
+    };
+    let boot = (*BOOT.get_or_init(read))?;
+    let since_boot = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME).ok()?);
+    Some((boot, u64::try_from(since_boot.as_millis()).ok()?))
+}
+
+/// Returns `None`: this system has no common way to report them.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn since_boot() -> Option<(u64, u64)> {
+    None
+}
+
 /// Returns the monotonic time: this system has no other.
 #[cfg(not(target_os = "linux"))]
 #[must_use]

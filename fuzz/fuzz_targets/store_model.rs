@@ -132,7 +132,7 @@ fn check_scan(store: &mut Store, model: &Model, now: Now, which: u8) {
 fn check_persistent(store: &Store, model: &Model) {
     let (mut found, mut from) = (Vec::new(), Some(0));
     while let Some(position) = from {
-        let (entries, next) = store.persistent_from(position, 2);
+        let (entries, next) = store.persistent_from(position, 2, usize::MAX);
         found.extend(
             entries
                 .iter()

@@ -159,7 +159,8 @@ fn recover(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exi
 
 fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let key = args.key()?;
-    let outcome = offline::clear_fence(&args.directory, &key).map_err(|error| of_start(&error))?;
+    let outcome =
+        offline::clear_fence(&args.directory, &key, clock::wall_ms()).map_err(|error| of_start(&error))?;
     if reporter.is_json() {
         let (token, exit) = match &outcome {
             ClearFenceOutcome::Cleared(token) => (Some(token.to_string()), Exit::Yes),
@@ -226,15 +227,12 @@ fn number(number: usize) -> Field {
 
 /// Returns the message about a corrupt store.
 fn corruption(report: &VerifyReport) -> Option<String> {
-    let (path, corruption) = match &report.integrity {
-        Integrity::Intact => return None,
-        // The log is corrupt, and not the file of the tables.
-        Integrity::IncompleteWal { corruption } => (report.path.parent().unwrap_or(&report.path), corruption),
-        Integrity::Gap { corruption, .. }
-        | Integrity::Unordered { corruption }
-        | Integrity::IncompleteRows { corruption } => (report.path.as_path(), corruption),
-    };
-    Some(format!("{} is corrupt: {corruption}", path.display()))
+    match &report.integrity {
+        Integrity::Intact => None,
+        Integrity::IncompleteSnapshot { corruption, .. } | Integrity::IncompleteLog { corruption } => {
+            Some(format!("{} is corrupt: {corruption}", report.path.display()))
+        }
+    }
 }
 
 /// Returns the fields of the JSON record.
@@ -243,24 +241,17 @@ fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
     let version = |version| Field::Text(Timestamp::from(version).to_string());
     let mut fields = vec![
         ("file", Field::Text(report.path.to_string_lossy().into_owned())),
-        ("file_bytes", Field::Number(report.file_bytes)),
+        ("file_bytes", Field::Number(report.snapshot_bytes)),
+        ("log_bytes", Field::Number(report.log_bytes)),
     ];
-    fields.extend(report.wal_bytes.map(|bytes| ("log_bytes", Field::Number(bytes))));
     match &report.integrity {
         Integrity::Intact => fields.push(("condition", text("whole"))),
-        Integrity::Gap { corruption, recovered, lost } => {
+        Integrity::IncompleteSnapshot { corruption, lost } => {
             fields.extend([("condition", text("gap")), ("damage", text(corruption))]);
-            fields.push(("doubtful", number(*recovered)));
             fields.extend(lost.map(|lost| ("lost", number(lost))));
         }
-        Integrity::IncompleteWal { corruption } => {
+        Integrity::IncompleteLog { corruption } => {
             fields.extend([("condition", text("late")), ("damage", text(corruption))]);
-        }
-        Integrity::IncompleteRows { corruption } => {
-            fields.extend([("condition", text("rows")), ("damage", text(corruption))]);
-        }
-        Integrity::Unordered { corruption } => {
-            fields.extend([("condition", text("loose")), ("damage", text(corruption))]);
         }
     }
     fields.extend([
@@ -292,9 +283,9 @@ fn written(report: &VerifyReport) -> Option<String> {
 
 /// Formats the report as text: one property per line.
 fn describe(report: &VerifyReport) -> String {
-    let log = report.wal_bytes.map(|bytes| format!("; store.log, {bytes} bytes"));
+    let VerifyReport { path, snapshot_bytes, log_bytes, .. } = report;
     let mut lines = vec![
-        ("file", format!("{}, {} bytes{}", shown(&report.path), report.file_bytes, log.unwrap_or_default())),
+        ("files", format!("{}, snapshot {snapshot_bytes} bytes, log {log_bytes} bytes", shown(path))),
         ("condition", condition(report)),
         ("keys", report.keys.to_string()),
         ("bytes", format!("{} in keys, {} in values", report.key_bytes, report.value_bytes)),
@@ -322,25 +313,14 @@ fn describe(report: &VerifyReport) -> String {
 fn condition(report: &VerifyReport) -> String {
     match &report.integrity {
         Integrity::Intact => "intact".to_owned(),
-        Integrity::Gap { recovered, lost, .. } => {
-            let lost = lost.map_or_else(|| "some keys".to_owned(), |lost| counted(lost, "key"));
-            let mut text = format!("corrupt; {lost} cannot be read");
-            if *recovered > 0 {
-                let found = counted(*recovered, "key");
-                text.push_str(&format!("; {found} below can have an old value or have been deleted"));
-            }
-            text
+        Integrity::IncompleteSnapshot { lost, .. } => {
+            let lost = lost.map_or_else(|| "some records".to_owned(), |lost| counted(lost, "record"));
+            format!("corrupt; {lost} of the snapshot cannot be read, but for those that the log has")
         }
-        Integrity::IncompleteWal { .. } => {
+        Integrity::IncompleteLog { .. } => {
             "corrupt; the last writes cannot be read, or not all of them: keys below can have an old value or have been \
              deleted"
                 .to_owned()
-        }
-        Integrity::IncompleteRows { .. } => {
-            "corrupt; all keys can be read, the rows of the exchange cannot".to_owned()
-        }
-        Integrity::Unordered { .. } => {
-            "corrupt; keys can only be found one by one, including deleted ones".to_owned()
         }
     }
 }
@@ -359,9 +339,9 @@ mod tests {
 
     fn report(rows: Option<usize>) -> VerifyReport {
         VerifyReport {
-            path: "kept/store.redb".into(),
-            file_bytes: 1,
-            wal_bytes: None,
+            path: "kept".into(),
+            snapshot_bytes: 1,
+            log_bytes: 0,
             integrity: Integrity::Intact,
             keys: 2,
             key_bytes: 3,
@@ -386,18 +366,18 @@ mod tests {
     }
 
     #[test]
-    fn corrupt_rows_are_told_apart_from_corrupt_keys() {
-        let corruption = "a row of the exchange is malformed".to_owned();
-        let report = VerifyReport { integrity: Integrity::IncompleteRows { corruption }, ..report(Some(3)) };
-        assert!(
-            describe(&report).contains("corrupt; all keys can be read, the rows of the exchange cannot\n")
-        );
-        let json = answer("verify", fields(&report));
-        assert!(
-            json.contains("\"condition\":\"rows\",\"damage\":\"a row of the exchange is malformed\""),
-            "{json}"
-        );
-        let message = "kept/store.redb is corrupt: a row of the exchange is malformed";
-        assert_eq!(super::corruption(&report).as_deref(), Some(message));
+    fn a_corrupt_snapshot_is_told_apart_from_a_corrupt_log() {
+        let corruption = "snapshot-3: damaged at byte 4096".to_owned();
+        let integrity = Integrity::IncompleteSnapshot { corruption, lost: Some(7) };
+        let snapshot = VerifyReport { integrity, ..report(None) };
+        assert!(describe(&snapshot).contains("corrupt; 7 records of the snapshot cannot be read"));
+        let json = answer("verify", fields(&snapshot));
+        let expected = "\"condition\":\"gap\",\"damage\":\"snapshot-3: damaged at byte 4096\",\"lost\":7";
+        assert!(json.contains(expected), "{json}");
+        let message = "kept is corrupt: snapshot-3: damaged at byte 4096";
+        assert_eq!(super::corruption(&snapshot).as_deref(), Some(message));
+        let integrity = Integrity::IncompleteLog { corruption: "log-3 is missing".to_owned() };
+        let log = VerifyReport { integrity, ..report(None) };
+        assert!(answer("verify", fields(&log)).contains("\"condition\":\"late\""));
     }
 }

@@ -13,17 +13,21 @@ pub fn of_start(error: &StorageError) -> CommandError {
         StorageErrorKind::InUse => {
             "connect to the `mqkv serve` that uses it with -b mqtt://HOST:PORT, or stop that".to_owned()
         }
-        StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
+        StorageErrorKind::Corrupt(_) => {
             let directory = directory_of(&error.path);
             format!("{}, or recover the readable keys: mqkv data recover {directory}", restore(&directory))
         }
-        StorageErrorKind::Lost(_) => {
+        StorageErrorKind::Lost => {
             let directory = directory_of(&error.path);
             format!("{}, or remove {directory} to start without keys", restore(&directory))
         }
         StorageErrorKind::NotAFile(_) => "move it away, or use another directory".to_owned(),
         StorageErrorKind::UnsupportedFormat(_) => {
-            "use another directory, or the version of mqkv that wrote it".to_owned()
+            let directory = directory_of(&error.path);
+            format!(
+                "export the keys with the version of mqkv that wrote them, `mqkv --embedded={directory} export`, and import them \
+                 into another directory"
+            )
         }
         StorageErrorKind::OtherNode(_) => {
             let directory = directory_of(&error.path);
@@ -46,7 +50,7 @@ pub fn of_read(error: &StorageError) -> CommandError {
         StorageErrorKind::InUse => {
             CommandError::new(Kind::File, error.to_string()).hint("stop the `mqkv serve` that uses it first")
         }
-        StorageErrorKind::Corrupt(_) | StorageErrorKind::CorruptWal(_) => {
+        StorageErrorKind::Corrupt(_) => {
             CommandError::new(Kind::File, error.to_string()).hint(restore(&directory_of(&error.path)))
         }
         StorageErrorKind::Io(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
@@ -61,12 +65,11 @@ pub fn of_read(error: &StorageError) -> CommandError {
     }
 }
 
-/// Returns the hint to restore a backup. All files must come from one backup: a log that is older than the tables by one
-/// checkpoint would be taken for an empty one.
+/// Returns the hint to restore a backup. All files must come from one backup: they are refused otherwise.
 pub fn restore(directory: &str) -> String {
     format!("restore all files of {directory} from one backup")
 }
 
-fn directory_of(file: &Path) -> String {
-    file.parent().map(|path| escape(path.as_os_str().as_encoded_bytes())).unwrap_or_default()
+fn directory_of(path: &Path) -> String {
+    escape(path.as_os_str().as_encoded_bytes())
 }

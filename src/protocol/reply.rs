@@ -32,6 +32,30 @@ pub enum Reply {
     Error(ErrorReply),
 }
 
+/// The outcome of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Applied, found or deleted.
+    Ok,
+    /// Not applied, not found or nothing deleted.
+    No,
+    /// The reply is an error.
+    Refused,
+}
+
+impl Outcome {
+    pub const ALL: [Self; 3] = [Self::Ok, Self::No, Self::Refused];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::No => "no",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// Error of decoding a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
@@ -42,6 +66,16 @@ pub enum ReplyError {
 }
 
 impl Reply {
+    /// Returns what a reply reports of its request.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Error(_) => Outcome::Refused,
+            Self::NotApplied | Self::Absent | Self::Count(0) => Outcome::No,
+            Self::Done | Self::Value(_) | Self::Count(_) | Self::Keys { .. } => Outcome::Ok,
+        }
+    }
+
     /// Encodes the payload as this store sends it (protocol §0).
     #[must_use]
     pub fn encode(&self) -> Bytes {

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::operations::metrics::{Metrics, Outcome, Verb};
+use super::operations::metrics::{Metrics, Verb};
 use crate::broker::Broker;
 use crate::clock;
 use crate::protocol::message::{
     CONTENT_TYPE, PROTOCOL_VERSION, PROTOCOL_VERSION_1, Qos, STATUS, STATUS_OK, TIMESTAMP,
 };
+use crate::protocol::reply::Outcome;
 use crate::protocol::{ConnectionId, ErrorReply, Message, Notification, Reply, UserProperties, topic};
 use crate::store::{Change, Version};
 
@@ -112,7 +113,7 @@ impl Response {
     /// Returns the response with a payload that was encoded before, if there is one.
     #[must_use]
     pub fn with_payload(payload: Option<Bytes>, reply: &Reply, version: Option<Version>) -> Self {
-        Self { payload: payload.unwrap_or_else(|| reply.encode()), version, outcome: outcome(reply) }
+        Self { payload: payload.unwrap_or_else(|| reply.encode()), version, outcome: reply.outcome() }
     }
 
     #[must_use]
@@ -180,14 +181,6 @@ impl From<(ReplyTo, Response)> for Outbound {
 impl From<Change> for Outbound {
     fn from(change: Change) -> Self {
         Self { response: None, change: Some(change) }
-    }
-}
-
-fn outcome(reply: &Reply) -> Outcome {
-    match reply {
-        Reply::Error(_) => Outcome::Refused,
-        Reply::NotApplied | Reply::Absent | Reply::Count(0) => Outcome::No,
-        Reply::Done | Reply::Value(_) | Reply::Count(_) | Reply::Keys { .. } => Outcome::Ok,
     }
 }
 

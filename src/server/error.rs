@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::broker::StartError;
-use crate::server::storage::StorageError;
+use crate::ledger::StorageError;
 
 /// The kind of error that keeps an instance from a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

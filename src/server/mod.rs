@@ -4,7 +4,6 @@ mod authenticator;
 pub mod authorization;
 pub mod cluster;
 pub mod cluster_key;
-mod commit_queue;
 pub mod delivery;
 mod duplicate_detection;
 pub mod error;
@@ -22,8 +21,8 @@ pub mod service;
 pub mod settings;
 #[cfg(test)]
 mod simulation_figures;
-pub mod storage;
 mod store_server;
+mod waiting_answer;
 
 pub use self::authorization::{AuthorizationError, Authorizer};
 pub use self::error::{ClusterErrorKind, Error};
@@ -37,8 +36,8 @@ pub use self::operations::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings, recorded_bytes_max};
 pub use self::settings::Settings;
 pub use crate::broker::settings::{ListenerSettings, WebSocketSettings};
+pub use crate::ledger::{RESERVE_BYTES, StorageError, StorageErrorKind, offline};
 pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};
-pub use crate::server::storage::{RESERVE_BYTES, StorageError, StorageErrorKind, offline};
 pub use crate::server::store_server::{
     CertificatesReloader, CredentialsReloader, ExchangeReloader, RulesReloader, StoreServer,
 };

@@ -11,12 +11,14 @@ mod cluster;
 mod cluster_instance;
 mod cluster_state;
 mod commit_thread;
+mod commits;
 mod exchange;
 mod exchange_inspection;
 mod exchange_messages;
 mod exchange_task;
 mod expiry_task;
 mod inspection;
+mod ledger_work;
 mod memory_store;
 mod removed_versions;
 mod scan;
@@ -28,6 +30,7 @@ mod statistics;
 mod tombstones;
 mod uplink_node;
 mod wall_clock;
+mod work_signal;
 
 #[cfg(test)]
 mod cluster_instance_tests;
@@ -37,6 +40,8 @@ mod cluster_tests;
 mod exchange_simulation_tests;
 #[cfg(test)]
 mod exchange_tests;
+#[cfg(test)]
+mod ledger_steps;
 #[cfg(test)]
 mod monitor_tests;
 #[cfg(test)]
@@ -52,7 +57,6 @@ pub use application::Service;
 pub use background::BackgroundTasks;
 pub use cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterStatistics};
 pub use exchange_inspection::NodeReport;
-pub use memory_store::MemoryStore;
 pub(super) use scan::RunningScan;
 pub use settings::{Persistence, StoreSettings, recorded_bytes_max};
 pub use statistics::{DiskStatistics, ServiceStatistics};

@@ -19,12 +19,13 @@ use super::exchange::settings::RootFile;
 use super::external::{ConnectionError, External};
 use super::operations::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
-use super::service::{BackgroundTasks, MemoryStore, Persistence, Service, StoreSettings};
+use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
 use crate::net::detached::{run_detached, start_detached};
 use crate::net::tls::ServerTls;
+use crate::protocol::{Reply, Request};
 use crate::server::rate_limit::rate_limited;
 
 /// How long a server that stops at once tries to leave its cluster.
@@ -433,9 +434,9 @@ impl StoreServer {
         self.server.own_pipe()
     }
 
-    /// Returns the store if it has no disk, for requests of this process before [`StoreServer::open`].
+    /// Returns a function that handles requests of this process before [`StoreServer::open`], if the store has no disk.
     #[must_use]
-    pub fn memory_store(&self) -> Option<MemoryStore<'_>> {
+    pub fn memory_store(&self) -> Option<impl Fn(Request) -> Reply> {
         self.service.memory_store()
     }
 

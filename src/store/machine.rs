@@ -245,13 +245,18 @@ impl Store {
     }
 
     /// Returns up to `keys_max` persistent entries from the position `from` on, 0 at first, and the position of the next
-    /// ones, or `None` at the end. A key that exists throughout is returned exactly once, whatever changes between the
+    /// ones, or `None` at the end. None follows after `bytes_max` bytes of values. A key that exists throughout is returned exactly once, whatever changes between the
     /// calls.
     #[must_use]
-    pub fn persistent_from(&self, from: u32, keys_max: usize) -> (Vec<PersistentEntry>, Option<u32>) {
-        let mut found = Vec::new();
+    pub fn persistent_from(
+        &self,
+        from: u32,
+        keys_max: usize,
+        bytes_max: usize,
+    ) -> (Vec<PersistentEntry>, Option<u32>) {
+        let (mut found, mut bytes) = (Vec::new(), 0_usize);
         for (slot, entry) in self.entries.iter_from(from) {
-            if found.len() >= keys_max {
+            if found.len() >= keys_max || bytes >= bytes_max {
                 return (found, Some(slot));
             }
             // A vacant slot is not persistent and has an empty key.
@@ -259,6 +264,7 @@ impl Store {
                 && let Ok(key) = Key::new(Bytes::copy_from_slice(entry.key()))
             {
                 let (version, stored) = self.stored(slot, entry);
+                bytes = bytes.saturating_add(stored.value.len());
                 found.push((key, version, stored));
             }
         }

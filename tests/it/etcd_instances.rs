@@ -5,11 +5,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use mqkv::clock;
+use mqkv::ledger::{Group, KeyRecord, Record};
 use mqkv::protocol::Key;
 use mqkv::server::cluster::operation::WatchEvent;
-use mqkv::server::cluster::{
-    Effect, Group, InstanceSettings, Item, Layout, Role, RowChange, Status, encode_run,
-};
+use mqkv::server::cluster::{Effect, InstanceSettings, Layout, Role, Status, encode_run};
 use mqkv::server::etcd::{Application, Command, Etcd, Member, run};
 use mqkv::store::{Now, StoredValue, Version};
 use tokio::runtime::Builder;
@@ -54,9 +53,8 @@ impl Application for Counter {
         let mut state = self.state.lock().unwrap();
         match effect {
             Effect::Reset => state.number = 0,
-            Effect::Apply(Item::Row(RowChange { content, .. })) => {
-                let (version, stored) = content.unwrap();
-                (state.number, state.version) = (number_in(&stored.value).unwrap(), version);
+            Effect::Apply(Record::Key(KeyRecord { version, content, .. })) => {
+                (state.number, state.version) = (number_in(&content.unwrap().value).unwrap(), version);
             }
             Effect::Serve { floor, .. } => {
                 (state.is_serving, state.version) = (true, state.version.max(floor));
@@ -87,8 +85,9 @@ impl Application for Counter {
         state.version.ms += 1;
         let value = format!("{MARK}{};", state.number).into();
         let stored = StoredValue { value, fence: None, deadline_ms: None, persist: false };
-        let row = RowChange { key: Key::new("n").unwrap(), content: Some((state.version, stored)) };
-        Some(Group { items: vec![(state.sequence, Item::Row(row))], sequence: state.sequence })
+        let record = KeyRecord { key: Key::new("n").unwrap(), version: state.version, content: Some(stored) };
+        let records = vec![(state.sequence, Record::Key(record))];
+        Some(Group { records, sequence: state.sequence, ..Group::default() })
     }
 
     async fn group_ready(&self) {

@@ -21,7 +21,7 @@ fn options_of_a_file_take_effect() {
             .ready()
             .starts_with("listening on mqtt://127.0.0.1:PORT and ws://127.0.0.1:PORT/store, persistent in ")
     );
-    assert!(place.path("state/store.redb").exists());
+    assert!(place.path("state/lock").exists());
     let url = format!("mqtt://127.0.0.1:{}", server.port(0));
     assert_eq!(place.run_at(&url, &["set", "k", "v"]), "--- exit 0\n");
     let refused = place.run_at(&url, &["set", "l", "v"]);

@@ -13,6 +13,7 @@ use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::cli::storage_error::of_start;
 use crate::client::{self, Target};
+use crate::clock;
 use crate::commands::{CommandError, Kind};
 use crate::net::ClientTls;
 use crate::render::escape::escape;
@@ -121,7 +122,7 @@ pub fn describe(ExchangeSettings { exchange, node, role }: &ExchangeSettings) ->
 /// # Errors
 /// The directory contains no store, is in use, or cannot be written.
 pub fn leave(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let rows = offline::leave_exchange(directory).map_err(|error| of_start(&error))?;
+    let rows = offline::leave_exchange(directory, clock::wall_ms()).map_err(|error| of_start(&error))?;
     if reporter.is_json() {
         let rows = Field::Number(u64::try_from(rows).unwrap_or(u64::MAX));
         reporter.data(answer("leave-exchange", [("rows", rows)]).as_bytes())?;

@@ -12,8 +12,8 @@ use crate::server::Persistence;
 pub struct PersistenceArgs {
     /// Store the data in DIR [default: in memory]
     ///
-    /// Beside the data of a store of more than 4M, 4M of disk space are reserved (store.reserve), so that keys can be
-    /// deleted when the disk is full.
+    /// Disk space is reserved (file `reserve`), so that keys can be deleted when the disk is full: as much as a snapshot of the
+    /// keys takes, and up to 4M more.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Keys that are persistent [default: all]

@@ -36,10 +36,14 @@ pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, Comman
     if matches!(&seed, Seed::Entries(entries) if entries.is_empty()) {
         return Ok(server);
     }
-    if let Some(store) = server.memory_store() {
-        seed::set(seed, |request| store.handle(request)).await?;
-        return Ok(server);
-    }
+    let seed = match server.memory_store() {
+        Some(handle) => {
+            seed::set(seed, handle).await?;
+            None
+        }
+        None => Some(seed),
+    };
+    let Some(seed) = seed else { return Ok(server) };
     let server = Arc::new(server);
     let weak = Arc::downgrade(&server);
     let dead = || tokio::io::duplex(1).0;

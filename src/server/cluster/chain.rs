@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use super::action::{Action, ActionId, ActionResult, Call, Ids};
 use super::codec::{EncodedResponses, Head, StoreClock};
 use super::commit::{Part, divide, guarded, put};
-use super::group::Group;
 use super::layout::Layout;
 use super::operation::{EtcdError, Pair, RangeRead, TxnAnswer, TxnOutcome, prefix_end};
 use super::responses::{OldRecords, ResponseIndex};
+use crate::ledger::Group;
 use crate::store::Now;
 
 /// An owner without requests looks this often whether it is still the owner.

@@ -2,12 +2,12 @@
 
 use bytes::{Buf, BufMut, Bytes};
 
-use super::group::ResponseRecord;
+use super::record::{self, put_bytes, take_bytes};
+use crate::ledger::offline::LoweredVersions;
+use crate::ledger::{KeyState, ResponseRecord};
 use crate::protocol::Key;
+use crate::protocol::reply::Outcome;
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
-use crate::server::operations::metrics::Outcome;
-use crate::server::storage::offline::LoweredVersions;
-use crate::server::storage::record::{Record, put_bytes, take_bytes};
 use crate::store::{Now, StoredValue, Version};
 
 /// The version of the format of all values.
@@ -244,7 +244,7 @@ pub fn encode_row(
     now: Now,
     clock_ms: u64,
 ) -> Option<Bytes> {
-    let record = Record::new(key, version, stored, now, clock_ms).encode().ok()?;
+    let record = record::encode(key, &KeyState::new(version, stored, now, clock_ms)).ok()?;
     Some([&[FORMAT], &record[..]].concat().into())
 }
 
@@ -256,9 +256,8 @@ pub fn decode_row(
     reception: Reception,
     now: Now,
 ) -> Result<(Version, StoredValue), DecodeError> {
-    let record = Record::decode(body(bytes)?).filter(|record| record.key == *key);
-    let record = record.ok_or(DecodeError::Malformed)?;
-    Ok((record.version, record.stored_value(now, reception.clock_ms())))
+    let state = decode_state(key, bytes)?;
+    Ok((state.version, state.stored_value(now, reception.clock_ms())))
 }
 
 /// Lowers the version and the fencing token of a row to `wall_ms` if they are too far ahead of it. Returns what was lowered so far, with this
@@ -272,14 +271,18 @@ pub fn lower_row(
     lowered: LoweredVersions,
     wall_ms: u64,
 ) -> Result<(LoweredVersions, Version, Option<Bytes>), DecodeError> {
-    let record = Record::decode(body(bytes)?).filter(|record| record.key == *key);
-    let mut record = record.ok_or(DecodeError::Malformed)?;
-    let after = lowered.lower(&mut record, wall_ms);
+    let mut state = decode_state(key, bytes)?;
+    let after = lowered.lower(&mut state, wall_ms);
     if after == lowered {
-        return Ok((after, record.version, None));
+        return Ok((after, state.version, None));
     }
-    let encoded = record.encode().map_err(|_| DecodeError::Malformed)?;
-    Ok((after, record.version, Some([&[FORMAT], &encoded[..]].concat().into())))
+    let encoded = record::encode(key, &state).map_err(|_| DecodeError::Malformed)?;
+    Ok((after, state.version, Some([&[FORMAT], &encoded[..]].concat().into())))
+}
+
+fn decode_state(key: &Key, bytes: &[u8]) -> Result<KeyState, DecodeError> {
+    let decoded = record::decode(body(bytes)?).filter(|(found, _)| found == key);
+    Ok(decoded.ok_or(DecodeError::Malformed)?.1)
 }
 
 impl Reception {

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::codec::{EncodedResponses, Head, encode_row, presence};
-use super::group::{Group, Item, RegistrationChange, RowChange};
 use super::layout::Layout;
 use super::operation::{Condition, OPERATIONS_MAX, Operation, TXN_BYTES_MAX, Txn};
 use super::responses::{IndexedRecord, OldRecords};
+use crate::ledger::{Group, KeyRecord, Record, RegistrationRecord};
 use crate::store::{Now, Version};
 
 /// The operations of a commit besides those of rows and registrations: of the head, of its responses, of old ones.
@@ -179,12 +179,12 @@ pub fn put(key: Bytes, value: Bytes) -> Operation {
 pub fn divide(group: Group, layout: &Layout, now: Now, clock_ms: u64) -> Option<VecDeque<Part>> {
     let mut parts = VecDeque::new();
     let mut part = Part::empty(0);
-    let mut items = group.items.into_iter().peekable();
-    while let Some((sequence, item)) = items.next() {
+    let mut records = group.records.into_iter().peekable();
+    while let Some((sequence, record)) = records.next() {
         let mut unit = Unit::default();
-        unit.add(item, layout, now, clock_ms)?;
-        while let Some((_, item)) = items.next_if(|(next, _)| *next == sequence) {
-            unit.add(item, layout, now, clock_ms)?;
+        unit.add(record, layout, now, clock_ms)?;
+        while let Some((_, record)) = records.next_if(|(next, _)| *next == sequence) {
+            unit.add(record, layout, now, clock_ms)?;
         }
         if !part.is_empty() && (!part.has_room_for(&unit) || part.is_undone_by(&unit)) {
             parts.push_back(std::mem::take(&mut part));
@@ -198,28 +198,29 @@ pub fn divide(group: Group, layout: &Layout, now: Now, clock_ms: u64) -> Option<
 }
 
 impl Unit {
-    fn add(&mut self, item: Item, layout: &Layout, now: Now, clock_ms: u64) -> Option<()> {
-        match item {
-            Item::Row(RowChange { key, content }) => {
-                let version = content.as_ref().map(|(version, _)| *version).unwrap_or_default();
+    fn add(&mut self, record: Record, layout: &Layout, now: Now, clock_ms: u64) -> Option<()> {
+        match record {
+            Record::Key(KeyRecord { key, version, content }) => {
                 self.greatest = self.greatest.max(version);
                 let value = match content {
-                    Some((version, stored)) => Some(encode_row(&key, version, &stored, now, clock_ms)?),
+                    Some(stored) => Some(encode_row(&key, version, &stored, now, clock_ms)?),
                     None => None,
                 };
                 self.change(layout.row(&key), value);
             }
-            Item::Registration(RegistrationChange { key, client_id, is_registered }) => {
+            Record::Registration(RegistrationRecord { key, client_id, is_registered }) => {
                 let value = is_registered.then(presence);
                 self.change(layout.registration(&key, &client_id), value);
             }
-            Item::Response(response) => {
+            Record::Response(response) => {
                 self.greatest = self.greatest.max(response.version.unwrap_or_default());
                 let len = self.responses.len();
                 self.responses.push(&response, now, clock_ms);
                 let added = self.responses.len().saturating_sub(len);
                 self.bytes = self.bytes.saturating_add(added);
             }
+            // A node of an exchange has a disk.
+            Record::Exchange(..) => return None,
         }
         Some(())
     }
@@ -236,9 +237,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::ledger::ResponseRecord;
     use crate::protocol::Key;
-    use crate::server::cluster::group::ResponseRecord;
-    use crate::server::operations::metrics::Outcome;
+    use crate::protocol::reply::Outcome;
     use crate::store::StoredValue;
 
     const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 10 };
@@ -247,19 +248,19 @@ mod tests {
         Layout::new("c")
     }
 
-    fn set(key: &str, len: usize) -> Item {
+    fn set(key: &str, len: usize) -> Record {
         let stored =
             StoredValue { value: vec![7; len].into(), fence: None, deadline_ms: None, persist: true };
         let version = Version { ms: 5, counter: 1 };
-        Item::Row(RowChange { key: Key::new(key.to_owned()).unwrap(), content: Some((version, stored)) })
+        Record::Key(KeyRecord { key: Key::new(key.to_owned()).unwrap(), version, content: Some(stored) })
     }
 
-    fn delete(key: &str) -> Item {
-        Item::Row(RowChange { key: Key::new(key.to_owned()).unwrap(), content: None })
+    fn delete(key: &str) -> Record {
+        Record::Key(KeyRecord::new(Key::new(key.to_owned()).unwrap(), None))
     }
 
-    fn response() -> Item {
-        Item::Response(ResponseRecord {
+    fn response() -> Record {
+        Record::Response(ResponseRecord {
             client_id: "client".into(),
             fingerprint: 1,
             payload: "+OK\r\n".into(),
@@ -269,9 +270,9 @@ mod tests {
         })
     }
 
-    fn divided(items: Vec<(u64, Item)>) -> VecDeque<Part> {
-        let sequence = items.last().map_or(9, |(sequence, _)| *sequence + 1);
-        divide(Group { items, sequence }, &layout(), NOW, NOW.wall_ms).unwrap()
+    fn divided(records: Vec<(u64, Record)>) -> VecDeque<Part> {
+        let sequence = records.last().map_or(9, |(sequence, _)| *sequence + 1);
+        divide(Group { records, sequence, ..Group::default() }, &layout(), NOW, NOW.wall_ms).unwrap()
     }
 
     fn operations(part: &Part) -> Vec<Operation> {

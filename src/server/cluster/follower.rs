@@ -9,10 +9,10 @@ use super::bulk_read::BulkRead;
 use super::codec::{
     DecodeError, DecodedResponses, EncodedResponses, Head, Reception, StoreClock, decode_presence, decode_row,
 };
-use super::group::{Item, RegistrationChange, RowChange};
 use super::layout::{Layout, Place};
 use super::operation::{EtcdError, Pair, RangeAnswer, RangeRead, WatchBatch, WatchEvent};
 use super::responses::{IndexedRecord, ResponseIndex};
+use crate::ledger::{KeyRecord, Record, RegistrationRecord};
 use crate::store::{Now, Version};
 
 /// How often the progress of a read is reported, in milliseconds.
@@ -60,7 +60,7 @@ enum Phase {
 pub enum FollowerEvent {
     /// All that was reported before is obsolete: the state is read again.
     Reset,
-    Item(Item),
+    Record(Record),
     /// So many keys of etcd were read.
     Progress {
         keys: u64,
@@ -242,7 +242,7 @@ impl Follower {
         }
         for pair in answer.pairs {
             match self.receive(pair, now) {
-                Ok(items) => events.extend(items.into_iter().map(FollowerEvent::Item)),
+                Ok(records) => events.extend(records.into_iter().map(FollowerEvent::Record)),
                 Err(key) => {
                     events.push(FollowerEvent::Corrupt { key });
                     return events;
@@ -253,7 +253,7 @@ impl Follower {
     }
 
     /// Handles a pair that was read. If it is corrupt, its key is the error, and all is read again after a pause.
-    fn receive(&mut self, pair: Pair, now: Now) -> Result<Vec<Item>, Bytes> {
+    fn receive(&mut self, pair: Pair, now: Now) -> Result<Vec<Record>, Bytes> {
         let key = pair.key.clone();
         self.handle_pair(pair, now).map_err(|_| {
             self.read_again(now.monotonic_ms.saturating_add(CORRUPT_PAUSE_MS));
@@ -261,7 +261,7 @@ impl Follower {
         })
     }
 
-    fn handle_pair(&mut self, pair: Pair, now: Now) -> Result<Vec<Item>, DecodeError> {
+    fn handle_pair(&mut self, pair: Pair, now: Now) -> Result<Vec<Record>, DecodeError> {
         let Pair { key, value, mod_revision } = pair;
         let place = self.layout.place(&key).ok_or(DecodeError::Malformed)?;
         if place == Place::Head {
@@ -269,7 +269,7 @@ impl Follower {
             return Ok(Vec::new());
         }
         // The clock counts from the head on, which is older than its reception: nothing ends early.
-        self.items(place, Some(&value), Reception::Read { clock_ms: self.clock.at(now) }, now)
+        self.records(place, Some(&value), Reception::Read { clock_ms: self.clock.at(now) }, now)
     }
 
     fn set_head(&mut self, head: Head, mod_revision: u64, now: Now) {
@@ -280,23 +280,23 @@ impl Follower {
     }
 
     /// Returns what the change of one key is to the application.
-    fn items(
+    fn records(
         &mut self,
         place: Place,
         value: Option<&Bytes>,
         reception: Reception,
         now: Now,
-    ) -> Result<Vec<Item>, DecodeError> {
+    ) -> Result<Vec<Record>, DecodeError> {
         match place {
             Place::Head | Place::Member(_) | Place::Clock(_) | Place::Request => {}
             Place::Row(key) => {
                 let content = value.map(|value| decode_row(&key, value, reception, now)).transpose()?;
-                return Ok(vec![Item::Row(RowChange { key, content })]);
+                return Ok(vec![Record::Key(KeyRecord::new(key, content))]);
             }
             Place::Registration { key, client_id } => {
                 value.map(|value| decode_presence(value)).transpose()?;
                 let (client_id, is_registered) = (client_id.into(), value.is_some());
-                return Ok(vec![Item::Registration(RegistrationChange { key, client_id, is_registered })]);
+                return Ok(vec![Record::Registration(RegistrationRecord { key, client_id, is_registered })]);
             }
             Place::Responses { seq } => {
                 let Some(value) = value else {
@@ -307,7 +307,7 @@ impl Follower {
                 let DecodedResponses { until_ms, responses } = decoded;
                 let count = u32::try_from(responses.len()).unwrap_or(u32::MAX);
                 self.responses.push(IndexedRecord { seq, count, until_ms });
-                return Ok(responses.into_iter().map(Item::Response).collect());
+                return Ok(responses.into_iter().map(Record::Response).collect());
             }
         }
         Ok(Vec::new())
@@ -342,7 +342,7 @@ impl Follower {
                 continue;
             }
             match self.handle_revision(together, now) {
-                Ok(items) => events.extend(items.into_iter().map(FollowerEvent::Item)),
+                Ok(records) => events.extend(records.into_iter().map(FollowerEvent::Record)),
                 Err(failure) => {
                     let (event, pause_ms) = match failure {
                         Failure::Gap => (FollowerEvent::Gap, 0),
@@ -377,7 +377,7 @@ impl Follower {
     }
 
     /// Handles all changes of one transaction.
-    fn handle_revision(&mut self, changes: Vec<WatchEvent>, now: Now) -> Result<Vec<Item>, Failure> {
+    fn handle_revision(&mut self, changes: Vec<WatchEvent>, now: Now) -> Result<Vec<Record>, Failure> {
         let layout = self.layout.clone();
         let mut items = Vec::new();
         let (mut head, mut puts, mut deletions) = (None, 0_u32, 0_u32);
@@ -401,7 +401,7 @@ impl Follower {
                 _ if value.is_some() => puts = puts.saturating_add(1),
                 _ => deletions = deletions.saturating_add(1),
             }
-            let result = self.items(place, value.as_ref(), Reception::Watched, now);
+            let result = self.records(place, value.as_ref(), Reception::Watched, now);
             items.extend(result.map_err(|_| Failure::Corrupt(key))?);
         }
         let Some((next, revision)) = head else {

@@ -12,13 +12,13 @@ use super::commit::put;
 use super::departure::Departure;
 use super::event::ClusterEvent;
 use super::follower::{Follower, FollowerEvent};
-use super::group::{Group, Item};
 use super::layout::Layout;
 use super::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
 use super::roster::Roster;
 use super::space::SpaceWatch;
 use super::status::{Role, Status};
 use super::upkeep::Upkeep;
+use crate::ledger::{Group, Record};
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, Version};
 
@@ -105,7 +105,7 @@ pub enum Effect {
     /// Forget all rows, registrations and responses.
     Reset,
     /// Take over a row, a registration or a response. A follower does not expire rows.
-    Apply(Item),
+    Apply(Record),
     /// Answer requests from now on. Absent keys must get versions above `floor`, those that were removed since [`Effect::Reset`]
     /// above their last one, which is `greatest` at most, and the clock of versions must not be behind `wall_ms`.
     Serve {
@@ -438,7 +438,7 @@ impl Instance {
         for event in events {
             self.effects.push_back(match event {
                 FollowerEvent::Reset => Effect::Reset,
-                FollowerEvent::Item(item) => Effect::Apply(item),
+                FollowerEvent::Record(record) => Effect::Apply(record),
                 FollowerEvent::Progress { keys } => Effect::Report(ClusterEvent::Reading { keys }),
                 FollowerEvent::Gap => Effect::Report(ClusterEvent::WatchGap),
                 FollowerEvent::Corrupt { key } => Effect::Report(ClusterEvent::Corrupt { key }),

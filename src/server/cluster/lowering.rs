@@ -10,8 +10,8 @@ use super::commit::{guarded, put};
 use super::layout::{Layout, Place};
 use super::operation::{Condition, OPERATIONS_MAX, Operation, Pair, TXN_BYTES_MAX, Txn};
 use super::overview::Member;
+use crate::ledger::offline::LoweredVersions;
 use crate::protocol::timestamp::SKEW_MAX_MS;
-use crate::server::storage::offline::LoweredVersions;
 use crate::store::{Now, Version};
 
 /// The owner in the heads that are written. No member has this name.
@@ -157,10 +157,10 @@ fn is_ahead(ms: u64, wall_ms: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::ResponseRecord;
+    use crate::protocol::reply::Outcome;
     use crate::protocol::{Key, Timestamp};
     use crate::server::cluster::codec::{decode_row, encode_row};
-    use crate::server::cluster::group::ResponseRecord;
-    use crate::server::operations::metrics::Outcome;
     use crate::store::StoredValue;
 
     const WALL_MS: u64 = 1_700_000_000_000;

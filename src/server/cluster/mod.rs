@@ -11,12 +11,12 @@ mod commit;
 mod departure;
 pub mod event;
 mod follower;
-pub mod group;
 pub mod instance;
 pub mod layout;
 pub mod lowering;
 pub mod operation;
 pub mod overview;
+mod record;
 mod responses;
 mod roster;
 #[cfg(test)]
@@ -27,7 +27,6 @@ mod upkeep;
 
 pub use codec::{Head, MemberState, Meta, Owner, encode_request, encode_run};
 pub use event::ClusterEvent;
-pub use group::{Group, Item, RegistrationChange, ResponseRecord, RowChange};
 pub use instance::{Effect, Instance, InstanceSettings};
 pub use layout::Layout;
 pub use overview::{Member, Overview};

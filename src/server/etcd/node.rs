@@ -15,10 +15,11 @@ use super::member::{Announcement, Member, MemberEvent};
 use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
+use crate::ledger::Group;
 use crate::random;
 use crate::server::cluster::operation::{Condition, Operation, RangeRead, Txn};
 use crate::server::cluster::{
-    ClusterEvent, Effect, Group, InstanceSettings, Layout, MemberState, Role, Status, encode_run,
+    ClusterEvent, Effect, InstanceSettings, Layout, MemberState, Role, Status, encode_run,
 };
 use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::server::delivery::Publisher;

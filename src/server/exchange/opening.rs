@@ -3,7 +3,7 @@
 use super::participant::{Participant, RowsError, Seeds, describe};
 use super::settings::ExchangeSettings;
 use crate::exchange::row::{Row, RowId};
-use crate::server::storage::{Storage, StorageError, StorageErrorKind};
+use crate::ledger::{FileLedger, StorageError, StorageErrorKind};
 use crate::store::{Now, Version};
 
 /// Loads the rows of a node; a new one is on disk afterwards. Returns `None` if the store takes part in no exchange.
@@ -11,12 +11,12 @@ use crate::store::{Now, Version};
 /// # Errors
 /// [`StorageError`]: the folder belongs to another node, or to a node although there are no settings.
 pub fn open(
-    storage: &mut Storage,
+    ledger: &mut FileLedger,
     settings: Option<&ExchangeSettings>,
     seeds: Seeds,
     now: Now,
 ) -> Result<Option<Participant>, StorageError> {
-    let path = storage.path();
+    let path = ledger.path();
     let error = |error: RowsError| {
         let kind = match error {
             RowsError::Malformed => {
@@ -26,8 +26,8 @@ pub fn open(
         };
         StorageError { path: path.clone(), kind }
     };
-    let first_row = if storage.has_rows() {
-        Some(storage.row(&RowId::Node.encode())?.ok_or_else(|| error(RowsError::Malformed))?)
+    let first_row = if ledger.has_rows() {
+        Some(ledger.row(&RowId::Node.encode()).ok_or_else(|| error(RowsError::Malformed))?)
     } else {
         None
     };
@@ -36,20 +36,20 @@ pub fn open(
         let node = Row::decode(&row).and_then(|row| describe(&row)).ok_or(RowsError::Malformed);
         return Err(error(node.map_or_else(|error| error, RowsError::OtherNode)));
     };
-    let origin_ms = storage.metadata().clock_ms_at(now.wall_ms).saturating_sub(now.monotonic_ms);
+    let origin_ms = ledger.clock_ms(now).saturating_sub(now.monotonic_ms);
     let (mut participant, first_rows) =
         Participant::new(settings, first_row.as_ref(), origin_ms, seeds).map_err(&error)?;
     if first_row.is_some() {
         let mut result = Ok(());
-        storage.load_rows(|id, row| {
+        ledger.load_rows(|id, row| {
             if result.is_ok() {
                 result = participant.load(&id, &row);
             }
-        })?;
+        });
         result.map_err(error)?;
     } else {
         // Other nodes know a node by the identity of its folder, so it must be on disk before the first frame.
-        storage.commit(&[], first_rows, Version::default(), now)?;
+        ledger.commit(&first_rows, Version::default(), now)?;
     }
     Ok(Some(participant))
 }

@@ -1,30 +1,21 @@
-//! A node of an exchange in a service: its uncommitted rows, and the connections of its links.
+//! A node of an exchange in a service: its walk, its events, and the connections of its links.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::event::ExchangeEvent;
 use super::settings::{ExchangeSettings, Role};
-use crate::exchange::effects::{Effects, Event, ValueChange, Values};
+use crate::exchange::effects::{Effects, Event, Values};
 use crate::exchange::frame::LinkFrame;
 use crate::exchange::leaf::Leaf;
 use crate::exchange::names::Name;
 use crate::exchange::root::Root;
-use crate::exchange::row::{Conflict, Entry, Identity, Row, RowChange, RowId};
+use crate::exchange::row::{Identity, Row, RowChange, RowId};
 use crate::exchange::{Exchange, LinkPeer, Outgoing};
-use crate::protocol::{ConnectionId, Key};
-use crate::server::storage::EncodedRows;
-
-/// The number of uncommitted steps, or of rows for the next commit group, at which nothing more is taken from other nodes
-/// and from a walk.
-const UNCOMMITTED_MAX: usize = 16_384;
-/// The same for the bytes of uncommitted rows.
-const UNCOMMITTED_BYTES_MAX: usize = 32 * 1024 * 1024;
-
-/// Rows for a commit group: the last one of each address.
-pub type Rows = BTreeMap<RowId, Option<Row>>;
+use crate::ledger::Record;
+use crate::protocol::ConnectionId;
 
 /// Random numbers of a start.
 #[derive(Clone, Copy, Debug)]
@@ -36,28 +27,19 @@ pub struct Seeds {
 }
 
 /// The exchange of a service, protected by its lock.
-///
-/// Like the commit queue for values, it keeps what is not on disk yet: the rows for the next commit group, and the rows
-/// before each step for the rollback.
 #[derive(Debug)]
 pub struct Participant {
     pub exchange: Exchange,
     /// The time of the exchange at the zero of the service's monotonic clock. It goes on over restarts.
     origin_ms: u64,
-    /// Rows that no commit group has taken.
-    next_rows: Rows,
-    uncommitted: VecDeque<UncommittedStep>,
-    /// Bytes of the rows in `uncommitted`, before and after.
-    uncommitted_bytes: usize,
-    /// Set by a failed commit, until the disk works again.
-    stale: Option<StaleRows>,
-    /// The last step.
+    /// The last step, and the last one of the group that is being committed.
     step: u64,
+    taken: u64,
     /// At the root: the connection of each link, and of the last one that was refused.
     routes: HashMap<u64, Route>,
     /// The link of each connection in `routes`.
     links: HashMap<ConnectionId, u64>,
-    /// Events that have not been reported.
+    /// Events that have not been reported, and whose causes are on disk.
     events: Vec<ExchangeEvent>,
     /// The position in the store at which a walk through its keys goes on.
     walk: u32,
@@ -71,24 +53,6 @@ pub struct Route {
     pub leaf: Name,
     /// Whether the link is established; a refused one never was.
     is_linked: bool,
-}
-
-/// Rows of which the disk may hold another state.
-#[derive(Debug, Default)]
-struct StaleRows {
-    /// Those whose changes were rolled back, and all that depend on others: they are one group.
-    rolled_back: BTreeSet<RowId>,
-    /// Those of keys that have expired since: any number.
-    expired: BTreeSet<RowId>,
-}
-
-#[derive(Debug)]
-struct UncommittedStep {
-    number: u64,
-    bytes: usize,
-    /// Rows in the order of their changes, as they were before.
-    before: Vec<(RowId, Option<Row>)>,
-    events: Vec<Event>,
 }
 
 /// The rows on disk do not fit to the settings.
@@ -111,7 +75,7 @@ impl Participant {
         first_row: Option<&Bytes>,
         origin_ms: u64,
         seeds: Seeds,
-    ) -> Result<(Self, EncodedRows), RowsError> {
+    ) -> Result<(Self, Vec<(u64, Record)>), RowsError> {
         let ExchangeSettings { exchange, node, role } = settings;
         let row = first_row.map(|row| Row::decode(row).ok_or(RowsError::Malformed)).transpose()?;
         let known = match (&row, role) {
@@ -135,16 +99,13 @@ impl Participant {
             }
         };
         let first_rows = if is_new { exchange.first_rows() } else { Vec::new() };
-        let encode = |(id, row): (RowId, Row)| (id.encode(), Some(row.encode()));
-        let first_rows = first_rows.into_iter().map(encode).collect();
+        let record = |(id, row): (RowId, Row)| (0, Record::Exchange(id, Some(Box::new(row))));
+        let first_rows = first_rows.into_iter().map(record).collect();
         let participant = Self {
             exchange,
             origin_ms,
-            next_rows: Rows::new(),
-            uncommitted: VecDeque::new(),
-            uncommitted_bytes: 0,
-            stale: None,
             step: 0,
+            taken: 0,
             routes: HashMap::new(),
             links: HashMap::new(),
             events: Vec::new(),
@@ -176,131 +137,40 @@ impl Participant {
         self.exchange.poll_timeout().map(|at_ms| at_ms.saturating_sub(self.origin_ms))
     }
 
-    /// Records the rows and events of a step; returns the values to write in the same commit group.
-    pub fn note(&mut self, effects: Effects) -> Vec<ValueChange> {
-        let Effects { step, rows, values, events } = effects;
-        self.note_ended(&events);
-        if rows.iter().any(restarts_walk) {
+    /// Notes what a step changes of links and of the walk.
+    pub fn note(&mut self, effects: &Effects) {
+        self.note_ended(&effects.events);
+        if effects.rows.iter().any(restarts_walk) {
             self.walk = 0;
         }
-        if step == 0 {
-            self.events.extend(events.into_iter().map(ExchangeEvent::from));
-            return values;
-        }
-        self.step = step;
-        if let Some(stale) = &mut self.stale {
-            for RowChange { id, .. } in rows {
-                let is_of_key = matches!(id, RowId::Key(_));
-                if is_of_key {
-                    stale.expired.insert(id)
-                } else {
-                    stale.rolled_back.insert(id)
-                };
-            }
-            self.events.extend(events.into_iter().map(ExchangeEvent::from));
-            return values;
-        }
-        let mut before = Vec::with_capacity(rows.len());
-        let mut bytes = 0_usize;
-        for row in rows {
-            bytes = bytes.saturating_add(size(row.before.as_ref())).saturating_add(size(row.after.as_ref()));
-            self.next_rows.insert(row.id.clone(), row.after);
-            before.push((row.id, row.before));
-        }
-        self.uncommitted_bytes = self.uncommitted_bytes.saturating_add(bytes);
-        self.uncommitted.push_back(UncommittedStep { number: step, bytes, before, events });
-        values
+        self.step = self.step.max(effects.step);
     }
 
-    /// Takes the rows for a commit group, and the last step that is in it.
-    pub fn take_rows(&mut self) -> (Rows, u64) {
-        (std::mem::take(&mut self.next_rows), self.step)
+    /// Adds events that are to be reported.
+    pub fn report(&mut self, events: Vec<Event>) {
+        self.events.extend(events.into_iter().map(ExchangeEvent::from));
     }
 
-    /// Whether so much waits for commits that frames and walks must wait.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.next_rows.len() >= UNCOMMITTED_MAX
-            || self.uncommitted.len() >= UNCOMMITTED_MAX
-            || self.uncommitted_bytes >= UNCOMMITTED_BYTES_MAX
+    /// Notes that the next commit has the rows of all steps.
+    pub fn handle_taken(&mut self) {
+        self.taken = self.step;
     }
 
-    /// Handles the commit of all steps up to this one.
-    pub fn handle_saved(&mut self, step: u64) {
-        while let Some(saved) = self.uncommitted.pop_front_if(|saved| saved.number <= step) {
-            self.uncommitted_bytes = self.uncommitted_bytes.saturating_sub(saved.bytes);
-            self.events.extend(saved.events.into_iter().map(ExchangeEvent::from));
-        }
-        self.exchange.handle_saved(step);
+    /// Handles the commit of the rows that were taken.
+    pub fn handle_committed(&mut self) {
+        self.exchange.handle_saved(self.taken);
     }
 
-    /// Handles a failed commit: puts all uncommitted rows back, from the last to the first. The values are rolled back by
-    /// the commit queue.
-    pub fn handle_commit_failure(&mut self) {
-        let mut stale = self.stale.take().unwrap_or_default();
-        for step in std::mem::take(&mut self.uncommitted).into_iter().rev() {
-            for (id, before) in step.before.into_iter().rev() {
-                stale.rolled_back.insert(id.clone());
-                self.exchange.restore(id, before);
-            }
-        }
-        self.next_rows.clear();
-        self.uncommitted_bytes = 0;
+    /// Handles a failed commit, after all uncommitted rows have been put back.
+    pub fn handle_commit_failure(&mut self, are_rules_back: bool) -> Effects {
         // The walk has to find the keys again whose rows are put back.
         self.walk = 0;
-        let are_rules_back = stale.rolled_back.contains(&RowId::Rules);
-        self.stale = Some(stale);
-        let effects = self.exchange.handle_commit_failed(are_rules_back);
-        let values = self.note(effects);
-        debug_assert!(values.is_empty(), "the end of links changes no values");
-    }
-
-    /// Whether a commit has failed and the disk does not work yet: then no frame can be handled.
-    #[must_use]
-    pub fn is_stale(&self) -> bool {
-        self.stale.is_some()
-    }
-
-    /// Returns the keys whose rows were rolled back.
-    pub fn rolled_back_keys(&self) -> impl Iterator<Item = &Key> {
-        let ids = self.stale.iter().flat_map(|stale| &stale.rolled_back);
-        ids.filter_map(|id| if let RowId::Key(key) = id { Some(key) } else { None })
-    }
-
-    /// Returns rows of which the disk may hold another state, as they are now: those of these keys, and all that were rolled
-    /// back or, without keys, others up to a number of rows.
-    #[must_use]
-    pub fn stale_rows(&self, keys: &[Key], max: usize) -> Rows {
-        let Some(stale) = &self.stale else { return Rows::new() };
-        let of_keys = keys.iter().map(|key| RowId::Key(key.clone())).filter(|id| stale.expired.contains(id));
-        let mut ids: BTreeSet<_> = of_keys.chain(stale.rolled_back.iter().cloned()).collect();
-        if keys.is_empty() {
-            ids.extend(stale.expired.iter().take(max).cloned());
-        }
-        let row = |id: RowId| {
-            let row = self.exchange.row(&id);
-            (id, row)
-        };
-        ids.into_iter().map(row).collect()
-    }
-
-    /// Handles the commit of [`Participant::stale_rows`]. Returns whether no row is stale any more.
-    pub fn handle_rows_recovered(&mut self, rows: &Rows) -> bool {
-        let Some(StaleRows { rolled_back, expired }) = &mut self.stale else { return true };
-        for (id, row) in rows {
-            // A row may have changed while the others were committed.
-            if *row == self.exchange.row(id) {
-                rolled_back.remove(id);
-                expired.remove(id);
-            }
-        }
-        rolled_back.is_empty() && expired.is_empty()
+        self.exchange.handle_commit_failed(are_rules_back)
     }
 
     /// Handles the end of a failure of the disk.
     pub fn handle_recovery(&mut self) {
-        self.stale = None;
-        self.handle_saved(self.step);
+        self.exchange.handle_saved(self.step);
     }
 
     /// At the root: whether a frame from a connection counts. HELLO does from any, because the exchange checks who sends it;
@@ -430,18 +300,6 @@ fn restarts_walk(change: &RowChange) -> bool {
     change.id == RowId::Rules || (is_in_resync(&change.before) && !is_in_resync(&change.after))
 }
 
-/// Returns about how many bytes a row has that is kept in memory.
-fn size(row: Option<&Row>) -> usize {
-    const OVERHEAD_BYTES: usize = 128;
-    let value = match row {
-        Some(Row::Entry(Entry { value, .. })) => value.as_ref(),
-        Some(Row::Conflict(Conflict { lost, .. })) => lost.value(),
-        Some(_) => None,
-        None => return 0,
-    };
-    value.map_or(0, Bytes::len).saturating_add(OVERHEAD_BYTES)
-}
-
 /// Returns the name of the node that a folder belongs to; `None` if the row is not the one of a node.
 #[must_use]
 pub fn describe(row: &Row) -> Option<String> {
@@ -453,10 +311,4 @@ pub fn describe(row: &Row) -> Option<String> {
     // An exchange has one root, which is often called so.
     let name = if identity.node.as_str() == role { String::new() } else { format!(" {}", identity.node) };
     Some(format!("the {role}{name} of the exchange {}", identity.exchange))
-}
-
-/// Encodes rows for the disk.
-#[must_use]
-pub fn encode(rows: &Rows) -> EncodedRows {
-    rows.iter().map(|(id, row)| (id.encode(), row.as_ref().map(Row::encode))).collect()
 }

@@ -9,11 +9,12 @@ use hashbrown::HashMap;
 use tokio::sync::Notify;
 
 use super::event::ExternalEvent;
+use crate::protocol::reply::Outcome;
 use crate::protocol::topic::Topic;
 use crate::protocol::{ConnectionId, Key, Message};
 use crate::server::delivery::Publisher;
 use crate::server::event::EventSink;
-use crate::server::operations::metrics::{Metrics, Outcome, Verb};
+use crate::server::operations::metrics::{Metrics, Verb};
 
 /// Above these, no requests are read, because their responses would wait, too.
 const BYTES_ENOUGH: usize = 8 * 1024 * 1024;

@@ -8,6 +8,7 @@ use super::cluster_metrics::ClusterMetrics;
 use crate::broker;
 use crate::broker::counters::{Counter, Counters};
 use crate::exchange::frame::Reason;
+use crate::protocol::reply::Outcome;
 use crate::server::cluster::ClusterEvent;
 use crate::server::event::Event;
 use crate::server::exchange::event::ExchangeEvent;
@@ -51,30 +52,6 @@ impl Verb {
             Self::KeyNotify => "keynotify",
             Self::Scan => "scan",
             Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// The outcome of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Applied, found or deleted.
-    Ok,
-    /// Not applied, not found or nothing deleted.
-    No,
-    /// The reply is an error.
-    Refused,
-}
-
-impl Outcome {
-    pub const ALL: [Self; 3] = [Self::Ok, Self::No, Self::Refused];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::No => "no",
-            Self::Refused => "refused",
         }
     }
 }

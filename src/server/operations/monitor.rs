@@ -271,10 +271,11 @@ impl fmt::Debug for ServerMonitor {
 mod tests {
     use super::*;
     use crate::broker::{self, Hooks, Settings};
+    use crate::protocol::reply::Outcome;
     use crate::server::cluster::ClusterEvent;
     use crate::server::event::Event;
     use crate::server::external::event::ExternalEvent;
-    use crate::server::operations::metrics::{Outcome, Verb};
+    use crate::server::operations::metrics::Verb;
     use crate::server::service::StoreSettings;
 
     fn monitor() -> ServerMonitor {

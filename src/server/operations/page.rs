@@ -16,13 +16,14 @@ use std::time::Duration;
 use self::chart::{Chart, Line, Scale};
 use self::parts::{cards, live, number_of, section, share};
 use self::query::Query;
-use super::metrics::{Histogram, Outcome, Verb};
+use super::metrics::{Histogram, Verb};
 use super::monitor::{Quantiles, Rates, ServerMonitor, TRENDS_SPAN, Trend};
 use crate::broker::Statistics;
 use crate::clock;
+use crate::ledger::RESERVE_BYTES;
 use crate::protocol::Key;
+use crate::protocol::reply::Outcome;
 use crate::server::service::ServiceStatistics;
-use crate::server::storage::RESERVE_BYTES;
 
 /// The style sheet.
 pub const STYLE: &str = include_str!("page/style.css");

@@ -8,7 +8,7 @@ use self::exposition::Text;
 use super::metrics::Verb;
 use super::monitor::ServerMonitor;
 use crate::broker::MemoryKind;
-use crate::server::storage::RESERVE_BYTES;
+use crate::ledger::RESERVE_BYTES;
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 

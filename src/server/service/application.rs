@@ -16,6 +16,7 @@ use super::state::{Handled, State};
 use super::tombstones::Tombstones;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::exchange::fingerprint::PreparedHashes;
+use crate::ledger::{FileLedger, LedgerKind, StorageError};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::request::CommandCase;
@@ -28,7 +29,6 @@ use crate::server::exchange::membership::Membership;
 use crate::server::exchange::opening;
 use crate::server::exchange::participant::Seeds;
 use crate::server::operations::metrics::{Metrics, Verb};
-use crate::server::storage::{Storage, StorageError};
 use crate::store::{Limits, Now, Store, StoreRequest};
 use crate::{clock, random};
 
@@ -40,7 +40,7 @@ pub struct Service {
     /// The rules for the registrations of clients without a connection, in a cluster behind a broker.
     pub(super) registration_rules: OnceLock<Arc<Authorizer>>,
     /// The storage until [`Service::start_background_tasks`].
-    pub(super) storage: Mutex<Option<Storage>>,
+    pub(super) storage: Mutex<Option<FileLedger>>,
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
     pub(super) case: CommandCase,
@@ -64,7 +64,7 @@ impl Service {
             Persistence::Custom(directory) => (false, Some(directory)),
             Persistence::All(directory) => (true, Some(directory)),
         };
-        let storage = directory.map(|directory| Storage::open(directory)).transpose()?;
+        let storage = directory.map(|directory| FileLedger::open(directory)).transpose()?;
         let seeds = Seeds { store: random::u64(), run: random::u64(), stream: random::u64() };
         Self::with_storage(&settings, persists_all, storage, events, metrics, clock::now(), seeds)
     }
@@ -72,7 +72,7 @@ impl Service {
     pub(super) fn with_storage(
         settings: &StoreSettings,
         persists_all: bool,
-        mut storage: Option<Storage>,
+        mut storage: Option<FileLedger>,
         events: EventSink,
         metrics: Arc<Metrics>,
         reading: clock::Reading,
@@ -81,12 +81,13 @@ impl Service {
         let mut store = Store::new(settings.limits);
         let now = Now { wall_ms: reading.wall_ms, monotonic_ms: 0 };
         let mut tombstones = Tombstones::default();
-        if let Some(storage) = &storage {
+        if let Some(storage) = &mut storage {
             let (loaded, behind_ms) = commit_thread::load(storage, &mut store, now)?;
             tombstones = loaded;
             behind_ms.into_iter().for_each(|by_ms| events(Event::ClockBehind { by_ms }));
         }
-        let mut state = State::new(store, storage.is_some(), !persists_all);
+        let ledger = if storage.is_some() { LedgerKind::File } else { LedgerKind::Memory };
+        let mut state = State::new(store, ledger, !persists_all);
         state.tombstones = tombstones;
         state.set_life(seeds.run);
         if let Some(storage) = &mut storage {
@@ -109,7 +110,7 @@ impl Service {
     ) -> Arc<Self> {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
         let limits = Limits { value_bytes_max, ..settings.limits };
-        let mut state = State::new(Store::new(limits), true, false);
+        let mut state = State::new(Store::new(limits), LedgerKind::Etcd, false);
         state.follow(has_registrations);
         let signals = ClusterSignals::new(has_registrations);
         let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));

@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 use super::shared::{Committer, Shared};
 use super::uplink_node::LeafNode;
 use super::{commit_thread, exchange_task, expiry_task};
+use crate::ledger::FileLedger;
 use crate::server::delivery::Publisher;
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::uplink::Uplink;
-use crate::server::storage::Storage;
 
 /// The running commit thread and expiry task. Dropping it commits all waiting changes and ends both; it blocks
 /// meanwhile.
@@ -30,7 +30,7 @@ impl BackgroundTasks {
     /// The system cannot start a thread.
     pub(super) fn start(
         shared: Arc<Shared>,
-        storage: Option<Storage>,
+        storage: Option<FileLedger>,
         membership: Option<Membership>,
         publisher: impl Publisher + Clone + 'static,
     ) -> io::Result<Self> {

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 
 use super::application::Service;
 use crate::broker::{Peer, Principal};
+use crate::ledger::{Group, Record, RegistrationRecord};
 use crate::protocol::{ConnectionId, Key};
 use crate::server::authorization::{Authorizer, ClientPermissions};
+use crate::server::cluster::Effect;
 use crate::server::cluster::event::ClusterEvent;
-use crate::server::cluster::{Effect, Group, Item, RegistrationChange};
 use crate::server::cluster_key::{CLUSTER_KEY_BYTES, ClusterKey};
 use crate::server::delivery::Publisher;
 use crate::store::{Now, Version};
@@ -39,7 +40,7 @@ impl Service {
         match effect {
             Effect::Joined { hash_key } => self.join_cluster(&hash_key),
             Effect::Reset | Effect::Stop => self.reset_cluster_state(),
-            Effect::Apply(item) => self.apply_committed(item),
+            Effect::Apply(record) => self.apply_committed(record),
             Effect::Serve { epoch, floor, greatest, wall_ms } => {
                 self.serve_cluster(epoch, floor, greatest, wall_ms);
             }
@@ -79,26 +80,26 @@ impl Service {
     /// Whether there is room for another request. Without a cluster, one too many is answered with an error; in a cluster it
     /// would get no answer.
     pub(in crate::server) fn has_room(&self) -> bool {
-        self.shared.cluster.is_none() || self.shared.lock().has_room()
+        self.shared.cluster.is_none() || self.shared.lock().commit_queue.has_room()
     }
 
-    /// Takes what the next commit must have. A group without items is to be confirmed only. The group before it must have
+    /// Takes what the next commit must have. A group without records is to be confirmed only. The group before it must have
     /// been decided.
     #[must_use]
     pub fn take_cluster_group(&self) -> Option<Group> {
-        let group = self.shared.lock().take_cluster_group()?;
+        let group = self.shared.lock().take_group(self.shared.now())?;
         let cluster = &self.metrics().cluster;
-        match group.items.iter().filter(|(_, item)| matches!(item, Item::Row(_))).count() {
-            0 if group.items.is_empty() => cluster.confirmations.add(1),
+        match group.records.iter().filter(|(_, record)| matches!(record, Record::Key(_))).count() {
+            0 if group.records.is_empty() => cluster.confirmations.add(1),
             rows => cluster.rows.add(u64::try_from(rows).unwrap_or(u64::MAX)),
         }
         Some(group)
     }
 
-    /// Handles the commit or confirmation of everything up to a sequence number: what waits for it is sent.
+    /// Handles the commit or confirmation of everything up to a step: what waits for it is sent.
     fn handle_cluster_commit(&self, sequence: u64, publisher: &dyn Publisher) {
         let mut state = self.shared.lock();
-        while state.handle_cluster_commit(sequence, publisher) {
+        while state.handle_commit(sequence, Version::default(), publisher) {
             drop(state);
             state = self.shared.lock_after_others();
         }
@@ -108,7 +109,7 @@ impl Service {
     /// Handles that etcd has refused the last group, and was not changed by it.
     fn handle_cluster_refusal(&self, uncertain: u64, publisher: &dyn Publisher) {
         let mut state = self.shared.lock();
-        state.handle_cluster_refusal(uncertain, publisher, self.shared.now());
+        state.handle_refusal(uncertain, publisher, self.shared.now());
         self.shared.wake_expiry_task(&mut state);
         self.shared.wake_commit_thread(&mut state);
     }
@@ -136,13 +137,13 @@ impl Service {
     }
 
     /// Applies a change that another owner has committed.
-    fn apply_committed(&self, item: Item) {
-        let registration = match &item {
-            Item::Registration(change) => Some(change.clone()),
-            Item::Row(_) | Item::Response(_) => None,
+    fn apply_committed(&self, record: Record) {
+        let registration = match &record {
+            Record::Registration(registration) => Some(registration.clone()),
+            Record::Key(_) | Record::Response(_) | Record::Exchange(..) => None,
         };
-        self.shared.lock_after_others().apply_committed(item, self.shared.now());
-        if let Some(RegistrationChange { client_id, .. }) = registration
+        self.shared.lock_after_others().apply_committed(record, self.shared.now());
+        if let Some(RegistrationRecord { client_id, .. }) = registration
             && let Some(rules) = self.registration_rules.get()
             && let Some(connection) = self.registered_connection(&client_id)
         {

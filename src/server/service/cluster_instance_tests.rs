@@ -183,7 +183,7 @@ impl<'a> Node<'a> {
     }
 
     fn rows(&self) -> Vec<(crate::protocol::Key, crate::store::Version, Bytes)> {
-        let (entries, _) = self.test.service.shared.lock().store.persistent_from(0, usize::MAX);
+        let (entries, _) = self.test.service.shared.lock().store.persistent_from(0, usize::MAX, usize::MAX);
         let mut rows: Vec<_> =
             entries.into_iter().map(|(key, version, stored)| (key, version, stored.value)).collect();
         rows.sort();

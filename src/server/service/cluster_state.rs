@@ -1,6 +1,5 @@
 //! What is known of a service as an instance of a cluster.
 
-use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -10,11 +9,9 @@ use tokio::sync::Notify;
 use super::answered_writes::AnsweredWrites;
 use super::removed_versions::RemovedVersions;
 use super::settings::recorded_bytes_max;
-use crate::protocol::Key;
-use crate::server::cluster::{Item, RegistrationChange};
 use crate::server::cluster_key::ClusterKey;
 use crate::server::duplicate_detection::DuplicateDetection;
-use crate::store::{Limits, Watcher};
+use crate::store::Limits;
 
 /// The longest value in a cluster, in bytes: etcd takes 1.5 MiB with the key and the response.
 pub const CLUSTER_VALUE_BYTES_MAX: usize = 1024 * 1024;
@@ -30,31 +27,11 @@ pub(super) struct ClusterState {
     pub(super) is_serving: bool,
     /// How often the instance has lost the ownership: what was begun before is not answered.
     pub(super) losses: u64,
-    /// What the next group has, in its order.
-    pub(super) items: Vec<(u64, Item)>,
-    /// The last sequence number of the group under way, if it changes anything, and when it was taken.
+    /// The last step of the group under way, if it changes anything, and when it was taken.
     pub(super) under_way: Option<(u64, Instant)>,
-    /// The changed registrations that are not committed, in their order.
-    pub(super) uncommitted: VecDeque<UncommittedWatch>,
     pub(super) answered: AnsweredWrites,
     /// Of the keys that were removed since the state was read.
     pub(super) removed: RemovedVersions,
-}
-
-/// A changed registration that is not committed.
-#[derive(Debug)]
-pub(super) struct UncommittedWatch {
-    pub(super) sequence: u64,
-    pub(super) change: RegistrationChange,
-    /// Whether a request asked for it, which is handled again if etcd refuses the commit.
-    pub(super) is_requested: bool,
-}
-
-/// A KEYNOTIFY that is about to be handled.
-pub(super) struct PendingWatch {
-    pub(super) key: Key,
-    pub(super) watcher: Watcher,
-    pub(super) was_registered: bool,
 }
 
 impl ClusterState {
@@ -65,9 +42,7 @@ impl ClusterState {
             has_registrations,
             is_serving: false,
             losses: 0,
-            items: Vec::new(),
             under_way: None,
-            uncommitted: VecDeque::new(),
             answered: AnsweredWrites::default(),
             removed: RemovedVersions::default(),
         }

@@ -12,11 +12,12 @@ use super::simulated_ledger::{SimulatedLedger, moved};
 use super::tests::{TestService, del, get, key, message, peer, set, set_with, value, version, watch};
 use crate::broker::{self, Peer};
 use crate::clock;
+use crate::ledger::{Group, KeyRecord, Record, RegistrationRecord};
 use crate::protocol::{
     Condition, ConnectionId, ErrorReply, Key, Message, Notification, Reply, Request, topic,
 };
 use crate::server::authorization::Authorizer;
-use crate::server::cluster::{Effect, Group, Item, RegistrationChange, RowChange};
+use crate::server::cluster::Effect;
 use crate::server::event::Event;
 use crate::store::{Now, StoredValue, Version};
 
@@ -85,7 +86,7 @@ fn each_answer_waits_for_a_commit_or_confirmation_that_begins_after_its_request(
     test.commit(&second);
     assert_eq!(test.sent_messages.replies(), [value("v"), Reply::Absent, Reply::Count(0)]);
     let third = test.take_group();
-    assert_eq!(third.items, [], "reads need a confirmation only");
+    assert_eq!(third.records, [], "reads need a confirmation only");
     test.commit(&third);
     assert_eq!(test.sent_messages.replies(), [value("v")]);
 }
@@ -270,6 +271,31 @@ fn what_etcd_refuses_for_good_is_answered_with_an_error_and_later_requests_are_h
     assert_eq!(test.sent_messages.replies(), replies);
     assert!(!test.service.statistics().cluster.unwrap().is_short_of_room);
     assert_eq!(test.confirmed_replies(&[set("k", "x"), del("k")]), [Reply::Done, Reply::Count(1)]);
+}
+
+/// Its watch ends with its connection, and is not in etcd: the answer is true whether or not etcd takes the group.
+#[test]
+fn a_watch_of_a_connection_is_answered_once_although_its_group_is_refused() {
+    let test = TestService::in_cluster(&SimulatedLedger::default(), false);
+    test.confirmed_replies(&[watch("k")]);
+    [stop("k"), watch("other"), set("k", "v")].iter().for_each(|request| test.request(request));
+    let sequence = test.take_group().sequence;
+    test.effect(Effect::Refused { sequence, uncertain: 0 });
+    test.confirm();
+    assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Done, QUOTA_EXCEEDED]);
+    assert_eq!(test.confirmed_replies(&[stop("other"), stop("k")]), [Reply::Done, Reply::Count(0)]);
+}
+
+#[test]
+fn an_instance_that_owns_the_store_again_does_not_know_a_lack_of_room_of_before() {
+    let ledger = SimulatedLedger::default();
+    let test = owner(&ledger);
+    test.effect(Effect::ShortOfSpace(true));
+    assert_eq!(test.confirmed_replies(&[watch("k")]), [QUOTA_EXCEEDED]);
+    test.effect(Effect::Stop);
+    ledger.load(&test.service);
+    ledger.serve(&test.service);
+    assert_eq!(test.confirmed_replies(&[watch("k"), set("k", "v")]), [Reply::Done, Reply::Done]);
 }
 
 #[test]
@@ -478,7 +504,7 @@ fn a_registration_is_committed_when_it_changes_and_not_again() {
     for (request, changes) in [(watch("k"), 1), (watch("k"), 0), (stop("k"), 1), (stop("k"), 0)] {
         test.request(&request);
         let group = test.take_group();
-        assert_eq!(group.items.len(), changes, "{request:?}");
+        assert_eq!(group.records.len(), changes, "{request:?}");
         test.commit(&group);
     }
 }
@@ -508,7 +534,7 @@ fn a_key_that_was_removed_before_a_takeover_continues_above_its_version_and_othe
     let wall_ms = clock::wall_ms();
     // A client's clock is 50 s ahead.
     let greatest = Version { ms: wall_ms + 50_000, counter: 3 };
-    let row = |content| Effect::Apply(Item::Row(RowChange { key: key("lock"), content }));
+    let row = |content| Effect::Apply(Record::Key(KeyRecord::new(key("lock"), content)));
     let stored = StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: true };
     test.effect(row(Some((greatest, stored))));
     test.effect(row(None));
@@ -577,7 +603,7 @@ async fn the_owner_task_is_woken_for_requests_scans_expiries_and_watches_that_en
     assert!(woken().await);
     let _running = test.service.start_background_tasks(test.sent_messages.clone()).unwrap();
     test.service.group_ready().await;
-    assert_eq!(test.take_group().items.len(), 1, "the expired key");
+    assert_eq!(test.take_group().records.len(), 1, "the expired key");
 }
 
 /// What a client may do.
@@ -757,10 +783,10 @@ impl Pair {
     fn apply(&self, group: &Group) -> bool {
         let is_applied = self.ledger.commit(&self.owner.service, group);
         if is_applied {
-            let to_wall = |item: Item| moved(item, &self.owner.service, true);
-            let items = group.items.iter().map(|(_, item)| item.clone()).map(to_wall);
-            let items = items.map(|item| moved(item, &self.follower.service, false));
-            items.for_each(|item| self.follower.effect(Effect::Apply(item)));
+            let to_wall = |record: Record| moved(record, &self.owner.service, true);
+            let records = group.records.iter().map(|(_, record)| record.clone()).map(to_wall);
+            let records = records.map(|record| moved(record, &self.follower.service, false));
+            records.for_each(|record| self.follower.effect(Effect::Apply(record)));
         }
         is_applied
     }
@@ -773,7 +799,7 @@ impl Pair {
     }
 
     fn rows(&self, test: &TestService) -> BTreeMap<Key, (Version, String)> {
-        let (entries, _) = test.service.shared.lock().store.persistent_from(0, usize::MAX);
+        let (entries, _) = test.service.shared.lock().store.persistent_from(0, usize::MAX, usize::MAX);
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
         entries.into_iter().map(|(key, version, stored)| (key, (version, text(&stored.value)))).collect()
     }
@@ -852,7 +878,7 @@ proptest! {
             prop_assert!(pair.follower.sent_messages.take().is_empty());
         }
         let registered = pair.ledger.lock().registrations.clone();
-        let watches = model.watches.iter().map(|(client, key)| RegistrationChange {
+        let watches = model.watches.iter().map(|(client, key)| RegistrationRecord {
             key: key.clone(),
             client_id: Arc::clone(&pair.peers[*client].client_id),
             is_registered: true,

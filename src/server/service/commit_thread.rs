@@ -1,18 +1,19 @@
 //! Commits of changes in groups, by a thread or after a turn of a connection's thread, and recovery when the disk has failed.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
+use super::ledger_work;
 use super::shared::{Committer, Shared};
-use super::state::{CommitGroup, State};
+use super::state::State;
 use super::tombstones::Tombstones;
 use crate::broker::workers;
 use crate::clock;
+use crate::ledger::{CommitMetadata, FileLedger, Group, Record, StorageError};
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
-use crate::server::exchange::participant::encode;
-use crate::server::storage::{CommitMetadata, EncodedRows, Storage, StorageError};
 use crate::store::{Now, Store};
 
 /// The longest time between two looks at whether the ceiling of versions must be raised, and whether the wall clock was set.
@@ -20,13 +21,11 @@ const IDLE_COMMIT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between a failure and the first attempt to recover; it doubles with each attempt.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Keys that are read under one lock while all files are rewritten, because requests wait meanwhile.
-const KEYS_PER_PORTION: usize = 1_000;
 
 /// Fills a store from the disk. Returns the keys with a tombstone and, if the wall clock is behind the last commit, by how
 /// many milliseconds.
 pub(super) fn load(
-    storage: &Storage,
+    storage: &mut FileLedger,
     store: &mut Store,
     now: Now,
 ) -> Result<(Tombstones, Option<u64>), StorageError> {
@@ -45,21 +44,40 @@ pub(super) fn load(
 
 /// Puts a ceiling of versions on disk before the first request, so that no write to a key in memory waits for it. If that
 /// fails, these wait until a commit succeeds.
-pub(super) fn commit_first_ceiling(storage: &mut Storage, state: &mut State, now: Now) {
+pub(super) fn commit_first_ceiling(storage: &mut FileLedger, state: &mut State, now: Now) {
     let ceiling = state.next_ceiling(now);
-    let is_on_disk = storage.metadata().ceiling >= ceiling
-        || storage.commit(&[], EncodedRows::new(), ceiling, now).is_ok();
-    if let Some(queue) = state.commit_queue.as_mut().filter(|_| is_on_disk) {
-        queue.set_ceiling(ceiling);
+    let is_on_disk = storage.metadata().ceiling >= ceiling || storage.commit(&[], ceiling, now).is_ok();
+    if is_on_disk {
+        state.commit_queue.set_ceiling(ceiling);
     }
 }
 
-/// Commits groups until the service closes.
+/// Commits groups until the service closes, and has another thread do the work of the ledger.
 pub(super) fn run(shared: &Shared) {
+    thread::scope(|scope| {
+        let mut worker = None;
+        commit_until_closing(shared, || {
+            if worker.is_none() {
+                let thread = thread::Builder::new().name("ledger".to_owned());
+                // Without it, commits create their segments themselves.
+                worker = thread.spawn_scoped(scope, || ledger_work::run(shared)).ok();
+            }
+            shared.ledger_work.begin();
+        });
+        if let Some(Committer { storage, .. }) = &mut *shared.committer() {
+            storage.cancel_work();
+        }
+        shared.ledger_work.end();
+    });
+    close(shared);
+}
+
+/// Calls `has_work` when the ledger has work for another thread.
+fn commit_until_closing(shared: &Shared, mut has_work: impl FnMut()) {
     if let Some(Committer { storage, .. }) = &*shared.committer() {
         shared.lock().set_short_of_room(storage.is_short_of_room());
         if storage.is_short_of_room() {
-            report_room(shared, storage);
+            shared.report_room(storage.is_short_of_room());
         }
     }
     loop {
@@ -78,16 +96,36 @@ pub(super) fn run(shared: &Shared) {
         if shared.lock().is_closing {
             break;
         }
+        if is_overdue && storage.is_short_of_room() {
+            storage.retry_work();
+        }
+        if storage.has_work() {
+            has_work();
+        }
     }
+}
+
+/// Commits a ceiling that is no higher than needed, and closes the files.
+fn close(shared: &Shared) {
     let Some(Committer { mut storage, .. }) = shared.committer().take() else { return };
     let lowered = shared.lock().lower_ceiling();
     if let Some(ceiling) = lowered {
         // The store starts with the versions of the clock again. If that fails, they are ahead of it for some seconds.
         storage.set_ceiling(ceiling);
-        let _ = storage.commit(&[], EncodedRows::new(), ceiling, shared.now_unchecked());
+        let _ = storage.commit(&[], ceiling, shared.now_unchecked());
     }
-    // If the last checkpoint fails, the write-ahead log still has all changes.
-    let _ = storage.close();
+    if storage.is_snapshot_due_at_end() {
+        // If it fails, the log still has all changes.
+        let _ = write_last_snapshot(shared, &mut storage);
+    }
+    storage.close();
+}
+
+fn write_last_snapshot(shared: &Shared, storage: &mut FileLedger) -> Result<(), StorageError> {
+    let mut snapshot = storage.begin_last_snapshot(shared.now())?;
+    let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
+    written.map_err(|kind| StorageError { path: storage.path(), kind })?;
+    storage.finish_recovery(snapshot)
 }
 
 /// Waits until a commit is due, or the service closes. Returns true if neither has happened for some time.
@@ -104,15 +142,16 @@ fn wait(shared: &Shared) -> bool {
 /// Commits all groups that are due, and recovers if that fails. Returns false if the service closes before.
 fn commit_all(
     shared: &Shared,
-    storage: &mut Storage,
+    storage: &mut FileLedger,
     mut is_overdue: bool,
     publisher: &dyn Publisher,
 ) -> bool {
     // A connection's thread leaves the recovery to this one.
-    let mut is_working = storage.is_open() || recover(shared, storage);
+    let is_stale = || shared.lock().commit_queue.is_stale();
+    let mut is_working = (storage.is_open() && !is_stale()) || recover(shared, storage);
     while is_working && let Some(group) = next_group(shared, storage, std::mem::take(&mut is_overdue)) {
         is_working =
-            commit(shared, storage, &group, shared.now_unchecked(), publisher) || recover(shared, storage);
+            commit(shared, storage, group, shared.now_unchecked(), publisher) || recover(shared, storage);
     }
     is_working
 }
@@ -136,7 +175,7 @@ fn end_turn(shared: &Shared) {
         && let Some(Committer { storage, publisher }) = committer.as_mut().filter(|it| it.storage.is_open())
     {
         let group = shared.lock().take_group(shared.now());
-        let mut commit = |group| commit(shared, storage, &group, shared.now_unchecked(), &**publisher);
+        let mut commit = |group| commit(shared, storage, group, shared.now_unchecked(), &**publisher);
         if group.is_some_and(|group| !workers::block(|| commit(group))) {
             shared.make_commit_due(&mut shared.lock());
         }
@@ -147,9 +186,9 @@ fn end_turn(shared: &Shared) {
 
 /// Handles a panic of a connection's thread in a commit: it may have come before the group was on disk, so the commit
 /// counts as failed, and the files are written anew.
-fn handle_panic(shared: &Shared, storage: &mut Storage, publisher: &dyn Publisher) {
+fn handle_panic(shared: &Shared, storage: &mut FileLedger, publisher: &dyn Publisher) {
     storage.abandon();
-    shared.lock().handle_commit_failure(publisher, shared.now_unchecked());
+    shared.lock().handle_commit_failure(0, publisher, shared.now_unchecked());
     shared.wake_exchange();
     (shared.events)(Event::NotPersisted { reason: "a commit has panicked".to_owned() });
 }
@@ -157,59 +196,52 @@ fn handle_panic(shared: &Shared, storage: &mut Storage, publisher: &dyn Publishe
 /// Commits one group and sends what waits for it. Returns false if the commit failed.
 pub(super) fn commit(
     shared: &Shared,
-    storage: &mut Storage,
-    group: &CommitGroup,
+    storage: &mut FileLedger,
+    group: Group,
     now: Now,
     publisher: &dyn Publisher,
 ) -> bool {
     let begun = clock::monotonic();
     let was_short_of_room = storage.is_short_of_room();
+    let Group { records, sequence, ceiling } = group;
+    let has_rows = records.iter().any(|(_, record)| matches!(record, Record::Exchange(..)));
     // The lock is not held: requests are handled during the sync, and form the next group.
-    let result = storage.commit(&group.changes, encode(&group.rows), group.ceiling, now);
+    let result = storage.commit(&records, ceiling, now);
     publisher.count_commit(clock::monotonic().saturating_duration_since(begun));
     let mut state = shared.lock();
     let did_wait = state.does_exchange_wait();
     match &result {
         Ok(()) => {
-            while state.handle_commit(group.sequence, group.ceiling, publisher) {
+            while state.handle_commit(sequence, ceiling, publisher) {
                 drop(state);
                 state = shared.lock_after_others();
             }
-            if let Some(exchange) = &mut state.exchange {
-                exchange.handle_saved(group.step);
-                // Most commits of a store whose rules concern few keys are of no interest to its task.
-                if did_wait || !group.rows.is_empty() {
-                    shared.wake_exchange();
-                }
+            // Most commits of a store whose rules concern few keys are of no interest to its task.
+            if did_wait || has_rows {
+                shared.wake_exchange();
             }
         }
         Err(_) => {
-            state.handle_commit_failure(publisher, now);
+            state.handle_commit_failure(0, publisher, now);
             shared.wake_exchange();
         }
     }
     state.set_short_of_room(storage.is_short_of_room());
+    if storage.has_work() {
+        shared.make_commit_due(&mut state);
+    }
     shared.wake_expiry_task(&mut state);
     drop(state);
     if let Err(error) = &result {
         (shared.events)(Event::NotPersisted { reason: error.to_string() });
     } else if was_short_of_room != storage.is_short_of_room() {
-        report_room(shared, storage);
+        shared.report_room(storage.is_short_of_room());
     }
     result.is_ok()
 }
 
-/// Reports whether persistent keys can be set again, or only deleted.
-fn report_room(shared: &Shared, storage: &Storage) {
-    (shared.events)(if storage.is_short_of_room() {
-        Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() }
-    } else {
-        Event::PersistedAgain
-    });
-}
-
 /// Returns the next group if its commit is due, or if it `is_overdue`.
-pub(super) fn next_group(shared: &Shared, storage: &Storage, is_overdue: bool) -> Option<CommitGroup> {
+pub(super) fn next_group(shared: &Shared, storage: &FileLedger, is_overdue: bool) -> Option<Group> {
     let mut state = shared.lock();
     let now = shared.now();
     // Before it is due, requests that have arrived would miss the group.
@@ -219,18 +251,18 @@ pub(super) fn next_group(shared: &Shared, storage: &Storage, is_overdue: bool) -
         return Some(group);
     }
     let was_set = || storage.clock_was_set(shared.now_unchecked());
-    let is_due = (is_overdue && (storage.is_short_of_room() || was_set())) || (state.is_closing && was_set());
+    let is_due = (is_overdue || state.is_closing) && was_set();
     is_due.then(|| state.empty_group(now))
 }
 
 /// Retries until the disk works again. Returns false if the service closes before.
-fn recover(shared: &Shared, storage: &mut Storage) -> bool {
+fn recover(shared: &Shared, storage: &mut FileLedger) -> bool {
     let mut pause = RETRY_PAUSE_MIN;
     while !closes_within(shared, pause) {
         let begun = clock::monotonic();
         match try_recover(shared, storage, shared.now()) {
             Ok(()) => {
-                report_room(shared, storage);
+                shared.report_room(storage.is_short_of_room());
                 return true;
             }
             // The next attempt has the room of the reserve.
@@ -254,43 +286,22 @@ fn closes_within(shared: &Shared, pause: Duration) -> bool {
 ///
 /// Requests are handled meanwhile; only writes to persistent keys are rejected. Therefore the persistent keys do not
 /// change while they are copied, except by expiry.
-pub(super) fn try_recover(shared: &Shared, storage: &mut Storage, now: Now) -> Result<(), StorageError> {
-    if !storage.is_open() && !storage.must_rewrite() {
-        let reopened = storage.reopen();
-        // Files that turn out to be corrupt are rewritten from memory, which has every acknowledged change.
-        if !storage.must_rewrite() {
-            reopened?;
-        }
-    }
+pub(super) fn try_recover(shared: &Shared, storage: &mut FileLedger, now: Now) -> Result<(), StorageError> {
     if !storage.is_open() {
-        let mut next = Some(0);
-        let portions = || {
-            let (entries, then) = shared.lock().store.persistent_from(next?, KEYS_PER_PORTION);
-            next = then;
-            Some(entries)
-        };
-        let mut last = None;
-        let rows = || {
-            let state = shared.lock();
-            let rows = state.exchange.as_ref()?.exchange.rows_from(last.as_ref(), KEYS_PER_PORTION);
-            last = Some(rows.last()?.0.clone());
-            drop(state);
-            Some(rows.into_iter().map(|(id, row)| (id.encode(), row.encode())).collect())
-        };
+        // Tombstones that the failed group would have removed may not be in memory any more.
         storage.set_ceiling(storage.metadata().ceiling.max(shared.lock().store.greatest_version()));
-        storage.rewrite(portions, rows, now)?;
+        let mut snapshot = storage.begin_recovery(now)?;
+        let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
+        written.map_err(|kind| StorageError { path: storage.path(), kind })?;
+        storage.finish_recovery(snapshot)?;
     }
     loop {
-        let ((changes, rows), ceiling) = {
-            let mut state = shared.lock();
-            let (mut changes, rows) = state.stale_changes();
-            let ceiling = state.complete(&mut changes, now);
-            ((changes, rows), ceiling.max(storage.metadata().ceiling))
-        };
-        storage.commit(&changes, encode(&rows), ceiling, now)?;
+        let Group { records, ceiling, .. } = shared.lock().stale_group(now);
+        let ceiling = ceiling.max(storage.metadata().ceiling);
+        storage.commit(&records, ceiling, now)?;
         let mut state = shared.lock();
         state.set_short_of_room(storage.is_short_of_room());
-        if state.handle_recovery((&changes, &rows), ceiling) {
+        if state.handle_recovery(ceiling) {
             shared.wake_exchange();
             return Ok(());
         }

@@ -1,5 +1,7 @@
 //! The part of the service's state in an exchange: what its clients change, and what other nodes have decided.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::state::State;
@@ -8,12 +10,14 @@ use crate::exchange::effects::{Effects, Values};
 use crate::exchange::frame::Content;
 use crate::exchange::leaf::ChangeError;
 use crate::exchange::names::Name;
+use crate::exchange::row::RowChange;
 use crate::exchange::{self, Exchange};
+use crate::ledger::{CommitQueue, KeyRecord, Record, Undo};
 use crate::protocol::{Condition, ErrorReply, Key, Request};
-use crate::server::commit_queue::CommitQueue;
 use crate::server::delivery::Publisher;
 use crate::server::exchange::participant::Route;
 use crate::server::exchange::uplink::FrameOutcome;
+use crate::server::waiting_answer::WaitingAnswer;
 use crate::store::{Change, Now, Store, StoreRequest, StoreResponse};
 
 /// The most keys of the store that one step of a walk looks at, because requests wait meanwhile.
@@ -24,6 +28,12 @@ struct StoreValues<'a> {
     store: &'a Store,
     now: Now,
     is_short_of_room: bool,
+}
+
+impl<'a> StoreValues<'a> {
+    fn new(store: &'a Store, queue: &CommitQueue<WaitingAnswer>, now: Now) -> Self {
+        Self { store, now, is_short_of_room: queue.is_short_of_room() }
+    }
 }
 
 impl Values for StoreValues<'_> {
@@ -41,12 +51,21 @@ fn copy(bytes: &[u8]) -> Bytes {
 }
 
 impl State {
-    /// Returns whether the key of a write takes part. Then it is persistent, and may have to be refused.
-    pub(super) fn prepare_write(&self, request: &mut StoreRequest, key: &Key) -> bool {
-        let Some(participant) = &self.exchange else { return false };
-        let takes_part = participant.exchange.concerns(key);
+    /// Whether the changes of a key are replicated. Then the key is persistent.
+    pub(super) fn takes_part(&self, key: &Key) -> bool {
+        self.exchange.as_ref().is_some_and(|participant| participant.exchange.concerns(key))
+    }
+
+    /// Whether changes of all keys must be recorded, because they may have left the rules.
+    pub(super) fn has_leftovers(&self) -> bool {
+        self.exchange.as_ref().is_some_and(|participant| participant.exchange.has_leftovers())
+    }
+
+    /// Makes the store persist the key of a write that takes part, or refuse the write.
+    pub(super) fn prepare_write(&self, request: &mut StoreRequest, key: &Key, takes_part: bool) {
+        let Some(participant) = &self.exchange else { return };
         if !takes_part && participant.exchange.has_rules() {
-            return false;
+            return;
         }
         request.persist |= takes_part;
         let (is_lease, bytes) = match &request.request {
@@ -66,7 +85,6 @@ impl State {
                 ChangeError::TooLarge => ErrorReply::ValueTooLong,
             })
         };
-        takes_part
     }
 
     /// Records a change that a client has made.
@@ -122,12 +140,12 @@ impl State {
         payload: &Bytes,
         now: Now,
     ) -> FrameOutcome {
-        let is_full = self.is_exchange_full();
-        let is_short_of_room = self.is_short_of_room();
+        self.commit_queue.begin_step();
+        let (is_full, is_stale) = (self.is_exchange_full(), self.commit_queue.is_stale());
         let Some(participant) = &mut self.exchange else { return FrameOutcome::Handled };
         match peer {
             // Leaves repeat what is not acknowledged once the disk works again.
-            exchange::LinkPeer::Leaf(..) if participant.is_stale() => {
+            exchange::LinkPeer::Leaf(..) if is_stale => {
                 let effects = participant.exchange.handle_frame_unsaved(peer, payload);
                 if let Some(from) = from {
                     participant.note_routes(&effects, from.connection, &from.client_id);
@@ -135,10 +153,10 @@ impl State {
                 self.apply(publisher, effects, now);
                 return FrameOutcome::Handled;
             }
-            _ if is_full || participant.is_stale() => return FrameOutcome::Busy,
+            _ if is_full || is_stale => return FrameOutcome::Busy,
             _ => {}
         }
-        let values = StoreValues { store: &self.store, now, is_short_of_room };
+        let values = StoreValues::new(&self.store, &self.commit_queue, now);
         if let (exchange::LinkPeer::Leaf(leaf, _), Some(from)) = (peer, from)
             && !participant.accepts(from.connection, leaf, payload)
         {
@@ -153,65 +171,103 @@ impl State {
         FrameOutcome::Handled
     }
 
-    /// Calls the exchange with the values of the store, and applies the effects. Returns `None` without an exchange.
+    /// Calls the exchange with the values of the store, and applies the effects: a step by itself. Returns `None` without an
+    /// exchange.
     pub(super) fn with_exchange<T>(
         &mut self,
         publisher: &dyn Publisher,
         now: Now,
         call: impl FnOnce(&mut Exchange, u64, &dyn Values) -> (T, Effects),
     ) -> Option<T> {
-        let is_short_of_room = self.is_short_of_room();
+        self.commit_queue.begin_step();
+        self.call_exchange(publisher, now, call)
+    }
+
+    /// Does the same within the present step.
+    fn call_exchange<T>(
+        &mut self,
+        publisher: &dyn Publisher,
+        now: Now,
+        call: impl FnOnce(&mut Exchange, u64, &dyn Values) -> (T, Effects),
+    ) -> Option<T> {
         let participant = self.exchange.as_mut()?;
-        let values = StoreValues { store: &self.store, now, is_short_of_room };
+        let values = StoreValues::new(&self.store, &self.commit_queue, now);
         let now_ms = participant.now_ms(now.monotonic_ms);
         let (result, effects) = call(&mut participant.exchange, now_ms, &values);
         self.apply(publisher, effects, now);
         Some(result)
     }
 
-    /// Writes the values of a step, and queues all of it for the next commit group.
+    /// Adds the rows and the values of a step of the exchange to the present step, and writes the values. Its events are
+    /// reported when they are committed.
     pub(super) fn apply(&mut self, publisher: &dyn Publisher, effects: Effects, now: Now) {
         let Some(participant) = &mut self.exchange else { return };
-        let has_rows = effects.step != 0;
-        for value in participant.note(effects) {
-            let before = self.before_image(&value.key, now);
+        participant.note(&effects);
+        let Effects { step, rows, values, events } = effects;
+        for RowChange { id, before, after } in rows {
+            let before = Record::Exchange(id.clone(), before.map(Box::new));
+            let after = Record::Exchange(id, after.map(Box::new));
+            self.commit_queue.add_record(Some(Undo::Restore(before)), after);
+        }
+        if step == 0 {
+            participant.report(events);
+        } else if !events.is_empty() {
+            self.answer(publisher, WaitingAnswer::Events(events));
+        }
+        for value in values {
+            let before = KeyRecord::new(value.key.clone(), self.read(&value.key, now));
             let content = value.content.map(|Content { value, ttl_ms }| (value, ttl_ms));
             let StoreResponse { expired, change, .. } = self.store.apply(value.key, content, now);
             // The exchange has taken the key's new state already.
             if let Some(expired) = expired {
-                let key = expired.key.clone();
-                self.send(publisher, expired.into(), Some(&key), None);
+                self.send_change(publisher, expired, None);
             }
             if let Some(change) = change {
-                let key = change.key.clone();
-                self.send(publisher, change.into(), Some(&key), Some(before));
+                self.send_change(publisher, change, Some(before));
             }
         }
-        if let Some(queue) = self.commit_queue.as_mut().filter(|_| has_rows) {
-            queue.note_rows();
+    }
+
+    /// Handles that the rows of a failed commit are back, and the changes of keys.
+    pub(super) fn handle_rows_restored(
+        &mut self,
+        publisher: &dyn Publisher,
+        are_rules_back: bool,
+        keys: &BTreeSet<Key>,
+        now: Now,
+    ) {
+        let Some(participant) = &mut self.exchange else { return };
+        let effects = participant.handle_commit_failure(are_rules_back);
+        debug_assert!(effects.values.is_empty(), "the end of links changes no values");
+        self.commit_queue.begin_step();
+        self.apply(publisher, effects, now);
+        // An expiry is not rolled back, but its rows are.
+        for key in keys.iter().filter(|key| self.store.read(key).is_none()).collect::<Vec<_>>() {
+            self.record_expired(publisher, key, now);
         }
     }
 
     /// Takes a part of the store's keys into the exchange. Returns whether there are more.
     pub(super) fn walk(&mut self, publisher: &dyn Publisher, now: Now) -> bool {
-        let is_full = self.is_exchange_full();
-        let ready = self.exchange.as_ref().filter(|participant| !participant.is_stale() && !is_full);
+        let ready = self.exchange.as_ref().filter(|_| self.is_exchange_ready());
         let Some(from) = ready.and_then(|participant| participant.walk()) else { return false };
         let (keys, next) = self.store.keys_from(from, KEYS_PER_STEP);
         for key in keys {
-            if !self.exchange.as_ref().is_some_and(|participant| participant.exchange.concerns(&key)) {
+            if !self.takes_part(&key) {
                 continue;
             }
+            self.commit_queue.begin_step();
             if let Some(change) = self.store.persist(&key) {
-                self.send(publisher, change.into(), Some(&key), None);
+                self.send_change(publisher, change, None);
             }
-            self.with_exchange(publisher, now, |exchange, now_ms, values| match values.content(&key) {
+            self.call_exchange(publisher, now, |exchange, now_ms, values| match values.content(&key) {
                 Some(content) => ((), exchange.handle_found(&key, &content, now_ms, values)),
                 None => ((), Effects::default()),
             });
         }
         if let Some(participant) = &mut self.exchange {
             let effects = participant.set_walk(next);
+            self.commit_queue.begin_step();
             self.apply(publisher, effects, now);
         }
         next.is_some()
@@ -220,8 +276,7 @@ impl State {
     /// Handles what is due by time.
     pub(super) fn handle_exchange_timeout(&mut self, publisher: &dyn Publisher, now: Now) {
         // A sweep removes values.
-        let is_full = self.is_exchange_full();
-        if self.exchange.as_ref().is_some_and(|participant| !participant.is_stale() && !is_full) {
+        if self.is_exchange_ready() {
             self.with_exchange(publisher, now, |exchange, now_ms, values| {
                 ((), exchange.handle_timeout(now_ms, values))
             });
@@ -231,20 +286,23 @@ impl State {
     /// Returns when the exchange is to be called, in monotonic milliseconds; the greatest number: not before something
     /// happens.
     pub(super) fn exchange_due_ms(&self) -> u64 {
-        let is_full = self.is_exchange_full();
-        let participant = self.exchange.as_ref().filter(|participant| !participant.is_stale() && !is_full);
+        let participant = self.exchange.as_ref().filter(|_| self.is_exchange_ready());
         participant.and_then(|participant| participant.due_ms()).unwrap_or(u64::MAX)
     }
 
     /// Whether a frame of a leaf would be put off: a look that costs no digests.
     pub(super) fn must_leaf_frames_wait(&self) -> bool {
-        self.is_exchange_full() && !self.exchange.as_ref().is_some_and(|participant| participant.is_stale())
+        self.is_exchange_full() && !self.commit_queue.is_stale()
     }
 
     /// Whether commits must take what waits for them before more is taken from other nodes.
     fn is_exchange_full(&self) -> bool {
-        self.commit_queue.as_ref().is_some_and(CommitQueue::is_half_full)
-            || self.exchange.as_ref().is_some_and(|participant| participant.is_full())
+        self.commit_queue.is_half_full() || self.commit_queue.has_many_rows()
+    }
+
+    /// Whether changes of the exchange can be committed.
+    fn is_exchange_ready(&self) -> bool {
+        !self.commit_queue.is_stale() && !self.is_exchange_full()
     }
 
     /// Whether a commit lets the exchange go on: frames or a walk may wait for room in the queue.
@@ -253,15 +311,10 @@ impl State {
         has_walk || self.is_exchange_full()
     }
 
-    fn is_short_of_room(&self) -> bool {
-        self.commit_queue.as_ref().is_some_and(CommitQueue::is_short_of_room)
-    }
-
     /// Returns the next frame, and the connection that it is for at the root.
     pub(super) fn poll_frame(&mut self, now: Now) -> Option<(Bytes, Option<Route>)> {
-        let is_short_of_room = self.is_short_of_room();
         let participant = self.exchange.as_mut()?;
-        let values = StoreValues { store: &self.store, now, is_short_of_room };
+        let values = StoreValues::new(&self.store, &self.commit_queue, now);
         let (outgoing, route) = participant.poll_outgoing(now.monotonic_ms, &values)?;
         Some((outgoing.payload, route))
     }

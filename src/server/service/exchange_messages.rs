@@ -21,7 +21,7 @@ use crate::protocol::exchange::topic::Topic;
 use crate::protocol::exchange::{Answer, Command, Refusal, RootReport};
 use crate::protocol::{ErrorReply, Key, Message, Reply};
 use crate::server::authorization::ClientPermissions;
-use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
+use crate::server::delivery::{BrokerPublisher, Publisher, ReplyTo, Response};
 use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, execute};
 use crate::server::exchange::event::ExchangeEvent;
 use crate::server::exchange::membership::Membership;
@@ -143,7 +143,7 @@ impl Service {
         };
         let now = self.shared.now();
         let mut state = self.shared.lock();
-        let is_stale = state.exchange.as_ref().is_some_and(|exchange| exchange.is_stale());
+        let is_stale = state.exchange.is_some() && state.commit_queue.is_stale();
         let answer = match command {
             None => Some(Ok(Answer::Refused(Refusal::UnknownCommand))),
             Some(command) if command.changes() && is_stale => {
@@ -206,23 +206,11 @@ impl State {
         reply_to: ReplyTo,
         answer: Result<Answer, ErrorReply>,
     ) {
-        let respond = |response| Outbound::from((reply_to, response));
-        let outbound = match &mut self.commit_queue {
-            Some(queue) if let Some(error) = queue.error_if_full() => Some(respond(Response::error(error))),
-            queue => {
-                let outbound = respond(match answer {
-                    Ok(answer) => Response::with_payload(Some(answer.encode()), &Reply::Done, None),
-                    Err(error) => Response::error(error),
-                });
-                match queue {
-                    Some(queue) => queue.enqueue_last(outbound),
-                    None => Some(outbound),
-                }
-            }
+        let view = match self.commit_queue.error_if_full().map_or(answer, Err) {
+            Ok(answer) => Response::with_payload(Some(answer.encode()), &Reply::Done, None),
+            Err(error) => Response::error(error),
         };
-        if let Some(outbound) = outbound {
-            outbound.send(publisher);
-        }
+        self.send_page(publisher, reply_to, view);
     }
 }
 

@@ -1,20 +1,22 @@
 //! Two services with simulated disks as root and leaf: what is set on one side is there on the other.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use super::tests::{TestService, del, get, key, message, peer, set, set_with, value, watch};
 use super::*;
 use crate::broker::{Application, Verdict};
 use crate::exchange::names::Name;
+use crate::exchange::row::{Row, RowId};
 use crate::exchange::rules::tests::plant;
+use crate::ledger::file::simulated::SimulatedDisk;
+use crate::ledger::{FileLedger, Policy, Record, StorageError, StorageErrorKind};
 use crate::protocol::exchange::{Answer, Command, Lost, Refusal};
 use crate::protocol::{Condition, ErrorReply, Notification, Reply, Request, exchange::topic as topics};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::exchange::participant::Seeds;
 use crate::server::exchange::settings::tests::leaf;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
-use crate::server::storage::simulated::SimulatedDisk;
-use crate::server::storage::{Storage, StorageError, StorageErrorKind, WalPolicy};
 use crate::{clock, exchange};
 
 fn name(text: &str) -> Name {
@@ -24,7 +26,7 @@ fn name(text: &str) -> Name {
 /// A node whose commits are made by the test.
 struct Node {
     test: TestService,
-    storage: Storage,
+    storage: FileLedger,
     disk: SimulatedDisk,
     settings: StoreSettings,
 }
@@ -52,7 +54,7 @@ impl Node {
     }
 
     fn open(disk: SimulatedDisk, settings: StoreSettings) -> Result<Self, StorageError> {
-        let storage = Storage::open_in(Box::new(disk.clone()), WalPolicy::default())?;
+        let storage = FileLedger::open_on(Arc::new(disk.clone()), Policy::default())?;
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&events);
         let random = crate::random::u64;
@@ -91,7 +93,7 @@ impl Node {
         let now = self.test.service.shared.now();
         let Some(group) = self.test.service.shared.lock().take_group(now) else { return true };
         let shared = &self.test.service.shared;
-        commit_thread::commit(shared, &mut self.storage, &group, now, &self.test.sent_messages)
+        commit_thread::commit(shared, &mut self.storage, group, now, &self.test.sent_messages)
     }
 
     fn recover(&mut self) {
@@ -116,6 +118,13 @@ impl Node {
         let now = self.test.service.shared.now();
         self.test.service.shared.lock().poll_frame(now).map(|(payload, _)| payload)
     }
+}
+
+/// Returns what must be committed after a failure.
+fn stale_records(node: &Node) -> Vec<Record> {
+    let shared = &node.test.service.shared;
+    let group = shared.lock().stale_group(shared.now());
+    group.records.into_iter().map(|(_, record)| record).collect()
 }
 
 /// Connects the leaf and carries frames until there are none.
@@ -233,12 +242,11 @@ fn an_expiry_whose_commit_has_failed_is_on_disk_with_its_row() {
     shared.lock().expire(&root.test.sent_messages, now);
     root.disk.set_faults(|faults| faults.fails_next_sync = true);
     assert!(!root.commit());
-    let (changes, rows) = root.test.service.shared.lock().stale_changes();
-    assert!(changes[0].content.is_none());
-    let Some(Some(exchange::row::Row::Record(record))) = rows.get(&exchange::row::RowId::Key(key("line/1")))
-    else {
-        panic!("{rows:?}")
-    };
+    let records = stale_records(&root);
+    assert!(matches!(&records[0], Record::Key(record) if record.content.is_none()), "{records:?}");
+    let Record::Exchange(RowId::Key(row_key), Some(row)) = &records[1] else { panic!("{records:?}") };
+    let Row::Record(record) = &**row else { panic!("{records:?}") };
+    assert_eq!(*row_key, key("line/1"));
     assert_eq!(record.kind, exchange::row::RecordKind::Tombstone);
 }
 
@@ -383,8 +391,12 @@ fn a_walk_waits_for_commits_while_many_rows_wait_for_one() {
         let group = state.take_group(now);
         drop(state);
         let Some(group) = group else { break };
-        rows_max = rows_max.max(group.rows.len());
-        assert!(commit_thread::commit(&shared, &mut node.storage, &group, now, &node.test.sent_messages));
+        let row = |(_, record): &(u64, Record)| {
+            if let Record::Exchange(id, _) = record { Some(id.clone()) } else { None }
+        };
+        let rows: BTreeSet<_> = group.records.iter().filter_map(row).collect();
+        rows_max = rows_max.max(rows.len());
+        assert!(commit_thread::commit(&shared, &mut node.storage, group, now, &node.test.sent_messages));
     }
     assert!((1_000..20_000).contains(&rows_max), "{rows_max}");
     let state = shared.lock();
@@ -548,18 +560,24 @@ fn after_a_failed_commit_keys_that_expire_meanwhile_are_committed_in_portions_wi
     while shared.lock().next_expiry().is_some() {
         shared.lock().expire(&root.test.sent_messages, now);
     }
-    root.storage.reopen().unwrap();
+    let mut snapshot = root.storage.begin_recovery(now).unwrap();
+    ledger_work::write_all(&shared, &mut snapshot, |_| true).unwrap();
+    root.storage.finish_recovery(snapshot).unwrap();
     let mut portions = Vec::new();
     loop {
-        let (changes, rows) = shared.lock().stale_changes();
-        let keys: Vec<_> =
-            changes.iter().map(|change| exchange::row::RowId::Key(change.key.clone())).collect();
-        assert!(keys.iter().all(|id| rows.contains_key(id)), "a value without its row");
-        portions.push((changes.len(), rows.len() - keys.len()));
-        let ceiling = shared.lock().next_ceiling(now);
-        let encoded = crate::server::exchange::participant::encode(&rows);
-        root.storage.commit(&changes, encoded, ceiling, now).unwrap();
-        if shared.lock().handle_recovery((&changes, &rows), ceiling) {
+        let group = shared.lock().stale_group(now);
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        for (_, record) in &group.records {
+            match record {
+                Record::Key(record) => keys.push(RowId::Key(record.key.clone())),
+                Record::Exchange(id, _) => rows.push(id.clone()),
+                Record::Registration(_) | Record::Response(_) => {}
+            }
+        }
+        assert!(keys.iter().all(|id| rows.contains(id)), "a value without its row");
+        portions.push((keys.len(), rows.len() - keys.len()));
+        root.storage.commit(&group.records, group.ceiling, now).unwrap();
+        if shared.lock().handle_recovery(group.ceiling) {
             break;
         }
     }
@@ -592,8 +610,10 @@ fn after_a_failed_commit_a_row_is_committed_with_its_value_although_only_the_row
     while shared.lock().next_expiry().is_some() {
         shared.lock().expire(&root.test.sent_messages, now);
     }
-    let (changes, rows) = shared.lock().stale_changes();
-    let line = crate::protocol::Key::new("line/1").unwrap();
-    assert!(rows.contains_key(&exchange::row::RowId::Key(line.clone())));
-    assert!(changes.iter().any(|change| change.key == line && change.content.is_none()));
+    let (records, line) = (stale_records(&root), key("line/1"));
+    let is_row = |record: &_| matches!(record, Record::Exchange(RowId::Key(key), _) if *key == line);
+    assert!(records.iter().any(is_row));
+    let is_expired =
+        |record: &_| matches!(record, Record::Key(record) if record.key == line && record.content.is_none());
+    assert!(records.iter().any(is_expired));
 }

@@ -9,7 +9,7 @@ use super::state::State;
 use crate::broker::{Broker, Continuation, Peer, Verdict};
 use crate::protocol::{ErrorReply, Reply};
 use crate::server::authorization::ClientPermissions;
-use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
+use crate::server::delivery::{BrokerPublisher, Publisher, ReplyTo, Response};
 use crate::server::operations::metrics::Metrics;
 use crate::store::Scan;
 
@@ -91,7 +91,7 @@ impl RunningScan {
         }
         let has_failed = state.commit_failures() != self.failures;
         let reply = if has_failed { Reply::Error(ErrorReply::NotPersisted) } else { reply };
-        state.send_page(publisher, Outbound::from((reply_to, Response::new(&reply, None))));
+        state.send_page(publisher, reply_to, Response::new(&reply, None));
         if self.shared.cluster.is_some() {
             self.shared.wake_commit_thread(&mut state);
         }
@@ -164,7 +164,7 @@ mod tests {
             test.sent_messages.take();
             let mut state = test.service.shared.lock();
             if fails {
-                state.handle_commit_failure(&test.sent_messages, test.service.shared.now());
+                state.handle_commit_failure(0, &test.sent_messages, test.service.shared.now());
             } else {
                 let ceiling = Version { ms: u64::MAX, counter: 0 };
                 while state.handle_commit(KEYS as u64, ceiling, &test.sent_messages) {}

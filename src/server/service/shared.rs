@@ -10,10 +10,11 @@ use tokio::sync::Notify;
 use super::cluster_state::ClusterSignals;
 use super::state::State;
 use super::wall_clock::{ClockStep, Observation, WallClock, trusted_ms};
+use super::work_signal::WorkSignal;
 use crate::clock;
+use crate::ledger::FileLedger;
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
-use crate::server::storage::Storage;
 use crate::store::Now;
 
 /// How often background work yields to threads that wait for the lock: enough for a few of them to wake.
@@ -21,7 +22,7 @@ const YIELDS_MAX: usize = 100;
 
 /// What a commit needs. A thread that holds it commits; no other one does meanwhile.
 pub(super) struct Committer {
-    pub(super) storage: Storage,
+    pub(super) storage: FileLedger,
     pub(super) publisher: Box<dyn Publisher>,
 }
 
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     waiting: AtomicUsize,
     /// Signalled when there are changes to commit, and at the end.
     pub(super) has_uncommitted: Condvar,
+    /// What the thread of the ledger is to do.
+    pub(super) ledger_work: WorkSignal,
     /// Signalled when a key expires before the time at which the expiry task would wake.
     pub(super) has_earlier_deadline: Notify,
     /// Signalled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
@@ -70,6 +73,7 @@ impl Shared {
             committer: Mutex::new(None),
             waiting: AtomicUsize::new(0),
             has_uncommitted: Condvar::new(),
+            ledger_work: WorkSignal::default(),
             has_earlier_deadline: Notify::new(),
             exchange_changed: Notify::new(),
             uplink_changed: Notify::new(),
@@ -173,7 +177,7 @@ impl Shared {
 
     /// Makes the commit thread, or the owner task of a cluster, commit what is uncommitted, if anything is.
     pub(super) fn wake_commit_thread(&self, state: &mut State) {
-        if state.has_uncommitted() && !self.wake_owner_task() {
+        if state.commit_queue.has_uncommitted() && !self.wake_owner_task() {
             self.make_commit_due(state);
         }
     }
@@ -190,6 +194,15 @@ impl Shared {
         if std::mem::take(&mut state.is_commit_thread_idle) {
             self.has_uncommitted.notify_one();
         }
+    }
+
+    /// Reports whether persistent keys can be set again, or only deleted.
+    pub(super) fn report_room(&self, is_short_of_room: bool) {
+        (self.events)(if is_short_of_room {
+            Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() }
+        } else {
+            Event::PersistedAgain
+        });
     }
 
     pub(super) fn wake_exchange(&self) {

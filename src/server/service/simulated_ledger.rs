@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::application::Service;
 use super::tests::RecordingPublisher;
 use crate::clock;
+use crate::ledger::{Group, KeyRecord, Record, RegistrationRecord, ResponseRecord};
 use crate::protocol::Key;
-use crate::server::cluster::{Effect, Group, Item, RegistrationChange, ResponseRecord, RowChange};
+use crate::server::cluster::Effect;
 use crate::server::delivery::Publisher;
 use crate::store::{StoredValue, Version};
 
@@ -19,7 +20,7 @@ pub(super) struct SimulatedLedger(Arc<Mutex<Ledger>>);
 pub(super) struct Ledger {
     /// Deadlines are in Unix milliseconds.
     pub(super) rows: BTreeMap<Key, (Version, StoredValue)>,
-    pub(super) registrations: BTreeSet<RegistrationChange>,
+    pub(super) registrations: BTreeSet<RegistrationRecord>,
     pub(super) responses: Vec<ResponseRecord>,
     pub(super) greatest: Version,
     /// The number of the last ownership.
@@ -42,18 +43,18 @@ impl SimulatedLedger {
     /// Commits a group. Returns false if there is no room for it.
     pub(super) fn commit(&self, service: &Service, group: &Group) -> bool {
         let mut ledger = self.lock();
-        let puts = |item: &Item| match item {
-            Item::Row(row) => row.content.is_some(),
-            Item::Registration(change) => change.is_registered,
-            Item::Response(_) => false,
+        let puts = |record: &Record| match record {
+            Record::Key(record) => record.content.is_some(),
+            Record::Registration(record) => record.is_registered,
+            Record::Response(_) | Record::Exchange(..) => false,
         };
-        if ledger.is_full && group.items.iter().any(|(_, item)| puts(item)) {
+        if ledger.is_full && group.records.iter().any(|(_, record)| puts(record)) {
             return false;
         }
-        assert!(group.items.is_sorted_by_key(|(sequence, _)| *sequence), "{group:?}");
-        assert!(group.items.iter().all(|(sequence, _)| *sequence <= group.sequence), "{group:?}");
+        assert!(group.records.is_sorted_by_key(|(sequence, _)| *sequence), "{group:?}");
+        assert!(group.records.iter().all(|(sequence, _)| *sequence <= group.sequence), "{group:?}");
         ledger.groups += 1;
-        group.items.iter().for_each(|(_, item)| ledger.apply(moved(item.clone(), service, true)));
+        group.records.iter().for_each(|(_, record)| ledger.apply(moved(record.clone(), service, true)));
         true
     }
 
@@ -82,12 +83,11 @@ impl SimulatedLedger {
     pub(super) fn load(&self, service: &Service) {
         let ledger = self.lock().clone();
         let rows = ledger.rows.into_iter();
-        let rows = rows.map(|(key, stored)| Item::Row(RowChange { key, content: Some(stored) }));
-        let registrations = ledger.registrations.into_iter().map(Item::Registration);
-        let responses = ledger.responses.into_iter().map(Item::Response);
-        let items = rows.chain(registrations).chain(responses);
-        for item in items {
-            let effect = Effect::Apply(moved(item, service, false));
+        let rows = rows.map(|(key, stored)| Record::Key(KeyRecord::new(key, Some(stored))));
+        let registrations = ledger.registrations.into_iter().map(Record::Registration);
+        let responses = ledger.responses.into_iter().map(Record::Response);
+        for record in rows.chain(registrations).chain(responses) {
+            let effect = Effect::Apply(moved(record, service, false));
             service.handle_cluster_effect(effect, &RecordingPublisher::default());
         }
     }
@@ -101,38 +101,39 @@ impl SimulatedLedger {
 }
 
 impl Ledger {
-    fn apply(&mut self, item: Item) {
-        match item {
-            Item::Row(RowChange { key, content: Some((version, stored)) }) => {
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Key(KeyRecord { key, version, content: Some(stored) }) => {
                 self.greatest = self.greatest.max(version);
                 self.rows.insert(key, (version, stored));
             }
-            Item::Row(RowChange { key, content: None }) => _ = self.rows.remove(&key),
-            Item::Registration(change) => {
-                let registration = RegistrationChange { is_registered: true, ..change.clone() };
-                if change.is_registered {
+            Record::Key(KeyRecord { key, content: None, .. }) => _ = self.rows.remove(&key),
+            Record::Registration(record) => {
+                let registration = RegistrationRecord { is_registered: true, ..record.clone() };
+                if record.is_registered {
                     self.registrations.insert(registration);
                 } else {
-                    assert!(self.registrations.remove(&registration), "{change:?}");
+                    assert!(self.registrations.remove(&registration), "{record:?}");
                 }
             }
-            Item::Response(record) => self.responses.push(record),
+            Record::Response(record) => self.responses.push(record),
+            Record::Exchange(..) => panic!("{record:?}"),
         }
     }
 }
 
-/// Moves the deadline of an item from the clock of an instance to the wall clock, or back.
-pub(super) fn moved(mut item: Item, service: &Service, to_wall: bool) -> Item {
+/// Moves the deadline of a record from the clock of an instance to the wall clock, or back.
+pub(super) fn moved(mut record: Record, service: &Service, to_wall: bool) -> Record {
     let now = service.cluster_now();
     let (from_ms, to_ms) =
         if to_wall { (now.monotonic_ms, now.wall_ms) } else { (now.wall_ms, now.monotonic_ms) };
     let moved = |deadline_ms: &mut u64| *deadline_ms = (*deadline_ms + to_ms).saturating_sub(from_ms);
-    match &mut item {
-        Item::Row(RowChange { content: Some((_, stored)), .. }) => {
+    match &mut record {
+        Record::Key(KeyRecord { content: Some(stored), .. }) => {
             stored.deadline_ms.iter_mut().for_each(moved);
         }
-        Item::Response(record) => moved(&mut record.until_ms),
-        Item::Row(_) | Item::Registration(_) => {}
+        Record::Response(record) => moved(&mut record.until_ms),
+        Record::Key(_) | Record::Registration(_) | Record::Exchange(..) => {}
     }
-    item
+    record
 }

@@ -12,6 +12,7 @@ use super::simulated_ledger::SimulatedLedger;
 use super::*;
 use crate::broker::{self, Application, Peer, SessionPhase, Verdict};
 use crate::clock;
+use crate::ledger::FileLedger;
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{PROTOCOL_VERSION, Qos, STATUS, TIMESTAMP};
 use crate::protocol::{
@@ -22,7 +23,6 @@ use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
 use crate::server::exchange::participant::Seeds;
-use crate::server::storage::Storage;
 use crate::store::{Limits, Now, StoreRequest, Version};
 
 /// For services that take part in no exchange.
@@ -150,12 +150,12 @@ impl TestService {
     }
 
     /// A service on a simulated disk, where only keys that ask for it are persistent.
-    pub(super) fn on(storage: Storage) -> Self {
+    pub(super) fn on(storage: FileLedger) -> Self {
         Self::on_at(storage, clock::now())
     }
 
     /// The same, started at another time.
-    pub(super) fn on_at(storage: Storage, reading: clock::Reading) -> Self {
+    pub(super) fn on_at(storage: FileLedger, reading: clock::Reading) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink: EventSink = {
             let events = Arc::clone(&events);
@@ -638,7 +638,7 @@ fn a_change_that_is_not_committed_is_rolled_back() {
     test.send(lost.clone());
     [del("k"), get("k"), set("new", "v")].iter().for_each(|request| test.request(request));
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
     let sent = test.sent_messages.take();
     assert!(sent.iter().all(|(to, _)| to.is_none()), "no watcher is notified");
     let rejected = Reply::Error(ErrorReply::NotPersisted);
@@ -665,7 +665,7 @@ fn expiry_pauses_while_the_commit_queue_is_half_full() {
     (0..4).for_each(|_| test.request(&set("k", &large_value())));
     let later = Now { monotonic_ms: u64::MAX, ..test.service.shared.now() };
     let mut state = test.service.shared.lock();
-    let sequence = state.commit_queue.as_ref().unwrap().sequence();
+    let sequence = state.commit_queue.sequence();
     assert_eq!(state.expire(&test.sent_messages, later), u64::MAX);
     assert!(state.store.read(&key("short")).is_some(), "no expiry is added to a queue that is half full");
     assert!(!state.handle_commit(sequence, Version::default(), &test.sent_messages));
@@ -774,7 +774,7 @@ fn a_rollback_does_not_revive_a_key_that_had_expired_before_the_change() {
     test.sent_messages.take();
     test.request(&set("short", "lost"));
     let now = test.service.shared.now();
-    test.service.shared.lock().handle_commit_failure(&test.sent_messages, now);
+    test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, now);
     assert!(test.service.shared.lock().store.read(&key("short")).is_none());
     assert_eq!(test.reply(&get("short")), Reply::Absent);
     // The expiry is true although the commit failed, and is notified once.

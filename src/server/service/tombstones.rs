@@ -1,12 +1,13 @@
 //! Tombstones: keys of which the disk has nothing but a version that is ahead of the ceiling.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 
 use bytes::Bytes;
 
+use crate::ledger::{KeyRecord, Record};
 use crate::protocol::Key;
-use crate::server::storage::needs_tombstone;
-use crate::store::{Change, Version};
+use crate::store::Version;
 
 /// The most memory that tombstones take: those of about 40,000 keys with short names, which is what clients write within
 /// 60 s at 700 writes a second with clocks that are more than 10 s ahead. No client is refused at this bound. The ceiling
@@ -37,29 +38,38 @@ impl Tombstones {
         self.in_order.insert((version, key));
     }
 
-    /// Completes the changes of a commit group with the ceiling `ceiling`: drops those of keys in memory that need no
+    /// Completes the records of a commit group with the ceiling `ceiling`: drops those of keys in memory that need no
     /// tombstone, and removes tombstones that the ceiling has passed, except of keys that have a record now. Returns the
     /// ceiling of the group: `greatest`, the greatest version given out, if there is no room for its tombstones.
     pub(super) fn complete(
         &mut self,
-        changes: &mut Vec<Change>,
+        records: &mut Vec<(u64, Record)>,
         ceiling: Version,
         greatest: Version,
         is_persistent: impl Fn(&Key) -> bool,
     ) -> Version {
-        let new = || changes.iter().filter(|change| needs_tombstone(change, ceiling));
-        let new_bytes = new().fold(0_usize, |sum, change| sum.saturating_add(bytes_of(&change.key)));
+        let new_bytes = with_tombstone(records, ceiling)
+            .fold(0_usize, |sum, record| sum.saturating_add(bytes_of(&record.key)));
         let has_room = new_bytes == 0 || self.bytes.saturating_add(new_bytes) <= BYTES_MAX;
         let ceiling = if has_room { ceiling } else { ceiling.max(greatest) };
-        changes.retain(|change| change.persist || needs_tombstone(change, ceiling));
-        for change in changes.iter().filter(|change| needs_tombstone(change, ceiling)) {
-            self.note(&change.key, change.version);
+        records.retain(|(_, record)| match record {
+            Record::Key(record) => !record.is_in_memory() || record.needs_tombstone(ceiling),
+            _ => true,
+        });
+        for record in with_tombstone(records, ceiling) {
+            self.note(&record.key, record.version);
         }
         let passed = self.take_passed(ceiling);
         let removed = passed.into_iter().filter(|key| !is_persistent(key)).map(removal);
-        // A later change of the same key in the group counts.
-        changes.splice(0..0, removed);
+        // A later record of the same key in the group counts.
+        records.splice(0..0, removed);
         ceiling
+    }
+
+    /// Returns up to `max` tombstones after this one, in the order of their versions.
+    pub(super) fn after(&self, last: Option<&(Version, Key)>, max: usize) -> Vec<(Version, Key)> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.in_order.range((from, Bound::Unbounded)).take(max).cloned().collect()
     }
 
     fn take_passed(&mut self, ceiling: Version) -> Vec<Key> {
@@ -76,10 +86,17 @@ impl Tombstones {
     }
 }
 
-/// Returns the change that removes the tombstone of a key.
-fn removal(key: Key) -> Change {
-    let version = Version::default();
-    Change { key, version, content: None, persist: true, watchers: Vec::new(), notification: None }
+/// Returns the records of keys of which the disk will have nothing but a version.
+fn with_tombstone(records: &[(u64, Record)], ceiling: Version) -> impl Iterator<Item = &KeyRecord> {
+    records.iter().filter_map(move |(_, record)| match record {
+        Record::Key(record) if record.needs_tombstone(ceiling) => Some(record),
+        _ => None,
+    })
+}
+
+/// Returns the record that removes the tombstone of a key.
+fn removal(key: Key) -> (u64, Record) {
+    (0, Record::Key(KeyRecord::new(key, None)))
 }
 
 fn bytes_of(key: &Key) -> usize {
@@ -89,6 +106,7 @@ fn bytes_of(key: &Key) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StoredValue;
 
     const CEILING: Version = Version { ms: 100, counter: 0 };
 
@@ -96,19 +114,24 @@ mod tests {
         Version { ms, counter: 0 }
     }
 
-    fn deletion(name: String, ms: u64) -> Change {
-        Change { version: at(ms), ..removal(Key::new(name).unwrap()) }
+    fn deletion(name: String, ms: u64) -> (u64, Record) {
+        let key = Key::new(name).unwrap();
+        (1, Record::Key(KeyRecord { key, version: at(ms), content: None }))
     }
 
-    fn names(changes: &[Change]) -> Vec<&[u8]> {
-        changes.iter().map(|change| change.key.as_bytes()).collect()
+    fn keys(records: &[(u64, Record)]) -> impl Iterator<Item = &KeyRecord> {
+        records.iter().map(|(_, record)| if let Record::Key(record) = record { record } else { panic!() })
+    }
+
+    fn names(records: &[(u64, Record)]) -> Vec<&[u8]> {
+        keys(records).map(|record| record.key.as_bytes()).collect()
     }
 
     #[test]
     fn a_tombstone_is_removed_once_the_ceiling_has_passed_its_last_version_unless_the_key_has_a_record() {
         let mut tombstones = Tombstones::default();
-        let mut complete = |changes: &mut Vec<Change>, ms| {
-            tombstones.complete(changes, at(ms), at(1_000), |key| key.as_bytes() == b"set")
+        let mut complete = |records: &mut Vec<(u64, Record)>, ms| {
+            tombstones.complete(records, at(ms), at(1_000), |key| key.as_bytes() == b"set")
         };
         let mut changes = vec![deletion("a".to_owned(), 150), deletion("set".to_owned(), 150)];
         changes.push(deletion("passed".to_owned(), 50));
@@ -125,10 +148,15 @@ mod tests {
 
     #[test]
     fn a_change_of_a_key_in_memory_is_committed_only_with_a_version_ahead_of_the_ceiling() {
-        let in_memory = |ms| Change { persist: false, ..deletion("k".to_owned(), ms) };
+        let in_memory = |ms| {
+            let content =
+                Some(StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: false });
+            let key = Key::new("k".to_owned()).unwrap();
+            (1, Record::Key(KeyRecord { key, version: at(ms), content }))
+        };
         let mut changes = vec![in_memory(99), in_memory(101)];
         Tombstones::default().complete(&mut changes, CEILING, at(101), |_| false);
-        assert_eq!(changes.iter().map(|change| change.version.ms).collect::<Vec<_>>(), [101]);
+        assert_eq!(keys(&changes).map(|record| record.version.ms).collect::<Vec<_>>(), [101]);
     }
 
     #[test]

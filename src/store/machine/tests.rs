@@ -650,7 +650,7 @@ fn portions_have_each_persistent_key_once_whatever_their_size() {
     for keys_max in [1, 2, 7, 100, 299, 300, 301] {
         let (mut found, mut next) = (Vec::new(), Some(0));
         while let Some(from) = next {
-            let (portion, then) = store.persistent_from(from, keys_max);
+            let (portion, then) = store.persistent_from(from, keys_max, usize::MAX);
             assert!(portion.len() == keys_max || then.is_none(), "only the last portion is smaller");
             found.extend(
                 portion.into_iter().map(|(key, ..)| String::from_utf8_lossy(key.as_bytes()).into_owned()),

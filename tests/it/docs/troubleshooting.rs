@@ -14,13 +14,13 @@ use super::root;
 const DISPLAYS: &[&str] = &[
     "client/error.rs",
     "commands/lines/words.rs",
+    "ledger/error.rs",
     "net/tls/error.rs",
     "net/websocket/error.rs",
     "protocol/key.rs",
     "server/error.rs",
     "server/etcd/error.rs",
     "server/identity/error.rs",
-    "server/storage/error.rs",
 ];
 
 /// Texts that continue a message, or that are shown inside one only.

@@ -1,12 +1,12 @@
 //! Tests of the chain of commits, answer by answer.
 
 use super::*;
+use crate::ledger::{KeyRecord, Record, ResponseRecord};
 use crate::protocol::Key;
+use crate::protocol::reply::Outcome;
 use crate::server::cluster::action::{ActionKind, Answer};
 use crate::server::cluster::codec::Owner;
-use crate::server::cluster::group::{Item, ResponseRecord, RowChange};
 use crate::server::cluster::operation::{Operation, RangeAnswer, Txn};
-use crate::server::operations::metrics::Outcome;
 use crate::store::{StoredValue, Version};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -38,14 +38,14 @@ fn testbed(confirms_by_commit: bool) -> Testbed {
     Testbed { chain, ids: Ids::default(), now: NOW }
 }
 
-fn row(key: &str, is_present: bool) -> Item {
+fn row(key: &str, is_present: bool) -> Record {
     let stored = StoredValue { value: "v".into(), fence: None, deadline_ms: None, persist: true };
     let content = is_present.then_some((Version { ms: 7, counter: 0 }, stored));
-    Item::Row(RowChange { key: Key::new(key.to_owned()).unwrap(), content })
+    Record::Key(KeyRecord::new(Key::new(key.to_owned()).unwrap(), content))
 }
 
-fn group(items: Vec<(u64, Item)>, sequence: u64) -> Group {
-    Group { items, sequence }
+fn group(records: Vec<(u64, Record)>, sequence: u64) -> Group {
+    Group { records, sequence, ..Group::default() }
 }
 
 fn unknown() -> EtcdError {
@@ -66,9 +66,9 @@ impl Testbed {
         txn
     }
 
-    fn commit(&mut self, items: Vec<(u64, Item)>, sequence: u64) -> Txn {
+    fn commit(&mut self, records: Vec<(u64, Record)>, sequence: u64) -> Txn {
         assert!(self.chain.wants_group());
-        self.chain.commit(group(items, sequence), self.now).unwrap();
+        self.chain.commit(group(records, sequence), self.now).unwrap();
         self.txn()
     }
 
@@ -200,7 +200,7 @@ fn responses_that_were_given_without_space_are_committed_as_soon_as_there_is_som
         outcome: Outcome::Ok,
         until_ms: 60_000,
     };
-    let deletion = testbed.commit(vec![(1, row("a", false)), (1, Item::Response(response))], 1);
+    let deletion = testbed.commit(vec![(1, row("a", false)), (1, Record::Response(response))], 1);
     assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
     assert_eq!(testbed.applied(60), [ChainEvent::Committed(1)]);
     assert_eq!(testbed.poll(), None);

@@ -88,7 +88,7 @@ fn the_state_is_read_in_pages_at_the_revision_of_its_head() {
     let first = testbed.read();
     assert_eq!((first.revision, first.from), (Some(20), layout().state().0));
     let events = testbed.page(25, vec![pair(layout().row(&key("a")), row("a"))], 1);
-    assert!(matches!(&events[..], [FollowerEvent::Item(_)]));
+    assert!(matches!(&events[..], [FollowerEvent::Record(_)]));
     let second = testbed.read();
     assert_eq!(
         (second.revision, &second.from[..]),
@@ -105,9 +105,9 @@ fn a_complete_commit_is_applied() {
     let (a, b) = (layout().row(&key("a")), layout().row(&key("b")));
     let events = testbed
         .receive(30, &[(layout().head(), Some(head(6, 1, 1))), (a, Some(row("a"))), (b.clone(), None)]);
-    assert!(matches!(&events[..], [FollowerEvent::Item(_), FollowerEvent::Item(_)]));
+    assert!(matches!(&events[..], [FollowerEvent::Record(_), FollowerEvent::Record(_)]));
     let deletion = testbed.receive(32, &[(b, None)]);
-    assert!(matches!(&deletion[..], [FollowerEvent::Item(_)]), "etcd has no space for a head");
+    assert!(matches!(&deletion[..], [FollowerEvent::Record(_)]), "etcd has no space for a head");
     assert_eq!(testbed.receive(32, &[(layout().head(), Some(head(9, 0, 0)))]), [], "it was received before");
 }
 

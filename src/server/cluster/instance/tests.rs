@@ -125,7 +125,7 @@ fn an_owner_that_resigns_stops_first_and_leaves_a_head_without_owner() {
 #[test]
 fn an_owner_that_has_lost_the_store_stops_and_reads_it_again() {
     let mut instance = owner();
-    instance.commit(Group { items: Vec::new(), sequence: 4 }, NOW);
+    instance.commit(Group { sequence: 4, ..Group::default() }, NOW);
     let action = instance.poll_action(NOW).unwrap();
     let none = RangeAnswer { revision: 9, pairs: Vec::new(), more: 0 };
     instance.handle_answer(action.id, Ok(Answer::Read(none)), NOW);

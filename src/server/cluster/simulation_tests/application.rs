@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::Mistake;
 use super::requests::{Ledger, Operation, Reply, RequestId};
+use crate::ledger::{Group, KeyRecord, Record, RegistrationRecord, ResponseRecord};
+use crate::protocol::reply::Outcome;
 use crate::protocol::{Condition, ConnectionId, Key, Request, Timestamp};
-use crate::server::cluster::{Effect, Group, Item, RegistrationChange, ResponseRecord, RowChange};
-use crate::server::operations::metrics::Outcome;
+use crate::server::cluster::Effect;
 use crate::store::{Limits, Now, Store, StoreRequest, StoredValue, Version};
 
 /// How long responses are kept.
@@ -20,7 +21,7 @@ pub struct Application {
     pub is_serving: bool,
     wall_ms: u64,
     is_short: bool,
-    items: Vec<(u64, Item)>,
+    records: Vec<(u64, Record)>,
     sequence: u64,
     /// The sequence number of the last group.
     grouped: u64,
@@ -54,7 +55,7 @@ impl Application {
             is_serving: false,
             wall_ms: 0,
             is_short: false,
-            items: Vec::new(),
+            records: Vec::new(),
             sequence: 0,
             grouped: 0,
             waiting: Vec::new(),
@@ -69,13 +70,14 @@ impl Application {
     pub fn handle_effect(&mut self, effect: Effect, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
         match effect {
             Effect::Reset => *self = Self { sequence: self.sequence, ..Self::new(self.mistake) },
-            Effect::Apply(Item::Row(RowChange { key, content })) => {
-                if let Some(last) = self.store.last_version(&key).filter(|_| content.is_none()) {
-                    self.removed.insert(key.clone(), last);
+            Effect::Apply(Record::Key(record)) => {
+                if let Some(last) = self.store.last_version(&record.key).filter(|_| record.content.is_none())
+                {
+                    self.removed.insert(record.key.clone(), last);
                 }
-                self.store.restore(&key, content);
+                self.store.restore(&record.key.clone(), record.into_versioned());
             }
-            Effect::Apply(Item::Response(response)) => {
+            Effect::Apply(Record::Response(response)) => {
                 if self.mistake != Some(Mistake::ForgetsResponses) {
                     let id = RequestId {
                         client: response.client_id.parse().unwrap(),
@@ -84,8 +86,8 @@ impl Application {
                     self.responses.insert(id, response);
                 }
             }
-            Effect::Apply(Item::Registration(change)) => {
-                let RegistrationChange { key, client_id, is_registered } = change;
+            Effect::Apply(Record::Registration(record)) => {
+                let RegistrationRecord { key, client_id, is_registered } = record;
                 if is_registered {
                     self.registrations.insert((key, client_id));
                 } else {
@@ -117,11 +119,11 @@ impl Application {
             Effect::Stop => {
                 self.is_serving = false;
                 self.waiting.clear();
-                self.items.clear();
+                self.records.clear();
                 self.undo.clear();
                 self.expired.clear();
             }
-            Effect::Joined { .. } | Effect::Report(_) => {}
+            Effect::Apply(Record::Exchange(..)) | Effect::Joined { .. } | Effect::Report(_) => {}
         }
         Vec::new()
     }
@@ -140,14 +142,14 @@ impl Application {
                 }
             }
         }
-        self.items.clear();
+        self.records.clear();
         self.grouped = self.sequence;
         // An expiry is not rolled back: it can be committed without space.
         for (at, key) in &mut self.expired {
             if self.store.read(key).is_none() {
                 self.sequence += 1;
                 *at = self.sequence;
-                self.items.push((*at, Item::Row(RowChange { key: key.clone(), content: None })));
+                self.records.push((*at, Record::Key(KeyRecord::new(key.clone(), None))));
             }
         }
         let mut answers = Vec::new();
@@ -220,8 +222,8 @@ impl Application {
                 self.sequence,
                 Undo::Registration(key.clone(), Arc::clone(&client_id), is_registered),
             ));
-            let change = RegistrationChange { key, client_id, is_registered };
-            self.items.push((self.sequence, Item::Registration(change)));
+            let record = RegistrationRecord { key, client_id, is_registered };
+            self.records.push((self.sequence, Record::Registration(record)));
         }
     }
 
@@ -263,7 +265,7 @@ impl Application {
         let response = self.store.handle_request(request, now);
         let sequence = self.sequence;
         for change in response.expired.iter().chain(&response.change) {
-            self.items.push((sequence, Item::Row(change.into())));
+            self.records.push((sequence, change.into()));
         }
         if response.expired.is_some() || response.change.is_some() {
             self.undo.push((sequence, Undo::Row(key.clone(), before)));
@@ -280,7 +282,7 @@ impl Application {
             Reply::Written { payload: record.payload.clone(), version: record.version, is_duplicate: false };
         self.responses.insert(id, record.clone());
         self.undo.push((sequence, Undo::Response(id)));
-        self.items.push((sequence, Item::Response(record)));
+        self.records.push((sequence, Record::Response(record)));
         reply
     }
 
@@ -293,7 +295,7 @@ impl Application {
         for change in self.store.poll_expired(now) {
             self.sequence += 1;
             self.expired.push((self.sequence, change.key.clone()));
-            self.items.push((self.sequence, Item::Row((&change).into())));
+            self.records.push((self.sequence, (&change).into()));
         }
     }
 
@@ -307,6 +309,10 @@ impl Application {
             return None;
         }
         self.grouped = self.sequence;
-        Some(Group { items: std::mem::take(&mut self.items), sequence: self.sequence })
+        Some(Group {
+            records: std::mem::take(&mut self.records),
+            sequence: self.sequence,
+            ..Group::default()
+        })
     }
 }

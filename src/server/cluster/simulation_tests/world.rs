@@ -7,6 +7,7 @@ use super::application::Application;
 use super::archive::{Allowance, Archive};
 use super::etcd::Etcd;
 use super::requests::{Ledger, Operation, Reply, Request, RequestId};
+use crate::ledger::file::simulated::SeededRandom;
 use crate::protocol::Key;
 use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, WatchRange};
 use crate::server::cluster::operation::{EtcdError, Operation as Change, Txn, WatchBatch, key_after};
@@ -15,7 +16,6 @@ use crate::server::cluster::{
     encode_run,
 };
 use crate::server::simulation_figures::figures;
-use crate::server::storage::simulated::SeededRandom;
 use crate::store::Now;
 
 const WALL_MS: u64 = 1_700_000_000_000;

@@ -5,8 +5,9 @@ use std::task::Poll;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::ledger::{Record, RegistrationRecord};
 use crate::protocol::{Key, Request};
-use crate::server::cluster::{Effect, Item, RegistrationChange};
+use crate::server::cluster::Effect;
 use crate::server::event::Event;
 use crate::server::service::StoreSettings;
 use crate::store::Version;
@@ -120,8 +121,8 @@ async fn the_clients_with_registrations_of_an_earlier_owner_are_known_to_the_nex
     let test = follower();
     for number in 0..3 {
         let client_id = format!("client{number}").into();
-        let change = RegistrationChange { key: Key::new("k").unwrap(), client_id, is_registered: true };
-        test.effect(Effect::Apply(Item::Registration(change)));
+        let record = RegistrationRecord { key: Key::new("k").unwrap(), client_id, is_registered: true };
+        test.effect(Effect::Apply(Record::Registration(record)));
     }
     let node = Arc::clone(&test.node);
     let releases = tokio::spawn(async move { node.run_releases().await });

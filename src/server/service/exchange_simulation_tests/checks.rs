@@ -1,6 +1,6 @@
 //! What must hold at any time, and in the end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -13,7 +13,6 @@ use crate::exchange::root::Root;
 use crate::exchange::row::{FOREVER, RecordKind, Row, RowId, VerdictKind};
 use crate::exchange::{Exchange, leaf, root};
 use crate::protocol::Key;
-use crate::server::exchange::participant::Rows;
 
 /// Expiry times of one value differ by rounding between nodes and restarts.
 const ROUNDING_MS: u64 = 50;
@@ -160,7 +159,7 @@ impl Ledger {
         Ok(())
     }
 
-    pub fn note_committed(&mut self, rows: &Rows) -> Result<(), String> {
+    pub fn note_committed(&mut self, rows: &BTreeMap<RowId, Option<Row>>) -> Result<(), String> {
         self.note_verdicts(rows.iter().filter_map(|(id, row)| Some((id, row.as_ref()?))))
     }
 

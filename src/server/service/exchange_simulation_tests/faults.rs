@@ -128,7 +128,7 @@ impl World {
     fn restore(&mut self, at: usize) -> Result<(), String> {
         let Some(backup) = self.nodes[at].backup.take() else { return Ok(()) };
         self.trace(|| format!("{} is restored", NAMES[at]));
-        self.end(at, true);
+        self.end(at);
         self.nodes[at].disk = backup;
         if at == 0 {
             self.figures.restored_roots += 1;
@@ -148,7 +148,7 @@ impl World {
         self.trace(|| format!("{} is replaced", NAMES[at]));
         self.figures.replaced_leaves += 1;
         self.ledger.untracked.insert(at);
-        self.end(at, true);
+        self.end(at);
         self.nodes[at] = Node::new(at, self.nodes[at].ahead_ms);
         self.start(at)?;
         self.command(0, Command::AddLeaf { name: NAMES[at].to_owned(), is_replaced: true })
@@ -158,7 +158,7 @@ impl World {
     pub fn replace_root(&mut self) -> Result<(), String> {
         self.trace(|| "the root is replaced".to_owned());
         self.figures.new_roots += 1;
-        self.end(0, true);
+        self.end(0);
         let Node { settings, ahead_ms, backup, .. } = &mut self.nodes[0];
         let (settings, backup) = (settings.clone(), backup.take());
         self.nodes[0] = Node { settings, backup, ..Node::new(0, *ahead_ms) };
@@ -193,16 +193,13 @@ impl World {
         if !self.nodes[at].disk.is_off() {
             return Ok(());
         }
-        // After a failed sync, the system's memory differs from what the store knows, so that a kill is no fair test.
-        let may_be_killed =
-            self.nodes[at].process.as_ref().is_none_or(|process| !process.storage.must_rewrite());
-        self.end(at, may_be_killed);
+        self.end(at);
         // Some stay off for a while.
         if self.is_calm || self.below(3) > 0 { self.start(at) } else { Ok(()) }
     }
 
     /// Ends a process, by a power cut or a kill.
-    fn end(&mut self, at: usize, may_be_killed: bool) {
+    fn end(&mut self, at: usize) {
         self.nodes[at].process = None;
         for leaf in 1..self.nodes.len() {
             if at == 0 || at == leaf {
@@ -212,7 +209,7 @@ impl World {
         if at == 0 {
             self.lost_connections.clear();
         }
-        let is_killed = may_be_killed && self.mistake != Some(Mistake::IgnoresSyncs) && self.below(3) == 0;
+        let is_killed = self.mistake != Some(Mistake::IgnoresSyncs) && self.below(3) == 0;
         self.trace(|| format!("{} ends, killed: {is_killed}", NAMES[at]));
         let node = &mut self.nodes[at];
         if is_killed {
@@ -232,7 +229,7 @@ impl World {
         self.nodes[at].disk.set_faults(|faults| (faults.bytes_max, faults.fails_next_sync) = (None, false));
         // Some power cuts come while the files are created or repaired.
         if !self.is_calm && self.below(8) == 0 {
-            let cut_after = self.below(200);
+            let cut_after = self.below(30);
             self.nodes[at].disk.set_faults(|faults| faults.cut_after = Some(cut_after));
         }
         while let Err(error) = self.nodes[at].start(self.ms, &mut self.random) {
@@ -240,7 +237,7 @@ impl World {
                 return Err(format!("{}: {error}", NAMES[at]));
             }
             self.figures.early_ends += 1;
-            self.end(at, true);
+            self.end(at);
         }
         self.trace(|| format!("{} has started", NAMES[at]));
         let rows = self.process(at).rows();

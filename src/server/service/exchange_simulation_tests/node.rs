@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::commit_thread;
-use super::super::state::{CommitGroup, State};
+use super::super::ledger_steps::LedgerSteps;
+use super::super::state::State;
 use super::super::tests::RecordingPublisher;
 use super::super::{Service, StoreSettings};
 use crate::clock;
@@ -14,16 +15,23 @@ use crate::exchange::names::{Mutex, Name};
 use crate::exchange::root::Root;
 use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
 use crate::exchange::{self, Exchange};
+use crate::ledger::file::simulated::{SeededRandom, SimulatedDisk};
+use crate::ledger::{FileLedger, Group, Policy};
 use crate::protocol::Key;
 use crate::server::delivery::Publisher;
 use crate::server::exchange::participant::Seeds;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
-use crate::server::storage::simulated::{SeededRandom, SimulatedDisk};
-use crate::server::storage::{Storage, WalPolicy};
 use crate::store::Now;
 
 /// A log that is created early and is soon full.
-const WAL_POLICY: WalPolicy = WalPolicy { commits_before: 3, bytes: 64 * 1024 };
+const POLICY: Policy = Policy {
+    first_bytes: 16 * 1024,
+    segment_bytes: 64 * 1024,
+    snapshot_bytes: 128 * 1024,
+    close_bytes: 64 * 1024,
+    reserve_bytes: 64 * 1024,
+    commits_before: 3,
+};
 /// The names of the nodes; the first one is the root.
 pub const NAMES: [&str; 4] = ["root", "leaf-a", "leaf-b", "leaf-c"];
 
@@ -42,7 +50,8 @@ pub struct Node {
 /// A running node.
 pub struct Process {
     pub service: Arc<Service>,
-    pub storage: Storage,
+    pub storage: FileLedger,
+    steps: LedgerSteps,
     pub sent_messages: RecordingPublisher,
     /// The time of the start.
     started_ms: u64,
@@ -111,7 +120,7 @@ impl Node {
 
     /// Starts a process. Fails if the power is cut meanwhile.
     pub fn start(&mut self, now_ms: u64, random: &mut SeededRandom) -> Result<(), String> {
-        let storage = Storage::open_in(Box::new(self.disk.clone()), WAL_POLICY);
+        let storage = FileLedger::open_on(Arc::new(self.disk.clone()), POLICY);
         let storage = storage.map_err(|error| format!("cannot be opened: {error}"))?;
         let (monotonic, mut draw) = (clock::monotonic(), || random.below(u64::MAX >> 1));
         let service = Service::with_storage(
@@ -128,7 +137,9 @@ impl Node {
         let sent_messages = RecordingPublisher::default();
         let (started_ms, ahead_ms) = (now_ms, self.ahead_ms);
         let has_failed = false;
-        self.process = Some(Process { service, storage, sent_messages, started_ms, ahead_ms, has_failed });
+        let steps = LedgerSteps::default();
+        let process = Process { service, storage, steps, sent_messages, started_ms, ahead_ms, has_failed };
+        self.process = Some(process);
         Ok(())
     }
 }
@@ -155,9 +166,16 @@ impl Process {
         self.with_exchange(|exchange| if let Exchange::Leaf(leaf) = exchange { call(leaf) } else { panic!() })
     }
 
-    pub fn commit(&mut self, group: &CommitGroup, now_ms: u64) -> bool {
+    pub fn commit(&mut self, group: Group, now_ms: u64) -> bool {
         let now = self.now(now_ms);
         commit_thread::commit(&self.service.shared, &mut self.storage, group, now, &self.sent_messages)
+    }
+
+    /// Does some of the work that another thread does.
+    pub fn work(&mut self, now_ms: u64) {
+        let now = self.now(now_ms);
+        let Self { service, storage, steps, .. } = self;
+        steps.step(&service.shared, storage, now, 3);
     }
 
     pub fn try_recover(&mut self, now_ms: u64) -> bool {

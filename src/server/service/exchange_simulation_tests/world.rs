@@ -1,6 +1,6 @@
 //! The simulated world: nodes, connections, the frames on their way, and what clients do.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -13,14 +13,14 @@ use crate::exchange::frame::{IDLE_MS, LinkFrame, Records};
 use crate::exchange::leaf::Leaf;
 use crate::exchange::names::Mutex;
 use crate::exchange::row::{Row, RowId};
+use crate::ledger::file::simulated::SeededRandom;
+use crate::ledger::{Group, Record};
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Request, Timestamp};
 use crate::server::delivery::ReplyTo;
 use crate::server::exchange::event::ExchangeEvent;
-use crate::server::exchange::participant::encode;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::operations::metrics::Verb;
 use crate::server::simulation_figures::figures;
-use crate::server::storage::simulated::SeededRandom;
 use crate::store::StoreRequest;
 use crate::{clock, server::exchange::participant::Route};
 
@@ -56,8 +56,8 @@ pub struct World {
     last_connection: u64,
     pub keys: Vec<Key>,
     last_request: u64,
-    /// The change that each request has made; none if its key does not take part.
-    requests: HashMap<u64, (usize, Option<Mutex>)>,
+    /// The key of each request, and the change that it has made.
+    requests: HashMap<u64, (Key, Option<Mutex>)>,
     pub ledger: Ledger,
     pub mistake: Option<Mistake>,
     pub figures: Figures,
@@ -254,7 +254,7 @@ impl World {
         }
         // A deletion at a root without leaves leaves nothing.
         if takes_part && (at > 0 || after.is_some()) {
-            self.requests.insert(id, (at, made));
+            self.requests.insert(id, (key, made));
         }
         self.trace(|| format!("{} {request:?} -> {made:?}", NAMES[at]).chars().take(150).collect());
         self.note_replies(at)
@@ -267,7 +267,7 @@ impl World {
     fn note_replies(&mut self, at: usize) -> Result<(), String> {
         let Some(process) = &self.nodes[at].process else { return Ok(()) };
         for (to, message) in process.sent_messages.take() {
-            let Some((_, made)) = message
+            let Some((key, made)) = message
                 .topic
                 .parse()
                 .ok()
@@ -281,7 +281,8 @@ impl World {
                 Ok(Reply::Count(count)) => count > 0,
                 _ => false,
             };
-            if is_done {
+            // After a failed commit, the rules may be back that the key takes no part in. Then it was set in memory.
+            if is_done && (!process.has_failed || process.concerns(&key)) {
                 let mutex =
                     made.ok_or_else(|| format!("{} acknowledged a change without a mutex", NAMES[at]))?;
                 self.figures.acknowledged += 1;
@@ -295,8 +296,7 @@ impl World {
         let Some(process) = &mut self.nodes[at].process else { return Ok(()) };
         if process.has_failed {
             self.figures.recoveries += u64::from(process.try_recover(self.ms));
-            process.has_failed =
-                process.with(self.ms, |state, _, _| state.exchange.as_ref().unwrap().is_stale());
+            process.has_failed = process.with(self.ms, |state, _, _| state.commit_queue.is_stale());
             if at == 0 && !process.has_failed {
                 self.committed_ver = process.root(crate::exchange::root::Root::ver);
             }
@@ -316,18 +316,23 @@ impl World {
         }
         let Some(process) = &mut self.nodes[at].process else { return Ok(()) };
         if self.mistake == Some(Mistake::CommitsRowsBeforeValues) {
-            let (rows, now) = (std::mem::take(&mut group.rows), process.now(self.ms));
-            if process.storage.commit(&[], encode(&rows), group.ceiling, now).is_err() {
+            let (records, now) = (std::mem::take(&mut group.records), process.now(self.ms));
+            let (rows, values): (Vec<_>, Vec<_>) =
+                records.into_iter().partition(|(_, it)| matches!(it, Record::Exchange(..)));
+            group.records = values;
+            if process.storage.commit(&rows, group.ceiling, now).is_err() {
                 return self.end_if_off(at);
             }
         }
         let kept = (self.mistake == Some(Mistake::KeepsRowsOfFailedCommits))
             .then(|| process.with_exchange(|exchange| exchange.clone()));
-        let is_committed = process.commit(&group, self.ms);
+        let rows = rows_of(&group);
+        let is_committed = process.commit(group, self.ms);
+        process.work(self.ms);
         if is_committed {
             self.figures.commits += 1;
-            self.ledger.note_committed(&group.rows)?;
-            if let Some(Some(Row::Root(row))) = group.rows.get(&RowId::Node) {
+            self.ledger.note_committed(&rows)?;
+            if let Some(Some(Row::Root(row))) = rows.get(&RowId::Node) {
                 self.committed_ver = row.ver;
             }
         } else {
@@ -337,7 +342,7 @@ impl World {
             }
             self.figures.failed_commits += u64::from(!self.nodes[at].disk.is_off());
         }
-        self.trace(|| format!("{} commits {} rows: {is_committed}", NAMES[at], group.rows.len()));
+        self.trace(|| format!("{} commits {} rows: {is_committed}", NAMES[at], rows.len()));
         self.note_replies(at)?;
         self.end_if_off(at)
     }
@@ -599,12 +604,21 @@ impl World {
         let is_busy = |process: &Process| {
             process.has_failed
                 || process.with(self.ms, |state, _, now| {
-                    state.has_uncommitted() || state.exchange_due_ms() <= now.monotonic_ms
+                    state.commit_queue.has_uncommitted() || state.exchange_due_ms() <= now.monotonic_ms
                 })
                 || process.with_exchange(|exchange| exchange.is_walk_due())
         };
         self.nodes.iter().filter_map(|node| node.process.as_ref()).any(is_busy)
     }
+}
+
+/// Returns the last row of each address.
+fn rows_of(group: &Group) -> BTreeMap<RowId, Option<Row>> {
+    let row = |(_, record): &(u64, Record)| match record {
+        Record::Exchange(id, row) => Some((id.clone(), row.as_deref().cloned())),
+        _ => None,
+    };
+    group.records.iter().filter_map(row).collect()
 }
 
 fn show(payload: &Bytes) -> String {

@@ -1,7 +1,7 @@
 //! One flipped bit in a copy of the files: opening them fails and changes nothing, or every acknowledged write is there.
 //!
-//! One exception: a flip in the last group of the write-ahead log cannot be distinguished from a write that a crash
-//! interrupted, which was not acknowledged. So only the last write may be missing after a flip in the log.
+//! One exception: after a kill, a flip in the last group of the log cannot be distinguished from a write that a crash
+//! interrupted, which was not acknowledged. So only the last write may be missing then.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +16,8 @@ use crate::effort::Effort;
 use crate::random::Random;
 use crate::server::{Server, mqkv};
 
-const TABLES: &str = "store.redb";
-const LOG: &str = "store.log";
-/// The header of the tables, where a commit becomes visible.
-const HEADER_BYTES: u64 = 320;
-const PAGE_BYTES: u64 = 4096;
+const LOCK: &str = "lock";
+const BLOCK_BYTES: u64 = 4096;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Keys = BTreeMap<String, String>;
@@ -33,6 +30,7 @@ struct Files {
     keys: Keys,
     /// The same without the last write.
     keys_before_last: Keys,
+    is_killed: bool,
 }
 
 /// The result of opening files.
@@ -44,8 +42,8 @@ enum Opened {
 
 pub fn run(effort: Effort) -> Result<String, String> {
     let shapes = [
-        Files::create("after a kill, with a log", 60, 40, true),
-        Files::create("after a kill and a checkpoint", 30, 40_000, true),
+        Files::create("after a kill", 60, 40, true),
+        Files::create("after a kill and snapshots", 1_000, 40_000, true),
         Files::create("after an orderly end", 60, 40, false),
     ];
     detects_a_loss(&shapes[0])?;
@@ -62,21 +60,24 @@ pub fn run(effort: Effort) -> Result<String, String> {
 
 fn flip_all(files: &Files, effort: Effort) -> Result<String, String> {
     let mut random = Random::new(1);
-    let header: Vec<u64> =
-        (0..HEADER_BYTES * 8).filter(|_| effort == Effort::Long || random.one_in(40)).collect();
-    let (per_page, flips_max) = (effort.pick(1, 12), effort.pick(40, 4_000));
-    let pages = flips_per_page(&mut random, files.len(TABLES), per_page, flips_max);
-    // Only the beginning of the log is in use; the rest is zeros.
-    let log = flips_per_page(&mut random, files.len(LOG).min(80 * PAGE_BYTES), per_page, flips_max);
-    let tables = header.into_iter().chain(pages).map(|bit| files.flip(TABLES, bit, &[&files.keys]));
-    let in_log = [&files.keys, &files.keys_before_last];
+    let (per_block, flips_max) = (effort.pick(1, 12), effort.pick(60, 4_000));
     let (mut flips, mut refused, mut failures) = (0, 0, Vec::new());
-    for result in tables.chain(log.into_iter().map(|bit| files.flip(LOG, bit, &in_log))) {
-        flips += 1;
-        match result {
-            Ok(Opened::Whole) => {}
-            Ok(Opened::Refused) => refused += 1,
-            Err(error) => failures.push(error),
+    for name in files.names() {
+        let bits: Vec<u64> = match name.as_str() {
+            LOCK => (0..files.len(&name) * 8).filter(|_| effort == Effort::Long || random.one_in(40)).collect(),
+            // Nothing is read from it.
+            "reserve" => Vec::new(),
+            // Only the beginning of a log may be in use; the rest is zeros.
+            _ => flips_per_block(&mut random, files.len(&name).min(400 * BLOCK_BYTES), per_block, flips_max),
+        };
+        let last = if files.is_killed { &files.keys_before_last } else { &files.keys };
+        for bit in bits {
+            flips += 1;
+            match files.flip(&name, bit, &[&files.keys, last]) {
+                Ok(Opened::Whole) => {}
+                Ok(Opened::Refused) => refused += 1,
+                Err(error) => failures.push(error),
+            }
         }
     }
     let text = format!("{}: {flips} flips, {refused} refused", files.name);
@@ -86,15 +87,15 @@ fn flip_all(files: &Files, effort: Effort) -> Result<String, String> {
     }
 }
 
-/// Draws bits of each page, half of them in its first 64 bytes; at most `flips_max` in all.
-fn flips_per_page(random: &mut Random, bytes: u64, per_page: u64, flips_max: u64) -> Vec<u64> {
-    let pages = bytes / PAGE_BYTES;
-    let step = (pages * per_page).div_ceil(flips_max).max(1);
-    (0..pages * per_page)
+/// Draws bits of each block, half of them in its first 64 bytes; at most `flips_max` in all.
+fn flips_per_block(random: &mut Random, bytes: u64, per_block: u64, flips_max: u64) -> Vec<u64> {
+    let blocks = bytes / BLOCK_BYTES;
+    let step = (blocks * per_block).div_ceil(flips_max).max(1);
+    (0..blocks * per_block)
         .filter(|number| number % step == 0)
         .map(|number| {
-            let bits = if random.one_in(2) { 64 * 8 } else { PAGE_BYTES * 8 };
-            number / per_page * PAGE_BYTES * 8 + random.below(bits)
+            let bits = if random.one_in(2) { 64 * 8 } else { BLOCK_BYTES * 8 };
+            number / per_block * BLOCK_BYTES * 8 + random.below(bits)
         })
         .collect()
 }
@@ -127,7 +128,11 @@ impl Files {
         // In memory, if there is such a folder: each trial copies and opens the files.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         copy(&server.folder().join("data"), &folder.path().join("original"));
-        Self { name, folder, keys, keys_before_last }
+        Self { name, folder, keys, keys_before_last, is_killed: kills }
+    }
+
+    fn names(&self) -> Vec<String> {
+        content(&self.folder.path().join("original")).into_keys().collect()
     }
 
     fn len(&self, name: &str) -> u64 {
@@ -153,13 +158,21 @@ impl Files {
     }
 }
 
+/// Returns the files of a directory.
+fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let file = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    };
+    fs::read_dir(directory).unwrap().map(file).collect()
+}
+
 /// Verifies and opens files; `Err` if acknowledged writes are missing, or if refused files were changed.
 fn check(data: &Path, allowed: &[&Keys]) -> Result<Opened, String> {
     let home = data.parent().unwrap();
-    let content = |name: &str| fs::read(data.join(name)).ok();
-    let before = (content(TABLES), content(LOG));
+    let before = content(data);
     let verified = mqkv(home, &["data", "verify", "data"]).output().unwrap();
-    if (content(TABLES), content(LOG)) != before {
+    if content(data) != before {
         return Err("`data verify` changed the files".to_owned());
     }
     let exported = mqkv(home, &["--embedded=data", "export"]).output().unwrap();
@@ -181,7 +194,7 @@ fn check(data: &Path, allowed: &[&Keys]) -> Result<Opened, String> {
             if verified.status.success() {
                 return Err(format!("`data verify` accepts what the store refuses: {error}"));
             }
-            match (content(TABLES), content(LOG)) == before {
+            match content(data) == before {
                 true => Ok(Opened::Refused),
                 false => Err(format!("refused files were changed: {error}")),
             }

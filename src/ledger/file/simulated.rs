@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use redb::{BackendError, StorageBackend};
-
-use super::error::StorageErrorKind;
-use super::files::{FileSystem, LOCK_NAME, TABLES_NAME};
+use super::disk::{Disk, DiskFile, LOCK_NAME};
+use super::entry::Moment;
+use crate::ledger::StorageErrorKind;
 
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -45,7 +43,7 @@ pub struct Faults {
     pub written_max: Option<u64>,
     /// The number of blocks of all files together. A block that was never written takes no room.
     pub blocks_max: Option<usize>,
-    /// Whether the next sync fails: its writes are lost, and are read nevertheless.
+    /// Whether the next sync fails: its writes are lost, and are read nevertheless until the cache is dropped.
     pub fails_next_sync: bool,
     /// Whether syncs succeed without writing anything.
     pub ignores_syncs: bool,
@@ -69,7 +67,9 @@ struct State {
     durable_names: Names,
     /// Whether the directory itself survives a power cut.
     is_durable: bool,
-    generations: u64,
+    randoms: u64,
+    /// The start of the machine, and the milliseconds since then.
+    moment: Moment,
 }
 
 #[derive(Debug, Default)]
@@ -79,6 +79,8 @@ struct File {
     pending: Vec<Pending>,
     /// The blocks that take room.
     blocks: BTreeSet<usize>,
+    /// Whether a sync has failed: the ledger must not write to it before its cache was dropped.
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -143,8 +145,7 @@ impl SimulatedDisk {
     pub fn copy(&self) -> Self {
         let state = self.state();
         let files = state.files.iter().map(|file| File::new(file.current.clone())).collect();
-        let new = State { faults: state.faults, generations: state.generations, ..State::default() };
-        Self::with(new, files, state.names.clone())
+        Self::with(state.next(state.faults), files, state.names.clone())
     }
 
     /// Returns the disk after the power has come back: each sector that was not synced is there or not, at
@@ -152,7 +153,7 @@ impl SimulatedDisk {
     pub fn after_power_cut(&self, random: &mut SeededRandom) -> Self {
         let state = self.state();
         let faults = Faults { cut_after: None, fails_next_sync: false, ..state.faults };
-        let new = State { faults, generations: state.generations, ..State::default() };
+        let new = state.next(faults);
         if !state.is_durable && random.below(2) == 0 {
             return Self::with(new, Vec::new(), Names::new());
         }
@@ -177,9 +178,30 @@ impl SimulatedDisk {
         }
         self.clone()
     }
+
+    /// Lets time pass on the clock that counts from the start of the machine.
+    pub fn pass(&self, ms: u64) {
+        self.state().moment.boot_ms += ms;
+    }
+
+    /// Sets whether a time server disciplines the wall clock.
+    pub fn set_synchronized(&self, is_synchronized: bool) {
+        self.state().moment.is_unsynchronized = !is_synchronized;
+    }
+
+    /// Returns the names of all files, in order.
+    pub fn all_names(&self) -> Vec<String> {
+        self.state().names.keys().cloned().collect()
+    }
 }
 
 impl State {
+    /// Returns the state of a machine that was started anew, without files.
+    fn next(&self, faults: Faults) -> Self {
+        let moment = Moment { boot: self.moment.boot + 1, boot_ms: 0, is_unsynchronized: false };
+        Self { faults, randoms: self.randoms, moment, ..Self::default() }
+    }
+
     /// Counts an operation; fails with the one at which the power is cut.
     fn act(&mut self) -> io::Result<()> {
         if let Some(left) = &mut self.faults.cut_after {
@@ -209,7 +231,17 @@ impl State {
 impl File {
     fn new(bytes: Vec<u8>) -> Self {
         let blocks = (0..bytes.len().div_ceil(BLOCK)).collect();
-        Self { current: bytes.clone(), durable: bytes, pending: Vec::new(), blocks }
+        Self { current: bytes.clone(), durable: bytes, pending: Vec::new(), blocks, has_failed: false }
+    }
+
+    /// Makes durable what is pending: what an earlier sync has lost stays lost.
+    fn write_back(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            match pending {
+                Pending::SetLen(len) => self.durable.resize(len, 0),
+                Pending::Write(at, data) => Self::apply(&mut self.durable, at, &data),
+            }
+        }
     }
 
     fn apply(bytes: &mut Vec<u8>, at: usize, data: &[u8]) {
@@ -244,17 +276,24 @@ impl File {
     }
 }
 
-impl FileSystem for SimulatedDisk {
+impl Disk for SimulatedDisk {
     fn path(&self) -> PathBuf {
         PathBuf::from("simulated")
     }
 
-    fn open(&mut self, name: &str) -> Result<Option<Box<dyn StorageBackend>>, StorageErrorKind> {
-        let file = self.state().names.get(name).copied();
-        Ok(file.map(|file| Box::new(Handle { disk: self.clone(), file }) as Box<dyn StorageBackend>))
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut state = self.state();
+        state.act()?;
+        Ok(state.names.keys().cloned().collect())
     }
 
-    fn create(&mut self, name: &str) -> Result<Box<dyn StorageBackend>, StorageErrorKind> {
+    fn open(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
+        let file = self.state().names.get(name).copied();
+        let file = file.ok_or_else(|| StorageErrorKind::Io(io::ErrorKind::NotFound.into()))?;
+        Ok(Box::new(Handle { disk: self.clone(), file }))
+    }
+
+    fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
         let mut state = self.state();
         let file = state.files.len();
         state.files.push(File::default());
@@ -264,20 +303,20 @@ impl FileSystem for SimulatedDisk {
         Ok(Box::new(Handle { disk: self.clone(), file }))
     }
 
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.state().change_names(|names| {
             let file = names.remove(from).unwrap();
             names.insert(to.to_owned(), file);
         })
     }
 
-    fn remove(&mut self, name: &str) -> io::Result<()> {
+    fn remove(&self, name: &str) -> io::Result<()> {
         self.state().change_names(|names| {
             names.remove(name);
         })
     }
 
-    fn sync_names(&mut self) -> io::Result<()> {
+    fn sync_names(&self) -> io::Result<()> {
         let mut state = self.state();
         state.act()?;
         if !state.faults.ignores_syncs {
@@ -287,47 +326,62 @@ impl FileSystem for SimulatedDisk {
         Ok(())
     }
 
-    fn sync_own_name(&mut self) -> io::Result<()> {
+    fn sync_own_name(&self) -> io::Result<()> {
         let mut state = self.state();
         state.act()?;
         state.is_durable |= !state.faults.ignores_syncs;
         Ok(())
     }
 
-    fn is_marked(&self) -> io::Result<bool> {
-        Ok(self.has(LOCK_NAME))
+    fn read_lock(&self) -> io::Result<Vec<u8>> {
+        let state = self.state();
+        Ok(state.names.get(LOCK_NAME).map(|file| state.files[*file].current.clone()).unwrap_or_default())
     }
 
-    /// The mark is durable at once if there are tables, as it is on a real disk.
-    fn mark(&mut self) -> io::Result<()> {
+    /// The file exists from the beginning on a real disk; its content is not synced.
+    fn write_lock(&self, content: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         state.act()?;
-        assert!(state.names.contains_key(TABLES_NAME), "only a directory with tables is marked");
-        let file = state.files.len();
-        state.files.push(File::new(vec![1]));
-        state.names.insert(LOCK_NAME.to_owned(), file);
-        state.durable_names.insert(LOCK_NAME.to_owned(), file);
+        if !state.names.contains_key(LOCK_NAME) {
+            let file = state.files.len();
+            state.files.push(File::default());
+            state.names.insert(LOCK_NAME.to_owned(), file);
+            state.durable_names.insert(LOCK_NAME.to_owned(), file);
+            state.pending_names.iter_mut().for_each(|names| _ = names.insert(LOCK_NAME.to_owned(), file));
+        }
+        let file = state.names[LOCK_NAME];
+        let file = &mut state.files[file];
+        File::apply(&mut file.current, 0, content);
+        let len = file.current.len();
+        file.pending.push(Pending::SetLen(len));
+        file.pending.push(Pending::Write(0, content.to_vec()));
         Ok(())
     }
 
-    fn draw(&mut self) -> u64 {
+    fn random(&self) -> u64 {
         let mut state = self.state();
-        state.generations += 1;
-        state.generations
+        state.randoms += 1;
+        SeededRandom::new(state.randoms).below(u64::MAX)
+    }
+
+    fn moment(&self) -> Moment {
+        let state = self.state();
+        // 0 stands for an unknown one.
+        Moment { boot: state.moment.boot + 1, ..state.moment }
     }
 }
 
-impl StorageBackend for Handle {
-    fn len(&self) -> io::Result<u64> {
+impl DiskFile for Handle {
+    fn bytes(&self) -> io::Result<u64> {
         let mut state = self.disk.state();
         state.act()?;
         Ok(state.files[self.file].current.len() as u64)
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let mut state = self.disk.state();
         state.act()?;
-        let at = usize::try_from(offset).unwrap();
+        let at = usize::try_from(at).unwrap();
         let bytes = state.files[self.file].current.get(at..at + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
@@ -347,7 +401,7 @@ impl StorageBackend for Handle {
         Ok(())
     }
 
-    fn sync_data(&self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.act()?;
         let (fails, ignores_syncs) =
@@ -356,44 +410,48 @@ impl StorageBackend for Handle {
         if fails {
             // The system drops the writes and marks their pages as written.
             file.pending.clear();
+            file.has_failed = true;
             return Err(io::Error::other("the sync has failed"));
         }
         if !ignores_syncs {
-            // Only pending writes: those that an earlier sync has lost stay lost.
-            for pending in std::mem::take(&mut file.pending) {
-                match pending {
-                    Pending::SetLen(len) => file.durable.resize(len, 0),
-                    Pending::Write(at, data) => File::apply(&mut file.durable, at, &data),
-                }
-            }
+            file.write_back();
         }
         Ok(())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    /// Only pages that are marked as written are dropped.
+    fn drop_cache(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.act()?;
-        if state.faults.written_max.is_some_and(|max| offset + data.len() as u64 > max) {
+        let ignores_syncs = state.faults.ignores_syncs;
+        let file = &mut state.files[self.file];
+        if file.pending.is_empty() && !ignores_syncs {
+            file.current = file.durable.clone();
+        }
+        // It is known again what is on the disk.
+        file.has_failed = false;
+        Ok(())
+    }
+
+    fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.act()?;
+        let faults = state.faults;
+        let bytes_max = [faults.written_max, faults.bytes_max].into_iter().flatten().min();
+        if bytes_max.is_some_and(|max| at + data.len() as u64 > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let at = usize::try_from(offset).unwrap();
+        let at = usize::try_from(at).unwrap();
         let touched = at / BLOCK..(at + data.len()).div_ceil(BLOCK);
         let new = touched.clone().filter(|block| !state.files[self.file].blocks.contains(block)).count();
-        if state.faults.blocks_max.is_some_and(|max| state.blocks() + new > max) {
+        if faults.blocks_max.is_some_and(|max| state.blocks() + new > max) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         let file = &mut state.files[self.file];
+        assert!(!file.has_failed, "no write follows a failed one in the same file");
         file.blocks.extend(touched);
         File::apply(&mut file.current, at, data);
         file.pending.push(Pending::Write(at, data.to_vec()));
-        Ok(())
-    }
-
-    fn try_lock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<bool, BackendError> {
-        Ok(true)
-    }
-
-    fn unlock_range(&self, _: Bound<u64>, _: Bound<u64>) -> Result<(), BackendError> {
         Ok(())
     }
 }

@@ -1,0 +1,353 @@
+//! Recovery after a failure, and the work that no commit waits for: segments, snapshots, the reserve.
+
+use std::sync::Arc;
+
+use super::{FileLedger, Reserve, Room};
+use crate::ledger::file::disk::{RESERVE_NAME, log_name};
+use crate::ledger::file::snapshot::{ClockReading, Epoch, SnapshotWriter, Written};
+use crate::ledger::file::work::{Done, Filling, OpenSegment, Preparation, Work, release_reserve};
+use crate::ledger::{RecordTooLong, StorageError, StorageErrorKind};
+use crate::store::Now;
+
+impl FileLedger {
+    /// Whether only deletions may be committed, because there may be no room for a snapshot of anything else.
+    #[must_use]
+    pub fn is_short_of_room(&self) -> bool {
+        self.room.is_short
+    }
+
+    /// Gives the reserve back to the disk, after a commit has failed for lack of room. It comes back when there is room.
+    pub fn release_reserve(&mut self) {
+        release_reserve(&*self.disk);
+        self.reserve = Reserve::Unknown;
+        self.room = Room { is_lacking: true, is_short: true, ..Room::default() };
+    }
+
+    /// Cancels all work, because the store is about to be closed.
+    pub fn cancel_work(&mut self) {
+        self.epoch.cancel();
+        self.is_working = false;
+    }
+
+    /// Gives the segment up, because a commit has panicked: it is unknown what was written.
+    pub fn abandon(&mut self) {
+        self.fail();
+    }
+
+    /// Begins the recovery from a failed write or sync: a new segment, and a snapshot of all that is durable. The caller
+    /// writes its records and calls [`FileLedger::finish_recovery`]. Other work is cancelled.
+    ///
+    /// # Errors
+    /// The segment cannot be created. The state on disk is as before.
+    pub fn begin_recovery(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
+        // Each attempt has files of its own.
+        self.last_segment = self.last_segment.saturating_add(1);
+        let number = self.last_segment;
+        let preparation = Preparation {
+            disk: Arc::clone(&self.disk),
+            epoch: self.epoch.clone(),
+            number,
+            bytes: self.policy.first_bytes,
+            least_bytes: self.policy.first_bytes,
+            used: None,
+            reserve_bytes: None,
+        };
+        let Done::Prepared(_, segment) = preparation.run() else {
+            return Err(self.error(RecordTooLong.into()));
+        };
+        let segment = segment.map_err(|kind| self.error(kind))?;
+        self.prepared.drain(..).for_each(|segment| self.obsolete.push(log_name(segment.number)));
+        self.prepared.push_back(segment);
+        Ok(self.snapshot_writer(number, now))
+    }
+
+    /// Begins the snapshot of an orderly end: as [`FileLedger::begin_recovery`].
+    ///
+    /// # Errors
+    /// The segment cannot be created.
+    pub fn begin_last_snapshot(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
+        self.epoch.cancel();
+        self.begin_recovery(now)
+    }
+
+    /// Completes the snapshot of [`FileLedger::begin_recovery`]; commits are possible again.
+    ///
+    /// # Errors
+    /// It is unknown whether the snapshot is in place. The next attempt begins with [`FileLedger::begin_recovery`].
+    pub fn finish_recovery(&mut self, snapshot: SnapshotWriter) -> Result<(), StorageError> {
+        let written = snapshot.finish(self.chain.number, self.metadata).map_err(|kind| self.error(kind))?;
+        if !self.mark.is_set {
+            // The first commit of all has failed.
+            self.disk.sync_own_name().map_err(|error| self.error(error.into()))?;
+            self.set_mark(None);
+        }
+        if let Some(segment) = self.prepared.pop_front() {
+            self.activate(segment);
+        }
+        self.has_failed = false;
+        // No write follows a failed one: the abandoned segment is not used again.
+        let number = written.snapshot.number;
+        let abandoned = self.used.iter().filter(|(used, _)| *used < number).map(|(used, _)| log_name(*used));
+        self.obsolete.extend(abandoned);
+        self.used.retain(|(used, _)| *used >= number);
+        self.handle_snapshot(&written);
+        Ok(())
+    }
+
+    fn snapshot_writer(&mut self, number: u64, now: Now) -> SnapshotWriter {
+        self.clock_ms(now);
+        let clock = self.clock.unwrap_or(ClockReading { clock_ms: 0, monotonic_ms: 0 });
+        let older = self.snapshot.map(|snapshot| snapshot.number);
+        let store = self.store();
+        SnapshotWriter::new(
+            Arc::clone(&self.disk),
+            self.epoch.clone(),
+            (number, self.chain),
+            store,
+            clock,
+            older,
+        )
+    }
+
+    /// Whether [`FileLedger::take_work`] would return something.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.may_work()
+            && (!self.obsolete.is_empty()
+                || self.is_snapshot_due()
+                || (self.prepared.is_empty() && self.is_half_used())
+                || self.is_reserve_due()
+                || (self.room.is_lacking && self.room.may_be_more))
+    }
+
+    fn may_work(&self) -> bool {
+        let is_young = self.commits < self.policy.commits_before && self.room == Room::default();
+        !(self.is_working || self.has_failed || is_young || self.room.is_exhausted)
+    }
+
+    /// Makes work due that has failed for lack of room. Some time must have passed.
+    pub fn retry_work(&mut self) {
+        self.room.is_exhausted = false;
+        self.room.may_be_more = true;
+    }
+
+    /// Returns the next piece of work, if any. Only one is under way at a time.
+    pub fn take_work(&mut self, now: Now) -> Option<Work> {
+        if !self.may_work() {
+            return None;
+        }
+        let work = self.next_work(now)?;
+        self.is_working = true;
+        Some(work)
+    }
+
+    fn next_work(&mut self, now: Now) -> Option<Work> {
+        let disk = Arc::clone(&self.disk);
+        if !self.obsolete.is_empty() {
+            return Some(Work::Remove(disk, std::mem::take(&mut self.obsolete)));
+        }
+        if self.prepared.is_empty() && (self.is_snapshot_due() || self.is_half_used()) {
+            return Some(Work::Prepare(self.preparation()));
+        }
+        if self.is_snapshot_due()
+            && let Some(segment) = self.prepared.pop_front()
+        {
+            let number = segment.number;
+            self.activate(segment);
+            return Some(Work::Snapshot(Box::new(self.snapshot_writer(number, now))));
+        }
+        if self.is_reserve_due() || (self.room.is_lacking && std::mem::take(&mut self.room.may_be_more)) {
+            let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve != Reserve::Unknown);
+            return Some(Work::Reserve(Filling { disk, epoch: self.epoch.clone(), bytes, is_in_place }));
+        }
+        None
+    }
+
+    fn is_reserve_due(&self) -> bool {
+        let is_short = match self.reserve {
+            Reserve::Unknown => true,
+            Reserve::InPlace(bytes) => {
+                let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
+                bytes.saturating_add(tolerated) < self.reserve_bytes()
+            }
+        };
+        // A store with little in it is not what fills a disk. Without room, it is tried again after a snapshot.
+        is_short && self.live_bytes >= self.policy.first_bytes && !self.room.is_lacking
+    }
+
+    fn preparation(&mut self) -> Preparation {
+        self.last_segment = self.last_segment.saturating_add(1);
+        let last_bytes = self.active.as_ref().map_or(0, |segment| segment.bytes);
+        let least_bytes = self.policy.first_bytes;
+        let in_place = self.reserve_in_place();
+        let may_shrink = self.room.is_lacking && in_place > 0;
+        Preparation {
+            disk: Arc::clone(&self.disk),
+            epoch: self.epoch.clone(),
+            number: self.last_segment,
+            bytes: if self.room.is_lacking { least_bytes } else { self.policy.next_bytes(last_bytes) },
+            least_bytes,
+            used: self.free.pop(),
+            reserve_bytes: may_shrink.then(|| in_place.saturating_sub(least_bytes.saturating_mul(2))),
+        }
+    }
+
+    fn is_half_used(&self) -> bool {
+        self.active.as_ref().is_none_or(|segment| segment.at >= segment.bytes / 2)
+    }
+
+    fn is_snapshot_due(&self) -> bool {
+        let least = if self.room.is_lacking {
+            (self.policy.deletion_bytes(self.live_bytes) / 4).max(self.snapshot_retry_bytes)
+        } else {
+            self.policy.snapshot_bytes.max(self.live_bytes_of_snapshot()).max(self.snapshot_retry_bytes)
+        };
+        self.log_bytes >= least
+    }
+
+    /// Whether an orderly end should write a snapshot first, so that the next start has less to read.
+    #[must_use]
+    pub fn is_snapshot_due_at_end(&self) -> bool {
+        let live_bytes = self.live_bytes_of_snapshot();
+        let is_cheap = live_bytes <= self.policy.snapshot_bytes && self.log_bytes >= self.policy.close_bytes;
+        let is_due = self.log_bytes >= live_bytes && (is_cheap || self.is_snapshot_due());
+        is_due && self.is_open() && !self.room.is_lacking
+    }
+
+    fn live_bytes_of_snapshot(&self) -> u64 {
+        self.snapshot.map_or(0, |snapshot| snapshot.bytes)
+    }
+
+    fn reserve_in_place(&self) -> u64 {
+        if let Reserve::InPlace(bytes) = self.reserve { bytes } else { 0 }
+    }
+
+    /// Returns how long the reserve should be: as the next snapshot, and what deletions need before it.
+    fn reserve_bytes(&self) -> u64 {
+        // The frames of a snapshot are filled up to whole blocks.
+        let snapshot_bytes = self.live_bytes.saturating_add(self.live_bytes / 16);
+        snapshot_bytes.saturating_add(self.policy.deletion_bytes(self.live_bytes))
+    }
+
+    /// Handles the end of [`FileLedger::take_work`].
+    pub fn handle_done(&mut self, done: Done) {
+        match done {
+            Done::Removed(_) => self.is_working = false,
+            Done::Prepared(epoch, result) => self.handle_prepared(&epoch, result),
+            Done::Reserve(epoch, result) if !epoch.is_over() => self.handle_reserve(result),
+            Done::Snapshot(epoch, result) if !epoch.is_over() => {
+                self.is_working = false;
+                match result {
+                    Ok(written) => {
+                        self.recycle(written.snapshot.number);
+                        self.handle_snapshot(&written);
+                    }
+                    Err(kind) => {
+                        self.snapshot_retry_bytes = self.log_bytes.saturating_add(self.policy.first_bytes);
+                        if kind.is_lack_of_room() {
+                            // Without the reserve there may be room for the next attempt.
+                            if self.reserve_in_place() > 0 {
+                                self.snapshot_retry_bytes = 0;
+                            }
+                            self.release_reserve();
+                        }
+                    }
+                }
+            }
+            Done::Reserve(..) | Done::Snapshot(..) => {}
+        }
+    }
+
+    fn handle_prepared(&mut self, epoch: &Epoch, result: Result<OpenSegment, StorageErrorKind>) {
+        let is_over = epoch.is_over();
+        self.is_working &= is_over;
+        match result {
+            // A later segment is in use meanwhile: groups must be in the order of the segments.
+            Ok(segment)
+                if is_over || self.active.as_ref().is_some_and(|active| active.number > segment.number) =>
+            {
+                self.obsolete.push(log_name(segment.number));
+            }
+            Ok(segment) => {
+                if let Reserve::InPlace(_) = self.reserve
+                    && self.room.is_lacking
+                {
+                    // It may have been shortened.
+                    let bytes = self.disk.open(RESERVE_NAME).and_then(|file| Ok(file.bytes()?));
+                    self.reserve = bytes.map_or(Reserve::Unknown, Reserve::InPlace);
+                }
+                self.prepared.push_back(segment);
+            }
+            Err(kind) if kind.is_lack_of_room() && !is_over => {
+                if self.room.is_lacking {
+                    // Neither with a shorter reserve.
+                    let was_in_place = self.reserve != Reserve::Unknown;
+                    self.release_reserve();
+                    self.room.is_exhausted = !was_in_place;
+                }
+                self.room.is_lacking = true;
+            }
+            // The commit that needs the segment creates it, or fails.
+            Err(_) => self.room.is_exhausted |= !is_over,
+        }
+    }
+
+    fn handle_reserve(&mut self, result: Result<(u64, u64), StorageErrorKind>) {
+        self.is_working = false;
+        match result {
+            Ok((bytes, wanted)) => {
+                self.reserve = Reserve::InPlace(bytes);
+                let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
+                if bytes.saturating_add(tolerated) >= wanted {
+                    self.room = Room::default();
+                    return;
+                }
+                if !self.free.is_empty() {
+                    // These segments take the room.
+                    let free = self.free.drain(..).map(|(number, _)| log_name(number));
+                    self.obsolete.extend(free);
+                    return;
+                }
+            }
+            Err(_) => {
+                release_reserve(&*self.disk);
+                self.reserve = Reserve::Unknown;
+            }
+        }
+        self.room.is_lacking = true;
+        // Otherwise a snapshot comes next, and then the reserve again.
+        if !self.is_snapshot_due() {
+            (self.room.is_short, self.room.is_exhausted) = (true, true);
+        }
+    }
+
+    /// Keeps the segments before this one, to use them again, or has them removed.
+    fn recycle(&mut self, first: u64) {
+        let bytes_max = self.policy.snapshot_bytes.saturating_add(self.policy.segment_bytes);
+        let mut kept: u64 = self.free.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        let least_bytes = self.policy.next_bytes(self.active.as_ref().map_or(0, |segment| segment.bytes));
+        for (number, bytes) in self.used.extract_if(.., |(number, _)| *number < first) {
+            let is_usual = bytes >= least_bytes && bytes <= self.policy.segment_bytes;
+            if is_usual && !self.room.is_lacking && kept.saturating_add(bytes) <= bytes_max {
+                kept = kept.saturating_add(bytes);
+                self.free.push((number, bytes));
+            } else {
+                self.obsolete.push(log_name(number));
+            }
+        }
+    }
+
+    fn handle_snapshot(&mut self, written: &Written) {
+        self.snapshot = Some(written.snapshot);
+        self.room.may_be_more = true;
+        self.is_changed = true;
+        self.snapshot_retry_bytes = 0;
+        self.live_bytes = written.live_bytes;
+        // What has been committed since it was begun is in the segments from its own on.
+        let first = written.snapshot.number;
+        let active = self.active.as_ref().map_or(0, |segment| segment.at);
+        let full =
+            self.used.iter().filter(|(number, _)| *number >= first).rev().skip(1).map(|(_, bytes)| *bytes);
+        self.log_bytes = full.fold(active, u64::saturating_add);
+    }
+}

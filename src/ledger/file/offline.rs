@@ -1,0 +1,389 @@
+//! Work on the files of a store that no server has open: verify, recover, remove a fencing token.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use bytes::Bytes;
+
+use super::codec::{self, Part};
+use super::directory::Directory;
+use super::disk::{Disk, LOCK_NAME, OLD_NAMES, snapshot_name};
+use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
+use super::frame::{self, Kind};
+use super::key_state::KeyState;
+use super::ledger::{FileLedger, read_from_disk};
+use super::reading::{self, Contents, Snapshot};
+use crate::ledger::{RecordTooLong, StorageError, StorageErrorKind};
+use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::protocol::{Key, Timestamp};
+use crate::store::{Now, Version};
+
+/// Name of the directory, inside the directory of a corrupt store, to which [`recover`] writes.
+pub const RECOVERED_DIRECTORY: &str = "recovered";
+/// Keys that are written at once.
+const KEYS_PER_PORTION: usize = 1_000;
+
+/// How much of a store can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Integrity {
+    /// Everything.
+    Intact,
+    /// A part of the snapshot cannot be read: keys are missing, or have the value that a group has set.
+    IncompleteSnapshot {
+        corruption: String,
+        /// Number of records that are missing, if the end of the snapshot can be read.
+        lost: Option<usize>,
+    },
+    /// The snapshot is intact; of the log, not everything can be read.
+    IncompleteLog { corruption: String },
+}
+
+/// Contents and integrity of a store's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Path of the directory.
+    pub path: PathBuf,
+    /// Size of the snapshot in bytes; 0 if there is none.
+    pub snapshot_bytes: u64,
+    /// Length of the groups since the snapshot in bytes.
+    pub log_bytes: u64,
+    pub integrity: Integrity,
+    pub keys: usize,
+    /// Total length of the keys in bytes.
+    pub key_bytes: u64,
+    /// Total length of the values in bytes.
+    pub value_bytes: u64,
+    /// Number of keys that a fencing token protects.
+    pub fenced: usize,
+    /// Number of keys with a time to live.
+    pub expiring: usize,
+    /// Number of keys whose time to live is over.
+    pub expired: usize,
+    /// Number of rows of the exchange that the store takes part in; `None` if it takes part in none.
+    pub rows: Option<usize>,
+    /// The least and the greatest version of the keys.
+    pub versions: Option<(Version, Version)>,
+    /// No version that was given out is greater, as far as the files show it.
+    pub greatest: Version,
+    /// Wall clock at the last commit, in Unix milliseconds; 0 if unknown.
+    pub written_ms: u64,
+}
+
+/// Result of [`clear_fence`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClearFenceOutcome {
+    /// The removed fencing token.
+    Cleared(Timestamp),
+    /// The key has no fencing token.
+    NotFenced,
+    KeyNotFound,
+}
+
+/// What can be read of the files.
+struct Inspection {
+    report: VerifyReport,
+    keys: BTreeMap<Key, KeyState>,
+    metadata: CommitMetadata,
+}
+
+/// Reads all files of the store in `directory` and reports what they hold. Changes nothing.
+///
+/// # Errors
+/// There is no store, its files cannot be read, another process has them open, or they have another format. Corruption
+/// is no error here: see [`VerifyReport::integrity`].
+pub fn verify(directory: &Path, wall_ms: u64) -> Result<VerifyReport, StorageError> {
+    Ok(inspect(directory, wall_ms)?.report)
+}
+
+/// Writes what can be read of a corrupt store to a new one in [`RECOVERED_DIRECTORY`] inside `directory`, and returns
+/// the path of that directory; writes nothing if the store is intact. The corrupt files are not changed. The new store has
+/// no rows of an exchange: they would have to agree with its values.
+///
+/// # Errors
+/// Those of [`verify`]; no record can be read; the new store exists already or cannot be written.
+pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<PathBuf>), StorageError> {
+    let Inspection { report, keys, metadata } = inspect(directory, wall_ms)?;
+    if report.integrity == Integrity::Intact {
+        return Ok((report, None));
+    }
+    let to = directory.join(RECOVERED_DIRECTORY);
+    let error = |kind| StorageError { path: to.clone(), kind };
+    if to.exists() {
+        return Err(error(StorageErrorKind::Io(io::ErrorKind::AlreadyExists.into())));
+    }
+    if keys.is_empty() {
+        let nothing = StorageErrorKind::Corrupt("no key in it can be read".to_owned());
+        return Err(StorageError { path: report.path, kind: nothing });
+    }
+    let now = Now { wall_ms, monotonic_ms: 0 };
+    let mut ledger = FileLedger::open(&to)?;
+    ledger.set_metadata(metadata);
+    let mut snapshot = ledger.begin_recovery(now)?;
+    let keys: Vec<_> = keys.into_iter().collect();
+    for portion in keys.chunks(KEYS_PER_PORTION) {
+        let entries = portion.iter().map(|(key, state)| Entry::of_key(key.clone(), state));
+        let entries: Result<Vec<_>, RecordTooLong> = entries.collect();
+        let written = entries.map_err(StorageErrorKind::from).and_then(|entries| snapshot.write(&entries));
+        written.map_err(error)?;
+    }
+    ledger.finish_recovery(snapshot)?;
+    ledger.close();
+    Ok((report, Some(to)))
+}
+
+/// Removes the fencing token of a key, whatever its version.
+///
+/// # Errors
+/// Those of [`verify`], corruption, and failure to write the files.
+pub fn clear_fence(directory: &Path, key: &Key, wall_ms: u64) -> Result<ClearFenceOutcome, StorageError> {
+    let mut ledger = open_existing(directory)?;
+    let mut found = None;
+    ledger.load_states(|loaded, state| {
+        if loaded == *key && !state.is_tombstone() {
+            found = Some(state);
+        }
+    })?;
+    let Some(mut state) = found else { return Ok(ClearFenceOutcome::KeyNotFound) };
+    let Some(fence) = state.fence.take() else { return Ok(ClearFenceOutcome::NotFenced) };
+    let entry = encode(directory, key.clone(), &state)?;
+    let ceiling = ledger.metadata().ceiling;
+    ledger.append(&[entry], ceiling, Now { wall_ms, monotonic_ms: 0 })?;
+    ledger.close();
+    Ok(ClearFenceOutcome::Cleared(fence))
+}
+
+/// Removes all rows of an exchange and returns their number: the store is one of its own again, with all its keys.
+///
+/// # Errors
+/// Those of [`verify`], corruption, and failure to write the files.
+pub fn leave_exchange(directory: &Path, wall_ms: u64) -> Result<usize, StorageError> {
+    let mut ledger = open_existing(directory)?;
+    ledger.load_states(|_, _| {})?;
+    let mut entries = Vec::new();
+    ledger.load_rows(|address, _| entries.push(Entry { place: Place::Row(address), content: None }));
+    if !entries.is_empty() {
+        let ceiling = ledger.metadata().ceiling;
+        ledger.append(&entries, ceiling, Now { wall_ms, monotonic_ms: 0 })?;
+        ledger.close();
+    }
+    Ok(entries.len())
+}
+
+/// Result of [`lower_versions`]: what was more than 60 s ahead of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoweredVersions {
+    pub keys: usize,
+    pub fences: usize,
+    /// Whether the version was lowered above which new keys continue.
+    pub floor: bool,
+}
+
+impl LoweredVersions {
+    /// Lowers the version and the fencing token of a key that are ahead to the present. Returns the counts with it.
+    #[must_use]
+    pub fn lower(mut self, state: &mut KeyState, wall_ms: u64) -> Self {
+        if is_ahead(state.version.ms, wall_ms) {
+            state.version = Version { ms: wall_ms, counter: 0 };
+            self.keys = self.keys.saturating_add(1);
+        }
+        if let Some(fence) = state.fence.as_mut().filter(|fence| is_ahead(fence.ms, wall_ms)) {
+            (fence.ms, fence.counter) = (wall_ms, 0);
+            self.fences = self.fences.saturating_add(1);
+        }
+        self
+    }
+}
+
+fn is_ahead(ms: u64, wall_ms: u64) -> bool {
+    ms > wall_ms.saturating_add(SKEW_MAX_MS)
+}
+
+/// Lowers versions and fencing tokens that are more than 60 s ahead of the clock to the present: versions that clients
+/// refuse, because the clock was ahead when they were given out. This is the only way in which versions go back.
+///
+/// # Errors
+/// Those of [`verify`], corruption, and failure to write the files.
+pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions, StorageError> {
+    let mut ledger = open_existing(directory)?;
+    let (mut lowered, mut greatest) = (LoweredVersions::default(), Version { ms: wall_ms, counter: 0 });
+    let mut changed = Vec::new();
+    ledger.load_states(|key, mut state| {
+        if state.is_tombstone() {
+            // The ceiling is at least as great afterwards.
+            if is_ahead(state.version.ms, wall_ms) {
+                changed.push((key, None));
+            }
+            return;
+        }
+        let before = lowered;
+        lowered = lowered.lower(&mut state, wall_ms);
+        greatest = greatest.max(state.version);
+        if lowered != before {
+            changed.push((key, Some(state)));
+        }
+    })?;
+    let mut ceiling = ledger.metadata().ceiling;
+    if is_ahead(ceiling.ms, wall_ms) {
+        (lowered.floor, ceiling) = (true, greatest);
+    }
+    let entry = |(key, state): (Key, Option<KeyState>)| match state {
+        Some(state) => encode(directory, key, &state),
+        None => Ok(Entry { place: Place::Key(key), content: None }),
+    };
+    let entries = changed.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+    if lowered.floor || !entries.is_empty() {
+        ledger.append(&entries, ceiling, Now { wall_ms, monotonic_ms: 0 })?;
+        ledger.close();
+    }
+    Ok(lowered)
+}
+
+fn encode(directory: &Path, key: Key, state: &KeyState) -> Result<Entry, StorageError> {
+    Entry::of_key(key, state).map_err(|error| StorageError { path: directory.to_owned(), kind: error.into() })
+}
+
+/// Opens a store that exists.
+fn open_existing(directory: &Path) -> Result<FileLedger, StorageError> {
+    check_existence(directory).map_err(|kind| StorageError { path: directory.to_owned(), kind })?;
+    FileLedger::open(directory)
+}
+
+/// # Errors
+/// There is no store in the directory, or one of an earlier format.
+fn check_existence(directory: &Path) -> Result<(), StorageErrorKind> {
+    if directory.join(LOCK_NAME).exists() {
+        return Ok(());
+    }
+    let is_old = OLD_NAMES.iter().any(|name| directory.join(name).exists());
+    Err(if is_old { StorageErrorKind::UnsupportedFormat(0) } else { StorageErrorKind::Missing })
+}
+
+fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
+    read(directory, wall_ms).map_err(|kind| StorageError { path: directory.to_owned(), kind })
+}
+
+fn read(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
+    check_existence(directory)?;
+    let disk = Directory::lock_to_read(directory)?;
+    let (mut contents, _) = read_from_disk(&disk)?;
+    if contents.names.logs.is_empty() && contents.names.snapshots.is_empty() {
+        return Err(StorageErrorKind::Missing);
+    }
+    let corruption = contents.corruption.take();
+    let (mut keys, mut rows) = (BTreeMap::new(), BTreeSet::new());
+    let integrity = match read_snapshot(&disk, contents.snapshot.as_ref(), &mut keys, &mut rows)? {
+        Some((corruption, lost)) => Integrity::IncompleteSnapshot { corruption, lost },
+        None => corruption.map_or(Integrity::Intact, |corruption| Integrity::IncompleteLog { corruption }),
+    };
+    if integrity != Integrity::Intact {
+        apply_beyond(&disk, &mut contents)?;
+    }
+    for (key, content) in std::mem::take(&mut contents.keys) {
+        match content.and_then(KeyState::decode) {
+            Some(state) => drop(keys.insert(key, state)),
+            None => drop(keys.remove(&key)),
+        }
+    }
+    for (address, content) in std::mem::take(&mut contents.rows) {
+        let _ = if content.is_some() { rows.insert(address) } else { rows.remove(&address) };
+    }
+    Ok(describe(&disk, &contents, integrity, keys, rows.len(), wall_ms))
+}
+
+fn describe(
+    disk: &dyn Disk,
+    contents: &Contents,
+    integrity: Integrity,
+    mut keys: BTreeMap<Key, KeyState>,
+    rows: usize,
+    wall_ms: u64,
+) -> Inspection {
+    let metadata = contents.metadata;
+    let greatest = keys.values().map(|state| state.version).fold(metadata.ceiling, Version::max);
+    keys.retain(|_, state| !state.is_tombstone());
+    let versions = keys.values().map(|state| state.version);
+    let versions = versions.clone().min().zip(versions.max());
+    let count = |is: &dyn Fn(&KeyState) -> bool| keys.values().filter(|state| is(state)).count();
+    let clock_ms = metadata.clock_ms_at(wall_ms, disk.moment());
+    let report = VerifyReport {
+        path: disk.path(),
+        snapshot_bytes: contents.snapshot.map_or(0, |snapshot| snapshot.bytes),
+        log_bytes: contents.log_bytes,
+        integrity,
+        keys: keys.len(),
+        key_bytes: keys.keys().map(|key| key.as_bytes().len() as u64).sum(),
+        value_bytes: keys.values().map(|state| state.value.len() as u64).sum(),
+        fenced: count(&|state| state.fence.is_some()),
+        expiring: count(&|state| state.deadline.is_some()),
+        expired: count(&|state| state.deadline.is_some_and(|deadline| deadline.clock_ms <= clock_ms)),
+        rows: (rows > 0).then_some(rows),
+        versions,
+        greatest,
+        written_ms: metadata.wall_ms,
+    };
+    Inspection { report, keys, metadata: CommitMetadata { ceiling: greatest, ..metadata } }
+}
+
+/// Reads the records of a snapshot. Returns its corruption, if any, and the number of records that are missing then.
+fn read_snapshot(
+    disk: &Directory,
+    snapshot: Option<&Snapshot>,
+    keys: &mut BTreeMap<Key, KeyState>,
+    rows: &mut BTreeSet<Bytes>,
+) -> Result<Option<(String, Option<usize>)>, StorageErrorKind> {
+    let Some(snapshot) = snapshot else { return Ok(None) };
+    let mut take = |entry: Entry| {
+        match (entry.place, entry.content) {
+            (Place::Key(key), Some(content)) => {
+                let state = KeyState::decode(content);
+                let state =
+                    state.ok_or_else(|| StorageErrorKind::Corrupt("a record is malformed".to_owned()))?;
+                keys.insert(key, state);
+            }
+            (Place::Row(address), Some(_)) => drop(rows.insert(address)),
+            _ => {}
+        }
+        Ok(())
+    };
+    let corruption = match reading::read_snapshot(disk, snapshot, &mut take) {
+        Ok(_) => return Ok(None),
+        Err(StorageErrorKind::Corrupt(corruption)) => corruption,
+        Err(other) => return Err(other),
+    };
+    // Each frame that is intact counts.
+    let bytes = Bytes::from(fs::read(disk.path().join(snapshot_name(snapshot.number)))?);
+    let mut found = 0_usize;
+    for (at, frame) in frame::intact(Kind::Snapshot, &bytes) {
+        let body = at.saturating_add(frame::HEADER_BYTES);
+        let part = codec::take_part(bytes.slice(body..body.saturating_add(frame.body.len())));
+        if let Some(Part::Entries(entries)) = part {
+            found = found.saturating_add(entries.len());
+            // One that is malformed is left out.
+            entries.into_iter().for_each(|entry| _ = take(entry));
+        }
+    }
+    let entries = snapshot.end.and_then(|end| usize::try_from(end.entries).ok());
+    Ok(Some((corruption, entries.map(|entries| entries.saturating_sub(found)))))
+}
+
+/// Applies the intact groups that do not continue the chain, in the order of their numbers.
+fn apply_beyond(disk: &dyn Disk, contents: &mut Contents) -> Result<(), StorageErrorKind> {
+    let mut groups = BTreeMap::<u64, EntryGroup>::new();
+    let mut store = contents.store;
+    for segment in contents.segments.clone() {
+        let bytes = reading::read_segment(disk, segment.number)?;
+        for (at, frame) in frame::intact(Kind::Group, &bytes) {
+            if *store.get_or_insert(frame.store) != frame.store || frame.chain.number <= contents.chain.number
+            {
+                continue;
+            }
+            let body = at.saturating_add(frame::HEADER_BYTES);
+            let body = bytes.slice(body..body.saturating_add(frame.body.len()));
+            // Of two with the same number, the one in the later segment counts.
+            groups.extend(codec::take_group(frame.chain.number, body).map(|group| (group.number, group)));
+        }
+    }
+    groups.into_values().for_each(|group| contents.apply(group));
+    Ok(())
+}
