@@ -5,7 +5,6 @@ pub mod file;
 pub mod group;
 pub mod queue;
 pub mod record;
-mod stale;
 
 pub use error::{RecordTooLong, StorageError, StorageErrorKind};
 pub use file::entry::CommitMetadata;
@@ -16,4 +15,3 @@ pub use file::policy::{Policy, RESERVE_BYTES};
 pub use group::Group;
 pub use queue::{CommitQueue, DependsOn, Failed, LedgerKind, Undo};
 pub use record::{KeyRecord, Record, RegistrationRecord, ResponseRecord};
-pub use stale::Address;

@@ -66,6 +66,9 @@ pub trait DiskFile: Debug + Send + Sync {
 
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
+    /// Takes room for a length without writing, where the file system can do so.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
+
     /// Makes content and length durable.
     fn sync(&self) -> io::Result<()>;
 

@@ -385,6 +385,34 @@ fn without_room_for_a_snapshot_commits_go_on_and_the_files_stay_valid() {
     }
 }
 
+#[test]
+fn a_disk_without_room_for_a_group_is_known_until_there_is_room_for_it() {
+    for is_written_again in [false, true] {
+        let mut model = Model::new();
+        model.fill(2);
+        model.disk.set_faults(|faults| faults.bytes_max = Some(100_000));
+        let large = vec![b'v'; 200_000];
+        assert!(commit(&mut model.ledger, &[set("large", &large)]).unwrap_err().kind.is_lack_of_room());
+        for _ in 0..3 {
+            model.set("small", b"v");
+            model.ledger.retry_work();
+            model.work();
+            assert!(model.ledger.lacks_room() && !model.ledger.is_short_of_room());
+        }
+        model.disk.set_faults(|faults| faults.bytes_max = None);
+        if is_written_again {
+            model.set("large", &large);
+        } else {
+            model.work();
+            assert!(model.ledger.lacks_room(), "no one has looked");
+            model.ledger.retry_work();
+            model.work();
+        }
+        assert!(!model.ledger.lacks_room());
+        assert!(model.disk.all_names().iter().all(|name| !name.ends_with(".new")));
+    }
+}
+
 /// The new process reads what the disk has, not what the system has in memory.
 #[test]
 fn a_failed_sync_a_restart_and_a_power_cut_lose_nothing_and_are_not_refused() {

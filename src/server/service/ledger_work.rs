@@ -52,10 +52,12 @@ fn with_ledger<T>(
         match shared.committer.try_lock() {
             Ok(mut committer) => {
                 let Committer { storage, .. } = committer.as_mut()?;
-                let was_short_of_room = storage.is_short_of_room();
+                let (was_short_of_room, lacked_room) = (storage.is_short_of_room(), storage.lacks_room());
                 let result = action(storage);
+                if was_short_of_room != storage.is_short_of_room() || lacked_room != storage.lacks_room() {
+                    shared.lock().set_room(storage);
+                }
                 if was_short_of_room != storage.is_short_of_room() {
-                    shared.lock().set_short_of_room(storage.is_short_of_room());
                     shared.report_room(storage.is_short_of_room());
                 }
                 return Some(result);
@@ -95,7 +97,12 @@ fn finish(
     is_cancelled: impl Fn() -> bool,
 ) -> Option<Result<Written, StorageErrorKind>> {
     // No commit is under way: what is not durable is in the next group.
-    let needed = with_ledger(shared, &is_cancelled, |ledger| needed_number(ledger, &shared.lock()))?;
+    let needed = loop {
+        match with_ledger(shared, &is_cancelled, |ledger| needed_number(ledger, &shared.lock()))? {
+            Some(needed) => break needed,
+            None => shared.ledger_work.pause(),
+        }
+    };
     loop {
         let durable = |ledger: &mut FileLedger| {
             let number = ledger.number();
@@ -115,9 +122,10 @@ fn finish(
     }
 }
 
-/// Returns the number of the group that has all that the state shows.
-pub(super) fn needed_number(ledger: &FileLedger, state: &State) -> u64 {
-    ledger.number().saturating_add(u64::from(state.commit_queue.has_uncommitted()))
+/// Returns the number of the group that has all that the state shows; `None` if several will have it, after a failure.
+pub(super) fn needed_number(ledger: &FileLedger, state: &State) -> Option<u64> {
+    let queue = &state.commit_queue;
+    (!queue.has_failed()).then(|| ledger.number().saturating_add(u64::from(queue.has_uncommitted())))
 }
 
 /// Writes all records in bounded steps, between which requests are handled. Calls `goes_on` after each step with the time that it
