@@ -14,7 +14,7 @@ pub const RESERVE_NAME: &str = "reserve";
 /// The end of the name of a file that is not complete.
 const NEW: &str = ".new";
 /// Files of the versions before the first release.
-pub const OLD_NAMES: [&str; 2] = ["store.redb", "store.log"];
+const OLD_NAMES: [&str; 2] = ["store.redb", "store.log"];
 
 /// A directory of files. A name that was created, replaced or removed is durable after [`Disk::sync_names`] only.
 pub trait Disk: Debug + Send + Sync {

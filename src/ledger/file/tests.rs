@@ -739,6 +739,29 @@ fn a_lost_end_of_the_log_is_refused_where_anything_shows_that_there_was_more() {
     assert!(error.contains("log-1: the first group is damaged or missing"), "{error}");
 }
 
+/// A copy that was interrupted: no orderly end shows what is missing.
+#[test]
+fn a_log_that_is_cut_off_within_a_group_is_refused() {
+    let mut model = Model::new();
+    model.set("a", b"1");
+    model.set("b", &[b'v'; 9_000]);
+    let whole = model.disk.file("log-1");
+    for bytes in (0..whole.len()).step_by(512) {
+        let disk = model.disk.copy();
+        disk.change_file("log-1", |content| content.truncate(bytes));
+        // The second group has three blocks.
+        match (bytes / BLOCK_BYTES, bytes % BLOCK_BYTES) {
+            (0, _) => assert!(is_corrupt(&values(&disk).unwrap_err()), "{bytes}"),
+            (1, 0) => assert_eq!(values(&disk).unwrap().len(), 1, "it cannot be told apart"),
+            (1..4, _) => {
+                let error = values(&disk).unwrap_err().to_string();
+                assert!(error.contains("log-1: it is cut off in the group at byte 4096"), "{bytes}: {error}");
+            }
+            _ => assert_eq!(values(&disk).unwrap(), model.values, "{bytes}"),
+        }
+    }
+}
+
 #[test]
 fn missing_files_are_refused() {
     let mut model = Model::new();
