@@ -1,5 +1,7 @@
 //! `--etcd`: options that contradict each other, and an etcd that cannot be used.
 
+use std::net::TcpListener;
+
 use super::common::Place;
 
 #[test]
@@ -33,9 +35,11 @@ fn options_of_a_cluster_require_the_urls_of_etcd() {
 
 #[cfg(not(feature = "cluster"))]
 #[test]
-fn a_build_without_the_feature_names_the_way_to_it() {
+fn a_build_without_the_feature_names_the_way_to_it_before_it_tries_anything() {
     let place = Place::new();
-    for verb in [&["serve"][..], &["store"], &["store", "status"]] {
+    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = used.local_addr().unwrap().to_string();
+    for verb in [&["serve", "--listen", &address][..], &["store"], &["store", "status"]] {
         assert_eq!(
             place.run(&[verb, &["--etcd", "http://127.0.0.1:1"]].concat()),
             "--- stderr\nerror: --etcd: this mqkv was built without support for etcd\n\

@@ -69,6 +69,11 @@ impl ClusterArgs {
         let none = Variables::default();
         let variables = if excludes_etcd { &none } else { variables };
         etcd::complete(&mut self.etcd, variables)?;
+        // Before anything is tried, such as a listener whose address is in use.
+        #[cfg(not(feature = "cluster"))]
+        if self.is_given() {
+            return Err(etcd::unsupported());
+        }
         if self.etcd.etcd.is_empty() {
             let others = [
                 ("--instance", self.instance.is_some()),
@@ -134,9 +139,10 @@ impl ClusterArgs {
         }))
     }
 
+    /// Returns no settings: [`Self::complete`] has refused etcd.
     #[cfg(not(feature = "cluster"))]
     #[expect(clippy::unused_async, reason = "the signature of the other build")]
     pub async fn settings(&self) -> Result<Option<ClusterSettings>, CommandError> {
-        if self.is_given() { Err(etcd::unsupported()) } else { Ok(None) }
+        Ok(None)
     }
 }
