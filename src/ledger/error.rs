@@ -45,6 +45,12 @@ impl StorageErrorKind {
         matches!(self, Self::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge))
     }
 
+    /// Returns the error of a record that cannot be decoded although the checksum is right.
+    #[must_use]
+    pub fn malformed_record(file: &str) -> Self {
+        Self::Corrupt(format!("{file}: a record is malformed"))
+    }
+
     /// Adds the name of a file to the system's error.
     #[must_use]
     pub fn of_file(self, name: &str) -> Self {

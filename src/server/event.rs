@@ -82,6 +82,10 @@ pub enum Event {
     },
     /// Writes to the disk work again.
     PersistedAgain,
+    /// A snapshot could not be written: the log grows until one is.
+    SnapshotFailed {
+        reason: String,
+    },
     /// The system clock was set far ahead. Versions do not follow it unless that lasts.
     ClockAhead {
         by_ms: u64,
@@ -148,6 +152,7 @@ impl Event {
             | Self::RepliesForgotten { .. }
             | Self::NotPersisted { .. }
             | Self::PersistedAgain
+            | Self::SnapshotFailed { .. }
             | Self::ClockAhead { .. }
             | Self::ClockFollowed { .. }
             | Self::ClockBehind { .. } => true,
@@ -173,7 +178,8 @@ impl Event {
             | Self::Credentials { .. }
             | Self::Certificates { .. }
             | Self::OutOfTime { .. }
-            // One in a minute at most.
+            // One in a minute at most, after the first ones.
+            | Self::SnapshotFailed { .. }
             | Self::RepliesForgotten { .. }
             | Self::ClockAhead { .. }
             | Self::ClockFollowed { .. }
@@ -201,6 +207,7 @@ impl Event {
             Self::RepliesForgotten { .. } => "replies-forgotten",
             Self::NotPersisted { .. } => "not-persisted",
             Self::PersistedAgain => "persisted-again",
+            Self::SnapshotFailed { .. } => "snapshot-failed",
             Self::ClockAhead { .. } => "clock-ahead",
             Self::ClockFollowed { .. } => "clock-followed",
             Self::ClockBehind { .. } => "clock-behind",
@@ -246,7 +253,10 @@ impl Event {
             Self::LeftOut { subject, count, .. } => {
                 vec![("subject", subject.to_string()), ("count", count.to_string())]
             }
-            Self::IdentityFile { reason } | Self::OutOfTime { reason } | Self::NotPersisted { reason } => {
+            Self::IdentityFile { reason }
+            | Self::OutOfTime { reason }
+            | Self::NotPersisted { reason }
+            | Self::SnapshotFailed { reason } => {
                 vec![("reason", reason.clone())]
             }
         }
@@ -301,6 +311,12 @@ impl fmt::Display for Event {
             ),
             Self::NotPersisted { reason } => {
                 write!(f, "persistent writes are refused until the disk works again: {reason}")
+            }
+            Self::SnapshotFailed { reason } => {
+                write!(
+                    f,
+                    "the snapshot of the store could not be written, and the log grows until it is: {reason}"
+                )
             }
             Self::PersistedAgain => f.write_str("the disk works again: persistent writes are accepted"),
             Self::ClockAhead { by_ms } => write!(

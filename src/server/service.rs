@@ -43,6 +43,8 @@ mod exchange_tests;
 #[cfg(test)]
 mod ledger_steps;
 #[cfg(test)]
+mod ledger_work_tests;
+#[cfg(test)]
 mod monitor_tests;
 #[cfg(test)]
 mod persistence_tests;

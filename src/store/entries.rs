@@ -13,6 +13,8 @@ use crate::protocol::{EncodedValue, Timestamp};
 /// keys are rehashed would wait for 300 ms. The number is no power of two, so that a million keys, or a
 /// thousand, do not fill all shards to just above the size at which they double.
 const SHARDS: u64 = 300;
+/// What a file has of a key besides its name and its value, at most: lengths, version, deadline, fencing token.
+const OVERHEAD_BYTES: u64 = 64;
 
 /// A table of entries. An entry keeps its slot until it is removed.
 ///
@@ -24,6 +26,8 @@ pub(super) struct Entries {
     vacant: Vec<Slot>,
     /// Total length of all keys and values.
     bytes: u64,
+    /// What the persistent ones take in a file, or somewhat more.
+    persistent_bytes: u64,
     /// Memory of all entries, in bytes.
     cost: u64,
     /// Seeded at random in each process, so that a client cannot choose keys that collide.
@@ -35,6 +39,10 @@ fn size(entry: &Entry) -> u64 {
     bytes as u64
 }
 
+fn persistent_bytes(entry: &Entry) -> u64 {
+    if entry.is_persistent() { size(entry).saturating_add(OVERHEAD_BYTES) } else { 0 }
+}
+
 impl Default for Entries {
     fn default() -> Self {
         Self {
@@ -42,6 +50,7 @@ impl Default for Entries {
             slots: Vec::new(),
             vacant: Vec::new(),
             bytes: 0,
+            persistent_bytes: 0,
             cost: 0,
             hasher: RandomState::default(),
         }
@@ -61,6 +70,11 @@ impl Entries {
     /// Returns the total length of all keys and values in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns what the persistent entries take in a file, in bytes, or somewhat more.
+    pub(super) fn persistent_bytes(&self) -> u64 {
+        self.persistent_bytes
     }
 
     /// Returns the memory of all entries in bytes, with their overhead.
@@ -95,22 +109,26 @@ impl Entries {
         fence: Option<Timestamp>,
     ) {
         let Some(entry) = self.get_mut(slot) else { return };
-        let before = (size(entry), entry.cost());
+        let before = (size(entry), entry.cost(), persistent_bytes(entry));
         entry.overwrite(value, version, fence);
-        let after = (size(entry), entry.cost());
+        let after = (size(entry), entry.cost(), persistent_bytes(entry));
+        self.persistent_bytes = self.persistent_bytes.saturating_sub(before.2).saturating_add(after.2);
         self.bytes = self.bytes.saturating_sub(before.0).saturating_add(after.0);
         self.cost = self.cost.saturating_sub(before.1).saturating_add(after.1);
     }
 
     pub(super) fn set_persistent(&mut self, slot: Slot) {
-        if let Some(entry) = self.get_mut(slot) {
-            entry.set_persistent();
-        }
+        let Some(entry) = self.get_mut(slot) else { return };
+        let before = persistent_bytes(entry);
+        entry.set_persistent();
+        let after = persistent_bytes(entry);
+        self.persistent_bytes = self.persistent_bytes.saturating_sub(before).saturating_add(after);
     }
 
     /// Inserts the entry of a key that is absent.
     pub(super) fn insert(&mut self, entry: Entry) -> Slot {
-        let Self { index, slots, vacant, bytes, cost, hasher } = self;
+        self.persistent_bytes = self.persistent_bytes.saturating_add(persistent_bytes(&entry));
+        let Self { index, slots, vacant, bytes, cost, hasher, .. } = self;
         *bytes = bytes.saturating_add(size(&entry));
         *cost = cost.saturating_add(entry.cost());
         let hash = hasher.hash_one(entry.key());
@@ -141,6 +159,7 @@ impl Entries {
         self.vacant.push(slot);
         let removed = self.get_mut(slot).map(std::mem::take)?;
         self.bytes = self.bytes.saturating_sub(size(&removed));
+        self.persistent_bytes = self.persistent_bytes.saturating_sub(persistent_bytes(&removed));
         self.cost = self.cost.saturating_sub(removed.cost());
         Some(removed)
     }

@@ -271,6 +271,12 @@ impl Store {
         (found, None)
     }
 
+    /// Returns what the persistent entries take in a file, in bytes, or somewhat more.
+    #[must_use]
+    pub fn persistent_bytes(&self) -> u64 {
+        self.entries.persistent_bytes()
+    }
+
     /// Sets a key to an earlier state, at the start or because a change of it could not be committed. Returns no
     /// [`Change`], because no watcher knows of the one that is undone.
     pub fn restore(&mut self, key: &Key, earlier: Option<(Version, StoredValue)>) {

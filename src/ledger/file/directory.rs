@@ -185,12 +185,13 @@ impl DiskFile for RegularFile {
     }
 }
 
-/// Opens a path that is a regular file or does not exist. Opening a pipe would block, and a device may have no end.
+/// Opens a path that is a regular file or does not exist. Opening a pipe would block, and a device may have no end. A symbolic link
+/// is not followed: what it names may belong to another store, or to none.
 ///
 /// # Errors
 /// The path is neither, or cannot be opened.
 fn open_regular(options: &OpenOptions, path: &Path) -> Result<File, StorageErrorKind> {
-    match fs::metadata(path) {
+    match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.is_file() => Err(StorageErrorKind::NotAFile(path.to_owned())),
         _ => Ok(options.open(path)?),
     }
@@ -216,6 +217,6 @@ fn is_not_ours(error: &io::Error) -> bool {
 }
 
 /// Makes the names of new files durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

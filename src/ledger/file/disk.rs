@@ -121,7 +121,9 @@ impl Names {
                 sorted.logs.push(number);
             } else if let Some(number) = number(name, snapshot_name) {
                 sorted.snapshots.push(number);
-            } else if name.ends_with(NEW) {
+            } else if let Some(of) = name.strip_suffix(NEW)
+                && (of == RESERVE_NAME || number(of, snapshot_name).is_some())
+            {
                 sorted.new.push(name.clone());
             }
             sorted.has_reserve |= name == RESERVE_NAME;

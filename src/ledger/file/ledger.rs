@@ -3,6 +3,7 @@
 mod upkeep;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,6 +26,9 @@ use crate::store::{Now, StoredValue, Version};
 
 /// A difference between the clocks that is no rounding.
 const CLOCK_STEP_MS: u64 = 1_000;
+
+/// The most memory that is kept for the next group.
+const GROUP_BYTES_KEPT: usize = 4 * 1024 * 1024;
 
 /// The files of one store, open. No other process can open them meanwhile.
 #[derive(Debug)]
@@ -65,8 +69,12 @@ pub struct FileLedger {
     commits: u64,
     reserve: Reserve,
     room: Room,
-    /// The length of the log at which a snapshot is tried again that has failed.
-    snapshot_retry_bytes: u64,
+    /// The segment with which a snapshot was begun that is not in place, and the last group before it.
+    snapshot_from: Option<(u64, Chain)>,
+    /// When it was begun, the pause after its last failure, and when it may be tried again: in monotonic milliseconds.
+    snapshot_begun_ms: u64,
+    snapshot_pause_ms: u64,
+    snapshot_retry_ms: u64,
     epoch: Epoch,
     is_working: bool,
     /// Whether anything was written.
@@ -101,6 +109,8 @@ struct Room {
     refused_bytes: u64,
     /// Whether it is time to look for room for it.
     is_probe_due: bool,
+    /// Whether there is room for a snapshot, as a look has shown.
+    is_probed: bool,
 }
 
 impl FileLedger {
@@ -174,7 +184,10 @@ impl FileLedger {
             // After an unclean end it may not be on disk.
             reserve: if is_clean && has_reserve { Reserve::InPlace(0) } else { Reserve::Unknown },
             room: Room::default(),
-            snapshot_retry_bytes: 0,
+            snapshot_from: None,
+            snapshot_begun_ms: 0,
+            snapshot_pause_ms: 0,
+            snapshot_retry_ms: 0,
             epoch: Epoch::default(),
             is_working: false,
             is_changed: false,
@@ -229,17 +242,20 @@ impl FileLedger {
     pub(super) fn load_states(&mut self, mut each: impl FnMut(Key, KeyState)) -> Result<(), StorageError> {
         let (keys, changed_rows) =
             (std::mem::take(&mut self.contents.keys), std::mem::take(&mut self.contents.rows));
-        let malformed = || StorageErrorKind::Corrupt("a record is malformed".to_owned());
         let mut rows = BTreeMap::new();
-        let mut take = |key: Key, content: Bytes| {
-            each(key, KeyState::decode(content).ok_or_else(malformed)?);
+        let mut take = |key: Key, content: Bytes, file: &str| {
+            let state = KeyState::decode(content);
+            each(key, state.ok_or_else(|| StorageErrorKind::malformed_record(file))?);
             Ok::<_, StorageErrorKind>(())
         };
         let load = || {
             if let Some(snapshot) = &self.snapshot {
+                let name = snapshot_name(snapshot.number);
                 let bytes = reading::read_snapshot(&*self.disk, snapshot, |entry| {
                     match (entry.place, entry.content) {
-                        (Place::Key(key), Some(content)) if !keys.contains_key(&key) => take(key, content)?,
+                        (Place::Key(key), Some(content)) if !keys.contains_key(&key) => {
+                            take(key, content, &name)?;
+                        }
                         (Place::Row(address), Some(content)) => drop(rows.insert(address, content)),
                         _ => {}
                     }
@@ -251,7 +267,7 @@ impl FileLedger {
             let mut keys: Vec<_> = keys.into_iter().collect();
             keys.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             for (key, content) in keys {
-                content.map_or(Ok(()), |content| take(key, content))?;
+                content.map_or(Ok(()), |content| take(key, content, "the log"))?;
             }
             Ok(())
         };
@@ -347,6 +363,8 @@ impl FileLedger {
             }
             None => self.append_to_new_segment()?,
         }
+        self.group.clear();
+        self.group.shrink_to(GROUP_BYTES_KEPT);
         self.chain = chain;
         self.is_changed = true;
         self.commits = self.commits.saturating_add(1);
@@ -417,6 +435,8 @@ impl FileLedger {
             Err(kind) => {
                 // The file with the group is removed, and no other one was written to.
                 if kind.is_lack_of_room() {
+                    // A snapshot may have seen what is rolled back.
+                    self.cancel_work();
                     self.room.is_lacking = true;
                     self.room.refused_bytes = self.room.refused_bytes.max(group_bytes);
                 } else {
@@ -433,6 +453,7 @@ impl FileLedger {
         self.has_failed = true;
         self.cancel_work();
         self.active = None;
+        self.obsolete.extend(self.snapshot_from.take().map(|(number, _)| snapshot_name(number)));
         let prepared = self.prepared.drain(..).map(|segment| log_name(segment.number));
         self.obsolete.extend(prepared);
     }
@@ -520,13 +541,21 @@ impl FileLedger {
 pub(super) fn read_from_disk(disk: &dyn Disk) -> Result<(Contents, bool), StorageErrorKind> {
     let contents = reading::read(disk)?;
     if contents.is_clean() {
+        if !contents.names.logs.is_empty() {
+            // A process that was killed before its first commit may have made files, or renamed some.
+            disk.sync_names()?;
+        }
         return Ok((contents, true));
     }
     for segment in &contents.segments {
         let name = log_name(segment.number);
         let file = disk.open(&name)?;
-        let synced = file.sync().and_then(|()| file.drop_cache());
-        synced.map_err(|error| StorageErrorKind::from(error).of_file(&name))?;
+        let dropped = file.sync().and_then(|()| match file.drop_cache() {
+            // Some systems have no such call, among them sandboxes: see docs/guarantees.md.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            dropped => dropped,
+        });
+        dropped.map_err(|error| StorageErrorKind::from(error).of_file(&name))?;
     }
     disk.sync_names()?;
     Ok((reading::read(disk)?, false))

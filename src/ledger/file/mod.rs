@@ -31,6 +31,8 @@ pub mod codec;
 mod directory;
 pub mod disk;
 pub mod entry;
+#[cfg(test)]
+mod failure_tests;
 pub mod frame;
 pub mod key_state;
 pub mod ledger;

@@ -7,22 +7,22 @@ use std::{fs, io};
 use bytes::Bytes;
 
 use super::codec::{self, Part};
-use super::directory::Directory;
-use super::disk::{Disk, LOCK_NAME, Names, snapshot_name};
+use super::directory::{Directory, sync_directory};
+use super::disk::{Disk, LOCK_NAME, Names, new_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, Kind};
 use super::key_state::KeyState;
 use super::ledger::{FileLedger, read_from_disk};
-use super::reading::{self, Contents, Snapshot};
-use crate::ledger::{RecordTooLong, StorageError, StorageErrorKind};
+use super::reading::{self, Contents};
+use crate::ledger::{StorageError, StorageErrorKind};
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, Version};
 
 /// Name of the directory, inside the directory of a corrupt store, to which [`recover`] writes.
 pub const RECOVERED_DIRECTORY: &str = "recovered";
-/// Keys that are written at once.
-const KEYS_PER_PORTION: usize = 1_000;
+/// Bytes of the changed keys of one group: the length of a group has 32 bits.
+const GROUP_BYTES: u64 = 16 * 1024 * 1024;
 
 /// How much of a store can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +81,8 @@ pub enum ClearFenceOutcome {
 }
 
 /// What can be read of the files.
-struct Inspection {
-    report: VerifyReport,
+pub(super) struct Inspection {
+    pub(super) report: VerifyReport,
     keys: BTreeMap<Key, KeyState>,
     metadata: CommitMetadata,
 }
@@ -109,27 +109,43 @@ pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<P
     }
     let to = directory.join(RECOVERED_DIRECTORY);
     let error = |kind| StorageError { path: to.clone(), kind };
-    if to.exists() {
+    if to.try_exists().map_err(|cause| error(cause.into()))? {
         return Err(error(StorageErrorKind::Io(io::ErrorKind::AlreadyExists.into())));
     }
     if keys.is_empty() {
         let nothing = StorageErrorKind::Corrupt("no key in it can be read".to_owned());
         return Err(StorageError { path: report.path, kind: nothing });
     }
-    let now = Now { wall_ms, monotonic_ms: 0 };
-    let mut ledger = FileLedger::open(&to)?;
+    // Under another name until it is complete: without its keys, it would be opened as a store that has none.
+    let new = directory.join(new_name(RECOVERED_DIRECTORY));
+    match fs::remove_dir_all(&new) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(error(cause.into())),
+        _ => {}
+    }
+    write_recovered(&new, keys, metadata, wall_ms)?;
+    let renamed = fs::rename(&new, &to).and_then(|()| sync_directory(directory));
+    renamed.map_err(|cause| error(cause.into()))?;
+    Ok((report, Some(to)))
+}
+
+/// Creates a store with these keys.
+fn write_recovered(
+    to: &Path,
+    keys: BTreeMap<Key, KeyState>,
+    metadata: CommitMetadata,
+    wall_ms: u64,
+) -> Result<(), StorageError> {
+    let mut ledger = FileLedger::open(to)?;
     ledger.set_metadata(metadata);
-    let mut snapshot = ledger.begin_recovery(now)?;
-    let keys: Vec<_> = keys.into_iter().collect();
-    for portion in keys.chunks(KEYS_PER_PORTION) {
-        let entries = portion.iter().map(|(key, state)| Entry::of_key(key.clone(), state));
-        let entries: Result<Vec<_>, RecordTooLong> = entries.collect();
-        let written = entries.map_err(StorageErrorKind::from).and_then(|entries| snapshot.write(&entries));
-        written.map_err(error)?;
+    let mut snapshot = ledger.begin_recovery(Now { wall_ms, monotonic_ms: 0 })?;
+    for (key, state) in keys {
+        let entry = encode(to, key, &state)?;
+        let written = snapshot.write(&[entry]);
+        written.map_err(|kind| StorageError { path: to.to_owned(), kind })?;
     }
     ledger.finish_recovery(snapshot)?;
     ledger.close();
-    Ok((report, Some(to)))
+    Ok(())
 }
 
 /// Removes the fencing token of a key, whatever its version.
@@ -233,10 +249,35 @@ pub fn lower_versions(directory: &Path, wall_ms: u64) -> Result<LoweredVersions,
     };
     let entries = changed.into_iter().map(entry).collect::<Result<Vec<_>, _>>()?;
     if lowered.floor || !entries.is_empty() {
-        ledger.append(&entries, ceiling, Now { wall_ms, monotonic_ms: 0 })?;
+        append_portions(&mut ledger, &entries, ceiling, Now { wall_ms, monotonic_ms: 0 })?;
         ledger.close();
     }
     Ok(lowered)
+}
+
+/// Appends entries in groups of limited length. Only the last one has the new ceiling: until then, no key may have a version
+/// above it.
+fn append_portions(
+    ledger: &mut FileLedger,
+    entries: &[Entry],
+    ceiling: Version,
+    now: Now,
+) -> Result<(), StorageError> {
+    let (before, mut rest) = (ledger.metadata().ceiling, entries);
+    loop {
+        let mut bytes = 0_u64;
+        let len = rest.iter().take_while(|entry| {
+            let fits = bytes < GROUP_BYTES;
+            bytes = bytes.saturating_add(entry.live_bytes());
+            fits
+        });
+        let (portion, left) = rest.split_at(len.count());
+        if left.is_empty() {
+            return ledger.append(portion, ceiling, now);
+        }
+        ledger.append(portion, before, now)?;
+        rest = left;
+    }
 }
 
 fn encode(directory: &Path, key: Key, state: &KeyState) -> Result<Entry, StorageError> {
@@ -252,7 +293,7 @@ fn open_existing(directory: &Path) -> Result<FileLedger, StorageError> {
 /// # Errors
 /// There is no store in the directory, or one of an earlier format.
 fn check_existence(directory: &Path) -> Result<(), StorageErrorKind> {
-    if directory.join(LOCK_NAME).exists() {
+    if directory.join(LOCK_NAME).try_exists()? {
         return Ok(());
     }
     let names = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -273,23 +314,26 @@ fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
 
 fn read(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
     check_existence(directory)?;
-    let disk = Directory::lock_to_read(directory)?;
-    let (mut contents, _) = read_from_disk(&disk)?;
+    inspect_on(&Directory::lock_to_read(directory)?, wall_ms)
+}
+
+pub(super) fn inspect_on(disk: &dyn Disk, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
+    let (mut contents, _) = read_from_disk(disk)?;
     if contents.names.logs.is_empty() && contents.names.snapshots.is_empty() {
         return Err(StorageErrorKind::Missing);
     }
     let corruption = contents.corruption.take();
     let (mut keys, mut rows) = (BTreeMap::new(), BTreeSet::new());
-    let has_beginning = contents.snapshot.is_some() || contents.names.logs.first() == Some(&1);
-    let integrity =
-        match (read_snapshot(&disk, contents.snapshot.as_ref(), &mut keys, &mut rows)?, corruption) {
-            (Some((corruption, lost)), _) => Integrity::IncompleteSnapshot { corruption, lost },
-            (None, Some(corruption)) if has_beginning => Integrity::IncompleteLog { corruption },
-            (None, Some(corruption)) => Integrity::IncompleteSnapshot { corruption, lost: None },
-            (None, None) => Integrity::Intact,
-        };
+    let has_beginning =
+        contents.snapshot.is_some() || contents.names.logs.first() == Some(&1) || contents.chain.number > 0;
+    let integrity = match (read_snapshot(disk, &contents, &mut keys, &mut rows)?, corruption) {
+        (Some((corruption, lost)), _) => Integrity::IncompleteSnapshot { corruption, lost },
+        (None, Some(corruption)) if has_beginning => Integrity::IncompleteLog { corruption },
+        (None, Some(corruption)) => Integrity::IncompleteSnapshot { corruption, lost: None },
+        (None, None) => Integrity::Intact,
+    };
     if integrity != Integrity::Intact {
-        apply_beyond(&disk, &mut contents)?;
+        apply_beyond(disk, &mut contents)?;
     }
     for (key, content) in std::mem::take(&mut contents.keys) {
         match content.and_then(KeyState::decode) {
@@ -300,7 +344,7 @@ fn read(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> 
     for (address, content) in std::mem::take(&mut contents.rows) {
         let _ = if content.is_some() { rows.insert(address) } else { rows.remove(&address) };
     }
-    Ok(describe(&disk, &contents, integrity, keys, rows.len(), wall_ms))
+    Ok(describe(disk, &contents, integrity, keys, rows.len(), wall_ms))
 }
 
 fn describe(
@@ -339,19 +383,18 @@ fn describe(
 
 /// Reads the records of a snapshot. Returns its corruption, if any, and the number of records that are missing then.
 fn read_snapshot(
-    disk: &Directory,
-    snapshot: Option<&Snapshot>,
+    disk: &dyn Disk,
+    contents: &Contents,
     keys: &mut BTreeMap<Key, KeyState>,
     rows: &mut BTreeSet<Bytes>,
 ) -> Result<Option<(String, Option<usize>)>, StorageErrorKind> {
-    let Some(snapshot) = snapshot else { return Ok(None) };
+    let Some(snapshot) = &contents.snapshot else { return Ok(None) };
+    let name = snapshot_name(snapshot.number);
     let mut take = |entry: Entry| {
         match (entry.place, entry.content) {
             (Place::Key(key), Some(content)) => {
                 let state = KeyState::decode(content);
-                let state =
-                    state.ok_or_else(|| StorageErrorKind::Corrupt("a record is malformed".to_owned()))?;
-                keys.insert(key, state);
+                keys.insert(key, state.ok_or_else(|| StorageErrorKind::malformed_record(&name))?);
             }
             (Place::Row(address), Some(_)) => drop(rows.insert(address)),
             _ => {}
@@ -364,9 +407,9 @@ fn read_snapshot(
         Err(other) => return Err(other),
     };
     // Each frame that is intact counts.
-    let bytes = Bytes::from(fs::read(disk.path().join(snapshot_name(snapshot.number)))?);
+    let (bytes, _) = reading::read_file(disk, &name)?;
     let mut found = 0_usize;
-    for (at, frame) in frame::intact(Kind::Snapshot, &bytes) {
+    for (at, frame) in frame::intact(Kind::Snapshot, &bytes, contents.store) {
         let body = at.saturating_add(frame::HEADER_BYTES);
         let part = codec::take_part(bytes.slice(body..body.saturating_add(frame.body.len())));
         if let Some(Part::Entries(entries)) = part {
@@ -382,12 +425,18 @@ fn read_snapshot(
 /// Applies the intact groups that do not continue the chain, in the order of their numbers.
 fn apply_beyond(disk: &dyn Disk, contents: &mut Contents) -> Result<(), StorageErrorKind> {
     let mut groups = BTreeMap::<u64, EntryGroup>::new();
-    let mut store = contents.store;
+    let (mut store, mut last) = (contents.store, contents.chain.number);
     for segment in contents.segments.clone() {
-        let bytes = reading::read_segment(disk, segment.number)?;
-        for (at, frame) in frame::intact(Kind::Group, &bytes) {
-            if *store.get_or_insert(frame.store) != frame.store || frame.chain.number <= contents.chain.number
-            {
+        let (bytes, _) = reading::read_segment(disk, segment.number)?;
+        if store.is_none()
+            && let Some(first) = frame::parse(Kind::Group, &bytes)
+        {
+            // Neither end of a snapshot can be read: its segment begins with the group that followed, and may have older ones
+            // behind its own.
+            last = first.chain.number.saturating_sub(1);
+        }
+        for (at, frame) in frame::intact(Kind::Group, &bytes, store) {
+            if *store.get_or_insert(frame.store) != frame.store || frame.chain.number <= last {
                 continue;
             }
             let body = at.saturating_add(frame::HEADER_BYTES);

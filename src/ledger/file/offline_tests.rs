@@ -172,3 +172,25 @@ fn each_record_whose_group_is_intact_is_recovered() {
     let missing = verify(&to, NOW_MS);
     assert!(matches!(missing.unwrap_err().kind, StorageErrorKind::Lost));
 }
+
+#[test]
+fn versions_of_many_long_values_are_lowered_in_several_groups() {
+    let home = TempDir::new().unwrap();
+    let mut ledger = FileLedger::open(home.path()).unwrap();
+    let ahead_ms = NOW_MS + HOUR_MS;
+    let now = Now { wall_ms: ahead_ms, monotonic_ms: 0 };
+    for name in ["a", "b", "c", "d", "e"] {
+        let (_, mut record) = set(name, ahead_ms, None);
+        if let Record::Key(KeyRecord { content: Some(content), .. }) = &mut record {
+            content.value = vec![b'v'; 5 * 1024 * 1024].into();
+        }
+        ledger.commit(&[(0, record)], version(ahead_ms), now).unwrap();
+    }
+    let before = ledger.number();
+    ledger.close();
+    let lowered = lower_versions(home.path(), NOW_MS).unwrap();
+    assert_eq!(lowered, LoweredVersions { keys: 5, fences: 0, floor: true });
+    assert!(states(home.path()).iter().all(|(_, version_ms, _)| *version_ms == NOW_MS));
+    let ledger = FileLedger::open(home.path()).unwrap();
+    assert_eq!((ledger.number() - before, ledger.metadata().ceiling.ms), (2, NOW_MS));
+}

@@ -1,6 +1,7 @@
 //! Reading of all files: the newest snapshot, and the groups that follow.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 
 use bytes::Bytes;
 
@@ -111,11 +112,16 @@ pub fn read(disk: &dyn Disk) -> Result<Contents, StorageErrorKind> {
         read_snapshot_ends(disk, number, &mut contents)?;
     }
     let logs: Vec<_> = contents.names.logs.iter().copied().filter(|number| *number >= first).collect();
-    if !is_empty && logs.first() != Some(&first) {
-        let before = if newest.is_some() { "" } else { ", and there is no snapshot" };
-        contents.note(|| format!("{} is missing{before}", log_name(first)));
+    let is_first_missing = !is_empty && logs.first() != Some(&first);
+    if is_first_missing && newest.is_some() {
+        contents.note(|| format!("{} is missing", log_name(first)));
     }
-    read_log(disk, &logs, &mut contents)?;
+    let has_groups = read_log(disk, &logs, &mut contents)?;
+    // A new store begins with a later segment if its first commit has failed.
+    let may_begin_later = contents.chain.number > 0 || !(has_groups || contents.mark.is_set);
+    if is_first_missing && newest.is_none() && !may_begin_later {
+        contents.corruption = Some(format!("{} is missing, and there is no snapshot", log_name(first)));
+    }
     check_end(&mut contents);
     Ok(contents)
 }
@@ -124,14 +130,17 @@ pub fn read(disk: &dyn Disk) -> Result<Contents, StorageErrorKind> {
 fn read_snapshot_ends(disk: &dyn Disk, number: u64, contents: &mut Contents) -> Result<(), StorageErrorKind> {
     let name = snapshot_name(number);
     let file = disk.open(&name).map_err(|kind| kind.of_file(&name))?;
-    let bytes = file.bytes()?;
+    let bytes = file.bytes().map_err(|error| StorageErrorKind::from(error).of_file(&name))?;
     let mut snapshot = Snapshot { number, bytes, base: Chain::default(), end: None };
     let block = |at: Option<u64>| -> Result<Option<(u64, Part)>, StorageErrorKind> {
         let mut block = vec![0; BLOCK_BYTES];
         let Some(at) = at.filter(|at| at.saturating_add(BLOCK_BYTES as u64) <= bytes) else {
             return Ok(None);
         };
-        file.read(at, &mut block)?;
+        match file.read(at, &mut block) {
+            Err(error) if is_unreadable(&error) => return Ok(None),
+            read => read.map_err(|error| StorageErrorKind::from(error).of_file(&name))?,
+        }
         let parsed = frame::parse(Kind::Snapshot, &block);
         let part = parsed
             .and_then(|frame| Some((frame.store, codec::take_part(Bytes::copy_from_slice(frame.body))?)));
@@ -142,8 +151,12 @@ fn read_snapshot_ends(disk: &dyn Disk, number: u64, contents: &mut Contents) -> 
         _ => contents.note(|| format!("{name}: its beginning is damaged")),
     }
     match block(bytes.checked_sub(BLOCK_BYTES as u64))? {
-        Some((store, Part::End(end))) if Some(store) == contents.store => {
+        Some((store, Part::End(end))) if contents.store.is_none_or(|of| of == store) => {
             (snapshot.end, contents.metadata) = (Some(end), end.metadata);
+            if contents.store.replace(store).is_none() {
+                // Without the beginning: older groups, which a segment may have that was used before, do not count.
+                snapshot.base.number = end.number;
+            }
         }
         _ => contents.note(|| format!("{name}: its end is damaged or missing")),
     }
@@ -152,24 +165,24 @@ fn read_snapshot_ends(disk: &dyn Disk, number: u64, contents: &mut Contents) -> 
     Ok(())
 }
 
-/// Reads the groups of these segments that continue the chain.
-fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<(), StorageErrorKind> {
+/// Reads the groups of these segments that continue the chain. Returns whether there are any, or others.
+fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<bool, StorageErrorKind> {
     // The greatest group that does not continue the chain, and its place.
     let mut beyond: Option<(u64, String)> = None;
     // Where the last group ends.
     let mut end_of_log = contents.snapshot.map_or_else(|| log_name(1), |snapshot| log_name(snapshot.number));
     for number in logs {
         let name = log_name(*number);
-        let bytes = read_segment(disk, *number)?;
+        let (bytes, unreadable) = read_segment(disk, *number)?;
+        unreadable.into_iter().for_each(|unreadable| contents.note(|| unreadable));
+        if contents.store.is_none()
+            && let Some(first) = frame::parse(Kind::Group, &bytes).filter(|first| first.chain.number == 1)
+        {
+            contents.store = Some(first.store);
+            contents.chain = Chain::begin(first.store);
+        }
         let mut end = 0_usize;
-        for (at, frame) in frame::intact(Kind::Group, &bytes) {
-            if contents.store.is_none() && frame.chain.number == 1 && at == 0 {
-                contents.store = Some(frame.store);
-                contents.chain = Chain::begin(frame.store);
-            }
-            if contents.store.is_some_and(|store| store != frame.store) {
-                continue;
-            }
+        for (at, frame) in frame::intact(Kind::Group, &bytes, contents.store) {
             if at == end && contents.chain.is_continued_by(&frame) {
                 end = at.saturating_add(frame_bytes(frame.body.len()));
                 contents.chain = frame.chain;
@@ -196,13 +209,14 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<()
         contents.log_bytes = contents.log_bytes.saturating_add(end as u64);
         contents.segments.push(Segment { number: *number, bytes: bytes.len() as u64, end: end as u64 });
     }
+    let has_groups = contents.log_bytes > 0 || beyond.is_some();
     let next = contents.chain.number.saturating_add(1);
     if let Some((number, place)) = beyond.filter(|(number, _)| *number >= next) {
         contents.note(|| {
             format!("{end_of_log}: group {next} is damaged or missing, and group {number} is in {place}")
         });
     }
-    Ok(())
+    Ok(has_groups)
 }
 
 /// Whether the next group of the chain begins at `end` and is longer than the file. A file has its whole length before its
@@ -245,15 +259,46 @@ fn check_end(contents: &mut Contents) {
     }
 }
 
-/// Reads a whole segment.
-pub fn read_segment(disk: &dyn Disk, number: u64) -> Result<Bytes, StorageErrorKind> {
-    let name = log_name(number);
-    let of_file = |kind: StorageErrorKind| kind.of_file(&name);
-    let file = disk.open(&name).map_err(of_file)?;
+/// Reads a whole segment: see [`read_file`].
+pub fn read_segment(disk: &dyn Disk, number: u64) -> Result<(Bytes, Option<String>), StorageErrorKind> {
+    read_file(disk, &log_name(number))
+}
+
+/// Reads a whole file. What the disk cannot read is zero; the place of the first such block is returned, too.
+pub fn read_file(disk: &dyn Disk, name: &str) -> Result<(Bytes, Option<String>), StorageErrorKind> {
+    let of_file = |kind: StorageErrorKind| kind.of_file(name);
+    let file = disk.open(name).map_err(of_file)?;
     let len = file.bytes().map_err(|error| of_file(error.into()))?;
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-    file.read(0, &mut bytes).map_err(|error| of_file(error.into()))?;
-    Ok(bytes.into())
+    let first = read_readable(&*file, 0, &mut bytes).map_err(|error| of_file(error.into()))?;
+    Ok((bytes.into(), first.map(|at| unreadable(name, at))))
+}
+
+/// Reads a part of a file, in halves where the whole cannot be read. Returns the offset of the first block that cannot be.
+fn read_readable(file: &dyn DiskFile, at: u64, out: &mut [u8]) -> io::Result<Option<u64>> {
+    match file.read(at, out) {
+        Err(error) if !is_unreadable(&error) => return Err(error),
+        Ok(()) => return Ok(None),
+        Err(_) if out.len() <= BLOCK_BYTES => {
+            out.fill(0);
+            return Ok(Some(at));
+        }
+        Err(_) => {}
+    }
+    let half = out.len().div_ceil(2).next_multiple_of(BLOCK_BYTES).min(out.len());
+    let (first, second) = out.split_at_mut(half);
+    let first = read_readable(file, at, first)?;
+    let second = read_readable(file, at.saturating_add(half as u64), second)?;
+    Ok(first.or(second))
+}
+
+/// Whether the disk cannot read a sector. Everything else can be read nevertheless.
+fn is_unreadable(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+fn unreadable(name: &str, at: u64) -> String {
+    format!("{name}: the disk cannot read it at byte {at}")
 }
 
 /// Reads the entries of a snapshot in their order, and checks all of it. Returns the sum of their lengths.
@@ -304,7 +349,9 @@ fn read_frames(
     while at < bytes {
         let left = usize::try_from(bytes.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut read = vec![0; wanted.min(left)];
-        file.read(at, &mut read)?;
+        if let Some(at) = read_readable(file, at, &mut read)? {
+            return Err(StorageErrorKind::Corrupt(unreadable(&name, at)));
+        }
         let read = Bytes::from(read);
         let mut done = 0_usize;
         wanted = READ_BYTES;

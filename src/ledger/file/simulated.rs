@@ -47,6 +47,14 @@ pub struct Faults {
     pub fails_next_sync: bool,
     /// Whether syncs succeed without writing anything.
     pub ignores_syncs: bool,
+    /// An offset at which no file can be read.
+    pub unreadable_at: Option<usize>,
+    pub fails_renames: bool,
+    pub panics_in_renames: bool,
+    /// Whether syncs of the names fail.
+    pub fails_name_syncs: bool,
+    /// Whether the system cannot forget what it has read.
+    pub keeps_cache: bool,
 }
 
 /// A disk with one directory. Clones are the same disk.
@@ -102,6 +110,10 @@ impl SimulatedDisk {
 
     pub fn set_faults(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.state().faults);
+    }
+
+    fn faults(&self) -> Faults {
+        self.state().faults
     }
 
     pub fn is_off(&self) -> bool {
@@ -304,6 +316,10 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        assert!(!self.faults().panics_in_renames);
+        if self.faults().fails_renames {
+            return Err(io::Error::other("the rename has failed"));
+        }
         self.state().change_names(|names| {
             let file = names.remove(from).unwrap();
             names.insert(to.to_owned(), file);
@@ -319,6 +335,9 @@ impl Disk for SimulatedDisk {
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.state();
         state.act()?;
+        if state.faults.fails_name_syncs {
+            return Err(io::Error::other("the sync of the names has failed"));
+        }
         if !state.faults.ignores_syncs {
             state.durable_names = state.names.clone();
             state.pending_names.clear();
@@ -382,6 +401,9 @@ impl DiskFile for Handle {
         let mut state = self.disk.state();
         state.act()?;
         let at = usize::try_from(at).unwrap();
+        if state.faults.unreadable_at.is_some_and(|bad| (at..at + out.len()).contains(&bad)) {
+            return Err(rustix::io::Errno::IO.into());
+        }
         let bytes = state.files[self.file].current.get(at..at + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
@@ -435,6 +457,9 @@ impl DiskFile for Handle {
     fn drop_cache(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.act()?;
+        if state.faults.keeps_cache {
+            return Err(rustix::io::Errno::NOSYS.into());
+        }
         let ignores_syncs = state.faults.ignores_syncs;
         let file = &mut state.files[self.file];
         if file.pending.is_empty() && !ignores_syncs {

@@ -14,7 +14,7 @@ use crate::store::{Now, Version};
 /// Length of the entries that are written at once.
 const FRAME_BYTES: usize = 64 * 1024;
 /// Bytes after which a snapshot is synced, so that no commit waits for much of it on the disk.
-const SYNC_BYTES: u64 = 1024 * 1024;
+pub(super) const SYNC_BYTES: u64 = 1024 * 1024;
 
 /// Background work counts as cancelled after a failed commit.
 #[derive(Clone, Debug, Default)]

@@ -19,10 +19,10 @@ use crate::ledger::{CommitMetadata, KeyRecord, Record, StorageError, StorageErro
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, StoredValue, Version};
 
-const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
+pub(super) const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
 const HOUR_MS: u64 = 3_600_000;
 /// Segments that are soon full, and snapshots that are soon due.
-const POLICY: Policy = Policy {
+pub(super) const POLICY: Policy = Policy {
     first_bytes: 16 * 1024,
     segment_bytes: 64 * 1024,
     snapshot_bytes: 96 * 1024,
@@ -35,35 +35,35 @@ fn at(ms: u64) -> Version {
     Version { ms, counter: 7 }
 }
 
-fn record(name: &str, ms: u64, content: Option<StoredValue>) -> (u64, Record) {
+pub(super) fn record(name: &str, ms: u64, content: Option<StoredValue>) -> (u64, Record) {
     (0, Record::Key(KeyRecord { key: Key::new(name.to_owned()).unwrap(), version: at(ms), content }))
 }
 
-fn content(value: &[u8], ttl_ms: Option<u64>) -> StoredValue {
+pub(super) fn content(value: &[u8], ttl_ms: Option<u64>) -> StoredValue {
     let deadline_ms = ttl_ms.map(|ttl_ms| NOW.monotonic_ms + ttl_ms);
     let fence = Some(Timestamp::of_store(9, 2));
     StoredValue { value: Bytes::copy_from_slice(value), fence, deadline_ms, persist: true }
 }
 
-fn set(name: &str, value: &[u8]) -> (u64, Record) {
+pub(super) fn set(name: &str, value: &[u8]) -> (u64, Record) {
     record(name, 1, Some(content(value, None)))
 }
 
-fn delete(name: &str) -> (u64, Record) {
+pub(super) fn delete(name: &str) -> (u64, Record) {
     record(name, 1, None)
 }
 
-fn commit(ledger: &mut FileLedger, records: &[(u64, Record)]) -> Result<(), StorageError> {
+pub(super) fn commit(ledger: &mut FileLedger, records: &[(u64, Record)]) -> Result<(), StorageError> {
     ledger.commit(records, at(1), NOW)
 }
 
-fn on(disk: &SimulatedDisk) -> Result<FileLedger, StorageError> {
+pub(super) fn on(disk: &SimulatedDisk) -> Result<FileLedger, StorageError> {
     FileLedger::open_on(Arc::new(disk.clone()), POLICY)
 }
 
-type Values = BTreeMap<String, Vec<u8>>;
+pub(super) type Values = BTreeMap<String, Vec<u8>>;
 
-fn load(ledger: &mut FileLedger) -> Result<Values, StorageError> {
+pub(super) fn load(ledger: &mut FileLedger) -> Result<Values, StorageError> {
     let mut values = Values::new();
     let name = |key: Key| String::from_utf8(key.as_bytes().to_vec()).unwrap();
     ledger.load(NOW, |key, _, content| drop(values.insert(name(key), content.value.to_vec())))?;
@@ -72,50 +72,69 @@ fn load(ledger: &mut FileLedger) -> Result<Values, StorageError> {
 }
 
 /// Opens the files and returns all that they hold.
-fn values(disk: &SimulatedDisk) -> Result<Values, StorageError> {
+pub(super) fn values(disk: &SimulatedDisk) -> Result<Values, StorageError> {
     load(&mut on(disk)?)
 }
 
 /// A store and what was acknowledged.
-struct Model {
-    disk: SimulatedDisk,
-    ledger: FileLedger,
-    values: Values,
-    snapshots: u64,
+pub(super) struct Model {
+    pub disk: SimulatedDisk,
+    pub ledger: FileLedger,
+    pub values: Values,
+    pub snapshots: u64,
+    /// Time that has passed for the work.
+    passed_ms: u64,
 }
 
 impl Model {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::start(SimulatedDisk::default())
     }
 
-    fn start(disk: SimulatedDisk) -> Self {
-        let mut ledger = on(&disk).unwrap_or_else(|error| panic!("{error}"));
-        let values = load(&mut ledger).unwrap();
-        Self { disk, ledger, values, snapshots: 0 }
+    pub fn start(disk: SimulatedDisk) -> Self {
+        Self::start_with(disk, POLICY)
     }
 
-    fn set(&mut self, name: &str, value: &[u8]) {
+    pub fn start_with(disk: SimulatedDisk, policy: Policy) -> Self {
+        let ledger = FileLedger::open_on(Arc::new(disk.clone()), policy);
+        let mut ledger = ledger.unwrap_or_else(|error| panic!("{error}"));
+        let values = load(&mut ledger).unwrap();
+        Self { disk, ledger, values, snapshots: 0, passed_ms: 0 }
+    }
+
+    pub fn set(&mut self, name: &str, value: &[u8]) {
         commit(&mut self.ledger, &[set(name, value)]).unwrap();
         self.values.insert(name.to_owned(), value.to_vec());
     }
 
-    fn delete(&mut self, name: &str) {
+    pub fn delete(&mut self, name: &str) {
         commit(&mut self.ledger, &[delete(name)]).unwrap();
         self.values.remove(name);
     }
 
     /// Sets some keys, each in a group.
-    fn fill(&mut self, groups: u64) {
+    pub fn fill(&mut self, groups: u64) {
         for number in 0..groups {
             let len = usize::try_from(number * 997 % 3_000).unwrap();
             self.set(&format!("k{}", number % 9), format!("{number}{}", "x".repeat(len)).as_bytes());
         }
     }
 
+    /// Returns the time of the work: more than any pause passes between two looks.
+    pub fn later(&mut self) -> Now {
+        self.passed_ms += 100_000;
+        Now { monotonic_ms: NOW.monotonic_ms + self.passed_ms, ..NOW }
+    }
+
+    /// Returns what the persistent keys take, or somewhat more.
+    pub fn bytes(&self) -> u64 {
+        self.values.iter().map(|(name, value)| (name.len() + value.len() + 64) as u64).sum()
+    }
+
     /// Does all work that another thread does.
-    fn work(&mut self) {
-        while let Some(work) = self.ledger.take_work(NOW) {
+    pub fn work(&mut self) {
+        let now = self.later();
+        while let Some(work) = self.ledger.take_work(now, self.bytes()) {
             let done = work.run().unwrap_or_else(|mut snapshot| {
                 let records: Vec<_> = self.values.iter().map(|(name, value)| set(name, value)).collect();
                 let epoch = snapshot.epoch();
@@ -125,11 +144,11 @@ impl Model {
                 self.snapshots += u64::from(result.is_ok());
                 Done::Snapshot(epoch, result)
             });
-            self.ledger.handle_done(done);
+            self.ledger.handle_done(done, now);
         }
     }
 
-    fn recover(&mut self) {
+    pub fn recover(&mut self) {
         let mut snapshot = self.ledger.begin_recovery(NOW).unwrap();
         let records: Vec<_> = self.values.iter().map(|(name, value)| set(name, value)).collect();
         snapshot.write_records(&records, NOW).unwrap();
@@ -141,7 +160,7 @@ fn kind(result: Result<Values, StorageError>) -> StorageErrorKind {
     result.unwrap_err().kind
 }
 
-fn is_corrupt(error: &StorageError) -> bool {
+pub(super) fn is_corrupt(error: &StorageError) -> bool {
     matches!(error.kind, StorageErrorKind::Corrupt(_) | StorageErrorKind::Lost)
 }
 
@@ -266,8 +285,8 @@ fn groups_fill_segments_snapshots_replace_them_and_segments_are_used_again() {
     let reused = model.disk.all_names().iter().any(|name| {
         let is_log = name.starts_with("log-");
         is_log
-            && intact(Kind::Group, &model.disk.file(name)).count() > 0
-            && intact(Kind::Group, &model.disk.file(name)).next().unwrap().0 == 0
+            && intact(Kind::Group, &model.disk.file(name), None).count() > 0
+            && intact(Kind::Group, &model.disk.file(name), None).next().unwrap().0 == 0
     });
     assert!(reused);
 }
@@ -332,8 +351,8 @@ fn a_failed_commit_cancels_a_snapshot_that_has_seen_its_changes() {
     let mut model = Model::new();
     let snapshot = loop {
         model.fill(3);
-        match model.ledger.take_work(NOW).map(|work| work.run()) {
-            Some(Ok(done)) => model.ledger.handle_done(done),
+        match model.ledger.take_work(NOW, u64::MAX).map(|work| work.run()) {
+            Some(Ok(done)) => drop(model.ledger.handle_done(done, NOW)),
             Some(Err(snapshot)) => break snapshot,
             None => {}
         }
@@ -532,7 +551,7 @@ fn after_any_power_cut_values_and_rows_agree() {
                     }
                     (interrupted, recoveries) = (None, recoveries + 1);
                 }
-                while let Some(work) = ledger.take_work(NOW) {
+                while let Some(work) = ledger.take_work(NOW, u64::MAX) {
                     let done = work.run().unwrap_or_else(|mut snapshot| {
                         let written = snapshot.write_records(&all_of(&numbers), NOW);
                         let epoch = snapshot.epoch();
@@ -541,7 +560,7 @@ fn after_any_power_cut_values_and_rows_agree() {
                         snapshots += u64::from(result.is_ok());
                         Done::Snapshot(epoch, result)
                     });
-                    ledger.handle_done(done);
+                    ledger.handle_done(done, NOW);
                 }
             }
             drop(ledger);
@@ -621,13 +640,13 @@ fn the_reserve_has_random_bytes_and_counts_only_if_its_sync_succeeds() {
     model.set("k", &vec![b'v'; 50_000]);
     model.fill(POLICY.commits_before);
     let reserve = loop {
-        match model.ledger.take_work(NOW).unwrap() {
+        match model.ledger.take_work(NOW, u64::MAX).unwrap() {
             super::work::Work::Reserve(filling) => break filling,
-            other => model.ledger.handle_done(other.run().unwrap()),
+            other => drop(model.ledger.handle_done(other.run().unwrap(), NOW)),
         }
     };
     model.disk.set_faults(|faults| faults.fails_next_sync = true);
-    model.ledger.handle_done(reserve.run());
+    model.ledger.handle_done(reserve.run(), NOW);
     assert!(!model.disk.all_names().contains(&RESERVE_NAME.to_owned()), "it is made anew");
     model.ledger.retry_work();
     model.work();
@@ -725,7 +744,7 @@ fn a_lost_end_of_the_log_is_refused_where_anything_shows_that_there_was_more() {
     let snapshot = names.iter().find_map(|name| name.strip_prefix("snapshot-")).unwrap();
     let log = log_name(snapshot.parse().unwrap());
     assert!(values(&model.disk.copy()).unwrap() == model.values);
-    let base = intact(Kind::Group, &model.disk.file(&log)).count();
+    let base = intact(Kind::Group, &model.disk.file(&log), None).count();
     assert_eq!(base, 0, "no commit came between");
     let disk = model.disk.copy();
     disk.change_file(LOCK_NAME, |bytes| bytes.truncate(0));
@@ -863,7 +882,7 @@ fn a_flipped_bit_is_refused_or_loses_nothing() {
         for name in disk.all_names() {
             let bytes = disk.file(&name);
             let kind = if name.starts_with("snapshot") { Kind::Snapshot } else { Kind::Group };
-            let headers = intact(kind, &bytes).flat_map(|(at, _)| at * 8..(at + HEADER_BYTES) * 8);
+            let headers = intact(kind, &bytes, None).flat_map(|(at, _)| at * 8..(at + HEADER_BYTES) * 8);
             let headers: Vec<_> = match name.as_str() {
                 LOCK_NAME => (0..bytes.len() * 8).collect(),
                 RESERVE_NAME => Vec::new(),

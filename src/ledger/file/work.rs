@@ -1,14 +1,19 @@
 //! Work that the ledger needs and no commit waits for: the next segment of the log, the reserve, and files that go.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::disk::{Disk, DiskFile, RESERVE_NAME, log_name, new_name};
 use super::frame::BLOCK_BYTES;
-use super::snapshot::{Epoch, SnapshotWriter, Written};
+use super::snapshot::{Epoch, SYNC_BYTES, SnapshotWriter, Written};
+use crate::clock;
 use crate::ledger::StorageErrorKind;
 
 /// Bytes that are written at once.
 const PART_BYTES: usize = 256 * 1024;
+/// The longest pause of work that writes much. It pauses after each part as long as that took.
+pub const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Work to be done without a lock, and reported with [`super::ledger::FileLedger::handle_done`].
 #[derive(Debug)]
@@ -17,8 +22,8 @@ pub enum Work {
     /// It needs the records of the store: see [`SnapshotWriter`].
     Snapshot(Box<SnapshotWriter>),
     Reserve(Filling),
-    /// A look whether there is room for a group of this length.
-    Probe(Arc<dyn Disk>, Epoch, u64),
+    /// A look whether there is room for a group or a snapshot of this length.
+    Probe(Arc<dyn Disk>, Epoch, Purpose, u64),
     Remove(Arc<dyn Disk>, Vec<String>),
 }
 
@@ -29,9 +34,16 @@ pub enum Done {
     Snapshot(Epoch, Result<Written, StorageErrorKind>),
     /// The length of the reserve, and the one that was wanted.
     Reserve(Epoch, Result<(u64, u64), StorageErrorKind>),
-    /// The length for which there is room, as far as it was asked for.
-    Probed(Epoch, u64),
-    Removed(Epoch),
+    /// The length that was asked for, if there is room for it.
+    Probed(Epoch, Purpose, Option<u64>),
+    Removed,
+}
+
+/// What room is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Group,
+    Snapshot,
 }
 
 /// A segment that groups can be written to.
@@ -154,6 +166,9 @@ impl Filling {
             Ok,
         )?;
         let from = file.bytes()?;
+        if from > self.bytes {
+            file.set_len(self.bytes)?;
+        }
         // A file system that compresses, or detects equal blocks, would reserve no room for others. Its blocks need no
         // secret: a generator is fast enough for gigabytes.
         let mut state = self.disk.random();
@@ -166,12 +181,21 @@ impl Filling {
             }
             part
         };
-        let (mut at, mut part_bytes) = (from, PART_BYTES as u64);
+        let (mut at, mut part_bytes) = (from.min(self.bytes), PART_BYTES as u64);
+        let (mut synced_at, mut begun) = (at, clock::monotonic());
         // It may take long: the end of the process does not wait for it.
         while at < self.bytes && !self.epoch.is_over() {
             let to = at.saturating_add(part_bytes).min(self.bytes);
             match write_parts(&*file, at, to, &mut random) {
-                Ok(()) => at = to,
+                Ok(()) => {
+                    at = to;
+                    if at >= synced_at.saturating_add(SYNC_BYTES) {
+                        // As for a snapshot, half of the disk's time is left to commits.
+                        file.sync()?;
+                        thread::sleep(clock::monotonic().saturating_duration_since(begun).min(PAUSE_MAX));
+                        (synced_at, begun) = (at, clock::monotonic());
+                    }
+                }
                 // As much as there is room for is better than nothing.
                 Err(kind) if kind.is_lack_of_room() => {
                     file.set_len(at)?;
@@ -199,6 +223,9 @@ pub fn release_reserve(disk: &dyn Disk) {
 
 /// Whether a file of this length can be made. Nothing is written: a disk that is full for days is not worn out.
 fn has_room_for(disk: &dyn Disk, bytes: u64) -> bool {
+    if bytes == 0 {
+        return true;
+    }
     let name = new_name(RESERVE_NAME);
     let allocated = disk.create(&name).and_then(|file| Ok(file.allocate(bytes)?));
     let _ = disk.remove(&name);
@@ -215,13 +242,13 @@ impl Work {
         match self {
             Self::Prepare(preparation) => Ok(preparation.run()),
             Self::Reserve(filling) => Ok(filling.run()),
-            Self::Probe(disk, epoch, bytes) => {
-                Ok(Done::Probed(epoch, if has_room_for(&*disk, bytes) { bytes } else { 0 }))
+            Self::Probe(disk, epoch, purpose, bytes) => {
+                Ok(Done::Probed(epoch, purpose, has_room_for(&*disk, bytes).then_some(bytes)))
             }
             Self::Remove(disk, names) => {
                 // Files that stay take room, and are never read.
                 names.iter().for_each(|name| _ = disk.remove(name));
-                Ok(Done::Removed(Epoch::default()))
+                Ok(Done::Removed)
             }
             Self::Snapshot(writer) => Err(writer),
         }

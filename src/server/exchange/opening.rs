@@ -19,9 +19,9 @@ pub fn open(
     let path = ledger.path();
     let error = |error: RowsError| {
         let kind = match error {
-            RowsError::Malformed => {
-                StorageErrorKind::Corrupt("a row of the exchange is malformed".to_owned())
-            }
+            RowsError::Malformed => StorageErrorKind::Corrupt(
+                "the snapshot or the log: a row of the exchange is malformed".to_owned(),
+            ),
             RowsError::OtherNode(node) => StorageErrorKind::OtherNode(node),
         };
         StorageError { path: path.clone(), kind }

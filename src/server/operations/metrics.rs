@@ -247,6 +247,7 @@ impl Metrics {
             | Event::Credentials { .. }
             | Event::Certificates { .. }
             | Event::OutOfTime { .. }
+            | Event::SnapshotFailed { .. }
             | Event::RepliesForgotten { .. }
             | Event::ClockAhead { .. }
             | Event::ClockFollowed { .. }

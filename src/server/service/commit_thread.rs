@@ -1,7 +1,8 @@
 //! Commits of changes in groups, by a thread or after a turn of a connection's thread, and recovery when the disk has failed.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use super::ledger_work;
@@ -55,25 +56,39 @@ pub(super) fn commit_first_ceiling(storage: &mut FileLedger, state: &mut State, 
 /// Commits groups until the service closes, and has another thread do the work of the ledger.
 pub(super) fn run(shared: &Shared) {
     thread::scope(|scope| {
-        let mut worker = None;
-        commit_until_closing(shared, || {
-            if worker.is_none() {
-                let thread = thread::Builder::new().name("ledger".to_owned());
-                // Without it, commits create their segments themselves.
-                worker = thread.spawn_scoped(scope, || ledger_work::run(shared)).ok();
+        let mut worker: Option<ScopedJoinHandle<'_, ()>> = None;
+        commit_until_closing(shared, |storage| {
+            if let Some(ended) = worker.take_if(|worker| worker.is_finished()) {
+                report_panic(shared, ended);
+                storage.cancel_work();
             }
-            shared.ledger_work.begin();
+            if storage.has_work(shared.now()) {
+                if worker.is_none() {
+                    let thread = thread::Builder::new().name("ledger".to_owned());
+                    // Without it, commits create their segments themselves.
+                    worker = thread.spawn_scoped(scope, || ledger_work::run(shared)).ok();
+                }
+                shared.ledger_work.begin();
+            }
         });
         if let Some(Committer { storage, .. }) = &mut *shared.committer() {
             storage.cancel_work();
         }
         shared.ledger_work.end();
+        worker.into_iter().for_each(|worker| report_panic(shared, worker));
     });
     close(shared);
 }
 
-/// Calls `has_work` when the ledger has work for another thread.
-fn commit_until_closing(shared: &Shared, mut has_work: impl FnMut()) {
+/// Reports that the thread of the ledger has panicked, if it has. Commits go on without it.
+fn report_panic(shared: &Shared, worker: ScopedJoinHandle<'_, ()>) {
+    if worker.join().is_err() {
+        (shared.events)(Event::SnapshotFailed { reason: "the thread of the ledger has panicked".to_owned() });
+    }
+}
+
+/// Calls `look_after` between commits: the ledger may have work for another thread.
+fn commit_until_closing(shared: &Shared, mut look_after: impl FnMut(&mut FileLedger)) {
     if let Some(Committer { storage, .. }) = &*shared.committer() {
         shared.lock().set_room(storage);
         if storage.is_short_of_room() {
@@ -94,17 +109,25 @@ fn commit_until_closing(shared: &Shared, mut has_work: impl FnMut()) {
         if !commit_all(shared, storage, is_overdue, &**publisher) {
             return;
         }
-        if shared.lock().is_closing {
+        let now = clock::monotonic();
+        if now.saturating_duration_since(retried) >= IDLE_COMMIT_INTERVAL {
+            retried = now;
+            if shared.owes_report.swap(false, Ordering::Relaxed) {
+                shared.report_room(storage.is_short_of_room());
+            }
+            if storage.lacks_room() {
+                storage.retry_work();
+            }
+        }
+        look_after(storage);
+        drop(committer);
+        let state = shared.lock();
+        // The last groups are committed first.
+        if state.is_closing && !state.commit_queue.has_uncommitted() {
             break;
         }
-        let now = clock::monotonic();
-        if storage.lacks_room() && now.saturating_duration_since(retried) >= IDLE_COMMIT_INTERVAL {
-            storage.retry_work();
-            retried = now;
-        }
-        if storage.has_work() {
-            has_work();
-        }
+        drop(state);
+        shared.ledger_work.leave_ledger();
     }
 }
 
@@ -142,7 +165,8 @@ fn wait(shared: &Shared) -> bool {
     timeout.timed_out()
 }
 
-/// Commits all groups that are due, and recovers if that fails. Returns false if the service closes before.
+/// Commits the groups that are due, and recovers if that fails, until the thread of the ledger has or waits for something to do.
+/// Returns false if the service closes before it has recovered.
 fn commit_all(
     shared: &Shared,
     storage: &mut FileLedger,
@@ -155,6 +179,9 @@ fn commit_all(
     while is_working && let Some(group) = next_group(shared, storage, std::mem::take(&mut is_overdue)) {
         is_working = commit(shared, storage, group, shared.now_unchecked(), publisher)
             || recover(shared, storage, publisher);
+        if shared.ledger_work.is_waiting() || storage.has_work(shared.now()) {
+            break;
+        }
     }
     is_working
 }
@@ -182,6 +209,8 @@ fn end_turn(shared: &Shared) {
         if group.is_some_and(|group| !workers::block(|| commit(group))) {
             shared.make_commit_due(&mut shared.lock());
         }
+        drop(committer);
+        shared.ledger_work.leave_ledger();
         return;
     }
     shared.wake_commit_thread(&mut shared.lock());
@@ -246,7 +275,7 @@ fn commit_group(
         }
     }
     state.set_room(storage);
-    if storage.has_work() {
+    if storage.has_work(now) {
         shared.make_commit_due(&mut state);
     }
     shared.wake_expiry_task(&mut state);
@@ -270,17 +299,28 @@ pub(super) fn next_group(shared: &Shared, storage: &FileLedger, is_overdue: bool
 
 /// Retries until the disk works again. Returns false if the service closes before.
 fn recover(shared: &Shared, storage: &mut FileLedger, publisher: &dyn Publisher) -> bool {
-    let mut pause = RETRY_PAUSE_MIN;
+    let (mut pause, mut reported) = (RETRY_PAUSE_MIN, String::new());
+    // A snapshot that is cancelled gives its room back.
+    shared.ledger_work.notify();
     while !closes_within(shared, pause) {
         let begun = clock::monotonic();
-        match try_recover(shared, storage, publisher, shared.now()) {
-            Ok(()) => {
+        let Err(error) = try_recover(shared, storage, publisher, shared.now()) else {
+            // What there is room for is known after the next work.
+            if storage.lacks_room() && !storage.is_short_of_room() {
+                shared.owes_report.store(true, Ordering::Relaxed);
+            } else {
                 shared.report_room(storage.is_short_of_room());
-                return true;
             }
+            return true;
+        };
+        let reason = error.to_string();
+        if reason != reported {
+            (shared.events)(Event::NotPersisted { reason: reason.clone() });
+            reported = reason;
+        }
+        if error.kind.is_lack_of_room() {
             // The next attempt has the room of the reserve.
-            Err(error) if error.kind.is_lack_of_room() => storage.release_reserve(),
-            Err(_) => {}
+            storage.release_reserve();
         }
         // An attempt that writes large files takes time on the disk, most of which must be left to other processes.
         let taken = clock::monotonic().saturating_duration_since(begun);

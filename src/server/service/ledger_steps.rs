@@ -34,14 +34,17 @@ impl LedgerSteps {
         for _ in 0..count {
             match self.snapshot.take() {
                 Some(running) => self.step_snapshot(running, shared, ledger, now),
-                None => match ledger.take_work(now).map(|work| work.run()) {
-                    Some(Ok(done)) => ledger.handle_done(done),
-                    Some(Err(snapshot)) => {
-                        let (snapshot, walk) = (*snapshot, Walk::default());
-                        self.snapshot = Some(Running { snapshot, walk, needed: None });
+                None => {
+                    match ledger.take_work(now, shared.lock().store.persistent_bytes()).map(|work| work.run())
+                    {
+                        Some(Ok(done)) => drop(ledger.handle_done(done, now)),
+                        Some(Err(snapshot)) => {
+                            let (snapshot, walk) = (*snapshot, Walk::default());
+                            self.snapshot = Some(Running { snapshot, walk, needed: None });
+                        }
+                        None => return,
                     }
-                    None => return,
-                },
+                }
             }
         }
         shared.lock().set_room(ledger);
@@ -75,6 +78,6 @@ impl LedgerSteps {
             }
         };
         self.snapshots += u64::from(result.is_ok());
-        ledger.handle_done(Done::Snapshot(epoch, result));
+        ledger.handle_done(Done::Snapshot(epoch, result), now);
     }
 }

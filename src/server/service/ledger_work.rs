@@ -10,27 +10,32 @@ use super::state::State;
 use crate::clock;
 use crate::exchange::row::RowId;
 use crate::ledger::file::snapshot::{SnapshotWriter, Written};
-use crate::ledger::file::work::Done;
+use crate::ledger::file::work::{Done, PAUSE_MAX};
 use crate::ledger::{FileLedger, KeyRecord, Record, StorageErrorKind};
 use crate::protocol::Key;
+use crate::server::event::Event;
 use crate::store::Version;
 
 /// Records and bytes that are read under one lock, because requests wait meanwhile.
 const RECORDS_PER_STEP: usize = 256;
 const BYTES_PER_STEP: usize = 256 * 1024;
-/// The longest pause of a snapshot. It pauses after each step as long as that took.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Does the work of the ledger until the service closes.
 pub(super) fn run(shared: &Shared) {
     while shared.ledger_work.wait() {
-        while let Some(Some(work)) = with_ledger(shared, || false, |ledger| ledger.take_work(shared.now())) {
+        let take = |ledger: &mut FileLedger| {
+            let store_bytes = shared.lock().store.persistent_bytes();
+            ledger.take_work(shared.now(), store_bytes)
+        };
+        while let Some(Some(work)) = with_ledger(shared, || false, take) {
             let done = match work.run() {
                 Ok(done) => Some(done),
                 Err(snapshot) => write_snapshot(shared, *snapshot),
             };
-            if let Some(done) = done {
-                with_ledger(shared, || false, |ledger| ledger.handle_done(done));
+            let handle =
+                |done| with_ledger(shared, || false, |ledger| ledger.handle_done(done, shared.now()));
+            if let Some(Some(error)) = done.and_then(handle) {
+                (shared.events)(Event::SnapshotFailed { reason: error.to_string() });
             }
         }
     }
@@ -44,27 +49,32 @@ fn with_ledger<T>(
     is_cancelled: impl Fn() -> bool,
     action: impl FnOnce(&mut FileLedger) -> T,
 ) -> Option<T> {
-    loop {
-        if is_cancelled() || shared.ledger_work.is_closing() {
-            return None;
+    let signal = &shared.ledger_work;
+    let locked = loop {
+        if is_cancelled() || signal.is_closing() {
+            break None;
         }
+        signal.begin_turn();
         match shared.committer.try_lock() {
-            Ok(mut committer) => {
-                let Committer { storage, .. } = committer.as_mut()?;
-                let (was_short_of_room, lacked_room) = (storage.is_short_of_room(), storage.lacks_room());
-                let result = action(storage);
-                if was_short_of_room != storage.is_short_of_room() || lacked_room != storage.lacks_room() {
-                    shared.lock().set_room(storage);
-                }
-                if was_short_of_room != storage.is_short_of_room() {
-                    shared.report_room(storage.is_short_of_room());
-                }
-                return Some(result);
-            }
+            Ok(committer) => break Some(committer),
             // The commit thread handles the panic first.
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => shared.ledger_work.pause(),
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => signal.wait_for_turn(),
         }
-    }
+    };
+    let result = locked.and_then(|mut committer| {
+        let Committer { storage, .. } = committer.as_mut()?;
+        let (was_short_of_room, lacked_room) = (storage.is_short_of_room(), storage.lacks_room());
+        let result = action(storage);
+        if was_short_of_room != storage.is_short_of_room() || lacked_room != storage.lacks_room() {
+            shared.lock().set_room(storage);
+        }
+        if was_short_of_room != storage.is_short_of_room() {
+            shared.report_room(storage.is_short_of_room());
+        }
+        Some(result)
+    });
+    signal.end_turn();
+    result
 }
 
 /// Writes a snapshot beside all requests and commits. Returns `None` if it is cancelled.

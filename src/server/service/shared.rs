@@ -1,6 +1,6 @@
 //! State that the broker's connections, the commit thread and the expiry task share.
 
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Instant;
@@ -42,6 +42,8 @@ pub(super) struct Shared {
     pub(super) has_uncommitted: Condvar,
     /// What the thread of the ledger is to do.
     pub(super) ledger_work: WorkSignal,
+    /// Whether it is to be reported that the disk works again, as soon as it is known what it has room for.
+    pub(super) owes_report: AtomicBool,
     /// Signalled when a key expires before the time at which the expiry task would wake.
     pub(super) has_earlier_deadline: Notify,
     /// Signalled when the exchange may have frames to send, or events to report: for its task, and for the uplink.
@@ -74,6 +76,7 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             has_uncommitted: Condvar::new(),
             ledger_work: WorkSignal::default(),
+            owes_report: AtomicBool::new(false),
             has_earlier_deadline: Notify::new(),
             exchange_changed: Notify::new(),
             uplink_changed: Notify::new(),
@@ -198,6 +201,7 @@ impl Shared {
 
     /// Reports whether persistent keys can be set again, or only deleted.
     pub(super) fn report_room(&self, is_short_of_room: bool) {
+        self.owes_report.store(false, Ordering::Relaxed);
         (self.events)(if is_short_of_room {
             Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() }
         } else {

@@ -1,13 +1,22 @@
 //! Recovery after a failure, and the work that no commit waits for: segments, snapshots, the reserve.
 
+use std::io;
 use std::sync::Arc;
 
 use super::{FileLedger, Reserve, Room};
-use crate::ledger::file::disk::{RESERVE_NAME, log_name};
+use crate::ledger::file::disk::{RESERVE_NAME, log_name, snapshot_name};
+use crate::ledger::file::frame::Chain;
 use crate::ledger::file::snapshot::{ClockReading, Epoch, SnapshotWriter, Written};
-use crate::ledger::file::work::{Done, Filling, OpenSegment, Preparation, Work, release_reserve};
+use crate::ledger::file::work::{Done, Filling, OpenSegment, Preparation, Purpose, Work, release_reserve};
 use crate::ledger::{RecordTooLong, StorageError, StorageErrorKind};
 use crate::store::Now;
+
+/// The time between a snapshot that has failed and the next attempt; it doubles with each one. An attempt that has taken long is
+/// followed by a longer pause, because it has written much.
+const SNAPSHOT_PAUSE_MIN_MS: u64 = 1_000;
+const SNAPSHOT_PAUSE_MAX_MS: u64 = 60_000;
+/// What a snapshot has besides its entries, at least.
+const SNAPSHOT_OVERHEAD_BYTES: u64 = 64 * 1024;
 
 impl FileLedger {
     /// Whether only deletions may be committed, because there may be no room for a snapshot of anything else.
@@ -51,6 +60,7 @@ impl FileLedger {
     /// # Errors
     /// The segment cannot be created. The state on disk is as before.
     pub fn begin_recovery(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
+        self.remove_last_attempt();
         // Each attempt has files of its own.
         self.last_segment = self.last_segment.saturating_add(1);
         let number = self.last_segment;
@@ -67,9 +77,22 @@ impl FileLedger {
             return Err(self.error(RecordTooLong.into()));
         };
         let segment = segment.map_err(|kind| self.error(kind))?;
-        self.prepared.drain(..).for_each(|segment| self.obsolete.push(log_name(segment.number)));
         self.prepared.push_back(segment);
-        Ok(self.snapshot_writer(number, now))
+        Ok(self.snapshot_writer((number, self.chain), now))
+    }
+
+    /// Removes the files of the attempt before. Its snapshot may be in place, and needs its segment: it goes first.
+    fn remove_last_attempt(&mut self) {
+        for segment in self.prepared.drain(..) {
+            let names = [snapshot_name(segment.number), log_name(segment.number)];
+            let is_gone = |name: &String| match self.disk.remove(name) {
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+                Ok(()) => true,
+            };
+            if !names.iter().all(is_gone) {
+                self.obsolete.extend(names);
+            }
+        }
     }
 
     /// Begins the snapshot of an orderly end: as [`FileLedger::begin_recovery`].
@@ -101,31 +124,26 @@ impl FileLedger {
         let abandoned = self.used.iter().filter(|(used, _)| *used < number).map(|(used, _)| log_name(*used));
         self.obsolete.extend(abandoned);
         self.used.retain(|(used, _)| *used >= number);
+        // One that has failed may be in place nevertheless.
+        self.obsolete.extend(self.snapshot_from.take().map(|(failed, _)| snapshot_name(failed)));
         self.handle_snapshot(&written);
         Ok(())
     }
 
-    fn snapshot_writer(&mut self, number: u64, now: Now) -> SnapshotWriter {
+    fn snapshot_writer(&mut self, from: (u64, Chain), now: Now) -> SnapshotWriter {
         self.clock_ms(now);
         let clock = self.clock.unwrap_or(ClockReading { clock_ms: 0, monotonic_ms: 0 });
         let older = self.snapshot.map(|snapshot| snapshot.number);
         let store = self.store();
-        SnapshotWriter::new(
-            Arc::clone(&self.disk),
-            self.epoch.clone(),
-            (number, self.chain),
-            store,
-            clock,
-            older,
-        )
+        SnapshotWriter::new(Arc::clone(&self.disk), self.epoch.clone(), from, store, clock, older)
     }
 
     /// Whether [`FileLedger::take_work`] would return something.
     #[must_use]
-    pub fn has_work(&self) -> bool {
+    pub fn has_work(&self, now: Now) -> bool {
         self.may_work()
             && (!self.obsolete.is_empty()
-                || self.is_snapshot_due()
+                || self.is_snapshot_due(now)
                 || (self.prepared.is_empty() && self.is_half_used())
                 || self.is_reserve_due()
                 || (self.room.is_lacking && self.room.may_be_more)
@@ -144,49 +162,84 @@ impl FileLedger {
         self.room.is_probe_due = self.room.refused_bytes > 0;
     }
 
-    /// Returns the next piece of work, if any. Only one is under way at a time.
-    pub fn take_work(&mut self, now: Now) -> Option<Work> {
+    /// Returns the next piece of work, if any. Only one is under way at a time. `store_bytes` is what the persistent keys take at
+    /// present, or somewhat more.
+    pub fn take_work(&mut self, now: Now, store_bytes: u64) -> Option<Work> {
         if !self.may_work() {
             return None;
         }
-        let work = self.next_work(now)?;
+        let work = self.next_work(now, store_bytes)?;
         self.is_working = true;
         Some(work)
     }
 
-    fn next_work(&mut self, now: Now) -> Option<Work> {
+    fn next_work(&mut self, now: Now, store_bytes: u64) -> Option<Work> {
         let disk = Arc::clone(&self.disk);
         if !self.obsolete.is_empty() {
             return Some(Work::Remove(disk, std::mem::take(&mut self.obsolete)));
         }
-        if self.prepared.is_empty() && (self.is_snapshot_due() || self.is_half_used()) {
+        if self.is_snapshot_due(now) && self.room.is_lacking && !self.room.is_probed {
+            return Some(Work::Probe(
+                disk,
+                self.epoch.clone(),
+                Purpose::Snapshot,
+                self.missing_bytes(store_bytes),
+            ));
+        }
+        let needs_segment = self.snapshot_from.is_none() && self.is_snapshot_due(now);
+        if self.prepared.is_empty() && (needs_segment || self.is_half_used()) {
             return Some(Work::Prepare(self.preparation()));
         }
-        if self.is_snapshot_due()
-            && let Some(segment) = self.prepared.pop_front()
-        {
-            let number = segment.number;
-            self.activate(segment);
-            return Some(Work::Snapshot(Box::new(self.snapshot_writer(number, now))));
+        if self.is_snapshot_due(now) {
+            self.room.is_probed = false;
+            return self.begin_snapshot(now).map(|writer| Work::Snapshot(Box::new(writer)));
         }
         if self.is_reserve_due() || (self.room.is_lacking && std::mem::take(&mut self.room.may_be_more)) {
             let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve != Reserve::Unknown);
             return Some(Work::Reserve(Filling { disk, epoch: self.epoch.clone(), bytes, is_in_place }));
         }
         let is_due = std::mem::take(&mut self.room.is_probe_due);
-        is_due.then(|| Work::Probe(disk, self.epoch.clone(), self.room.refused_bytes))
+        is_due.then(|| Work::Probe(disk, self.epoch.clone(), Purpose::Group, self.room.refused_bytes))
+    }
+
+    /// Begins a snapshot with the next segment. One that follows a failed attempt begins with the same one, so that many attempts
+    /// take no more segments than one: the log has all changes since.
+    fn begin_snapshot(&mut self, now: Now) -> Option<SnapshotWriter> {
+        let from = match self.snapshot_from {
+            Some(from) => from,
+            None => {
+                let segment = self.prepared.pop_front()?;
+                let from = (segment.number, self.chain);
+                self.activate(segment);
+                from
+            }
+        };
+        self.snapshot_from = Some(from);
+        self.snapshot_begun_ms = now.monotonic_ms;
+        Some(self.snapshot_writer(from, now))
+    }
+
+    /// Returns the room that a snapshot needs besides that of the reserve.
+    fn missing_bytes(&self, store_bytes: u64) -> u64 {
+        let needed = store_bytes
+            .saturating_add(store_bytes / 16)
+            .min(self.live_bytes.saturating_add(self.live_bytes / 16));
+        needed
+            .saturating_add(SNAPSHOT_OVERHEAD_BYTES.min(self.policy.first_bytes))
+            .saturating_sub(self.reserve_in_place())
     }
 
     fn is_reserve_due(&self) -> bool {
-        let is_short = match self.reserve {
-            Reserve::Unknown => true,
+        let wanted = self.reserve_bytes();
+        let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
+        let (is_short, is_long) = match self.reserve {
+            Reserve::Unknown => (true, false),
             Reserve::InPlace(bytes) => {
-                let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
-                bytes.saturating_add(tolerated) < self.reserve_bytes()
+                (bytes.saturating_add(tolerated) < wanted, bytes > wanted.saturating_mul(2))
             }
         };
         // A store with little in it is not what fills a disk. Without room, it is tried again after a snapshot.
-        is_short && self.live_bytes >= self.policy.first_bytes && !self.room.is_lacking
+        (is_long || (is_short && self.live_bytes >= self.policy.first_bytes)) && !self.room.is_lacking
     }
 
     fn preparation(&mut self) -> Preparation {
@@ -210,11 +263,15 @@ impl FileLedger {
         self.active.as_ref().is_none_or(|segment| segment.at >= segment.bytes / 2)
     }
 
-    fn is_snapshot_due(&self) -> bool {
+    fn is_snapshot_due(&self, now: Now) -> bool {
+        self.is_log_long() && now.monotonic_ms >= self.snapshot_retry_ms
+    }
+
+    fn is_log_long(&self) -> bool {
         let least = if self.room.is_lacking {
-            (self.policy.deletion_bytes(self.live_bytes) / 4).max(self.snapshot_retry_bytes)
+            self.policy.deletion_bytes(self.live_bytes) / 4
         } else {
-            self.policy.snapshot_bytes.max(self.live_bytes_of_snapshot()).max(self.snapshot_retry_bytes)
+            self.policy.snapshot_bytes.max(self.live_bytes_of_snapshot())
         };
         self.log_bytes >= least
     }
@@ -224,7 +281,7 @@ impl FileLedger {
     pub fn is_snapshot_due_at_end(&self) -> bool {
         let live_bytes = self.live_bytes_of_snapshot();
         let is_cheap = live_bytes <= self.policy.snapshot_bytes && self.log_bytes >= self.policy.close_bytes;
-        let is_due = self.log_bytes >= live_bytes && (is_cheap || self.is_snapshot_due());
+        let is_due = self.log_bytes >= live_bytes && (is_cheap || self.is_log_long());
         is_due && self.is_open() && !self.room.is_lacking
     }
 
@@ -243,15 +300,22 @@ impl FileLedger {
         snapshot_bytes.saturating_add(self.policy.deletion_bytes(self.live_bytes))
     }
 
-    /// Handles the end of [`FileLedger::take_work`].
-    pub fn handle_done(&mut self, done: Done) {
+    /// Handles the end of [`FileLedger::take_work`]. Returns the error of a snapshot, if not for lack of room.
+    pub fn handle_done(&mut self, done: Done, now: Now) -> Option<StorageError> {
         match done {
-            Done::Removed(_) => self.is_working = false,
+            Done::Removed => self.is_working = false,
             Done::Prepared(epoch, result) => self.handle_prepared(&epoch, result),
-            Done::Reserve(epoch, result) if !epoch.is_over() => self.handle_reserve(result),
-            Done::Probed(epoch, room_bytes) if !epoch.is_over() => {
+            Done::Reserve(epoch, result) if !epoch.is_over() => self.handle_reserve(result, now),
+            Done::Probed(epoch, Purpose::Snapshot, room_bytes) if !epoch.is_over() => {
                 self.is_working = false;
-                if room_bytes >= self.room.refused_bytes {
+                self.room.is_probed = room_bytes.is_some();
+                if room_bytes.is_none() {
+                    self.snapshot_retry_ms = now.monotonic_ms.saturating_add(SNAPSHOT_PAUSE_MIN_MS);
+                }
+            }
+            Done::Probed(epoch, Purpose::Group, room_bytes) if !epoch.is_over() => {
+                self.is_working = false;
+                if room_bytes.is_some_and(|bytes| bytes >= self.room.refused_bytes) {
                     self.room.refused_bytes = 0;
                     self.room.is_lacking = self.room.is_short;
                 }
@@ -263,20 +327,31 @@ impl FileLedger {
                         self.recycle(written.snapshot.number);
                         self.handle_snapshot(&written);
                     }
+                    // Without the reserve there may be room for the next attempt.
+                    Err(kind) if kind.is_lack_of_room() && self.reserve_in_place() > 0 => {
+                        self.release_reserve();
+                    }
                     Err(kind) => {
-                        self.snapshot_retry_bytes = self.log_bytes.saturating_add(self.policy.first_bytes);
-                        if kind.is_lack_of_room() {
-                            // Without the reserve there may be room for the next attempt.
-                            if self.reserve_in_place() > 0 {
-                                self.snapshot_retry_bytes = 0;
-                            }
-                            self.release_reserve();
+                        self.pause_snapshots(now);
+                        if !kind.is_lack_of_room() {
+                            return Some(self.error(kind));
                         }
+                        self.release_reserve();
                     }
                 }
             }
             Done::Reserve(..) | Done::Snapshot(..) | Done::Probed(..) => {}
         }
+        None
+    }
+
+    /// Lets some time pass before the next attempt.
+    fn pause_snapshots(&mut self, now: Now) {
+        let taken_ms = now.monotonic_ms.saturating_sub(self.snapshot_begun_ms);
+        let pause_ms =
+            self.snapshot_pause_ms.saturating_mul(2).clamp(SNAPSHOT_PAUSE_MIN_MS, SNAPSHOT_PAUSE_MAX_MS);
+        self.snapshot_pause_ms = pause_ms;
+        self.snapshot_retry_ms = now.monotonic_ms.saturating_add(pause_ms.max(taken_ms.saturating_mul(4)));
     }
 
     fn handle_prepared(&mut self, epoch: &Epoch, result: Result<OpenSegment, StorageErrorKind>) {
@@ -313,7 +388,7 @@ impl FileLedger {
         }
     }
 
-    fn handle_reserve(&mut self, result: Result<(u64, u64), StorageErrorKind>) {
+    fn handle_reserve(&mut self, result: Result<(u64, u64), StorageErrorKind>, now: Now) {
         self.is_working = false;
         match result {
             Ok((bytes, wanted)) => {
@@ -338,7 +413,7 @@ impl FileLedger {
         }
         self.room.is_lacking = true;
         // Otherwise a snapshot comes next, and then the reserve again.
-        if !self.is_snapshot_due() {
+        if !self.is_snapshot_due(now) {
             (self.room.is_short, self.room.is_exhausted) = (true, true);
         }
     }
@@ -363,7 +438,7 @@ impl FileLedger {
         self.snapshot = Some(written.snapshot);
         self.room.may_be_more = true;
         self.is_changed = true;
-        self.snapshot_retry_bytes = 0;
+        (self.snapshot_from, self.snapshot_pause_ms, self.snapshot_retry_ms) = (None, 0, 0);
         self.live_bytes = written.live_bytes;
         // What has been committed since it was begun is in the segments from its own on.
         let first = written.snapshot.number;

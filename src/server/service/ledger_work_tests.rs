@@ -1,0 +1,111 @@
+//! Tests of the thread that does the work of the ledger: failed snapshots, a panic, a disk that is busy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::tests::{TestService, message, set, value};
+use crate::clock;
+use crate::ledger::file::simulated::SimulatedDisk;
+use crate::ledger::{FileLedger, Policy};
+use crate::protocol::message::PERSIST;
+use crate::protocol::{ErrorReply, Message, Reply};
+use crate::server::event::Event;
+
+/// Segments that are soon full, and snapshots that are soon due.
+const POLICY: Policy = Policy {
+    first_bytes: 16 * 1024,
+    segment_bytes: 64 * 1024,
+    snapshot_bytes: 96 * 1024,
+    close_bytes: 64 * 1024,
+    reserve_bytes: 64 * 1024,
+    commits_before: 3,
+};
+
+fn persistent(name: &str, text: &str) -> Message {
+    let mut message = message(&set(name, text));
+    message.user_properties.push(PERSIST, "true");
+    message
+}
+
+fn open(disk: &SimulatedDisk) -> TestService {
+    TestService::on(FileLedger::open_on(Arc::new(disk.clone()), POLICY).unwrap())
+}
+
+/// Writes until `is_done`, each write in a group of its own.
+fn write_until(test: &TestService, mut is_done: impl FnMut() -> bool) {
+    let begun = clock::monotonic();
+    for number in 0.. {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", test.events.lock().unwrap());
+        test.sent_messages.take();
+        test.send(persistent("k", &format!("{number}")));
+        test.sent_messages.wait_for(1);
+        assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+        if is_done() {
+            return;
+        }
+    }
+}
+
+fn snapshots(disk: &SimulatedDisk) -> usize {
+    disk.all_names().iter().filter(|name| name.starts_with("snapshot-") && !name.ends_with(".new")).count()
+}
+
+#[tokio::test]
+async fn a_snapshot_that_fails_is_reported_with_file_and_cause_and_tried_again() {
+    let disk = SimulatedDisk::default();
+    let test = open(&disk);
+    let running = test.run();
+    disk.set_faults(|faults| faults.fails_renames = true);
+    let failed = Event::SnapshotFailed {
+        reason: "cannot use simulated: snapshot-2: the rename has failed".to_owned(),
+    };
+    let failures = || test.events.lock().unwrap().iter().filter(|event| **event == failed).count();
+    write_until(&test, || failures() == 2);
+    disk.set_faults(|faults| faults.fails_renames = false);
+    write_until(&test, || snapshots(&disk) == 1);
+    drop(running);
+}
+
+#[tokio::test]
+async fn a_panic_in_the_thread_of_the_ledger_is_reported_and_the_store_ends_in_order() {
+    let disk = SimulatedDisk::default();
+    let test = open(&disk);
+    let running = test.run();
+    disk.set_faults(|faults| faults.panics_in_renames = true);
+    let panicked = Event::SnapshotFailed { reason: "the thread of the ledger has panicked".to_owned() };
+    write_until(&test, || test.events.lock().unwrap().contains(&panicked));
+    disk.set_faults(|faults| faults.panics_in_renames = false);
+    write_until(&test, || snapshots(&disk) == 1);
+    test.sent_messages.take();
+    test.send(persistent("last", "v"));
+    test.sent_messages.wait_for(1);
+    // The last moments of the process.
+    disk.set_faults(|faults| faults.panics_in_renames = true);
+    drop((running, test));
+    disk.set_faults(|faults| faults.panics_in_renames = false);
+    assert_eq!(open(&disk).reply_of_get("last"), value("v"));
+}
+
+#[tokio::test]
+async fn on_a_full_disk_it_is_not_reported_that_the_disk_works_before_it_is_known_to_be_full() {
+    let disk = SimulatedDisk::default();
+    let test = open(&disk);
+    let running = test.run();
+    write_until(&test, || disk.has("log-2"));
+    let blocks = disk.blocks() + 2;
+    disk.set_faults(|faults| faults.blocks_max = Some(blocks));
+    let full = Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() };
+    let is_full = || test.events.lock().unwrap().contains(&full);
+    let begun = clock::monotonic();
+    while !is_full() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        test.sent_messages.take();
+        test.send(persistent("large", &"x".repeat(100_000)));
+        test.sent_messages.wait_for(1);
+        assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted)]);
+    }
+    assert!(!test.events.lock().unwrap().contains(&Event::PersistedAgain));
+    disk.set_faults(|faults| faults.blocks_max = None);
+    test.wait_for_event(&Event::PersistedAgain);
+    drop(running);
+}
