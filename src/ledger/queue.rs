@@ -57,7 +57,7 @@ pub enum Undo {
 /// must find it after a crash. Answers keep their order.
 ///
 /// ```text
-/// begin_step, add_record, add_answer → take_group → handle_commit, or fail
+/// begin_step, add_record, add_answer → take_group → handle_commit, or take_all_undone
 /// ```
 #[derive(Debug)]
 pub struct CommitQueue<A> {
@@ -398,7 +398,7 @@ impl<A> CommitQueue<A> {
     ///
     /// With a file, no change of a persistent key is accepted until a commit succeeds, and all that has expired meanwhile is
     /// committed. etcd was not changed.
-    pub fn fail(&mut self) -> Failed<A> {
+    pub fn take_all_undone(&mut self) -> Failed<A> {
         let undo: Vec<_> = std::mem::take(&mut self.undo).into_iter().map(|it| it.undo).collect();
         self.has_failed = self.ledger == LedgerKind::File;
         let answers = std::mem::take(&mut self.answers).into_iter();
@@ -545,7 +545,7 @@ mod tests {
         add(&mut queue, "k", Some("committed"), "lost");
         assert!(queue.take_group().is_some());
         add(&mut queue, "k", Some("lost"), "later");
-        let Failed { committed, last, undo, answers } = queue.fail();
+        let Failed { committed, last, undo, answers } = queue.take_all_undone();
         assert_eq!((committed, last, answers), (1, 3, vec![(2, "lost"), (3, "later")]));
         let before: Vec<_> = undo.iter().map(|undo| undo.record().clone()).collect();
         assert_eq!(before, [record("k", Some("committed")), record("k", Some("lost"))]);
@@ -574,7 +574,7 @@ mod tests {
             records.into_iter().for_each(|it| queue.add_record(Some(Undo::Restore(it.clone())), it));
         };
         add(&mut queue, 0);
-        assert_eq!(queue.fail().undo.len(), 2);
+        assert_eq!(queue.take_all_undone().undo.len(), 2);
         for failures in 1..3 {
             (0..steps).for_each(|number| add(&mut queue, number));
             let first = queue.take_group().unwrap();
@@ -584,7 +584,7 @@ mod tests {
             // The second portion fails: what is in it, and what has come since, is committed again.
             assert!(queue.take_group().is_some());
             add(&mut queue, 0);
-            let undo = queue.fail().undo;
+            let undo = queue.take_all_undone().undo;
             assert!(undo.iter().all(|undo| matches!(undo, Undo::Repeat(_))));
             assert!(!queue.has_uncommitted() && queue.has_failed());
         }

@@ -11,12 +11,12 @@ mod cluster;
 mod cluster_instance;
 mod cluster_state;
 mod commit_thread;
-mod commits;
 mod exchange;
 mod exchange_inspection;
 mod exchange_messages;
 mod exchange_task;
 mod expiry_task;
+mod group_outcome;
 mod inspection;
 mod ledger_work;
 mod memory_store;
@@ -41,7 +41,7 @@ mod exchange_simulation_tests;
 #[cfg(test)]
 mod exchange_tests;
 #[cfg(test)]
-mod ledger_steps;
+mod ledger_steps_for_tests;
 #[cfg(test)]
 mod ledger_work_tests;
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub struct FileLedger {
     is_working: bool,
     /// Whether anything was written.
     is_changed: bool,
-    /// After a failed write or sync, until [`FileLedger::finish_recovery`]. No write follows in the same file.
+    /// After a failed write or sync, until [`FileLedger::finish_rewrite`]. No write follows in the same file.
     has_failed: bool,
     /// The encoded group, whose memory is used again.
     group: Vec<u8>,
@@ -306,7 +306,7 @@ impl FileLedger {
     /// that holds nothing on disk, and whose version is greater, gets a tombstone.
     ///
     /// # Errors
-    /// It is unknown whether the group is on disk. Every commit fails until [`FileLedger::finish_recovery`], unless
+    /// It is unknown whether the group is on disk. Every commit fails until [`FileLedger::finish_rewrite`], unless
     /// [`FileLedger::is_open`].
     pub fn commit(
         &mut self,
@@ -356,7 +356,7 @@ impl FileLedger {
                 let written = segment.file.write(segment.at, &self.group).and_then(|()| segment.file.sync());
                 if let Err(error) = written {
                     let name = log_name(segment.number);
-                    self.fail();
+                    self.abandon_segment();
                     return Err(StorageErrorKind::from(error).of_file(&name));
                 }
                 segment.at = segment.at.saturating_add(group_bytes);
@@ -441,15 +441,15 @@ impl FileLedger {
                     self.room.refused_bytes = self.room.refused_bytes.max(group_bytes);
                 } else {
                     self.last_segment = number;
-                    self.fail();
+                    self.abandon_segment();
                 }
                 Err(kind.of_file(&name))
             }
         }
     }
 
-    /// Abandons the segment and all work: see [`FileLedger::begin_recovery`].
-    fn fail(&mut self) {
+    /// Abandons the segment and all work: see [`FileLedger::begin_rewrite`].
+    fn abandon_segment(&mut self) {
         self.has_failed = true;
         self.cancel_work();
         self.active = None;

@@ -137,13 +137,13 @@ fn write_recovered(
 ) -> Result<(), StorageError> {
     let mut ledger = FileLedger::open(to)?;
     ledger.set_metadata(metadata);
-    let mut snapshot = ledger.begin_recovery(Now { wall_ms, monotonic_ms: 0 })?;
+    let mut snapshot = ledger.begin_rewrite(Now { wall_ms, monotonic_ms: 0 })?;
     for (key, state) in keys {
         let entry = encode(to, key, &state)?;
         let written = snapshot.write(&[entry]);
         written.map_err(|kind| StorageError { path: to.to_owned(), kind })?;
     }
-    ledger.finish_recovery(snapshot)?;
+    ledger.finish_rewrite(snapshot)?;
     ledger.close();
     Ok(())
 }

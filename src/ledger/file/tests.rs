@@ -149,10 +149,10 @@ impl Model {
     }
 
     pub fn recover(&mut self) {
-        let mut snapshot = self.ledger.begin_recovery(NOW).unwrap();
+        let mut snapshot = self.ledger.begin_rewrite(NOW).unwrap();
         let records: Vec<_> = self.values.iter().map(|(name, value)| set(name, value)).collect();
         snapshot.write_records(&records, NOW).unwrap();
-        self.ledger.finish_recovery(snapshot).unwrap();
+        self.ledger.finish_rewrite(snapshot).unwrap();
     }
 }
 
@@ -544,9 +544,9 @@ fn after_any_power_cut_values_and_rows_agree() {
                     (numbers, interrupted, commits) = (after, None, commits + 1);
                 } else {
                     interrupted = Some(after);
-                    let Ok(mut snapshot) = ledger.begin_recovery(NOW) else { break };
+                    let Ok(mut snapshot) = ledger.begin_rewrite(NOW) else { break };
                     let written = snapshot.write_records(&all_of(&numbers), NOW);
-                    if written.is_err() || ledger.finish_recovery(snapshot).is_err() {
+                    if written.is_err() || ledger.finish_rewrite(snapshot).is_err() {
                         break;
                     }
                     (interrupted, recoveries) = (None, recoveries + 1);

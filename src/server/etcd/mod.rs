@@ -9,7 +9,7 @@ mod lowering;
 mod member;
 mod node;
 mod overview;
-mod reading;
+mod read_endpoint;
 mod runner;
 mod version;
 mod watch;

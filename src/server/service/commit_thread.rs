@@ -83,6 +83,7 @@ pub(super) fn run(shared: &Shared) {
 /// Reports that the thread of the ledger has panicked, if it has. Commits go on without it.
 fn report_panic(shared: &Shared, worker: ScopedJoinHandle<'_, ()>) {
     if worker.join().is_err() {
+        shared.ledger_work.end_turn();
         (shared.events)(Event::SnapshotFailed { reason: "the thread of the ledger has panicked".to_owned() });
     }
 }
@@ -151,7 +152,7 @@ fn write_last_snapshot(shared: &Shared, storage: &mut FileLedger) -> Result<(), 
     let mut snapshot = storage.begin_last_snapshot(shared.now())?;
     let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
     written.map_err(|kind| StorageError { path: storage.path(), kind })?;
-    storage.finish_recovery(snapshot)
+    storage.finish_rewrite(snapshot)
 }
 
 /// Waits until a commit is due, or the service closes. Returns true if neither has happened for some time.
@@ -349,10 +350,10 @@ pub(super) fn try_recover(
     // Tombstones that the failed group would have removed may not be in memory any more.
     storage.set_ceiling(storage.metadata().ceiling.max(shared.lock().store.greatest_version()));
     if !storage.is_open() {
-        let mut snapshot = storage.begin_recovery(now)?;
+        let mut snapshot = storage.begin_rewrite(now)?;
         let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
         written.map_err(|kind| StorageError { path: storage.path(), kind })?;
-        storage.finish_recovery(snapshot)?;
+        storage.finish_rewrite(snapshot)?;
     }
     while shared.lock().commit_queue.has_failed() {
         let group = shared.lock().recovery_group(now);

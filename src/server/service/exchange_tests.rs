@@ -566,9 +566,9 @@ fn after_a_failed_commit_keys_that_expire_meanwhile_are_committed_in_portions_wi
     while shared.lock().next_expiry().is_some() {
         shared.lock().expire(&root.test.sent_messages, now);
     }
-    let mut snapshot = root.storage.begin_recovery(now).unwrap();
+    let mut snapshot = root.storage.begin_rewrite(now).unwrap();
     ledger_work::write_all(&shared, &mut snapshot, |_| true).unwrap();
-    root.storage.finish_recovery(snapshot).unwrap();
+    root.storage.finish_rewrite(snapshot).unwrap();
     let mut portions = Vec::new();
     while shared.lock().commit_queue.has_failed() {
         let group = shared.lock().recovery_group(now);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::commit_thread;
-use super::ledger_steps::LedgerSteps;
+use super::ledger_steps_for_tests::LedgerSteps;
 use super::ledger_work;
 use super::tests::{RecordingPublisher, SEEDS, del, get, message, peer, set_with, version};
 use super::*;
@@ -351,7 +351,7 @@ impl Process {
             && let Ok(mut snapshot) = self.storage.begin_last_snapshot(self.now)
             && ledger_work::write_all(shared, &mut snapshot, |_| true).is_ok()
         {
-            let _ = self.storage.finish_recovery(snapshot);
+            let _ = self.storage.finish_rewrite(snapshot);
         }
         self.storage.close();
     }

@@ -51,15 +51,15 @@ impl FileLedger {
 
     /// Gives the segment up, because a commit has panicked: it is unknown what was written.
     pub fn abandon(&mut self) {
-        self.fail();
+        self.abandon_segment();
     }
 
     /// Begins the recovery from a failed write or sync: a new segment, and a snapshot of all that is durable. The caller
-    /// writes its records and calls [`FileLedger::finish_recovery`]. Other work is cancelled.
+    /// writes its records and calls [`FileLedger::finish_rewrite`]. Other work is cancelled.
     ///
     /// # Errors
     /// The segment cannot be created. The state on disk is as before.
-    pub fn begin_recovery(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
+    pub fn begin_rewrite(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
         self.remove_last_attempt();
         // Each attempt has files of its own.
         self.last_segment = self.last_segment.saturating_add(1);
@@ -78,6 +78,8 @@ impl FileLedger {
         };
         let segment = segment.map_err(|kind| self.error(kind))?;
         self.prepared.push_back(segment);
+        // The chain of a new store begins with its number.
+        self.store();
         Ok(self.snapshot_writer((number, self.chain), now))
     }
 
@@ -95,20 +97,20 @@ impl FileLedger {
         }
     }
 
-    /// Begins the snapshot of an orderly end: as [`FileLedger::begin_recovery`].
+    /// Begins the snapshot of an orderly end: as [`FileLedger::begin_rewrite`].
     ///
     /// # Errors
     /// The segment cannot be created.
     pub fn begin_last_snapshot(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
         self.epoch.cancel();
-        self.begin_recovery(now)
+        self.begin_rewrite(now)
     }
 
-    /// Completes the snapshot of [`FileLedger::begin_recovery`]; commits are possible again.
+    /// Completes the snapshot of [`FileLedger::begin_rewrite`]; commits are possible again.
     ///
     /// # Errors
-    /// It is unknown whether the snapshot is in place. The next attempt begins with [`FileLedger::begin_recovery`].
-    pub fn finish_recovery(&mut self, snapshot: SnapshotWriter) -> Result<(), StorageError> {
+    /// It is unknown whether the snapshot is in place. The next attempt begins with [`FileLedger::begin_rewrite`].
+    pub fn finish_rewrite(&mut self, snapshot: SnapshotWriter) -> Result<(), StorageError> {
         let written = snapshot.finish(self.chain.number, self.metadata).map_err(|kind| self.error(kind))?;
         if !self.mark.is_set {
             // The first commit of all has failed.

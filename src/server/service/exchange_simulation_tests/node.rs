@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::commit_thread;
-use super::super::ledger_steps::LedgerSteps;
+use super::super::ledger_steps_for_tests::LedgerSteps;
 use super::super::state::State;
 use super::super::tests::RecordingPublisher;
 use super::super::{Service, StoreSettings};

@@ -131,7 +131,7 @@ impl State {
     /// commit, up to the step `uncertain`, no write and no registration is answered: an error could turn out to be wrong.
     pub(super) fn handle_commit_failure(&mut self, uncertain: u64, publisher: &dyn Publisher, now: Now) {
         self.end_turn();
-        let Failed { committed, last, undo, answers } = self.commit_queue.fail();
+        let Failed { committed, last, undo, answers } = self.commit_queue.take_all_undone();
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
         if let Some(cluster) = &mut self.cluster {
             cluster.under_way = None;
