@@ -188,11 +188,17 @@ impl FileLedger {
                 self.missing_bytes(store_bytes),
             ));
         }
-        let needs_segment = self.snapshot_from.is_none() && self.is_snapshot_due(now);
-        if self.prepared.is_empty() && (needs_segment || self.is_half_used()) {
+        let is_due = self.is_snapshot_due(now);
+        let needs_segment = if is_due && (self.snapshot_from.is_none() || self.room.is_lacking) {
+            // Without room for a segment, a snapshot may have room all the same.
+            self.snapshot_from.is_none()
+        } else {
+            self.is_half_used()
+        };
+        if self.prepared.is_empty() && needs_segment {
             return Some(Work::Prepare(self.preparation()));
         }
-        if self.is_snapshot_due(now) {
+        if is_due {
             self.room.is_probed = false;
             return self.begin_snapshot(now).map(|writer| Work::Snapshot(Box::new(writer)));
         }
@@ -200,8 +206,8 @@ impl FileLedger {
             let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve != Reserve::Unknown);
             return Some(Work::Reserve(Filling { disk, epoch: self.epoch.clone(), bytes, is_in_place }));
         }
-        let is_due = std::mem::take(&mut self.room.is_probe_due);
-        is_due.then(|| Work::Probe(disk, self.epoch.clone(), Purpose::Group, self.room.refused_bytes))
+        std::mem::take(&mut self.room.is_probe_due)
+            .then(|| Work::Probe(disk, self.epoch.clone(), Purpose::Group, self.room.refused_bytes))
     }
 
     /// Begins a snapshot with the next segment. One that follows a failed attempt begins with the same one, so that many attempts
