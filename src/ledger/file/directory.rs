@@ -216,6 +216,11 @@ fn is_not_ours(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported)
 }
 
+/// Whether the disk cannot read a sector. Everything else can be read nevertheless.
+pub(super) fn is_unreadable(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
 /// Makes the names of new files durable.
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()

@@ -6,6 +6,7 @@ use std::io;
 use bytes::Bytes;
 
 use super::codec::{self, End, Part};
+use super::directory::is_unreadable;
 use super::disk::{Disk, DiskFile, Names, log_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, BLOCK_BYTES, Chain, Kind, body_bytes, frame_bytes};
@@ -290,11 +291,6 @@ fn read_readable(file: &dyn DiskFile, at: u64, out: &mut [u8]) -> io::Result<Opt
     let first = read_readable(file, at, first)?;
     let second = read_readable(file, at.saturating_add(half as u64), second)?;
     Ok(first.or(second))
-}
-
-/// Whether the disk cannot read a sector. Everything else can be read nevertheless.
-fn is_unreadable(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 fn unreadable(name: &str, at: u64) -> String {

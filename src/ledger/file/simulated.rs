@@ -11,6 +11,8 @@ use crate::ledger::StorageErrorKind;
 
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
+/// The system's number of an input or output error.
+const EIO: i32 = 5;
 /// The unit in which files take room.
 const BLOCK: usize = 4096;
 
@@ -402,7 +404,7 @@ impl DiskFile for Handle {
         state.act()?;
         let at = usize::try_from(at).unwrap();
         if state.faults.unreadable_at.is_some_and(|bad| (at..at + out.len()).contains(&bad)) {
-            return Err(rustix::io::Errno::IO.into());
+            return Err(io::Error::from_raw_os_error(EIO));
         }
         let bytes = state.files[self.file].current.get(at..at + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -458,7 +460,7 @@ impl DiskFile for Handle {
         let mut state = self.disk.state();
         state.act()?;
         if state.faults.keeps_cache {
-            return Err(rustix::io::Errno::NOSYS.into());
+            return Err(io::ErrorKind::Unsupported.into());
         }
         let ignores_syncs = state.faults.ignores_syncs;
         let file = &mut state.files[self.file];
