@@ -1,6 +1,8 @@
-//! What makes changes durable: records, groups of records, the queue of what is not durable yet, and the ledger in files.
+//! What makes changes durable: records, groups of records, the queue of what is not durable yet, the ledger in files and the one in
+//! etcd.
 
 mod error;
+pub mod etcd;
 pub mod file;
 pub mod group;
 pub mod queue;

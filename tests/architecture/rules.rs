@@ -94,6 +94,7 @@ pub const PURE: &[&str] = &[
     "src/cli/config/typed.rs",
     "src/cli/config/variables.rs",
     "src/cli/serve/listen_address.rs",
+    "src/ledger/etcd/",
     "src/server/cluster/",
     "src/server/etcd/assembly.rs",
     "src/server/etcd/version.rs",

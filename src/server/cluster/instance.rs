@@ -3,23 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use super::candidate::{Candidate, View};
-use super::chain::{Chain, ChainEvent};
 use super::clocks::ClockCheck;
-use super::codec::{Meta, Owner};
-use super::commit::put;
 use super::departure::Departure;
 use super::event::ClusterEvent;
-use super::follower::{Follower, FollowerEvent};
-use super::layout::Layout;
-use super::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
 use super::roster::Roster;
-use super::space::SpaceWatch;
 use super::status::{Role, Status};
 use super::upkeep::Upkeep;
+use crate::ledger::etcd::CLUSTER_KEY_BYTES;
+use crate::ledger::etcd::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
+use crate::ledger::etcd::chain::{Chain, ChainEvent};
+use crate::ledger::etcd::codec::{Meta, Owner};
+use crate::ledger::etcd::commit::put;
+use crate::ledger::etcd::follower::{Follower, FollowerEvent};
+use crate::ledger::etcd::layout::Layout;
+use crate::ledger::etcd::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
+use crate::ledger::etcd::space::SpaceWatch;
 use crate::ledger::{Group, Record};
-use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, Version};
 
 /// How far the clock of an owner may be ahead of that of another instance before this is reported.

@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 
 use super::application::Service;
 use crate::broker::{Peer, Principal};
+use crate::ledger::etcd::CLUSTER_KEY_BYTES;
 use crate::ledger::{Group, Record, RegistrationRecord};
 use crate::protocol::{ConnectionId, Key};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::cluster::Effect;
 use crate::server::cluster::event::ClusterEvent;
-use crate::server::cluster_key::{CLUSTER_KEY_BYTES, ClusterKey};
+use crate::server::cluster_key::ClusterKey;
 use crate::server::delivery::Publisher;
 use crate::store::{Now, Version};
 

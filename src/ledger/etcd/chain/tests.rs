@@ -1,12 +1,12 @@
 //! Tests of the chain of commits, answer by answer.
 
 use super::*;
+use crate::ledger::etcd::action::{ActionKind, Answer};
+use crate::ledger::etcd::codec::Owner;
+use crate::ledger::etcd::operation::{Operation, RangeAnswer, Txn};
 use crate::ledger::{KeyRecord, Record, ResponseRecord};
 use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
-use crate::server::cluster::action::{ActionKind, Answer};
-use crate::server::cluster::codec::Owner;
-use crate::server::cluster::operation::{Operation, RangeAnswer, Txn};
 use crate::store::{StoredValue, Version};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
