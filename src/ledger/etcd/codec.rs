@@ -3,8 +3,7 @@
 use bytes::{Buf, BufMut, Bytes};
 
 use super::row::{self, put_bytes, take_bytes};
-use crate::ledger::offline::LoweredVersions;
-use crate::ledger::{KeyState, ResponseRecord};
+use crate::ledger::{KeyState, LoweredVersions, ResponseRecord};
 use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
 use crate::store::{Now, StoredValue, Version};

@@ -118,10 +118,9 @@ pub enum Effect {
     Committed {
         sequence: u64,
     },
-    /// The requests after the last committed one, up to `sequence`, were not committed: roll them back, with all later ones. The
-    /// writes of those up to `uncertain` must get no answer: they may still be committed, which the instance notices then.
+    /// Nothing after the last committed step was committed: roll all of it back. The writes of the steps up to `uncertain` must get no
+    /// answer: they may still be committed, which the instance notices then.
     Refused {
-        sequence: u64,
         uncertain: u64,
     },
     /// Whether values and registrations must not be written any more: etcd has no space, or soon none.
@@ -501,7 +500,7 @@ impl Instance {
         for event in events {
             let effect = match event {
                 ChainEvent::Committed(sequence) => Effect::Committed { sequence },
-                ChainEvent::Refused { sequence, uncertain } => Effect::Refused { sequence, uncertain },
+                ChainEvent::Refused { uncertain } => Effect::Refused { uncertain },
                 ChainEvent::Space { is_short } => {
                     let space = if is_short { Space::Exhausted } else { Space::Enough };
                     self.space.iter_mut().for_each(|watch| watch.set(space, now));

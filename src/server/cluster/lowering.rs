@@ -10,8 +10,7 @@ use crate::ledger::etcd::codec::{DecodeError, EncodedResponses, Head, Owner, Rec
 use crate::ledger::etcd::commit::{guarded, put};
 use crate::ledger::etcd::layout::{Layout, Place};
 use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, Pair, TXN_BYTES_MAX, Txn};
-use crate::ledger::offline::LoweredVersions;
-use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::ledger::lowering::{LoweredVersions, is_ahead};
 use crate::store::{Now, Version};
 
 /// The owner in the heads that are written. No member has this name.
@@ -148,10 +147,6 @@ impl Lowering {
         let operations = [put(self.layout.head(), head.encode())].into_iter().chain(changes).collect();
         (guarded(&self.layout, self.revision, operations), head)
     }
-}
-
-fn is_ahead(ms: u64, wall_ms: u64) -> bool {
-    ms > wall_ms.saturating_add(SKEW_MAX_MS)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::audit::page;
 use super::client::Etcd;
 use super::overview::{OverviewError, overview};
+use crate::ledger::LoweredVersions;
 use crate::ledger::etcd::bulk_read::BulkRead;
 use crate::ledger::etcd::operation::{EtcdError, RangeRead, Txn, TxnOutcome};
 use crate::ledger::etcd::{Head, Layout};
-use crate::ledger::offline::LoweredVersions;
 use crate::random;
 use crate::server::cluster::lowering::Lowering;
 

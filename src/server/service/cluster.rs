@@ -7,7 +7,7 @@ use crate::broker::Peer;
 use crate::ledger::{LedgerKind, Record, RegistrationRecord, ResponseRecord, Undo};
 use crate::protocol::{ConnectionId, ErrorReply, Key, Request};
 use crate::server::cluster_key::ClusterKey;
-use crate::server::delivery::{Publisher, Response};
+use crate::server::delivery::Response;
 use crate::server::duplicate_detection::{DuplicateDetection, Fingerprint, lifetime_ms};
 use crate::server::service::cluster_state::ClusterState;
 use crate::server::service::removed_versions::RemovedVersions;
@@ -164,13 +164,6 @@ impl State {
             }
         }
         self.restore(record, now);
-    }
-
-    /// Handles that etcd has refused the last group, and was not changed by it: see [`State::handle_commit_failure`].
-    pub(super) fn handle_refusal(&mut self, uncertain: u64, publisher: &dyn Publisher, now: Now) {
-        if self.cluster.is_serving {
-            self.handle_commit_failure(uncertain, publisher, now);
-        }
     }
 
     /// Whether another instance has handled this write lately.

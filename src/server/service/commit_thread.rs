@@ -218,10 +218,8 @@ pub(super) fn commit(
     let did_wait = state.does_exchange_wait();
     match &result {
         Ok(()) => {
-            while state.handle_commit(sequence, ceiling, publisher) {
-                drop(state);
-                state = shared.lock_after_others();
-            }
+            drop(state);
+            state = shared.handle_commit(sequence, ceiling, publisher);
             // Most commits of a store whose rules concern few keys are of no interest to its task.
             if did_wait || has_rows {
                 shared.wake_exchange();

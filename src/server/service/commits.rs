@@ -29,18 +29,25 @@ impl State {
     pub(super) fn take_group(&mut self, now: Now) -> Option<Group> {
         self.end_turn();
         let group = self.commit_queue.take_group();
-        if self.ledger() == LedgerKind::Etcd {
-            let group = group.filter(|_| self.cluster.is_serving)?;
-            self.cluster.under_way =
-                (!group.records.is_empty()).then(|| (group.sequence, clock::monotonic()));
-            return Some(group);
+        match self.ledger() {
+            LedgerKind::Memory => None,
+            LedgerKind::File => {
+                let Some(mut group) = group else {
+                    return self.is_ceiling_due(now).then(|| self.empty_group(now));
+                };
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.handle_taken();
+                }
+                self.complete(&mut group, now);
+                Some(group)
+            }
+            LedgerKind::Etcd => {
+                let group = group.filter(|_| self.cluster.is_serving)?;
+                self.cluster.under_way =
+                    (!group.records.is_empty()).then(|| (group.sequence, clock::monotonic()));
+                Some(group)
+            }
         }
-        let Some(mut group) = group else { return self.is_ceiling_due(now).then(|| self.empty_group(now)) };
-        if let Some(exchange) = &mut self.exchange {
-            exchange.handle_taken();
-        }
-        self.complete(&mut group, now);
-        Some(group)
     }
 
     fn is_ceiling_due(&self, now: Now) -> bool {

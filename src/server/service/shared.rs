@@ -15,7 +15,7 @@ use crate::clock;
 use crate::ledger::{FileLedger, LedgerKind};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
-use crate::store::Now;
+use crate::store::{Now, Version};
 
 /// How often background work yields to threads that wait for the lock: enough for a few of them to wake.
 const YIELDS_MAX: usize = 100;
@@ -109,6 +109,21 @@ impl Shared {
             thread::yield_now();
         }
         self.lock()
+    }
+
+    /// Handles the commit of a group in steps, between which other requests are handled: what waits for it is sent.
+    pub(super) fn handle_commit(
+        &self,
+        sequence: u64,
+        ceiling: Version,
+        publisher: &dyn Publisher,
+    ) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.handle_commit(sequence, ceiling, publisher) {
+            drop(state);
+            state = self.lock_after_others();
+        }
+        state
     }
 
     pub(super) fn committer(&self) -> MutexGuard<'_, Option<Committer>> {

@@ -488,7 +488,7 @@ impl World {
             Effect::Serve { .. } => self.figures.takeovers += 1,
             Effect::Stop => self.figures.stops += 1,
             Effect::Reset => self.figures.reloads += 1,
-            Effect::Refused { uncertain, .. } => {
+            Effect::Refused { uncertain } => {
                 self.figures.refused += 1;
                 self.figures.given_up += u64::from(*uncertain > 0);
             }
