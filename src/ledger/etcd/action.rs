@@ -78,7 +78,7 @@ fn mismatch() -> EtcdError {
 pub struct Ids(u64);
 
 impl Ids {
-    pub fn next(&mut self) -> ActionId {
+    pub fn next_id(&mut self) -> ActionId {
         self.0 = self.0.saturating_add(1);
         ActionId(self.0)
     }
@@ -112,7 +112,7 @@ impl Call {
         if self.in_flight.is_some() || now_ms < self.due_ms {
             return None;
         }
-        let id = ids.next();
+        let id = ids.next_id();
         self.in_flight = Some(id);
         Some(Action { id, kind: self.kind.clone() })
     }

@@ -156,7 +156,7 @@ impl Follower {
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
         if let Some(ended) = self.ended.pop() {
-            return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
+            return Some(Action { id: ids.next_id(), kind: ActionKind::CancelWatch(ended) });
         }
         match &mut self.phase {
             Phase::Suspended => None,

@@ -113,7 +113,7 @@ impl Roster {
             self.read_again();
         }
         if let Some(ended) = self.ended.take() {
-            return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
+            return Some(Action { id: ids.next_id(), kind: ActionKind::CancelWatch(ended) });
         }
         let (Phase::Reading(call) | Phase::Watching(call)) = &mut self.phase;
         call.poll(now.monotonic_ms, ids)
