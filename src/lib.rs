@@ -9,7 +9,7 @@
 //! | [`clock`], [`random`] | the only readers of time and of randomness | – |
 //! | [`store`] | the key-value state machine | protocol |
 //! | [`exchange`] | replication between a root store and its leaves | protocol, store |
-//! | [`ledger`] | what makes changes durable: records, groups, the commit queue, the ledger in files | protocol, store, exchange, clock, random |
+//! | [`ledger`] | what makes changes durable: records, groups, the commit queue, the ledgers in files and in etcd | protocol, store, exchange, clock, random |
 //! | [`net`] | TLS, certificates, secrets, WebSockets, detached threads | clock |
 //! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, net, clock, random |
 //! | [`broker`] | an MQTT broker for one application | protocol, mqtt, net, clock, random |

@@ -224,12 +224,13 @@ impl<A> CommitQueue<A> {
         self.has_reached(ANSWERS_MAX / 2, BYTES_MAX / 2)
     }
 
-    /// Whether requests may come that wait at their source without room. The last quarter is left to expiry, and to requests
-    /// that have begun.
+    /// Whether requests may come that wait at their source without room: without etcd always, because there one too many is
+    /// answered with an error. The last quarter is left to expiry, and to requests that have begun.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let three_quarters = |limit: usize| limit.saturating_sub(limit / 4);
-        !self.has_reached(three_quarters(ANSWERS_MAX), three_quarters(BYTES_MAX))
+        self.ledger != LedgerKind::Etcd
+            || !self.has_reached(three_quarters(ANSWERS_MAX), three_quarters(BYTES_MAX))
     }
 
     fn has_reached(&self, answers: usize, bytes: usize) -> bool {

@@ -13,12 +13,10 @@ use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::output::{Check, CheckResult, Detail, Status, Warning};
 use crate::commands::{CommandError, Kind, Output};
+use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn};
 use crate::render::escape::escape;
 use crate::render::ms_text;
 use crate::server::cluster::Overview;
-use crate::server::cluster::operation::{
-    Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn,
-};
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix, is_supported};
 
 /// The reads of one check, of which the median counts.
@@ -260,7 +258,7 @@ async fn owners(cluster: &Cluster) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::operation::EtcdError;
+    use crate::ledger::etcd::operation::EtcdError;
 
     fn status(version: &str) -> EndpointStatus {
         EndpointStatus {

@@ -32,7 +32,6 @@ mod directory;
 pub mod disk;
 pub mod entry;
 pub mod frame;
-pub mod key_state;
 pub mod ledger;
 mod mark;
 pub mod offline;

@@ -28,19 +28,26 @@ impl State {
     /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
     pub(super) fn take_group(&mut self, now: Now) -> Option<Group> {
         self.end_turn();
-        let is_following = self.cluster.as_ref().is_some_and(|cluster| !cluster.is_serving());
-        let group = self.commit_queue.take_group().filter(|_| !is_following);
-        if let Some(cluster) = &mut self.cluster {
-            let group = group?;
-            cluster.under_way = (!group.records.is_empty()).then(|| (group.sequence, clock::monotonic()));
-            return Some(group);
+        let group = self.commit_queue.take_group();
+        match self.ledger() {
+            LedgerKind::Memory => None,
+            LedgerKind::File => {
+                let Some(mut group) = group else {
+                    return self.is_ceiling_due(now).then(|| self.empty_group(now));
+                };
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.handle_taken();
+                }
+                self.complete(&mut group, now);
+                Some(group)
+            }
+            LedgerKind::Etcd => {
+                let group = group.filter(|_| self.cluster.is_serving)?;
+                self.cluster.under_way =
+                    (!group.records.is_empty()).then(|| (group.sequence, clock::monotonic()));
+                Some(group)
+            }
         }
-        let Some(mut group) = group else { return self.is_ceiling_due(now).then(|| self.empty_group(now)) };
-        if let Some(exchange) = &mut self.exchange {
-            exchange.handle_taken();
-        }
-        self.complete(&mut group, now);
-        Some(group)
     }
 
     fn is_ceiling_due(&self, now: Now) -> bool {
@@ -101,9 +108,7 @@ impl State {
         publisher: &dyn Publisher,
     ) -> bool {
         let Self { commit_queue, cluster, exchange, .. } = self;
-        if let Some(cluster) = cluster
-            && let Some((_, taken)) = cluster.under_way.take_if(|(last, _)| *last <= sequence)
-        {
+        if let Some((_, taken)) = cluster.under_way.take_if(|(last, _)| *last <= sequence) {
             publisher.count_commit(clock::monotonic().saturating_duration_since(taken));
         }
         let has_more = commit_queue.handle_commit(sequence, ceiling, |answer| {
@@ -125,9 +130,7 @@ impl State {
         self.end_turn();
         let Failed { committed, last, undo, answers } = self.commit_queue.fail();
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
-        if let Some(cluster) = &mut self.cluster {
-            cluster.under_way = None;
-        }
+        self.cluster.under_way = None;
         let (mut repeated, mut keys, mut are_rules_back) = (Vec::new(), BTreeSet::new(), false);
         for undo in undo.into_iter().rev() {
             match undo.record() {
@@ -206,9 +209,7 @@ impl State {
                 let ResponseRecord { client_id, fingerprint, payload, version, outcome, until_ms } = record;
                 let response = Response::restored(&payload, version, outcome);
                 let fingerprint = Fingerprint(fingerprint);
-                if let Some(cluster) = &mut self.cluster {
-                    cluster.answered.note(fingerprint, now.monotonic_ms);
-                }
+                self.cluster.answered.note(fingerprint, now.monotonic_ms);
                 let restored = RestoredResponse { client_id, fingerprint, response, until_ms };
                 self.duplicates.restore(restored, now.monotonic_ms);
             }
@@ -267,6 +268,6 @@ impl State {
 
     /// Whether there is a disk, or another instance may take over.
     pub(super) fn is_in_memory(&self) -> bool {
-        self.commit_queue.ledger() == LedgerKind::Memory
+        self.ledger() == LedgerKind::Memory
     }
 }

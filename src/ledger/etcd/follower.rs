@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
+use super::action::{Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids, WatchRange};
 use super::bulk_read::BulkRead;
 use super::codec::{
     DecodeError, DecodedResponses, EncodedResponses, Head, Reception, StoreClock, decode_presence, decode_row,
@@ -156,7 +156,7 @@ impl Follower {
 
     pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
         if let Some(ended) = self.ended.pop() {
-            return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
+            return Some(Action { id: ids.next_id(), kind: ActionKind::CancelWatch(ended) });
         }
         match &mut self.phase {
             Phase::Suspended => None,
@@ -190,7 +190,7 @@ impl Follower {
         let (Phase::ReadingHead(call) | Phase::Reading { call, .. }) = &mut self.phase else {
             return Vec::new();
         };
-        match result.and_then(super::action::Answer::into_read) {
+        match result.and_then(Answer::into_read) {
             Ok(answer) if is_head => self.handle_head(answer, now),
             Ok(answer) => self.handle_page(answer, now),
             Err(EtcdError::Compacted { .. }) => {

@@ -2,16 +2,16 @@
 
 use bytes::{Buf, BufMut, Bytes};
 
-use super::record::{self, put_bytes, take_bytes};
-use crate::ledger::offline::LoweredVersions;
-use crate::ledger::{KeyState, ResponseRecord};
+use super::row::{self, put_bytes, take_bytes};
+use crate::ledger::{KeyState, LoweredVersions, ResponseRecord};
 use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
-use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, StoredValue, Version};
 
 /// The version of the format of all values.
 pub const FORMAT: u8 = 1;
+/// Length of the hash key of a cluster in bytes.
+pub const CLUSTER_KEY_BYTES: usize = 32;
 /// The parts of the keys, in the meta record. Builds before the first release divided them by a hash, into up to 16 shards.
 const SHARDS: u32 = 1;
 
@@ -244,7 +244,7 @@ pub fn encode_row(
     now: Now,
     clock_ms: u64,
 ) -> Option<Bytes> {
-    let record = record::encode(key, &KeyState::new(version, stored, now, clock_ms)).ok()?;
+    let record = row::encode(key, &KeyState::new(version, stored, now, clock_ms)).ok()?;
     Some([&[FORMAT], &record[..]].concat().into())
 }
 
@@ -276,12 +276,12 @@ pub fn lower_row(
     if after == lowered {
         return Ok((after, state.version, None));
     }
-    let encoded = record::encode(key, &state).map_err(|_| DecodeError::Malformed)?;
+    let encoded = row::encode(key, &state).map_err(|_| DecodeError::Malformed)?;
     Ok((after, state.version, Some([&[FORMAT], &encoded[..]].concat().into())))
 }
 
 fn decode_state(key: &Key, bytes: &[u8]) -> Result<KeyState, DecodeError> {
-    let decoded = record::decode(body(bytes)?).filter(|(found, _)| found == key);
+    let decoded = row::decode(body(bytes)?).filter(|(found, _)| found == key);
     Ok(decoded.ok_or(DecodeError::Malformed)?.1)
 }
 

@@ -81,9 +81,9 @@ enum WorkKind {
 pub enum ChainEvent {
     /// All up to this sequence number is committed and confirmed.
     Committed(u64),
-    /// What is uncommitted up to `sequence` was not committed, and never will be; but up to `uncertain`, an attempt that has no
+    /// What is uncommitted was not committed, and never will be; but up to the step `uncertain`, an attempt that has no
     /// outcome may still be applied.
-    Refused { sequence: u64, uncertain: u64 },
+    Refused { uncertain: u64 },
     /// Whether etcd has no space.
     Space { is_short: bool },
     /// etcd has refused an operation for good.
@@ -138,9 +138,8 @@ impl Chain {
     /// # Errors
     /// The group is too long for any commit.
     pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
-        let sequence = group.sequence;
         let parts = divide(group, &self.layout, now, self.clock.at(now));
-        self.parts.extend(parts.ok_or(ChainEvent::Refused { sequence, uncertain: 0 })?);
+        self.parts.extend(parts.ok_or(ChainEvent::Refused { uncertain: 0 })?);
         Ok(())
     }
 
@@ -403,10 +402,8 @@ impl Chain {
             }
             WorkKind::Commit { answers: Some(answers), .. }
             | WorkKind::Deletions { answers: Some(answers), .. } => {
-                let last = self.parts.back().map(|part| part.sequence);
                 self.parts.clear();
-                let uncertain = if is_uncertain { answers } else { 0 };
-                events.push(ChainEvent::Refused { sequence: last.unwrap_or(answers), uncertain });
+                events.push(ChainEvent::Refused { uncertain: if is_uncertain { answers } else { 0 } });
             }
             WorkKind::Resignation { .. } => events.push(ChainEvent::Resigned),
             // It is tried again later.

@@ -24,7 +24,7 @@ pub enum ActionKind {
     Read(RangeRead),
     Txn(Txn),
     /// Receives all changes of a range. What it receives, or why it ends, goes to
-    /// [`crate::server::cluster::Instance::handle_watch`]; there is no other answer.
+    /// `Instance::handle_watch`; there is no other answer.
     Watch(WatchRange),
     /// Ends a watch. There is no answer.
     CancelWatch(ActionId),
@@ -58,13 +58,13 @@ pub type ActionResult = Result<Answer, EtcdError>;
 impl Answer {
     /// # Errors
     /// [`EtcdError::Unknown`] for the answer to another kind of action.
-    pub(super) fn into_read(self) -> Result<RangeAnswer, EtcdError> {
+    pub fn into_read(self) -> Result<RangeAnswer, EtcdError> {
         if let Self::Read(read) = self { Ok(read) } else { Err(mismatch()) }
     }
 
     /// # Errors
     /// [`EtcdError::Unknown`] for the answer to another kind of action.
-    pub(super) fn into_txn(self) -> Result<TxnAnswer, EtcdError> {
+    pub fn into_txn(self) -> Result<TxnAnswer, EtcdError> {
         if let Self::Txn(txn) = self { Ok(txn) } else { Err(mismatch()) }
     }
 }
@@ -75,10 +75,10 @@ fn mismatch() -> EtcdError {
 
 /// Gives out the numbers of actions.
 #[derive(Debug, Default)]
-pub(super) struct Ids(u64);
+pub struct Ids(u64);
 
 impl Ids {
-    pub(super) fn next(&mut self) -> ActionId {
+    pub fn next_id(&mut self) -> ActionId {
         self.0 = self.0.saturating_add(1);
         ActionId(self.0)
     }
@@ -86,7 +86,7 @@ impl Ids {
 
 /// An action that is asked for until it is answered. At most one of its attempts is under way.
 #[derive(Debug)]
-pub(super) struct Call {
+pub struct Call {
     kind: ActionKind,
     in_flight: Option<ActionId>,
     due_ms: u64,
@@ -95,61 +95,61 @@ pub(super) struct Call {
 
 impl Call {
     /// `due_ms` is when it may begin, in monotonic milliseconds; 0: at once.
-    pub(super) fn new(kind: ActionKind, due_ms: u64) -> Self {
+    pub fn new(kind: ActionKind, due_ms: u64) -> Self {
         Self { kind, in_flight: None, due_ms, pause_ms: 0 }
     }
 
-    pub(super) fn read(read: RangeRead) -> Self {
+    pub fn read(read: RangeRead) -> Self {
         Self::new(ActionKind::Read(read), 0)
     }
 
-    pub(super) fn txn(txn: Txn) -> Self {
+    pub fn txn(txn: Txn) -> Self {
         Self::new(ActionKind::Txn(txn), 0)
     }
 
     /// Returns the action if it is due and not under way.
-    pub(super) fn poll(&mut self, now_ms: u64, ids: &mut Ids) -> Option<Action> {
+    pub fn poll(&mut self, now_ms: u64, ids: &mut Ids) -> Option<Action> {
         if self.in_flight.is_some() || now_ms < self.due_ms {
             return None;
         }
-        let id = ids.next();
+        let id = ids.next_id();
         self.in_flight = Some(id);
         Some(Action { id, kind: self.kind.clone() })
     }
 
-    pub(super) fn is(&self, id: ActionId) -> bool {
+    pub fn is(&self, id: ActionId) -> bool {
         self.in_flight == Some(id)
     }
 
-    pub(super) fn in_flight(&self) -> Option<ActionId> {
+    pub fn in_flight(&self) -> Option<ActionId> {
         self.in_flight
     }
 
     /// Asks again: at once the first time, then after a pause.
-    pub(super) fn retry(&mut self, now_ms: u64) {
+    pub fn retry(&mut self, now_ms: u64) {
         self.in_flight = None;
         self.due_ms = now_ms.saturating_add(self.pause_ms);
         self.pause_ms = self.pause_ms.saturating_mul(2).clamp(RETRY_PAUSE_MIN_MS, RETRY_PAUSE_MAX_MS);
     }
 
     /// Asks for another action from the next time on.
-    pub(super) fn replace(&mut self, kind: ActionKind) {
+    pub fn replace(&mut self, kind: ActionKind) {
         self.kind = kind;
     }
 
     /// Notes that the action works: the pauses begin anew.
-    pub(super) fn succeed(&mut self) {
+    pub fn succeed(&mut self) {
         self.pause_ms = 0;
     }
 
     /// Asks again after the longest pause.
-    pub(super) fn retry_late(&mut self, now_ms: u64) {
+    pub fn retry_late(&mut self, now_ms: u64) {
         self.pause_ms = RETRY_PAUSE_MAX_MS;
         self.retry(now_ms);
     }
 
     /// Returns when to poll, in monotonic milliseconds; `None` while it is under way.
-    pub(super) fn next_deadline(&self) -> Option<u64> {
+    pub fn next_deadline(&self) -> Option<u64> {
         self.in_flight.is_none().then_some(self.due_ms)
     }
 }

@@ -1,4 +1,4 @@
-//! What a key holds on disk, as bytes.
+//! What a key holds in files and in etcd, as bytes.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -12,7 +12,7 @@ const HAS_FENCE: u8 = 2;
 /// Expiry of a key in a form that survives a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// When the key expires, on the store's clock: see [`super::entry::CommitMetadata::clock_ms_at`].
+    /// When the key expires, on the store's clock: see [`CommitMetadata::clock_ms_at`](super::CommitMetadata::clock_ms_at), or `StoreClock` in etcd.
     pub clock_ms: u64,
     /// The time to live when the record was written, in milliseconds.
     pub ttl_ms: u64,

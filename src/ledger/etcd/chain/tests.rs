@@ -1,12 +1,12 @@
 //! Tests of the chain of commits, answer by answer.
 
 use super::*;
+use crate::ledger::etcd::action::{ActionKind, Answer};
+use crate::ledger::etcd::codec::Owner;
+use crate::ledger::etcd::operation::{Operation, RangeAnswer, Txn};
 use crate::ledger::{KeyRecord, Record, ResponseRecord};
 use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
-use crate::server::cluster::action::{ActionKind, Answer};
-use crate::server::cluster::codec::Owner;
-use crate::server::cluster::operation::{Operation, RangeAnswer, Txn};
 use crate::store::{StoredValue, Version};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
@@ -176,7 +176,7 @@ fn a_confirmation_under_way_does_not_confirm_what_came_later() {
 fn without_space_a_group_is_refused_and_deletions_are_committed_without_a_head() {
     let mut testbed = testbed(false);
     testbed.commit(vec![(1, row("a", true)), (2, row("b", false))], 3);
-    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { sequence: 3, uncertain: 0 }];
+    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { uncertain: 0 }];
     assert_eq!(testbed.fails(EtcdError::NoSpace), refused);
     let txn = testbed.commit(vec![(4, row("b", false))], 4);
     assert!(matches!(&txn.operations[..], [Operation::Delete { .. }]));
@@ -244,7 +244,7 @@ fn without_space_the_head_shows_that_an_earlier_attempt_was_applied() {
 #[test]
 fn without_space_an_attempt_that_was_not_applied_is_given_up_and_deletions_go_on() {
     let (mut testbed, txn, _) = short_of_space_in_doubt();
-    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { sequence: 3, uncertain: 3 }];
+    let refused = [ChainEvent::Space { is_short: true }, ChainEvent::Refused { uncertain: 3 }];
     assert_eq!(testbed.applied(60), refused);
     let deletion = testbed.commit(vec![(4, row("b", false))], 4);
     assert!(matches!(&deletion.operations[..], [Operation::Delete { .. }]));
@@ -273,7 +273,7 @@ fn a_refusal_ends_the_ownership_only_if_an_earlier_attempt_may_be_applied() {
     let error = ChainEvent::Error { reason: "permission denied".to_owned() };
     let mut testbed = testbed(false);
     testbed.commit(vec![(1, row("a", true))], 1);
-    assert_eq!(testbed.fails(refused()), [ChainEvent::Refused { sequence: 1, uncertain: 0 }, error.clone()]);
+    assert_eq!(testbed.fails(refused()), [ChainEvent::Refused { uncertain: 0 }, error.clone()]);
     testbed.chain.commit(group(vec![(2, row("a", true))], 2), NOW).unwrap();
     assert_eq!(testbed.poll(), None, "the same refusal would come at once");
     testbed.now.monotonic_ms = testbed.chain.next_deadline().unwrap();

@@ -1,9 +1,9 @@
 //! Tests of followers: pages, gaps, corrupt records.
 
 use super::*;
+use crate::ledger::etcd::action::Answer;
+use crate::ledger::etcd::codec::encode_row;
 use crate::protocol::Key;
-use crate::server::cluster::action::Answer;
-use crate::server::cluster::codec::encode_row;
 use crate::store::{StoredValue, Version};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
