@@ -123,6 +123,8 @@ pub struct CommandError {
     pub outcome: Option<Outcome>,
     /// Whether it summarizes a single error that has been printed already. The JSON record is printed all the same.
     pub is_repetition: bool,
+    /// Whether the same command may succeed later, although the server has refused it.
+    pub is_passing: bool,
 }
 
 impl CommandError {
@@ -137,6 +139,7 @@ impl CommandError {
             hints: Vec::new(),
             outcome: None,
             is_repetition: false,
+            is_passing: false,
         }
     }
 
@@ -206,7 +209,7 @@ impl CommandError {
     /// Returns whether the same command may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, Kind::Unavailable | Kind::Timeout)
+        self.is_passing || matches!(self.kind, Kind::Unavailable | Kind::Timeout)
     }
 }
 
@@ -222,6 +225,8 @@ impl From<Error> for CommandError {
         Self {
             outcome: Some(outcome(&error)),
             hints: hints(&error),
+            // The disk works again, or has room again.
+            is_passing: error == Error::Refused(ErrorReply::NotPersisted),
             ..Self::new(kind(&error), error.to_string())
         }
     }
@@ -550,7 +555,10 @@ mod tests {
             outcome: Outcome::Unknown,
         });
         assert_eq!((lost.kind, lost.outcome), (Kind::Unavailable, Some(Outcome::Unknown)));
-        assert!(lost.is_retryable());
+        assert!(lost.is_retryable() && !refused.is_retryable());
+        let full_disk = CommandError::from(Error::Refused(ErrorReply::NotPersisted));
+        assert_eq!((full_disk.kind, full_disk.outcome), (Kind::Refused, Some(Outcome::Unknown)));
+        assert!(full_disk.is_retryable());
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod key_state;
 pub mod lowering;
 pub mod queue;
 pub mod record;
-mod stale;
 
 pub use error::{RecordTooLong, StorageError, StorageErrorKind};
 pub use file::entry::CommitMetadata;
@@ -21,4 +20,3 @@ pub use key_state::{Deadline, KeyState};
 pub use lowering::LoweredVersions;
 pub use queue::{CommitQueue, DependsOn, Failed, LedgerKind, Undo};
 pub use record::{KeyRecord, Record, RegistrationRecord, ResponseRecord};
-pub use stale::Address;

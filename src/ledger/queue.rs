@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 
 use super::group::Group;
 use super::record::Record;
-use super::stale::{Address, Stale};
 use crate::exchange::row::{Conflict, Entry, Row};
 use crate::protocol::{ErrorReply, Key};
 use crate::store::{Change, Version};
@@ -17,6 +16,8 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 const ROWS_MAX: usize = 32_768;
 /// The same for their bytes, before and after.
 const ROW_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The number of records of a group while the disk fails, because it may be nearly full. A step is never divided.
+const RECORDS_AFTER_FAILURE: usize = 1_000;
 /// The most answers and undo records that one step of a commit handles, because requests wait meanwhile.
 const HANDLED_PER_STEP_MAX: usize = 512;
 
@@ -86,8 +87,8 @@ pub struct CommitQueue<A> {
     failures: u64,
     /// Whether persistent keys may be deleted only, because the disk or etcd has no room for more.
     is_short_of_room: bool,
-    /// Set by a failed commit, until the disk works again.
-    stale: Option<Stale>,
+    /// Whether a commit has failed, and not all that has changed since is committed.
+    has_failed: bool,
 }
 
 /// A record of a step that is not committed.
@@ -137,7 +138,7 @@ impl<A> CommitQueue<A> {
             ceiling: Version::default(),
             failures: 0,
             is_short_of_room: false,
-            stale: None,
+            has_failed: false,
         }
     }
 
@@ -180,7 +181,7 @@ impl<A> CommitQueue<A> {
     /// write to any other key needs room only if it waits for an earlier change of the same key.
     #[must_use]
     pub fn write_error(&self, key: &Key, is_persistent: bool, deletes: bool) -> Option<ErrorReply> {
-        if is_persistent && (self.stale.is_some() || (self.is_short_of_room && !deletes)) {
+        if is_persistent && (self.has_failed || (self.is_short_of_room && !deletes)) {
             return Some(match self.ledger {
                 LedgerKind::Etcd => ErrorReply::QuotaExceeded,
                 LedgerKind::Memory | LedgerKind::File => ErrorReply::NotPersisted,
@@ -197,7 +198,7 @@ impl<A> CommitQueue<A> {
         if self.ledger != LedgerKind::File || !self.is_above_ceiling(change) {
             return None;
         }
-        if self.stale.is_some() { Some(ErrorReply::NotPersisted) } else { self.error_if_full() }
+        if self.has_failed { Some(ErrorReply::NotPersisted) } else { self.error_if_full() }
     }
 
     /// Whether the version of a change is new, and not covered by what is on disk.
@@ -218,10 +219,12 @@ impl<A> CommitQueue<A> {
         self.has_reached(ANSWERS_MAX, BYTES_MAX)
     }
 
-    /// Whether expiry must pause, so that the second half of the queue is left to requests.
+    /// Whether expiry must pause, so that the second half of the queue is left to requests. While the disk fails, no answer
+    /// waits, and keys may expire for hours.
     #[must_use]
     pub fn is_half_full(&self) -> bool {
-        self.has_reached(ANSWERS_MAX / 2, BYTES_MAX / 2)
+        let has_many_records = self.has_failed && self.undo.len() >= ANSWERS_MAX / 2;
+        has_many_records || self.has_reached(ANSWERS_MAX / 2, BYTES_MAX / 2)
     }
 
     /// Whether requests may come that wait at their source without room: without etcd always, because there one too many is
@@ -292,14 +295,13 @@ impl<A> CommitQueue<A> {
         }
     }
 
-    /// Adds a record to the present step. Without `undo`, nothing is left to be done if its commit fails.
+    /// Adds a record to the present step. Without `undo`, nothing is left to be done if its commit fails. While the disk fails
+    /// no record is undone: what is written anew may have it already.
     pub fn add_record(&mut self, undo: Option<Undo>, record: Record) {
-        if let Some(stale) = &mut self.stale {
-            return stale.note_changed(&record);
-        }
         if self.ledger == LedgerKind::Memory {
             return;
         }
+        let undo = if self.has_failed { undo.map(|_| Undo::Repeat(record.clone())) } else { undo };
         self.number_step();
         let sequence = self.sequence;
         if let Record::Key(record) = &record {
@@ -317,7 +319,7 @@ impl<A> CommitQueue<A> {
     /// Adds an answer to the present step, or to the last one if that has no records. Returns it if it must not wait, because
     /// commits fail: what it depends on is true all the same.
     pub fn add_answer(&mut self, answer: A, bytes: usize) -> Option<A> {
-        if self.stale.is_some() || self.ledger == LedgerKind::Memory {
+        if self.has_failed || self.ledger == LedgerKind::Memory {
             return Some(answer);
         }
         if self.ledger == LedgerKind::Etcd {
@@ -335,15 +337,26 @@ impl<A> CommitQueue<A> {
     }
 
     /// Takes what the next commit must have; `None` if there is nothing to commit or to confirm. The ceiling is the present
-    /// one.
+    /// one. While the disk fails, it is a portion of whole steps.
     pub fn take_group(&mut self) -> Option<Group> {
         self.has_uncommitted().then(|| {
-            self.taken = self.sequence;
+            let rest = self.next_group.split_off(self.next_len());
+            let records = std::mem::replace(&mut self.next_group, rest);
+            let last = records.last().filter(|_| !self.next_group.is_empty());
+            self.taken = last.map_or(self.sequence, |(sequence, _)| *sequence);
             // What follows is another step.
             self.has_number = false;
-            let records = std::mem::take(&mut self.next_group);
-            Group { records, sequence: self.sequence, ceiling: self.ceiling }
+            Group { records, sequence: self.taken, ceiling: self.ceiling }
         })
+    }
+
+    /// Returns the number of records that the next group takes.
+    fn next_len(&self) -> usize {
+        let len = self.next_group.len();
+        let least = if self.has_failed { RECORDS_AFTER_FAILURE.min(len) } else { len };
+        let (taken, rest) = self.next_group.split_at(least);
+        let last = taken.last().map(|(sequence, _)| *sequence);
+        least.saturating_add(rest.iter().take_while(|(sequence, _)| Some(*sequence) == last).count())
     }
 
     /// Handles the commit of all steps up to this one and of a ceiling: passes some of the answers that waited for them to
@@ -364,6 +377,7 @@ impl<A> CommitQueue<A> {
                 self.bytes = self.bytes.saturating_sub(bytes);
                 send(answer);
             } else {
+                self.has_failed &= self.has_uncommitted();
                 return false;
             }
         }
@@ -383,13 +397,11 @@ impl<A> CommitQueue<A> {
     /// Handles a failed commit: returns all that is not committed, to be undone and handled again. Nothing of it is in the
     /// queue any more.
     ///
-    /// With a file, no change of a persistent key is accepted until [`CommitQueue::handle_recovery`]. etcd was not changed.
+    /// With a file, no change of a persistent key is accepted until a commit succeeds, and all that has expired meanwhile is
+    /// committed. etcd was not changed.
     pub fn fail(&mut self) -> Failed<A> {
         let undo: Vec<_> = std::mem::take(&mut self.undo).into_iter().map(|it| it.undo).collect();
-        if self.ledger == LedgerKind::File {
-            let stale = self.stale.get_or_insert_default();
-            undo.iter().for_each(|undo| stale.note_rolled_back(undo.record()));
-        }
+        self.has_failed = self.ledger == LedgerKind::File;
         let answers = std::mem::take(&mut self.answers).into_iter();
         let answers = answers.map(|Waiting { sequence, answer, .. }| (sequence, answer)).collect();
         let committed = self.committed;
@@ -417,24 +429,8 @@ impl<A> CommitQueue<A> {
 
     /// Whether a commit has failed and the disk does not work yet.
     #[must_use]
-    pub fn is_stale(&self) -> bool {
-        self.stale.is_some()
-    }
-
-    /// Takes addresses that must be committed as they are, after a failure: a portion of at most `max`, because the disk may be
-    /// nearly full. `is_indivisible`: what was rolled back is one portion.
-    pub fn take_stale(&mut self, max: usize, is_indivisible: bool) -> Vec<Address> {
-        self.stale.as_mut().map(|stale| stale.take(max, is_indivisible)).unwrap_or_default()
-    }
-
-    /// Handles the commit of a portion and of a ceiling after a failure. Returns whether changes are accepted again; not
-    /// while there is another portion.
-    pub fn handle_recovery(&mut self, ceiling: Version) -> bool {
-        self.ceiling = ceiling;
-        if self.stale.take_if(|stale| stale.handle_commit()).is_some() {
-            self.committed = self.sequence;
-        }
-        self.stale.is_none()
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 }
 
@@ -560,39 +556,48 @@ mod tests {
         queue.begin_step();
         queue.add_record(Some(Undo::Repeat(record("e", None))), record("e", None));
         assert_eq!(queue.add_answer("expired", 1), Some("expired"));
-        assert!(!queue.has_uncommitted());
-        for (expected, is_recovered) in [("k", false), ("e", true)] {
-            // An attempt that fails is made again with the same addresses.
-            for _ in 0..2 {
-                assert_eq!(queue.take_stale(10, false), [Address::Key(key(expected))]);
-            }
-            assert_eq!(queue.handle_recovery(Version::default()), is_recovered);
-        }
+        let group = queue.take_group().unwrap();
+        assert_eq!(group.records, [(4, record("e", None))]);
+        assert!(queue.has_failed());
+        assert_eq!(commit(&mut queue, group.sequence), [""; 0]);
         assert_eq!(queue.write_error(&key("k"), true, false), None);
         assert_eq!(queue.failures(), 1);
     }
 
     #[test]
-    fn what_changes_while_it_is_committed_after_a_failure_is_committed_again() {
+    fn what_changes_while_the_disk_fails_is_committed_in_portions_of_whole_steps_and_never_undone() {
         let mut queue = CommitQueue::<()>::new(LedgerKind::File);
-        let add = |queue: &mut CommitQueue<()>, record: Record| {
+        let (keys, steps) = (|number| key(&format!("k{number}")), 700);
+        let add = |queue: &mut CommitQueue<()>, number: usize| {
+            let records =
+                [record(&format!("k{number}"), None), Record::Exchange(RowId::Key(keys(number)), None)];
             queue.begin_step();
-            queue.add_record(Some(Undo::Restore(record.clone())), record);
+            records.into_iter().for_each(|it| queue.add_record(Some(Undo::Restore(it.clone())), it));
         };
-        add(&mut queue, record("k", None));
-        add(&mut queue, Record::Exchange(RowId::Key(key("k")), None));
-        add(&mut queue, Record::Exchange(RowId::Rules, None));
-        assert_eq!(queue.fail().undo.len(), 3);
-        // A key and its row are one address, and all that was rolled back is one portion of an exchange.
-        let all = [Address::Key(key("k")), Address::Exchange(RowId::Rules)];
-        assert_eq!(queue.take_stale(1, true), all);
-        add(&mut queue, record("k", None));
-        add(&mut queue, Record::Exchange(RowId::Rules, None));
-        assert!(!queue.handle_recovery(Version::default()));
-        assert_eq!(queue.take_stale(1, true), all[1..]);
-        assert!(!queue.handle_recovery(Version::default()));
-        assert_eq!(queue.take_stale(1, true), all[..1]);
-        assert!(queue.handle_recovery(Version::default()));
+        add(&mut queue, 0);
+        assert_eq!(queue.fail().undo.len(), 2);
+        for failures in 1..3 {
+            (0..steps).for_each(|number| add(&mut queue, number));
+            let first = queue.take_group().unwrap();
+            assert_eq!(first.records.len(), RECORDS_AFTER_FAILURE);
+            assert!(!queue.handle_commit(first.sequence, Version::default(), drop) || queue.has_failed());
+            assert_eq!(queue.failures(), failures);
+            // The second portion fails: what is in it, and what has come since, is committed again.
+            assert!(queue.take_group().is_some());
+            add(&mut queue, 0);
+            let undo = queue.fail().undo;
+            assert!(undo.iter().all(|undo| matches!(undo, Undo::Repeat(_))));
+            assert!(!queue.has_uncommitted() && queue.has_failed());
+        }
+        let mut portions = Vec::new();
+        (0..steps).for_each(|number| add(&mut queue, number));
+        while let Some(group) = queue.take_group() {
+            assert!(queue.has_failed());
+            portions.push(group.records.len());
+            while queue.handle_commit(group.sequence, Version::default(), drop) {}
+        }
+        assert_eq!(portions, [1_000, 400]);
+        assert!(!queue.has_failed() && queue.keys.is_empty() && queue.undo.is_empty());
     }
 
     #[test]

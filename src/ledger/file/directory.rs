@@ -160,6 +160,16 @@ impl DiskFile for RegularFile {
         self.0.set_len(bytes)
     }
 
+    #[cfg(target_os = "linux")]
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, bytes)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn allocate(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }

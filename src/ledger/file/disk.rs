@@ -14,7 +14,7 @@ pub const RESERVE_NAME: &str = "reserve";
 /// The end of the name of a file that is not complete.
 const NEW: &str = ".new";
 /// Files of the versions before the first release.
-pub const OLD_NAMES: [&str; 2] = ["store.redb", "store.log"];
+const OLD_NAMES: [&str; 2] = ["store.redb", "store.log"];
 
 /// A directory of files. A name that was created, replaced or removed is durable after [`Disk::sync_names`] only.
 pub trait Disk: Debug + Send + Sync {
@@ -65,6 +65,9 @@ pub trait DiskFile: Debug + Send + Sync {
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
     fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// Takes room for a length without writing, where the file system can do so.
+    fn allocate(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes content and length durable.
     fn sync(&self) -> io::Result<()>;

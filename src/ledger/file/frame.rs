@@ -89,6 +89,13 @@ pub fn body_bytes(kind: Kind, header: &[u8]) -> Option<usize> {
     usize::try_from(header.try_get_u32().ok()?).ok()
 }
 
+/// Returns the store, the number, and the checksum of the frame before that a header names.
+#[must_use]
+pub fn header(bytes: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut header = bytes.get(8..HEADER_BYTES)?;
+    Some((header.get_u64(), header.get_u64(), header.get_u64()))
+}
+
 /// Returns the frame with which `bytes` begins, if it is intact.
 #[must_use]
 pub fn parse(kind: Kind, bytes: &[u8]) -> Option<Frame<'_>> {

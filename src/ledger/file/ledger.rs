@@ -95,6 +95,11 @@ struct Room {
     is_exhausted: bool,
     /// There may be more of it: a snapshot has given some back, or time has passed.
     may_be_more: bool,
+    /// Length of the longest group that there was no room for, until one as long is committed, or there is room for it; 0 if
+    /// there is none. Shorter groups are committed meanwhile.
+    refused_bytes: u64,
+    /// Whether it is time to look for room for it.
+    is_probe_due: bool,
 }
 
 impl FileLedger {
@@ -348,6 +353,9 @@ impl FileLedger {
         let set_bytes = entries.iter().map(Entry::live_bytes).fold(0, u64::saturating_add);
         self.live_bytes = self.live_bytes.saturating_add(set_bytes);
         self.room.is_exhausted = false;
+        if group_bytes >= self.room.refused_bytes {
+            self.room.refused_bytes = 0;
+        }
         Ok(())
     }
 
@@ -409,6 +417,7 @@ impl FileLedger {
                 // The file with the group is removed, and no other one was written to.
                 if kind.is_lack_of_room() {
                     self.room.is_lacking = true;
+                    self.room.refused_bytes = self.room.refused_bytes.max(group_bytes);
                 } else {
                     self.last_segment = number;
                     self.fail();

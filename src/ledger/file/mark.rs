@@ -29,7 +29,8 @@ impl Mark {
     pub fn decode(content: &[u8]) -> Self {
         let mut mark = Self { is_set: !content.is_empty(), ..Self::default() };
         let text = String::from_utf8_lossy(content);
-        for line in text.lines() {
+        // A power cut may leave the new content with the old length: a line that is cut off counts for nothing.
+        for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
             if let Some(format) = line.strip_prefix("mqkv store, format ") {
                 mark.format = format.parse().ok();
             } else if let Some((number, sum)) =
@@ -53,6 +54,11 @@ mod tests {
         for closed in [None, closed] {
             let mark = Mark { format: Some(FORMAT), closed, is_set: true };
             assert_eq!(Mark::decode(Mark::encode(closed).as_bytes()), mark);
+        }
+        let text = Mark::encode(closed);
+        for len in 1..text.len() {
+            let mark = Mark::decode(&text.as_bytes()[..len]);
+            assert!(mark.is_set && mark.closed.is_none(), "{len}");
         }
         assert_eq!(Mark::decode(b""), Mark::default());
         assert_eq!(Mark::decode(&[0xFF; 60]), Mark { is_set: true, ..Mark::default() });

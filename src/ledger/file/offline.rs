@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::codec::{self, Part};
 use super::directory::Directory;
-use super::disk::{Disk, LOCK_NAME, OLD_NAMES, snapshot_name};
+use super::disk::{Disk, LOCK_NAME, Names, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, Kind};
 use super::ledger::{FileLedger, read_from_disk};
@@ -225,8 +225,16 @@ fn check_existence(directory: &Path) -> Result<(), StorageErrorKind> {
     if directory.join(LOCK_NAME).exists() {
         return Ok(());
     }
-    let is_old = OLD_NAMES.iter().any(|name| directory.join(name).exists());
-    Err(if is_old { StorageErrorKind::UnsupportedFormat(0) } else { StorageErrorKind::Missing })
+    let names = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names = Names::sort(&names.collect::<Vec<_>>());
+    Err(if !names.logs.is_empty() || !names.snapshots.is_empty() {
+        StorageErrorKind::Other(format!("its file {LOCK_NAME} is missing; create an empty one"))
+    } else if names.is_old {
+        StorageErrorKind::UnsupportedFormat(0)
+    } else {
+        StorageErrorKind::Missing
+    })
 }
 
 fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
@@ -242,10 +250,14 @@ fn read(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> 
     }
     let corruption = contents.corruption.take();
     let (mut keys, mut rows) = (BTreeMap::new(), BTreeSet::new());
-    let integrity = match read_snapshot(&disk, contents.snapshot.as_ref(), &mut keys, &mut rows)? {
-        Some((corruption, lost)) => Integrity::IncompleteSnapshot { corruption, lost },
-        None => corruption.map_or(Integrity::Intact, |corruption| Integrity::IncompleteLog { corruption }),
-    };
+    let has_beginning = contents.snapshot.is_some() || contents.names.logs.first() == Some(&1);
+    let integrity =
+        match (read_snapshot(&disk, contents.snapshot.as_ref(), &mut keys, &mut rows)?, corruption) {
+            (Some((corruption, lost)), _) => Integrity::IncompleteSnapshot { corruption, lost },
+            (None, Some(corruption)) if has_beginning => Integrity::IncompleteLog { corruption },
+            (None, Some(corruption)) => Integrity::IncompleteSnapshot { corruption, lost: None },
+            (None, None) => Integrity::Intact,
+        };
     if integrity != Integrity::Intact {
         apply_beyond(&disk, &mut contents)?;
     }

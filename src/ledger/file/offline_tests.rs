@@ -90,6 +90,12 @@ fn a_store_that_was_there_is_lost_and_others_are_missing() {
     fs::remove_file(home.path().join("log-1")).unwrap();
     let kind = || verify(home.path(), NOW_MS).unwrap_err().kind;
     assert!(matches!(kind(), StorageErrorKind::Lost), "{:?}", kind());
+    let other = fill(&[set("k", 1, None)], NOW_MS);
+    fs::remove_file(other.path().join(LOCK_NAME)).unwrap();
+    let error = verify(other.path(), NOW_MS).unwrap_err().to_string();
+    assert!(error.ends_with(": its file lock is missing; create an empty one"), "{error}");
+    fs::write(other.path().join(LOCK_NAME), "").unwrap();
+    assert_eq!(verify(other.path(), NOW_MS).unwrap().keys, 1);
     // A start that was interrupted before the first commit leaves an empty file.
     fs::write(home.path().join(LOCK_NAME), "").unwrap();
     assert!(matches!(kind(), StorageErrorKind::Missing), "{:?}", kind());
@@ -162,4 +168,9 @@ fn each_record_whose_group_is_intact_is_recovered() {
     let report = verify(&to, NOW_MS).unwrap();
     assert!(matches!(report.integrity, Integrity::IncompleteSnapshot { lost: Some(2), .. }), "{report:?}");
     assert!(recover(&to, NOW_MS).is_err(), "no key in it can be read");
+    // What is before the log is missing.
+    fs::rename(home.path().join("log-1"), home.path().join("log-2")).unwrap();
+    let report = verify(home.path(), NOW_MS).unwrap();
+    assert!(matches!(report.integrity, Integrity::IncompleteSnapshot { lost: None, .. }), "{report:?}");
+    assert_eq!(report.keys, 2);
 }

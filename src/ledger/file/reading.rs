@@ -190,6 +190,9 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<()
                 beyond = Some((frame.chain.number, format!("{name}, byte {at}")));
             }
         }
+        if end > 0 && is_cut_off(&bytes, end, contents) {
+            contents.note(|| format!("{name}: it is cut off in the group at byte {end}"));
+        }
         contents.log_bytes = contents.log_bytes.saturating_add(end as u64);
         contents.segments.push(Segment { number: *number, bytes: bytes.len() as u64, end: end as u64 });
     }
@@ -200,6 +203,20 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<()
         });
     }
     Ok(())
+}
+
+/// Whether the next group of the chain begins at `end` and is longer than the file. A file has its whole length before its
+/// first group is acknowledged.
+fn is_cut_off(bytes: &Bytes, end: usize, contents: &Contents) -> bool {
+    let Some(rest) = bytes.get(end..) else { return false };
+    let Some(len) = body_bytes(Kind::Group, rest).filter(|len| frame_bytes(*len) > rest.len()) else {
+        return false;
+    };
+    let header = frame::header(rest).filter(|_| len > 0);
+    let next = contents.chain.number.checked_add(1);
+    header.is_some_and(|(store, number, previous)| {
+        (Some(store), Some(number), previous) == (contents.store, next, contents.chain.sum)
+    })
 }
 
 /// Checks that the log does not end before what is known to have been durable.

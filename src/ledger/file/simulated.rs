@@ -401,6 +401,18 @@ impl DiskFile for Handle {
         Ok(())
     }
 
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.act()?;
+        let faults = state.faults;
+        let bytes_max = [faults.written_max, faults.bytes_max].into_iter().flatten().min();
+        let blocks = state.blocks() + usize::try_from(bytes).unwrap().div_ceil(BLOCK);
+        if bytes_max.is_some_and(|max| bytes > max) || faults.blocks_max.is_some_and(|max| blocks > max) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.act()?;

@@ -385,6 +385,34 @@ fn without_room_for_a_snapshot_commits_go_on_and_the_files_stay_valid() {
     }
 }
 
+#[test]
+fn a_disk_without_room_for_a_group_is_known_until_there_is_room_for_it() {
+    for is_written_again in [false, true] {
+        let mut model = Model::new();
+        model.fill(2);
+        model.disk.set_faults(|faults| faults.bytes_max = Some(100_000));
+        let large = vec![b'v'; 200_000];
+        assert!(commit(&mut model.ledger, &[set("large", &large)]).unwrap_err().kind.is_lack_of_room());
+        for _ in 0..3 {
+            model.set("small", b"v");
+            model.ledger.retry_work();
+            model.work();
+            assert!(model.ledger.lacks_room() && !model.ledger.is_short_of_room());
+        }
+        model.disk.set_faults(|faults| faults.bytes_max = None);
+        if is_written_again {
+            model.set("large", &large);
+        } else {
+            model.work();
+            assert!(model.ledger.lacks_room(), "no one has looked");
+            model.ledger.retry_work();
+            model.work();
+        }
+        assert!(!model.ledger.lacks_room());
+        assert!(model.disk.all_names().iter().all(|name| !name.ends_with(".new")));
+    }
+}
+
 /// The new process reads what the disk has, not what the system has in memory.
 #[test]
 fn a_failed_sync_a_restart_and_a_power_cut_lose_nothing_and_are_not_refused() {
@@ -709,6 +737,34 @@ fn a_lost_end_of_the_log_is_refused_where_anything_shows_that_there_was_more() {
     erase(&model.disk, "log-1", 0);
     let error = values(&model.disk).unwrap_err().to_string();
     assert!(error.contains("log-1: the first group is damaged or missing"), "{error}");
+}
+
+/// A copy that was interrupted: no orderly end shows what is missing.
+#[test]
+fn a_log_that_is_cut_off_within_a_group_is_refused() {
+    let mut model = Model::new();
+    model.set("a", b"1");
+    model.set("b", &[b'v'; 9_000]);
+    let (whole, mut refused) = (model.disk.file("log-1").len(), 0);
+    for bytes in (0..whole).step_by(512) {
+        let disk = model.disk.copy();
+        disk.change_file("log-1", |content| content.truncate(bytes));
+        match values(&disk) {
+            Ok(found) if bytes <= BLOCK_BYTES => {
+                assert_eq!(found.len(), 1, "{bytes}: it cannot be told apart")
+            }
+            Ok(found) => assert_eq!(found, model.values, "{bytes}: only the padding is missing"),
+            Err(error) if bytes <= BLOCK_BYTES => assert!(is_corrupt(&error), "{bytes}: {error}"),
+            Err(error) => {
+                assert!(
+                    error.to_string().ends_with("log-1: it is cut off in the group at byte 4096"),
+                    "{error}"
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 16, "{refused}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::disk::{Disk, DiskFile, RESERVE_NAME, log_name};
+use super::disk::{Disk, DiskFile, RESERVE_NAME, log_name, new_name};
 use super::frame::BLOCK_BYTES;
 use super::snapshot::{Epoch, SnapshotWriter, Written};
 use crate::ledger::StorageErrorKind;
@@ -17,6 +17,8 @@ pub enum Work {
     /// It needs the records of the store: see [`SnapshotWriter`].
     Snapshot(Box<SnapshotWriter>),
     Reserve(Filling),
+    /// A look whether there is room for a group of this length.
+    Probe(Arc<dyn Disk>, Epoch, u64),
     Remove(Arc<dyn Disk>, Vec<String>),
 }
 
@@ -27,6 +29,8 @@ pub enum Done {
     Snapshot(Epoch, Result<Written, StorageErrorKind>),
     /// The length of the reserve, and the one that was wanted.
     Reserve(Epoch, Result<(u64, u64), StorageErrorKind>),
+    /// The length for which there is room, as far as it was asked for.
+    Probed(Epoch, u64),
     Removed(Epoch),
 }
 
@@ -193,6 +197,15 @@ pub fn release_reserve(disk: &dyn Disk) {
     }
 }
 
+/// Whether a file of this length can be made. Nothing is written: a disk that is full for days is not worn out.
+fn has_room_for(disk: &dyn Disk, bytes: u64) -> bool {
+    let name = new_name(RESERVE_NAME);
+    let allocated = disk.create(&name).and_then(|file| Ok(file.allocate(bytes)?));
+    let _ = disk.remove(&name);
+    // Any other error is for the next group to find.
+    !allocated.is_err_and(|kind| kind.is_lack_of_room())
+}
+
 impl Work {
     /// Does the work, but for a snapshot.
     ///
@@ -202,6 +215,9 @@ impl Work {
         match self {
             Self::Prepare(preparation) => Ok(preparation.run()),
             Self::Reserve(filling) => Ok(filling.run()),
+            Self::Probe(disk, epoch, bytes) => {
+                Ok(Done::Probed(epoch, if has_room_for(&*disk, bytes) { bytes } else { 0 }))
+            }
             Self::Remove(disk, names) => {
                 // Files that stay take room, and are never read.
                 names.iter().for_each(|name| _ = disk.remove(name));

@@ -151,7 +151,7 @@ impl Participant {
         self.events.extend(events.into_iter().map(ExchangeEvent::from));
     }
 
-    /// Notes that the next commit has the rows of all steps.
+    /// Notes that after the next commit the rows of all steps are committed.
     pub fn handle_taken(&mut self) {
         self.taken = self.step;
     }
@@ -164,13 +164,8 @@ impl Participant {
     /// Handles a failed commit, after all uncommitted rows have been put back.
     pub fn handle_commit_failure(&mut self, are_rules_back: bool) -> Effects {
         // The walk has to find the keys again whose rows are put back.
-        self.walk = 0;
+        (self.walk, self.taken) = (0, 0);
         self.exchange.handle_commit_failed(are_rules_back)
-    }
-
-    /// Handles the end of a failure of the disk.
-    pub fn handle_recovery(&mut self) {
-        self.exchange.handle_saved(self.step);
     }
 
     /// At the root: whether a frame from a connection counts. HELLO does from any, because the exchange checks who sends it;

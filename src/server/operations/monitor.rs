@@ -174,6 +174,8 @@ impl ServerMonitor {
             Some("etcd is unavailable")
         } else if self.metrics().is_broker_lost() {
             Some("the connection with the broker is lost")
+        } else if self.service.statistics().disk.is_some_and(|disk| disk.is_short_of_room) {
+            Some("the disk is full: keys can only be deleted")
         } else if self.metrics().has_disk_failed() {
             Some("the disk has failed: no write is accepted")
         } else {

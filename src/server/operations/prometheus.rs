@@ -101,8 +101,8 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         text.one(
             "mqkv_disk_short_of_room",
             "gauge",
-            "1 if there is no room for the reserve and keys can only be deleted, otherwise 0.",
-            u8::from(disk.is_short_of_room),
+            "1 if persistent writes are refused for lack of disk space, all but deletions or long ones, otherwise 0.",
+            u8::from(disk.lacks_room),
         );
         text.one(
             "mqkv_disk_reserve_max_bytes",

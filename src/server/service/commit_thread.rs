@@ -75,11 +75,12 @@ pub(super) fn run(shared: &Shared) {
 /// Calls `has_work` when the ledger has work for another thread.
 fn commit_until_closing(shared: &Shared, mut has_work: impl FnMut()) {
     if let Some(Committer { storage, .. }) = &*shared.committer() {
-        shared.lock().set_short_of_room(storage.is_short_of_room());
+        shared.lock().set_room(storage);
         if storage.is_short_of_room() {
             shared.report_room(storage.is_short_of_room());
         }
     }
+    let mut retried = clock::monotonic();
     loop {
         let is_overdue = wait(shared);
         let locked = shared.committer.lock();
@@ -96,8 +97,10 @@ fn commit_until_closing(shared: &Shared, mut has_work: impl FnMut()) {
         if shared.lock().is_closing {
             break;
         }
-        if is_overdue && storage.is_short_of_room() {
+        let now = clock::monotonic();
+        if storage.lacks_room() && now.saturating_duration_since(retried) >= IDLE_COMMIT_INTERVAL {
             storage.retry_work();
+            retried = now;
         }
         if storage.has_work() {
             has_work();
@@ -147,11 +150,11 @@ fn commit_all(
     publisher: &dyn Publisher,
 ) -> bool {
     // A connection's thread leaves the recovery to this one.
-    let is_stale = || shared.lock().commit_queue.is_stale();
-    let mut is_working = (storage.is_open() && !is_stale()) || recover(shared, storage);
+    let has_failed = || shared.lock().commit_queue.has_failed();
+    let mut is_working = (storage.is_open() && !has_failed()) || recover(shared, storage, publisher);
     while is_working && let Some(group) = next_group(shared, storage, std::mem::take(&mut is_overdue)) {
-        is_working =
-            commit(shared, storage, group, shared.now_unchecked(), publisher) || recover(shared, storage);
+        is_working = commit(shared, storage, group, shared.now_unchecked(), publisher)
+            || recover(shared, storage, publisher);
     }
     is_working
 }
@@ -207,8 +210,24 @@ pub(super) fn commit(
     now: Now,
     publisher: &dyn Publisher,
 ) -> bool {
-    let begun = clock::monotonic();
     let was_short_of_room = storage.is_short_of_room();
+    let result = commit_group(shared, storage, group, now, publisher);
+    if let Err(error) = &result {
+        (shared.events)(Event::NotPersisted { reason: error.to_string() });
+    } else if was_short_of_room != storage.is_short_of_room() {
+        shared.report_room(storage.is_short_of_room());
+    }
+    result.is_ok()
+}
+
+fn commit_group(
+    shared: &Shared,
+    storage: &mut FileLedger,
+    group: Group,
+    now: Now,
+    publisher: &dyn Publisher,
+) -> Result<(), StorageError> {
+    let begun = clock::monotonic();
     let Group { records, sequence, ceiling } = group;
     let has_rows = records.iter().any(|(_, record)| matches!(record, Record::Exchange(..)));
     // The lock is not held: requests are handled during the sync, and form the next group.
@@ -230,18 +249,12 @@ pub(super) fn commit(
             shared.wake_exchange();
         }
     }
-    state.set_short_of_room(storage.is_short_of_room());
+    state.set_room(storage);
     if storage.has_work() {
         shared.make_commit_due(&mut state);
     }
     shared.wake_expiry_task(&mut state);
-    drop(state);
-    if let Err(error) = &result {
-        (shared.events)(Event::NotPersisted { reason: error.to_string() });
-    } else if was_short_of_room != storage.is_short_of_room() {
-        shared.report_room(storage.is_short_of_room());
-    }
-    result.is_ok()
+    result
 }
 
 /// Returns the next group if its commit is due, or if it `is_overdue`.
@@ -260,11 +273,11 @@ pub(super) fn next_group(shared: &Shared, storage: &FileLedger, is_overdue: bool
 }
 
 /// Retries until the disk works again. Returns false if the service closes before.
-fn recover(shared: &Shared, storage: &mut FileLedger) -> bool {
+fn recover(shared: &Shared, storage: &mut FileLedger, publisher: &dyn Publisher) -> bool {
     let mut pause = RETRY_PAUSE_MIN;
     while !closes_within(shared, pause) {
         let begun = clock::monotonic();
-        match try_recover(shared, storage, shared.now()) {
+        match try_recover(shared, storage, publisher, shared.now()) {
             Ok(()) => {
                 shared.report_room(storage.is_short_of_room());
                 return true;
@@ -289,25 +302,25 @@ fn closes_within(shared: &Shared, pause: Duration) -> bool {
 /// Brings the files up to date and accepts changes of persistent keys again.
 ///
 /// Requests are handled meanwhile; only writes to persistent keys are rejected. Therefore the persistent keys do not
-/// change while they are copied, except by expiry.
-pub(super) fn try_recover(shared: &Shared, storage: &mut FileLedger, now: Now) -> Result<(), StorageError> {
+/// change while they are copied, except by expiry. The expiries, and at least an empty group, are committed last: it shows
+/// that the disk works, and it comes in place of the failed group, if the disk has that all the same.
+pub(super) fn try_recover(
+    shared: &Shared,
+    storage: &mut FileLedger,
+    publisher: &dyn Publisher,
+    now: Now,
+) -> Result<(), StorageError> {
+    // Tombstones that the failed group would have removed may not be in memory any more.
+    storage.set_ceiling(storage.metadata().ceiling.max(shared.lock().store.greatest_version()));
     if !storage.is_open() {
-        // Tombstones that the failed group would have removed may not be in memory any more.
-        storage.set_ceiling(storage.metadata().ceiling.max(shared.lock().store.greatest_version()));
         let mut snapshot = storage.begin_recovery(now)?;
         let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
         written.map_err(|kind| StorageError { path: storage.path(), kind })?;
         storage.finish_recovery(snapshot)?;
     }
-    loop {
-        let Group { records, ceiling, .. } = shared.lock().stale_group(now);
-        let ceiling = ceiling.max(storage.metadata().ceiling);
-        storage.commit(&records, ceiling, now)?;
-        let mut state = shared.lock();
-        state.set_short_of_room(storage.is_short_of_room());
-        if state.handle_recovery(ceiling) {
-            shared.wake_exchange();
-            return Ok(());
-        }
+    while shared.lock().commit_queue.has_failed() {
+        let group = shared.lock().recovery_group(now);
+        commit_group(shared, storage, group, now, publisher)?;
     }
+    Ok(())
 }

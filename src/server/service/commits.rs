@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::state::State;
 use crate::clock;
 use crate::exchange::row::RowId;
-use crate::ledger::{Address, Failed, Group, KeyRecord, LedgerKind, Record, ResponseRecord, Undo};
+use crate::ledger::{Failed, FileLedger, Group, KeyRecord, LedgerKind, Record, ResponseRecord, Undo};
 use crate::protocol::ErrorReply;
 use crate::protocol::timestamp::COUNTER_MAX;
 use crate::server::delivery::{Publisher, Response};
@@ -18,16 +18,17 @@ use crate::store::{Now, Version};
 const LEASE_MS: u64 = 10_000;
 /// How long after the last write the ceiling follows the clock, in milliseconds. Later, the next write waits for a commit.
 const IDLE_MS: u64 = 600_000;
-/// Addresses that are committed at once after a failure.
-const STALE_MAX: usize = 1_000;
 
 impl State {
-    /// Takes what the next commit must have; `None` if nothing waits for one, and none is due.
+    /// Takes what the next commit must have; `None` if nothing waits for one, and none is due, or if the disk fails.
     ///
     /// A key in memory does not wait for a commit if its version is below the ceiling that is on disk, above which the
     /// store continues after a crash. So the ceiling must stay ahead of the clock while such keys are written.
     pub(super) fn take_group(&mut self, now: Now) -> Option<Group> {
         self.end_turn();
+        if self.commit_queue.has_failed() {
+            return None;
+        }
         let group = self.commit_queue.take_group();
         match self.ledger() {
             LedgerKind::Memory => None,
@@ -35,9 +36,6 @@ impl State {
                 let Some(mut group) = group else {
                     return self.is_ceiling_due(now).then(|| self.empty_group(now));
                 };
-                if let Some(exchange) = &mut self.exchange {
-                    exchange.handle_taken();
-                }
                 self.complete(&mut group, now);
                 Some(group)
             }
@@ -56,6 +54,13 @@ impl State {
         is_in_use && self.next_ceiling(now).ms.saturating_sub(on_disk.ms) >= LEASE_MS / 2
     }
 
+    /// Takes a portion of what has changed while the disk failed: an empty group if nothing has.
+    pub(super) fn recovery_group(&mut self, now: Now) -> Group {
+        let Some(mut group) = self.commit_queue.take_group() else { return self.empty_group(now) };
+        self.complete(&mut group, now);
+        group
+    }
+
     /// Returns a group without records of clients.
     pub(super) fn empty_group(&mut self, now: Now) -> Group {
         let mut group = Group { sequence: self.commit_queue.sequence(), ..Group::default() };
@@ -65,6 +70,9 @@ impl State {
 
     /// Completes a group by its ceiling and the tombstones.
     fn complete(&mut self, group: &mut Group, now: Now) {
+        if let Some(exchange) = self.exchange.as_mut().filter(|_| !self.commit_queue.has_uncommitted()) {
+            exchange.handle_taken();
+        }
         let (ceiling, store) = (self.next_ceiling(now), &self.store);
         let greatest = store.greatest_version();
         let is_persistent = |key: &_| store.is_persistent(key);
@@ -131,29 +139,17 @@ impl State {
         let Failed { committed, last, undo, answers } = self.commit_queue.fail();
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
         self.cluster.under_way = None;
-        let (mut repeated, mut keys, mut are_rules_back) = (Vec::new(), BTreeSet::new(), false);
+        let (mut repeated, mut are_rules_back) = (Vec::new(), false);
         for undo in undo.into_iter().rev() {
-            match undo.record() {
-                Record::Exchange(RowId::Rules, _) => are_rules_back = true,
-                Record::Key(record) if self.exchange.is_some() => _ = keys.insert(record.key.clone()),
-                _ => {}
-            }
+            are_rules_back |= matches!(undo.record(), Record::Exchange(RowId::Rules, _));
             match undo {
                 Undo::Restore(record) => self.restore(record, now),
                 Undo::Repeat(record) => repeated.push(record),
             }
         }
-        self.handle_rows_restored(publisher, are_rules_back, &keys, now);
-        for record in repeated.into_iter().rev() {
-            let is_true = match &record {
-                Record::Key(record) => self.store.read(&record.key).is_none(),
-                _ => true,
-            };
-            if is_true {
-                self.commit_queue.begin_step();
-                self.commit_queue.add_record(Some(Undo::Repeat(record.clone())), record);
-            }
-        }
+        self.handle_rows_restored(publisher, are_rules_back, now);
+        repeated.reverse();
+        self.repeat(publisher, repeated, now);
         let was_short_of_room = self.commit_queue.is_short_of_room();
         self.commit_queue.set_short_of_room(true);
         for (sequence, answer) in answers {
@@ -162,6 +158,46 @@ impl State {
             }
         }
         self.commit_queue.set_short_of_room(was_short_of_room);
+    }
+
+    /// Adds again, as it is now, what a failed commit had and is not undone: in one step the rows that depend on others, then
+    /// each key with its row.
+    fn repeat(&mut self, publisher: &dyn Publisher, records: Vec<Record>, now: Now) {
+        let (mut keys, mut rows) = (BTreeSet::new(), BTreeSet::new());
+        for record in records {
+            self.commit_queue.begin_step();
+            match record {
+                Record::Key(KeyRecord { key, .. }) | Record::Exchange(RowId::Key(key), _) => {
+                    keys.insert(key);
+                }
+                Record::Exchange(id, _) => _ = rows.insert(id),
+                record @ (Record::Registration(_) | Record::Response(_)) => self.repeat_record(record),
+            }
+        }
+        self.commit_queue.begin_step();
+        rows.into_iter().for_each(|id| self.repeat_row(id));
+        for key in keys {
+            self.commit_queue.begin_step();
+            if self.store.read(&key).is_none() {
+                // An expiry is not undone, but its rows may be.
+                self.record_expired(publisher, &key, now);
+            }
+            let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
+            let version = self.store.last_version(&key).unwrap_or_default();
+            let content = persistent.map(|(_, stored)| stored);
+            self.repeat_record(Record::Key(KeyRecord { key: key.clone(), version, content }));
+            self.repeat_row(RowId::Key(key));
+        }
+    }
+
+    fn repeat_row(&mut self, id: RowId) {
+        let Some(participant) = &self.exchange else { return };
+        let row = participant.exchange.row(&id).map(Box::new);
+        self.repeat_record(Record::Exchange(id, row));
+    }
+
+    fn repeat_record(&mut self, record: Record) {
+        self.commit_queue.add_record(Some(Undo::Repeat(record.clone())), record);
     }
 
     /// Handles again what waited for a commit that has failed. `is_for_good`: for lack of room it has not, so that another
@@ -221,44 +257,15 @@ impl State {
         }
     }
 
+    /// Notes what the disk has room for.
+    pub(super) fn set_room(&mut self, storage: &FileLedger) {
+        self.lacks_room = storage.lacks_room();
+        self.commit_queue.set_short_of_room(storage.is_short_of_room());
+    }
+
     /// Whether persistent keys may be deleted only.
     pub(super) fn set_short_of_room(&mut self, is_short_of_room: bool) {
         self.commit_queue.set_short_of_room(is_short_of_room);
-    }
-
-    /// Returns, after a failure, a group of what the disk may hold in another state, as it is now: a portion, see
-    /// [`CommitQueue::take_stale`](crate::ledger::CommitQueue::take_stale).
-    pub(super) fn stale_group(&mut self, now: Now) -> Group {
-        let addresses = self.commit_queue.take_stale(STALE_MAX, self.exchange.is_some());
-        let mut records = Vec::new();
-        for address in addresses {
-            let row = match address {
-                Address::Key(key) => {
-                    let persistent = self.store.read(&key).filter(|(_, stored)| stored.persist);
-                    let version = self.store.last_version(&key).unwrap_or_default();
-                    let content = persistent.map(|(_, stored)| stored);
-                    records.push((0, Record::Key(KeyRecord { key: key.clone(), version, content })));
-                    RowId::Key(key)
-                }
-                Address::Exchange(id) => id,
-            };
-            if let Some(participant) = &self.exchange {
-                let current = participant.exchange.row(&row).map(Box::new);
-                records.push((0, Record::Exchange(row, current)));
-            }
-        }
-        let mut group = Group { records, ..Group::default() };
-        self.complete(&mut group, now);
-        group
-    }
-
-    /// Handles the commit of [`State::stale_group`]. Returns whether changes are accepted again.
-    pub(super) fn handle_recovery(&mut self, ceiling: Version) -> bool {
-        let is_recovered = self.commit_queue.handle_recovery(ceiling);
-        if let Some(exchange) = self.exchange.as_mut().filter(|_| is_recovered) {
-            exchange.handle_recovery();
-        }
-        is_recovered
     }
 
     /// Returns the number of commits that have failed.

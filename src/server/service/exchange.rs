@@ -1,7 +1,5 @@
 //! The part of the service's state in an exchange: what its clients change, and what other nodes have decided.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 
 use super::state::State;
@@ -141,11 +139,11 @@ impl State {
         now: Now,
     ) -> FrameOutcome {
         self.commit_queue.begin_step();
-        let (is_full, is_stale) = (self.is_exchange_full(), self.commit_queue.is_stale());
+        let (is_full, has_failed) = (self.is_exchange_full(), self.commit_queue.has_failed());
         let Some(participant) = &mut self.exchange else { return FrameOutcome::Handled };
         match peer {
             // Leaves repeat what is not acknowledged once the disk works again.
-            exchange::LinkPeer::Leaf(..) if is_stale => {
+            exchange::LinkPeer::Leaf(..) if has_failed => {
                 let effects = participant.exchange.handle_frame_unsaved(peer, payload);
                 if let Some(from) = from {
                     participant.note_routes(&effects, from.connection, &from.client_id);
@@ -153,7 +151,7 @@ impl State {
                 self.apply(publisher, effects, now);
                 return FrameOutcome::Handled;
             }
-            _ if is_full || is_stale => return FrameOutcome::Busy,
+            _ if is_full || has_failed => return FrameOutcome::Busy,
             _ => {}
         }
         let values = StoreValues::new(&self.store, &self.commit_queue, now);
@@ -228,23 +226,13 @@ impl State {
         }
     }
 
-    /// Handles that the rows of a failed commit are back, and the changes of keys.
-    pub(super) fn handle_rows_restored(
-        &mut self,
-        publisher: &dyn Publisher,
-        are_rules_back: bool,
-        keys: &BTreeSet<Key>,
-        now: Now,
-    ) {
+    /// Handles that the rows of a failed commit are back.
+    pub(super) fn handle_rows_restored(&mut self, publisher: &dyn Publisher, are_rules_back: bool, now: Now) {
         let Some(participant) = &mut self.exchange else { return };
         let effects = participant.handle_commit_failure(are_rules_back);
         debug_assert!(effects.values.is_empty(), "the end of links changes no values");
         self.commit_queue.begin_step();
         self.apply(publisher, effects, now);
-        // An expiry is not rolled back, but its rows are.
-        for key in keys.iter().filter(|key| self.store.read(key).is_none()).collect::<Vec<_>>() {
-            self.record_expired(publisher, key, now);
-        }
     }
 
     /// Takes a part of the store's keys into the exchange. Returns whether there are more.
@@ -292,7 +280,7 @@ impl State {
 
     /// Whether a frame of a leaf would be put off: a look that costs no digests.
     pub(super) fn must_leaf_frames_wait(&self) -> bool {
-        self.is_exchange_full() && !self.commit_queue.is_stale()
+        self.is_exchange_full() && !self.commit_queue.has_failed()
     }
 
     /// Whether commits must take what waits for them before more is taken from other nodes.
@@ -302,7 +290,7 @@ impl State {
 
     /// Whether changes of the exchange can be committed.
     fn is_exchange_ready(&self) -> bool {
-        !self.commit_queue.is_stale() && !self.is_exchange_full()
+        !self.commit_queue.has_failed() && !self.is_exchange_full()
     }
 
     /// Whether a commit lets the exchange go on: frames or a walk may wait for room in the queue.

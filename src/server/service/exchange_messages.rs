@@ -143,10 +143,10 @@ impl Service {
         };
         let now = self.shared.now();
         let mut state = self.shared.lock();
-        let is_stale = state.exchange.is_some() && state.commit_queue.is_stale();
+        let has_failed = state.exchange.is_some() && state.commit_queue.has_failed();
         let answer = match command {
             None => Some(Ok(Answer::Refused(Refusal::UnknownCommand))),
-            Some(command) if command.changes() && is_stale => {
+            Some(command) if command.changes() && has_failed => {
                 Some(Ok(Answer::Refused(Refusal::NotPersisted)))
             }
             Some(command) => state.with_exchange(publisher, now, |exchange, now_ms, values| {

@@ -28,7 +28,7 @@ struct Running {
 impl LedgerSteps {
     /// Does up to `count` steps.
     pub fn step(&mut self, shared: &Shared, ledger: &mut FileLedger, now: Now, count: u64) {
-        if ledger.is_short_of_room() {
+        if ledger.lacks_room() {
             ledger.retry_work();
         }
         for _ in 0..count {
@@ -44,7 +44,7 @@ impl LedgerSteps {
                 },
             }
         }
-        shared.lock().set_short_of_room(ledger.is_short_of_room());
+        shared.lock().set_room(ledger);
     }
 
     fn step_snapshot(&mut self, running: Running, shared: &Shared, ledger: &mut FileLedger, now: Now) {
@@ -64,7 +64,7 @@ impl LedgerSteps {
             let records = walk.next(&shared.lock(), RECORDS_PER_STEP);
             let (written, needed) = match records {
                 Some(records) => (snapshot.write_records(&records, now), None),
-                None => (Ok(()), Some(needed_number(ledger, &shared.lock()))),
+                None => (Ok(()), needed_number(ledger, &shared.lock())),
             };
             match written {
                 Ok(()) => {

@@ -18,8 +18,7 @@ use crate::store::Version;
 /// Records and bytes that are read under one lock, because requests wait meanwhile.
 const RECORDS_PER_STEP: usize = 256;
 const BYTES_PER_STEP: usize = 256 * 1024;
-/// The least time of a step on the disk after which a snapshot pauses as long, and the longest pause.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The longest pause of a snapshot. It pauses after each step as long as that took.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Does the work of the ledger until the service closes.
@@ -52,10 +51,12 @@ fn with_ledger<T>(
         match shared.committer.try_lock() {
             Ok(mut committer) => {
                 let Committer { storage, .. } = committer.as_mut()?;
-                let was_short_of_room = storage.is_short_of_room();
+                let (was_short_of_room, lacked_room) = (storage.is_short_of_room(), storage.lacks_room());
                 let result = action(storage);
+                if was_short_of_room != storage.is_short_of_room() || lacked_room != storage.lacks_room() {
+                    shared.lock().set_room(storage);
+                }
                 if was_short_of_room != storage.is_short_of_room() {
-                    shared.lock().set_short_of_room(storage.is_short_of_room());
                     shared.report_room(storage.is_short_of_room());
                 }
                 return Some(result);
@@ -71,10 +72,9 @@ fn write_snapshot(shared: &Shared, mut snapshot: SnapshotWriter) -> Option<Done>
     let epoch = snapshot.epoch();
     let is_cancelled = || epoch.is_over() || shared.ledger_work.is_closing();
     let goes_on = |taken: Duration| {
-        // Half of the disk's time is left to commits.
-        if taken >= PAUSE_MIN {
-            thread::sleep(taken.min(PAUSE_MAX));
-        }
+        // Half of the disk's time is left to commits. And a thread that sleeps often is seldom preempted while it holds the
+        // lock: on a busy machine, all requests waited for its next time slice.
+        thread::sleep(taken.min(PAUSE_MAX));
         !is_cancelled()
     };
     let written = write_all(shared, &mut snapshot, goes_on).and_then(|()| snapshot.sync());
@@ -95,7 +95,12 @@ fn finish(
     is_cancelled: impl Fn() -> bool,
 ) -> Option<Result<Written, StorageErrorKind>> {
     // No commit is under way: what is not durable is in the next group.
-    let needed = with_ledger(shared, &is_cancelled, |ledger| needed_number(ledger, &shared.lock()))?;
+    let needed = loop {
+        match with_ledger(shared, &is_cancelled, |ledger| needed_number(ledger, &shared.lock()))? {
+            Some(needed) => break needed,
+            None => shared.ledger_work.pause(),
+        }
+    };
     loop {
         let durable = |ledger: &mut FileLedger| {
             let number = ledger.number();
@@ -115,13 +120,14 @@ fn finish(
     }
 }
 
-/// Returns the number of the group that has all that the state shows.
-pub(super) fn needed_number(ledger: &FileLedger, state: &State) -> u64 {
-    ledger.number().saturating_add(u64::from(state.commit_queue.has_uncommitted()))
+/// Returns the number of the group that has all that the state shows; `None` if several will have it, after a failure.
+pub(super) fn needed_number(ledger: &FileLedger, state: &State) -> Option<u64> {
+    let queue = &state.commit_queue;
+    (!queue.has_failed()).then(|| ledger.number().saturating_add(u64::from(queue.has_uncommitted())))
 }
 
 /// Writes all records in bounded steps, between which requests are handled. Calls `goes_on` after each step with the time that it
-/// has taken on the disk, and ends early if that returns false.
+/// has taken, and ends early if that returns false.
 pub(super) fn write_all(
     shared: &Shared,
     snapshot: &mut SnapshotWriter,
@@ -129,9 +135,8 @@ pub(super) fn write_all(
 ) -> Result<(), StorageErrorKind> {
     let mut walk = Walk::default();
     loop {
-        let now = shared.now();
+        let (now, begun) = (shared.now(), clock::monotonic());
         let Some(records) = walk.next(&shared.lock_after_others(), RECORDS_PER_STEP) else { return Ok(()) };
-        let begun = clock::monotonic();
         snapshot.write_records(&records, now)?;
         if !goes_on(clock::monotonic().saturating_duration_since(begun)) {
             return Ok(());

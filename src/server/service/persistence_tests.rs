@@ -293,6 +293,35 @@ async fn on_a_full_disk_only_persistent_writes_are_rejected_until_there_is_room(
     assert_eq!(test.reply_of_get("k"), Reply::Value(large.into()));
 }
 
+/// Small values are accepted meanwhile, so that commits succeed.
+#[tokio::test]
+async fn statistics_show_a_full_disk_for_as_long_as_it_is_full() {
+    let disk = SimulatedDisk::default();
+    let test = TestService::on(FileLedger::open_on(Arc::new(disk.clone()), Policy::default()).unwrap());
+    let running = test.run();
+    let lacks_room = || test.service.statistics().disk.unwrap().lacks_room;
+    assert!(!lacks_room());
+    disk.set_faults(|faults| faults.bytes_max = Some(200_000));
+    test.send(persistent("k", &"x".repeat(3_000_000)));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), [Reply::Error(ErrorReply::NotPersisted)]);
+    test.wait_for_event(&Event::PersistedAgain);
+    test.send(persistent("small", "v"));
+    test.sent_messages.wait_for(1);
+    assert_eq!(test.sent_messages.replies(), [Reply::Done]);
+    for _ in 0..25 {
+        assert!(lacks_room());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    disk.set_faults(|faults| faults.bytes_max = None);
+    let begun = clock::monotonic();
+    while lacks_room() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "there is room again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(running);
+}
+
 #[tokio::test]
 async fn a_key_that_expires_while_the_disk_fails_is_removed_from_it() {
     let disk = SimulatedDisk::default();
@@ -580,7 +609,7 @@ fn the_first_write_after_a_failed_commit_is_committed_at_once() {
         state.is_commit_due = false;
         state.handle_commit_failure(0, &test.sent_messages, now);
     }
-    commit_thread::try_recover(shared, &mut storage, now).unwrap();
+    commit_thread::try_recover(shared, &mut storage, &test.sent_messages, now).unwrap();
     test.send(persistent("b", "v"));
     assert!(shared.lock().is_commit_due);
 }

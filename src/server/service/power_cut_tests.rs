@@ -358,8 +358,8 @@ impl Process {
 }
 
 fn try_recover(process: &mut Process) -> Result<(), StorageError> {
-    let Process { service, storage, now, .. } = process;
-    commit_thread::try_recover(&service.shared, storage, *now)
+    let Process { service, storage, now, sent_messages, .. } = process;
+    commit_thread::try_recover(&service.shared, storage, sent_messages, *now)
 }
 
 fn persistent_keys(process: &Process) -> PersistentKeys {

@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) exchange: Option<Box<Participant>>,
     /// Whether keys may be in memory only although there is a disk.
     pub(super) has_memory_keys: bool,
+    /// Whether writes are refused for lack of room on the disk: all but deletions, or some.
+    pub(super) lacks_room: bool,
     /// When the expiry task wakes by itself, in monotonic milliseconds.
     pub(super) expiry_wakes_ms: u64,
     pub(super) is_closing: bool,
@@ -77,6 +79,7 @@ impl State {
             cluster: ClusterState::new(has_registrations, ledger != LedgerKind::Etcd),
             exchange: None,
             has_memory_keys,
+            lacks_room: false,
             expiry_wakes_ms: 0,
             is_closing: false,
             is_turn_running: false,
@@ -108,7 +111,8 @@ impl State {
             recorded_bytes: self.duplicates.bytes(),
             recorded_bytes_max: self.duplicates.bytes_max(),
             recorded_forgotten: self.duplicates.forgotten(),
-            disk: has(LedgerKind::File).then_some(DiskStatistics { is_short_of_room }),
+            disk: has(LedgerKind::File)
+                .then_some(DiskStatistics { is_short_of_room, lacks_room: self.lacks_room }),
             cluster: has(LedgerKind::Etcd).then_some(ClusterStatistics { is_serving, is_short_of_room }),
         }
     }

@@ -26,4 +26,6 @@ pub struct ServiceStatistics {
 pub struct DiskStatistics {
     /// Whether there is no room for the reserve, so that keys can only be deleted.
     pub is_short_of_room: bool,
+    /// Whether writes are refused for lack of room: all but deletions, or those of values as long as one that was.
+    pub lacks_room: bool,
 }

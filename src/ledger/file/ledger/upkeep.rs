@@ -16,11 +16,22 @@ impl FileLedger {
         self.room.is_short
     }
 
+    /// Whether groups are refused for lack of room: all but deletions, or those that are as long as one that was.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.room.is_short || self.room.refused_bytes > 0
+    }
+
     /// Gives the reserve back to the disk, after a commit has failed for lack of room. It comes back when there is room.
     pub fn release_reserve(&mut self) {
         release_reserve(&*self.disk);
         self.reserve = Reserve::Unknown;
-        self.room = Room { is_lacking: true, is_short: true, ..Room::default() };
+        self.room = Room {
+            is_lacking: true,
+            is_short: true,
+            refused_bytes: self.room.refused_bytes,
+            ..Room::default()
+        };
     }
 
     /// Cancels all work, because the store is about to be closed.
@@ -117,7 +128,8 @@ impl FileLedger {
                 || self.is_snapshot_due()
                 || (self.prepared.is_empty() && self.is_half_used())
                 || self.is_reserve_due()
-                || (self.room.is_lacking && self.room.may_be_more))
+                || (self.room.is_lacking && self.room.may_be_more)
+                || self.room.is_probe_due)
     }
 
     fn may_work(&self) -> bool {
@@ -128,7 +140,8 @@ impl FileLedger {
     /// Makes work due that has failed for lack of room. Some time must have passed.
     pub fn retry_work(&mut self) {
         self.room.is_exhausted = false;
-        self.room.may_be_more = true;
+        self.room.may_be_more |= self.room.is_short;
+        self.room.is_probe_due = self.room.refused_bytes > 0;
     }
 
     /// Returns the next piece of work, if any. Only one is under way at a time.
@@ -160,7 +173,8 @@ impl FileLedger {
             let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve != Reserve::Unknown);
             return Some(Work::Reserve(Filling { disk, epoch: self.epoch.clone(), bytes, is_in_place }));
         }
-        None
+        let is_due = std::mem::take(&mut self.room.is_probe_due);
+        is_due.then(|| Work::Probe(disk, self.epoch.clone(), self.room.refused_bytes))
     }
 
     fn is_reserve_due(&self) -> bool {
@@ -235,6 +249,13 @@ impl FileLedger {
             Done::Removed(_) => self.is_working = false,
             Done::Prepared(epoch, result) => self.handle_prepared(&epoch, result),
             Done::Reserve(epoch, result) if !epoch.is_over() => self.handle_reserve(result),
+            Done::Probed(epoch, room_bytes) if !epoch.is_over() => {
+                self.is_working = false;
+                if room_bytes >= self.room.refused_bytes {
+                    self.room.refused_bytes = 0;
+                    self.room.is_lacking = self.room.is_short;
+                }
+            }
             Done::Snapshot(epoch, result) if !epoch.is_over() => {
                 self.is_working = false;
                 match result {
@@ -254,7 +275,7 @@ impl FileLedger {
                     }
                 }
             }
-            Done::Reserve(..) | Done::Snapshot(..) => {}
+            Done::Reserve(..) | Done::Snapshot(..) | Done::Probed(..) => {}
         }
     }
 
@@ -299,7 +320,8 @@ impl FileLedger {
                 self.reserve = Reserve::InPlace(bytes);
                 let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
                 if bytes.saturating_add(tolerated) >= wanted {
-                    self.room = Room::default();
+                    let refused_bytes = self.room.refused_bytes;
+                    self.room = Room { refused_bytes, is_probe_due: refused_bytes > 0, ..Room::default() };
                     return;
                 }
                 if !self.free.is_empty() {

@@ -180,8 +180,8 @@ impl Process {
 
     pub fn try_recover(&mut self, now_ms: u64) -> bool {
         let now = self.now(now_ms);
-        let Self { service, storage, .. } = self;
-        match commit_thread::try_recover(&service.shared, storage, now) {
+        let Self { service, storage, sent_messages, .. } = self;
+        match commit_thread::try_recover(&service.shared, storage, sent_messages, now) {
             Ok(()) => return true,
             Err(error) if error.kind.is_lack_of_room() => storage.release_reserve(),
             Err(_) => {}

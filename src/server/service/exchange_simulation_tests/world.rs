@@ -296,7 +296,7 @@ impl World {
         let Some(process) = &mut self.nodes[at].process else { return Ok(()) };
         if process.has_failed {
             self.figures.recoveries += u64::from(process.try_recover(self.ms));
-            process.has_failed = process.with(self.ms, |state, _, _| state.commit_queue.is_stale());
+            process.has_failed = process.with(self.ms, |state, _, _| state.commit_queue.has_failed());
             if at == 0 && !process.has_failed {
                 self.committed_ver = process.root(crate::exchange::root::Root::ver);
             }
