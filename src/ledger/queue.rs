@@ -1,6 +1,6 @@
 //! Commit queue: the only list of what is not durable yet, and the answers that wait for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::group::Group;
 use super::record::Record;
@@ -65,7 +65,8 @@ pub struct CommitQueue<A> {
     undo: VecDeque<Uncommitted>,
     answers: VecDeque<Waiting<A>>,
     /// For each key with uncommitted records, the last step that has one.
-    keys: HashMap<Key, u64>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    keys: BTreeMap<Key, u64>,
     /// The records that no group has taken yet.
     next_group: Vec<(u64, Record)>,
     /// Bytes of the answers.
@@ -126,7 +127,7 @@ impl<A> CommitQueue<A> {
             ledger,
             undo: VecDeque::new(),
             answers: VecDeque::new(),
-            keys: HashMap::new(),
+            keys: BTreeMap::new(),
             next_group: Vec::new(),
             bytes: 0,
             rows: 0,
