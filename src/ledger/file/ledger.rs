@@ -528,5 +528,9 @@ pub(super) fn read_from_disk(disk: &dyn Disk) -> Result<(Contents, bool), Storag
         synced.map_err(|error| StorageErrorKind::from(error).of_file(&name))?;
     }
     disk.sync_names()?;
+    if !contents.mark.is_set {
+        // The first commit of all was interrupted.
+        disk.sync_own_name()?;
+    }
     Ok((reading::read(disk)?, false))
 }

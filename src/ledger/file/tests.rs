@@ -685,6 +685,24 @@ fn a_store_that_has_filled_a_small_disk_accepts_writes_again_after_everything_wa
     }
 }
 
+#[test]
+fn what_a_start_has_read_after_an_interrupted_first_commit_stays() {
+    let mut found_after_kill = 0;
+    for acts in 0..12 {
+        let mut model = Model::new();
+        model.disk.set_faults(|faults| faults.cut_after = Some(acts));
+        let is_committed = commit(&mut model.ledger, &[set("k", b"v")]).is_ok();
+        let disk = model.disk.after_kill();
+        let found = values(&disk).unwrap();
+        found_after_kill += u64::from(!found.is_empty() && !is_committed);
+        for seed in 0..16 {
+            let after = disk.after_power_cut(&mut SeededRandom::new(seed));
+            assert_eq!(values(&after).unwrap(), found, "after {acts} operations, seed {seed}");
+        }
+    }
+    assert!(found_after_kill > 0);
+}
+
 /// What zeros over the end of the log can be told apart from is refused.
 #[test]
 fn a_lost_end_of_the_log_is_refused_where_anything_shows_that_there_was_more() {

@@ -386,10 +386,10 @@ fn difference(
 }
 
 /// Cuts the power `cuts` times, in several stores; every other store persists only what requests ask for.
-fn cut(cuts: u64) {
+fn cut(cuts: u64, first_seed: u64) {
     const CUTS_OF_A_WORLD: u64 = 20;
     let mut sum = Figures::default();
-    for seed in 0..cuts.div_ceil(CUTS_OF_A_WORLD) {
+    for seed in first_seed..first_seed + cuts.div_ceil(CUTS_OF_A_WORLD) {
         let mut scenario = Scenario { figures: sum, ..Scenario::new(seed, seed % 2 == 0, false) };
         for cut in 0..CUTS_OF_A_WORLD {
             scenario.run_process().unwrap_or_else(|error| panic!("seed {seed}, after cut {cut}: {error}"));
@@ -411,16 +411,16 @@ fn cut(cuts: u64) {
 
 #[test]
 fn a_thousand_power_cuts_lose_no_acknowledged_change() {
-    cut(1_000);
+    cut(1_000, 0);
 }
 
-/// `MQKV_POWER_CUTS` is another number of power cuts.
+/// `MQKV_POWER_CUTS` is another number of power cuts, `MQKV_POWER_CUTS_SEED` the first seed, of 20 power cuts each.
 #[test]
 #[ignore = "takes minutes: see CONTRIBUTING.md"]
-#[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
+#[expect(clippy::disallowed_methods, reason = "the variables are the test's own")]
 fn more_power_cuts_lose_no_acknowledged_change() {
-    let cuts = std::env::var("MQKV_POWER_CUTS").map_or(20_000, |cuts| cuts.parse().unwrap());
-    cut(cuts);
+    let number = |name, default| std::env::var(name).map_or(default, |number| number.parse().unwrap());
+    cut(number("MQKV_POWER_CUTS", 20_000), number("MQKV_POWER_CUTS_SEED", 0));
 }
 
 #[test]
