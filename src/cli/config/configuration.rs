@@ -4,11 +4,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::file::{Context, File};
-use super::layers::{Entry, Layer, Rank, Resolved};
 use super::location::{self, Location};
-use super::origin::{Line, Origin};
-use super::setting::{Setting, Value};
-use super::typed;
+use super::origin::{Line, Place, Rank};
+use super::setting::{ContextOptions, Settings, value};
 use super::variables::{CONTEXT, Variables};
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::{CommandError, Kind};
@@ -17,7 +15,7 @@ use crate::render::style::CustomColor;
 /// The settings in effect.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
-    pub settings: Resolved,
+    pub settings: Settings,
     /// The context in use, even if a higher layer overrides all of its settings.
     pub context: Option<Active>,
 }
@@ -49,26 +47,18 @@ impl Configuration {
         display: &DisplayArgs,
         variables: &Variables,
     ) -> Result<Self, CommandError> {
-        let flags = typed::layer(connection, display)?;
-        let mut layers = vec![variables.layer()?];
-        layers.extend(variables.sdk_layer()?);
+        let flags = Settings::of_options(connection, display, &ContextOptions::default())?;
+        let mut layers = vec![variables.layer()?, variables.sdk_layer()?];
         let context = context(connection, &flags, variables)?;
         layers.push(flags);
-        layers.extend(context.as_ref().map(|(context, _)| context.layer.clone()));
-        layers.sort_by_key(|layer| layer.rank);
-        let settings = Resolved::of(layers)?;
-        let context = context.filter(|(context, _)| {
-            let rank = context.layer.rank;
+        layers.extend(context.as_ref().map(|(context, ..)| context.settings.clone()));
+        let settings = Settings::resolve(layers)?;
+        let context = context.filter(|(_, rank, _)| {
             // A default context is not in use if another layer names the broker.
-            rank != Rank::DefaultContext || settings.rank_of_broker().is_none_or(|broker| broker == rank)
+            *rank != Rank::DefaultContext || settings.rank_of_broker().is_none_or(|broker| broker == *rank)
         });
-        let context = context.map(|(context, file)| {
-            let shade = match settings.get(Setting::PromptColor) {
-                Some(Entry { value: Value::CustomColor(shade), .. }) => Some(*shade),
-                _ => None,
-            };
-            Active { name: context.name, file, shade }
-        });
+        let shade = value(&settings.prompt_color).copied();
+        let context = context.map(|(context, _, file)| Active { name: context.name, file, shade });
         Ok(Self { settings, context })
     }
 
@@ -77,37 +67,39 @@ impl Configuration {
     /// # Errors
     /// A variable is invalid.
     pub fn of_display(display: &DisplayArgs, variables: &Variables) -> Result<Self, CommandError> {
-        let flags = typed::layer(&ConnectionArgs::default(), display)?;
-        let settings = Resolved::of(vec![flags, variables.layer()?])?;
+        let settings = Settings::resolve(vec![of_display(display)?, variables.layer()?])?;
         Ok(Self { settings, context: None })
     }
 
     /// Resolves the output options alone, for output that must work with an invalid configuration.
     #[must_use]
     pub fn typed(display: &DisplayArgs) -> Self {
-        let flags = typed::layer(&ConnectionArgs::default(), display);
-        let settings = flags.and_then(|flags| Resolved::of(vec![flags])).unwrap_or_default();
+        let settings =
+            of_display(display).and_then(|flags| Settings::resolve(vec![flags])).unwrap_or_default();
         Self { settings, context: None }
     }
 
     /// Returns the line that makes the context in use read-only.
     #[must_use]
     pub fn read_only(&self) -> Option<&Line> {
-        let entry =
-            self.settings.get(Setting::ReadOnly).filter(|entry| entry.value == Value::Switch(true))?;
-        match &entry.origin {
-            Origin::File(line) if self.context.is_some() => Some(line),
+        let is_read_only = self.settings.read_only.as_ref().filter(|is_read_only| is_read_only.value)?;
+        match &is_read_only.origin.place {
+            Place::File(line) if self.context.is_some() => Some(line),
             _ => None,
         }
     }
 }
 
+fn of_display(display: &DisplayArgs) -> Result<Settings, CommandError> {
+    Settings::of_options(&ConnectionArgs::default(), display, &ContextOptions::default())
+}
+
 /// Returns the context to use, with its rank, and its file.
 fn context(
     connection: &ConnectionArgs,
-    flags: &Layer,
+    flags: &Settings,
     variables: &Variables,
-) -> Result<Option<(Context, Rc<PathBuf>)>, CommandError> {
+) -> Result<Option<(Context, Rank, Rc<PathBuf>)>, CommandError> {
     if connection.no_context {
         // Clap rejects both on one side of the verb only.
         if connection.context.is_some() {
@@ -139,8 +131,8 @@ fn context(
         (Named::Default, None) => return Ok(None),
     };
     let mut context = file.context(name).map_err(|error| with_source(named, error))?.clone();
-    context.layer.rank = rank;
-    Ok(Some((context, Rc::clone(&file.path))))
+    context.settings.set_rank(rank);
+    Ok(Some((context, rank, Rc::clone(&file.path))))
 }
 
 /// Returns the error if a context or file is named and there is no file.

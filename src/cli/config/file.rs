@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::document::{self, Content, Node, Position, Syntax};
-use super::layers::{Layer, Rank};
-use super::origin::{Line, Origin};
-use super::setting::{PathBases, RawValue, Setting, Value};
+use super::origin::{Line, Origin, Place, Rank};
+use super::setting::{Setting, Settings};
+use super::value::PathBases;
 use crate::commands::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 
@@ -30,7 +30,7 @@ pub struct File {
 #[derive(Clone, Debug)]
 pub struct Context {
     pub name: Rc<str>,
-    pub layer: Layer,
+    pub settings: Settings,
 }
 
 impl File {
@@ -106,7 +106,7 @@ impl Reading<'_> {
                 let error = self.wrong(node.at.line, &format!("{key} belongs to a context"));
                 Err(error.hint("write it below [context.NAME]"))
             }
-            (key, _) => Err(self.unknown(node.at.line, key, KEYS.iter().map(ToString::to_string))),
+            (key, _) => Err(self.unknown(node.at.line, key, KEYS.into_iter())),
         }
     }
 
@@ -117,18 +117,21 @@ impl Reading<'_> {
         };
         check_name(&node.key).map_err(|what| self.wrong(node.at.line, &what))?;
         let name: Rc<str> = node.key.into();
-        let mut layer = Layer::new(Rank::DefaultContext);
+        let mut found = Settings::default();
         for node in settings {
-            let (setting, value) = self.setting(&node)?;
-            let line = Line { context: Rc::clone(&name), file: Rc::clone(&self.file), line: node.at.line };
-            layer.put(setting, value, Origin::File(line));
+            self.take_setting(&node, &name, &mut found)?;
         }
-        layer.check()?;
-        self.found.contexts.push(Context { name, layer });
+        found.check()?;
+        self.found.contexts.push(Context { name, settings: found });
         Ok(())
     }
 
-    fn setting(&self, node: &Node) -> Result<(Setting, Value), CommandError> {
+    fn take_setting(
+        &self,
+        node: &Node,
+        context: &Rc<str>,
+        settings: &mut Settings,
+    ) -> Result<(), CommandError> {
         let key = node.key.as_str();
         if let Some(file) = secret_file_of(key) {
             let error = self.wrong(node.at.line, &format!("{key}: secrets are not accepted in this file"));
@@ -142,30 +145,30 @@ impl Reading<'_> {
             return Err(configuration(message));
         }
         let bases = PathBases { folder: self.file.parent(), home: self.home };
-        let value = setting
-            .read(raw_value(setting, &node.content), bases)
-            .map_err(|what| self.wrong(node.at.line, &format!("{key}: {what}")))?;
-        Ok((setting, value))
+        let line = Line { context: Rc::clone(context), file: Rc::clone(&self.file), line: node.at.line };
+        let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
+        let read = settings.read(setting, (&node.content).into(), bases, &origin);
+        read.map_err(|what| origin.error(setting, &what))
     }
 
     fn wrong(&self, line: usize, what: &str) -> CommandError {
         wrong(&self.file, line, what)
     }
 
-    fn unknown(&self, line: usize, key: &str, names: impl Iterator<Item = String>) -> CommandError {
-        let names: Vec<_> = names.collect();
+    fn unknown(
+        &self,
+        line: usize,
+        key: &str,
+        names: impl Iterator<Item = &'static str> + Clone,
+    ) -> CommandError {
         let error = self.wrong(line, &format!("unknown setting {key}"));
         // Recognizes the spelling of the command line.
         let meant = key.trim_start_matches('-').replace('-', "_").to_lowercase();
-        match names
-            .iter()
-            .find(|name| **name == meant)
-            .cloned()
-            .or_else(|| closest(&meant, names.into_iter()))
-        {
-            Some(near) => error.hint(near),
-            None => error.hint("mqkv help config"),
-        }
+        let same = names.clone().find(|name| *name == meant).map(str::to_owned);
+        error.hint(
+            same.or_else(|| closest(&meant, names.map(str::to_owned)))
+                .unwrap_or_else(|| "mqkv help config".to_owned()),
+        )
     }
 }
 
@@ -177,19 +180,6 @@ pub fn secret_file_of(key: &str) -> Option<Setting> {
         "password" => Some(Setting::PasswordFile),
         "token" | "sat" => Some(Setting::SatFile),
         _ => None,
-    }
-}
-
-/// Returns the value of a setting as the file has it.
-#[must_use]
-pub fn raw_value(setting: Setting, content: &Content) -> RawValue<'_> {
-    match content {
-        // Variables accept "yes", a file only true and false: a text here is a mistake.
-        Content::Text(_) if setting.is_switch() => RawValue::Other("a text"),
-        Content::Text(text) => RawValue::Text(text.as_ref()),
-        Content::Number(number) => RawValue::Number(*number),
-        Content::Switch(switch) => RawValue::Switch(*switch),
-        other => RawValue::Other(other.type_name()),
     }
 }
 
@@ -262,9 +252,10 @@ mod tests {
         let file =
             read("default_context = 'lab'\n[context.lab]\nbroker = 'mqtt://h'\nread_only = true\n").unwrap();
         assert_eq!(file.default.as_deref(), Some("lab"));
-        let entries = &file.context("lab").unwrap().layer.entries;
-        assert_eq!(entries.len(), 2);
-        assert_eq!(entries[1].origin.text(Setting::ReadOnly), "context lab, /etc/mqkv/config.toml:4");
+        let settings = &file.context("lab").unwrap().settings;
+        assert_eq!(settings.iter().count(), 2);
+        let origin = &settings.read_only.as_ref().unwrap().origin;
+        assert_eq!(origin.text(Setting::ReadOnly), "context lab, /etc/mqkv/config.toml:4");
         assert!(read("").unwrap().contexts.is_empty());
     }
 
@@ -362,7 +353,7 @@ mod tests {
                 let changed = document::set_default(&changed, Some("new")).unwrap();
                 let file = File::read("c".as_ref(), changed.as_bytes(), None).unwrap();
                 prop_assert_eq!(file.default.as_deref(), Some("new"));
-                prop_assert_eq!(file.context("new").unwrap().layer.entries.len(), 1);
+                prop_assert_eq!(file.context("new").unwrap().settings.iter().count(), 1);
                 let removed = document::remove_context(&changed, "new").unwrap();
                 let removed = document::set_default(&removed, None).unwrap();
                 let file = File::read("c".as_ref(), removed.as_bytes(), None).unwrap();

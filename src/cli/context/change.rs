@@ -1,21 +1,18 @@
 //! Changes of the configuration file, which preserve comments and layout.
 
-use std::path::PathBuf;
-
 use super::args::{AddArgs, SetArgs};
 use crate::cli::config::document::{self, Content};
 use crate::cli::config::file::{File, check_name, of_syntax};
-use crate::cli::config::layers::{Entry, Layer, Resolved};
 use crate::cli::config::location::Location;
-use crate::cli::config::origin::Origin;
-use crate::cli::config::setting::{EmbeddedStore, PathBases, RawValue, Setting, Value};
-use crate::cli::config::typed;
+use crate::cli::config::origin::{Origin, Rank};
+use crate::cli::config::setting::{ContextOptions, Setting, Settings};
+use crate::cli::config::value::{PathBases, RawValue, Value};
 use crate::cli::config::variables::Variables;
-use crate::cli::connection;
-use crate::cli::options::ConnectionArgs;
+use crate::cli::connection::Connection;
+use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::cli::resolve;
-use crate::commands::configured::{ConfigRecord, FileChange};
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::configured::{ConfigRecord, FileChange, SettingValue};
+use crate::commands::{CommandError, Kind};
 
 /// Saves the options on the command line as a context.
 ///
@@ -32,14 +29,13 @@ pub fn add(
         return Err(CommandError::usage("a context cannot refer to another context")
             .hint("mqkv context add NAME -b URL"));
     }
-    let layer = typed_layer(args, add.read_only.then_some(true), add.prompt_color.as_deref())?;
-    if layer.entries.is_empty() {
+    let settings = typed(args, add.read_only.then_some(true), add.prompt_color.as_deref())?;
+    if settings.iter().next().is_none() {
         let error = CommandError::usage("there is no option to save");
         return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
     }
     // Reports contradictions now, not at the first use.
-    connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
-    let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
+    let settings = contents(settings)?;
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
     let is_there = file.contexts.iter().any(|context| *context.name == *add.name);
@@ -76,16 +72,16 @@ pub fn set(
         return Err(CommandError::usage("a context cannot refer to another context")
             .hint("mqkv context set NAME -b URL"));
     }
-    let changes = typed_layer(args, set.read_only, set.prompt_color.as_deref())?;
-    if changes.entries.is_empty() {
+    let changes = typed(args, set.read_only, set.prompt_color.as_deref())?;
+    if changes.iter().next().is_none() {
         let error = CommandError::usage("there is no option to change");
         return Err(error.hint(format!("mqkv context set {} -b URL", set.name)));
     }
     let _held = at.hold()?;
     let (text, file) = before(at, variables)?;
-    let layer = changes.completed_by(&file.context(&set.name)?.layer);
-    connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
-    let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
+    let mut settings = changes.extended_by(&file.context(&set.name)?.settings);
+    settings.set_rank(Rank::Flags);
+    let settings = contents(settings)?;
     let text =
         document::put_context(&text, &set.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
     write(at, &text, variables)?;
@@ -127,46 +123,45 @@ pub fn rename(
     })
 }
 
-/// Returns the layer of the options and of the settings that only contexts have.
-fn typed_layer(
+/// Returns the options, and the settings that only contexts have.
+fn typed(
     args: &ConnectionArgs,
     read_only: Option<bool>,
     prompt_color: Option<&str>,
-) -> Result<Layer, CommandError> {
-    let mut layer = typed::layer(args, &Default::default())?;
-    if let Some(read_only) = read_only {
-        layer.put(Setting::ReadOnly, Value::Switch(read_only), Origin::Flag);
-    }
+) -> Result<Settings, CommandError> {
+    let mut settings = Settings::of_options(
+        args,
+        &DisplayArgs::default(),
+        &ContextOptions { read_only, prompt_color: None },
+    )?;
     if let Some(color) = prompt_color {
-        let value = Setting::PromptColor.read(RawValue::Text(color.as_ref()), PathBases::default());
-        let value = value.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
-        layer.put(Setting::PromptColor, value, Origin::Flag);
+        let raw = RawValue::Word(color.as_ref());
+        let read = settings.read(Setting::PromptColor, raw, PathBases::default(), &Origin::FLAG);
+        read.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
     }
-    Ok(layer)
+    Ok(settings)
 }
 
-/// Returns a setting as a key of the file with its content.
-fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
-    let path = |path: &PathBuf| {
-        let path = if path.as_os_str() == "-" { path.clone() } else { absolute(path)? };
-        path.into_os_string().into_string().map(Content::Text).map_err(|path| {
+/// Returns the keys of a context with their contents. Reports contradictions now, not at the first use.
+fn contents(settings: Settings) -> Result<Vec<(String, Content)>, CommandError> {
+    let contents = settings.iter().map(|(setting, value, _)| Ok((setting.key().to_owned(), content(value)?)));
+    let contents = contents.collect::<Result<Vec<_>, CommandError>>();
+    Connection::of(&Settings::resolve(vec![settings])?, resolve::process())?;
+    contents
+}
+
+fn content(value: &dyn Value) -> Result<Content, CommandError> {
+    if let Some(path) = value.path().filter(|path| path.as_os_str() != "-") {
+        let path = std::path::absolute(path).map_err(|error| CommandError::file("find", path, &error))?;
+        return path.into_os_string().into_string().map(Content::Text).map_err(|path| {
             CommandError::usage(format!("{}: the path is not UTF-8, as the file requires", path.display()))
-        })
-    };
-    let content = match &entry.value {
-        Value::Url(url) => Content::Text(url.text.clone()),
-        Value::Text(text) => Content::Text(text.clone()),
-        Value::Number(number) => Content::Number(i64::from(*number)),
-        Value::Switch(switch) => Content::Switch(*switch),
-        Value::Path(file) | Value::Store(EmbeddedStore::Folder(file)) => path(file)?,
-        Value::Store(embedded_store) => Content::Switch(*embedded_store == EmbeddedStore::Memory),
-        // As one word, as users type it.
-        Value::Wait(wait) => Content::Text(duration::text(*wait).replace(' ', "")),
-        Value::CustomColor(shade) => Content::Text(shade.name()),
-        Value::Format(format) => Content::Text(format!("{format:?}").to_lowercase()),
-        Value::When(when) => Content::Text(format!("{when:?}").to_lowercase()),
-    };
-    Ok((entry.setting.key(), content))
+        });
+    }
+    Ok(match value.typed() {
+        SettingValue::Text(text) => Content::Text(text),
+        SettingValue::Number(number) => Content::Number(number.into()),
+        SettingValue::Switch(switch) => Content::Switch(switch),
+    })
 }
 
 /// Sets or removes the default context.
@@ -229,9 +224,4 @@ fn before(at: &Location, variables: &Variables) -> Result<(String, File), Comman
     let file = File::read(&at.path, &bytes, variables.home.as_deref())?;
     // Lossless: `File::read` accepts UTF-8 only.
     Ok((String::from_utf8_lossy(&bytes).into_owned(), file))
-}
-
-/// Returns the absolute path.
-fn absolute(path: &PathBuf) -> Result<PathBuf, CommandError> {
-    std::path::absolute(path).map_err(|error| CommandError::file("find", path, &error))
 }
