@@ -13,9 +13,6 @@ use crate::commands::{CommandError, Kind};
 /// Maximum size of the file in bytes, far above that of any real file.
 pub const BYTES_MAX: usize = 1024 * 1024;
 
-/// The error of [`Node::control_character`].
-pub const HAS_CONTROL: &str = "the value contains a control character";
-
 /// A valid configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct File {
@@ -39,12 +36,7 @@ impl File {
     /// # Errors
     /// The first error, with its line.
     pub fn read(path: &Path, text: &[u8], home: Option<&Path>) -> Result<Self, CommandError> {
-        let text = std::str::from_utf8(text).map_err(|error| {
-            let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-            wrong(path, lines.saturating_add(1), "invalid UTF-8")
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let nodes = document::read(text).map_err(|error| of_syntax(path, &error))?;
+        let nodes = parse(path, text)?;
         let mut reading = Reading { file: Rc::new(path.to_owned()), home, found: Self::default() };
         reading.found.path = Rc::clone(&reading.file);
         for node in nodes {
@@ -140,10 +132,7 @@ impl Reading<'_> {
         let Some(setting) = Setting::of_key(key) else {
             return Err(self.unknown(node.at.line, key, Setting::all().map(Setting::key)));
         };
-        if let Some(Position { line, column }) = node.control_character() {
-            let message = format!("{}:{line}:{column}: {key}: {HAS_CONTROL}", self.file.display());
-            return Err(configuration(message));
-        }
+        check_characters(&self.file, node)?;
         let bases = PathBases { folder: self.file.parent(), home: self.home };
         let line = Line { context: Rc::clone(context), file: Rc::clone(&self.file), line: node.at.line };
         let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
@@ -155,21 +144,16 @@ impl Reading<'_> {
         wrong(&self.file, line, what)
     }
 
-    fn unknown(
-        &self,
-        line: usize,
-        key: &str,
-        names: impl Iterator<Item = &'static str> + Clone,
-    ) -> CommandError {
+    fn unknown(&self, line: usize, key: &str, names: impl Iterator<Item = &'static str>) -> CommandError {
         let error = self.wrong(line, &format!("unknown setting {key}"));
-        // Recognizes the spelling of the command line.
-        let meant = key.trim_start_matches('-').replace('-', "_").to_lowercase();
-        let same = names.clone().find(|name| *name == meant).map(str::to_owned);
-        error.hint(
-            same.or_else(|| closest(&meant, names.map(str::to_owned)))
-                .unwrap_or_else(|| "mqkv help config".to_owned()),
-        )
+        error.hint(meant(key, names.map(str::to_owned)).unwrap_or_else(|| "mqkv help config".to_owned()))
     }
+}
+
+/// Returns the key that a mistyped one means; it may be in the spelling of the command line.
+#[must_use]
+pub fn meant(key: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    closest(&key.trim_start_matches('-').replace('-', "_").to_lowercase(), names)
 }
 
 /// Returns the setting for the file of a secret, if a key is meant to contain the secret itself.
@@ -181,6 +165,18 @@ pub fn secret_file_of(key: &str) -> Option<Setting> {
         "token" | "sat" => Some(Setting::SatFile),
         _ => None,
     }
+}
+
+/// Checks that the value of a key has no control character: no setting has one, and it would reach the terminal.
+///
+/// # Errors
+/// The place of the first one.
+pub fn check_characters(path: &Path, node: &Node) -> Result<(), CommandError> {
+    let Some(Position { line, column }) = node.control_character() else { return Ok(()) };
+    let key = &node.key;
+    let message =
+        format!("{}:{line}:{column}: {key}: the value contains a control character", path.display());
+    Err(configuration(message))
 }
 
 /// Checks whether a name is allowed for a context.
@@ -208,8 +204,22 @@ fn configuration(message: String) -> CommandError {
     CommandError::new(Kind::Configuration, message)
 }
 
-fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
+/// Returns the error of a line of a file.
+#[must_use]
+pub fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
     configuration(format!("{}:{line}: {what}", path.display()))
+}
+
+/// Parses the text of a file in TOML.
+///
+/// # Errors
+/// The text is not UTF-8, or its first syntax error.
+pub fn parse(path: &Path, text: &[u8]) -> Result<Vec<Node>, CommandError> {
+    let text = str::from_utf8(text).map_err(|error| {
+        let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
+        wrong(path, lines.saturating_add(1), "invalid UTF-8")
+    })?;
+    document::read(text.strip_prefix('\u{feff}').unwrap_or(text)).map_err(|error| of_syntax(path, &error))
 }
 
 /// Returns the error message for a syntax error: with the line, unless it can contain a secret.
@@ -299,7 +309,7 @@ mod tests {
             ("[context.a]\nusername = \"a\\u001B[31m\"", "2:12: username"),
             ("[context.a]\nbroker = 'mqtt://h'\ncafile = '''a\nb'''", "3:10: cafile"),
         ] {
-            let message = format!("/etc/mqkv/config.toml:{place}: {HAS_CONTROL}");
+            let message = format!("/etc/mqkv/config.toml:{place}: the value contains a control character");
             assert_eq!(read(text).unwrap_err().message, message);
         }
     }

@@ -72,18 +72,16 @@ impl Settings {
         keep_one_broker(&mut layers);
         keep_one_kind_of_credentials(&mut layers);
         for (dependants, head) in DEPENDENTS {
-            if let Some(first) = first_with(&layers, &[*head]) {
-                let next = below(&layers, first).position(|layer| layer.has_any(&[*head]));
-                remove_from(
-                    &mut layers,
-                    next.map(|next| first.saturating_add(next).saturating_add(1)),
-                    dependants,
-                );
+            let has_head = |layer: &Self| layer.has_any(&[*head]);
+            if let Some(first) = layers.iter().position(has_head) {
+                let next = first_below(&layers, first, has_head);
+                remove_from(&mut layers, next, dependants);
             }
         }
         for group in GROUPS {
-            let behind = first_with(&layers, group).map(|at| at.saturating_add(1));
-            remove_from(&mut layers, behind, group);
+            if let Some(at) = first_with(&layers, group) {
+                remove_from(&mut layers, Some(at.saturating_add(1)), group);
+            }
         }
         Ok(layers.iter().fold(Self::default(), |higher, lower| higher.completed_by(lower, |_| false)))
     }
@@ -191,8 +189,7 @@ fn keep_one_broker(layers: &mut [Settings]) {
     if let Some(place) = place {
         let is_of_other =
             |layer: &Settings| layer.has_any(ENDPOINT) && layer.rank() != Some(Rank::TypedContext);
-        let other = below(layers, place).position(is_of_other);
-        let other = other.map(|other| place.saturating_add(other).saturating_add(1));
+        let other = first_below(layers, place, is_of_other);
         remove_from(layers, other, BOUND_TO_BROKER);
         remove_from(layers, Some(place.saturating_add(1)), ENDPOINT_CHANGES);
         remove_from(layers, Some(place.saturating_add(1)), ENDPOINT);
@@ -219,9 +216,10 @@ fn first_with(layers: &[Settings], settings: &[Setting]) -> Option<usize> {
     layers.iter().position(|layer| layer.has_any(settings))
 }
 
-/// Returns the layers below one.
-fn below(layers: &[Settings], at: usize) -> impl Iterator<Item = &Settings> {
-    layers.iter().skip(at.saturating_add(1))
+/// Returns the first such layer below the one at `place`.
+fn first_below(layers: &[Settings], place: usize, is_such: impl Fn(&Settings) -> bool) -> Option<usize> {
+    let below = layers.iter().enumerate().skip(place.saturating_add(1));
+    below.filter(|(_, layer)| is_such(layer)).map(|(at, _)| at).next()
 }
 
 /// Removes settings from the layer at `from` and from all below it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Command};
 
 use super::origin::{Origin, Rank};
-use super::value::{self, EmbeddedStore, PathBases, RawValue, Reader, Url, Value};
+use super::value::{self, EmbeddedStore, PathBases, RawValue, Shown, Url};
 use crate::cli::options::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use crate::commands::CommandError;
 use crate::render::style::CustomColor;
@@ -28,12 +28,12 @@ pub struct ContextOptions {
     pub prompt_color: Option<CustomColor>,
 }
 
-/// Declares [`Setting`] and [`Settings`] by a list: the name of a setting, the field of the parsed options that it has, the type of
-/// its value, and the function that reads the value from a variable or a file.
+/// Declares [`Setting`] and [`Settings`] by a list: the name of a setting, the field that it has in the parsed options, and the
+/// type and the form of its value.
 macro_rules! settings {
     (
         of ($($args:ident: $args_type:ty),*)
-        $($name:ident $of:ident.$field:ident: $type:ty = $read:expr;)*
+        $($name:ident $of:ident.$field:ident: $type:ty = $form:ident;)*
     ) => {
         /// Name of a setting of the connection, of the output, or of a context.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,8 +85,7 @@ macro_rules! settings {
                 let origin = origin.clone();
                 match setting {
                     $(Setting::$name => {
-                        let read: Reader<$type> = $read;
-                        self.$field = Some(Sourced { value: read(raw, bases)?, origin });
+                        self.$field = Some(Sourced { value: (value::$form.read)(raw, bases)?, origin });
                     })*
                 }
                 Ok(())
@@ -94,10 +93,10 @@ macro_rules! settings {
 
             /// Returns the value of a setting and its origin.
             #[must_use]
-            pub fn get(&self, setting: Setting) -> Option<(&dyn Value, &Origin)> {
+            pub fn get(&self, setting: Setting) -> Option<(Shown<'_>, &Origin)> {
                 match setting {
                     $(Setting::$name => {
-                        self.$field.as_ref().map(|Sourced { value, origin }| (value as &dyn Value, origin))
+                        self.$field.as_ref().map(|Sourced { value, origin }| ((value::$form.show)(value), origin))
                     })*
                 }
             }
@@ -127,35 +126,35 @@ macro_rules! settings {
 settings! {
     of (connection: ConnectionArgs, display: DisplayArgs, context: ContextOptions)
 
-    Broker connection.broker: Url = value::url;
-    Hostname connection.hostname: String = value::text;
-    Port connection.port: u16 = value::port;
-    Notls connection.notls: bool = value::switch;
-    Embedded connection.embedded: EmbeddedStore = value::store;
-    Cafile connection.cafile: PathBuf = value::file;
-    Certfile connection.certfile: PathBuf = value::file;
-    Keyfile connection.keyfile: PathBuf = value::file;
-    Keypasswordfile connection.keypasswordfile: PathBuf = value::file;
-    ServerName connection.server_name: String = value::text;
-    Insecure connection.insecure: bool = value::switch;
-    Username connection.username: String = value::text;
-    PasswordFile connection.password_file: PathBuf = value::file_or_input;
-    AskPassword connection.ask_password: bool = value::switch;
-    SatFile connection.sat_file: PathBuf = value::file;
-    ClientId connection.client_id: String = value::text;
-    Timeout connection.timeout: Duration = value::wait;
-    ConnectTimeout connection.connect_timeout: Duration = value::wait;
-    Retries connection.retries: u32 = value::count;
-    KeepAlive connection.keep_alive: Duration = value::keep_alive;
-    Cautious connection.cautious: bool = value::switch;
-    Output display.output: OutputFormat = value::one_of;
-    Json display.json: bool = value::switch;
-    Quiet display.quiet: bool = value::switch;
-    Verbose display.verbose: bool = value::switch;
-    Color display.color: ColorWhen = value::one_of;
-    Utc display.utc: bool = value::switch;
-    ReadOnly context.read_only: bool = value::switch;
-    PromptColor context.prompt_color: CustomColor = value::color;
+    Broker connection.broker: Url = URL;
+    Hostname connection.hostname: String = TEXT;
+    Port connection.port: u16 = PORT;
+    Notls connection.notls: bool = SWITCH;
+    Embedded connection.embedded: EmbeddedStore = STORE;
+    Cafile connection.cafile: PathBuf = FILE;
+    Certfile connection.certfile: PathBuf = FILE;
+    Keyfile connection.keyfile: PathBuf = FILE;
+    Keypasswordfile connection.keypasswordfile: PathBuf = FILE;
+    ServerName connection.server_name: String = TEXT;
+    Insecure connection.insecure: bool = SWITCH;
+    Username connection.username: String = TEXT;
+    PasswordFile connection.password_file: PathBuf = INPUT;
+    AskPassword connection.ask_password: bool = SWITCH;
+    SatFile connection.sat_file: PathBuf = FILE;
+    ClientId connection.client_id: String = TEXT;
+    Timeout connection.timeout: Duration = WAIT;
+    ConnectTimeout connection.connect_timeout: Duration = WAIT;
+    Retries connection.retries: u32 = COUNT;
+    KeepAlive connection.keep_alive: Duration = KEEP_ALIVE;
+    Cautious connection.cautious: bool = SWITCH;
+    Output display.output: OutputFormat = FORMAT;
+    Json display.json: bool = SWITCH;
+    Quiet display.quiet: bool = SWITCH;
+    Verbose display.verbose: bool = SWITCH;
+    Color display.color: ColorWhen = WHEN;
+    Utc display.utc: bool = SWITCH;
+    ReadOnly context.read_only: bool = SWITCH;
+    PromptColor context.prompt_color: CustomColor = COLOR;
 }
 
 /// The value of a setting in the parsed options.
@@ -237,7 +236,7 @@ impl Setting {
 
 impl Settings {
     /// Returns the settings that are set, in the order of output.
-    pub fn iter(&self) -> impl Iterator<Item = (Setting, &dyn Value, &Origin)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Setting, Shown<'_>, &Origin)> {
         Setting::all().filter_map(|setting| {
             let (value, origin) = self.get(setting)?;
             Some((setting, value, origin))
@@ -282,7 +281,8 @@ mod tests {
         let mut defined: Vec<_> = longs.filter(|long| !others.contains(long)).map(str::to_owned).collect();
         let mut settings: Vec<_> =
             Setting::all().filter(|setting| setting.has_flag()).map(Setting::long).collect();
-        (defined.sort(), settings.sort());
+        defined.sort();
+        settings.sort();
         assert_eq!(settings, defined);
     }
 
@@ -359,7 +359,10 @@ mod tests {
         let bases = PathBases { folder: Some("/etc/mqkv".as_ref()), home: Some("/home/ann".as_ref()) };
         let path = |setting: Setting, text: &str| {
             let settings = read(setting, RawValue::Text(text), bases).unwrap();
-            settings.get(setting).unwrap().0.path().unwrap().display().to_string()
+            match settings.get(setting) {
+                Some((Shown::Path(path), _)) => path.display().to_string(),
+                other => panic!("{other:?}"),
+            }
         };
         assert_eq!(path(Setting::Cafile, "ca"), "/etc/mqkv/ca");
         assert_eq!(path(Setting::Cafile, "~/ca"), "/home/ann/ca");

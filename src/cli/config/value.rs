@@ -1,5 +1,6 @@
 //! Values of settings: how a variable or a file writes them, and how they are shown (pure).
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,25 +36,39 @@ pub struct PathBases<'a> {
     pub home: Option<&'a Path>,
 }
 
-/// A value of a setting, as it is shown.
-pub trait Value {
-    fn shown(&self) -> SettingValue;
-
-    /// Returns the value as users type it and as the file contains it.
-    fn typed(&self) -> SettingValue {
-        self.shown()
-    }
-
-    /// Returns the path, if the value is one.
-    fn path(&self) -> Option<&Path> {
-        None
-    }
-
-    /// Returns whether the value is off, which is the same as no value.
-    fn is_off(&self) -> bool {
-        false
-    }
+/// A value of a setting as it is shown and stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown<'a> {
+    Text(Cow<'a, str>),
+    Number(u32),
+    Switch(bool),
+    Path(&'a Path),
+    Wait(Duration),
 }
+
+/// How a type of values is read from a variable or a file, and how it is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form<T> {
+    /// Reads a value, or describes the values that are allowed: without the value, which can be a secret.
+    pub read: fn(RawValue<'_>, PathBases<'_>) -> Result<T, String>,
+    pub show: fn(&T) -> Shown<'_>,
+}
+
+pub(super) const URL: Form<Url> = Form { read: url, show: |url| Shown::Text((&*url.text).into()) };
+pub(super) const TEXT: Form<String> = Form { read: text, show: |text| Shown::Text(text.into()) };
+pub(super) const PORT: Form<u16> = Form { read: port, show: |port| Shown::Number((*port).into()) };
+pub(super) const COUNT: Form<u32> = Form { read: count, show: |count| Shown::Number(*count) };
+pub(super) const SWITCH: Form<bool> = Form { read: switch, show: |is_on| Shown::Switch(*is_on) };
+pub(super) const FILE: Form<PathBuf> = Form { read: file, show: |path| Shown::Path(path) };
+/// A file, or `-` for standard input.
+pub(super) const INPUT: Form<PathBuf> = Form { read: file_or_input, ..FILE };
+pub(super) const STORE: Form<EmbeddedStore> = Form { read: store, show: EmbeddedStore::shown };
+pub(super) const WAIT: Form<Duration> = Form { read: wait, show: |wait| Shown::Wait(*wait) };
+pub(super) const KEEP_ALIVE: Form<Duration> = Form { read: keep_alive, ..WAIT };
+pub(super) const FORMAT: Form<OutputFormat> = Form { read: one_of, show: |format| name(format) };
+pub(super) const WHEN: Form<ColorWhen> = Form { read: one_of, show: |when| name(when) };
+pub(super) const COLOR: Form<CustomColor> =
+    Form { read: color, show: |color| Shown::Text(color.name().into()) };
 
 /// URL of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,20 +123,17 @@ impl<'a> From<&'a Content> for RawValue<'a> {
     }
 }
 
-/// Reads the value of a setting, or describes the values that are allowed.
-pub(super) type Reader<T> = fn(RawValue<'_>, PathBases<'_>) -> Result<T, String>;
-
-pub(super) fn url(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Url, String> {
+fn url(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Url, String> {
     let what = "the URL of a broker, for example \"mqtts://aio-broker:18883\"";
     let text = raw.text().ok_or_else(|| raw.expected(what))?;
     Url::parse(text).map_err(|error| error.message)
 }
 
-pub(super) fn text(raw: RawValue<'_>, _: PathBases<'_>) -> Result<String, String> {
+fn text(raw: RawValue<'_>, _: PathBases<'_>) -> Result<String, String> {
     raw.text().map(str::to_owned).ok_or_else(|| raw.expected("a text"))
 }
 
-pub(super) fn port(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u16, String> {
+fn port(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u16, String> {
     let port = match raw {
         RawValue::Number(number) => u16::try_from(number).ok(),
         _ => raw.text().and_then(|text| text.parse().ok()),
@@ -129,7 +141,7 @@ pub(super) fn port(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u16, String> {
     port.filter(|port| *port > 0).ok_or_else(|| raw.expected("a number from 1 to 65535"))
 }
 
-pub(super) fn count(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u32, String> {
+fn count(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u32, String> {
     match raw {
         RawValue::Number(number) => u32::try_from(number).ok(),
         _ => raw.text().and_then(|text| text.parse().ok()),
@@ -137,7 +149,7 @@ pub(super) fn count(raw: RawValue<'_>, _: PathBases<'_>) -> Result<u32, String> 
     .ok_or_else(|| raw.expected("a number"))
 }
 
-pub(super) fn switch(raw: RawValue<'_>, _: PathBases<'_>) -> Result<bool, String> {
+fn switch(raw: RawValue<'_>, _: PathBases<'_>) -> Result<bool, String> {
     let what = "true or false";
     match raw {
         RawValue::Switch(is_on) => Ok(is_on),
@@ -148,16 +160,15 @@ pub(super) fn switch(raw: RawValue<'_>, _: PathBases<'_>) -> Result<bool, String
     }
 }
 
-pub(super) fn file(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<PathBuf, String> {
+fn file(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<PathBuf, String> {
     raw.os_text().map(|path| rooted(path, bases)).ok_or_else(|| raw.expected("a file name"))
 }
 
-/// Reads the name of a file, or `-` for standard input.
-pub(super) fn file_or_input(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<PathBuf, String> {
+fn file_or_input(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<PathBuf, String> {
     if raw.text() == Some("-") { Ok("-".into()) } else { file(raw, bases) }
 }
 
-pub(super) fn store(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<EmbeddedStore, String> {
+fn store(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<EmbeddedStore, String> {
     let is_on = match raw {
         RawValue::Switch(is_on) => Some(is_on),
         _ => raw.text().and_then(yes_or_no),
@@ -170,11 +181,11 @@ pub(super) fn store(raw: RawValue<'_>, bases: PathBases<'_>) -> Result<EmbeddedS
     }
 }
 
-pub(super) fn wait(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Duration, String> {
+fn wait(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Duration, String> {
     duration::parse(duration_text(raw)?)
 }
 
-pub(super) fn keep_alive(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Duration, String> {
+fn keep_alive(raw: RawValue<'_>, _: PathBases<'_>) -> Result<Duration, String> {
     duration::parse_keep_alive(duration_text(raw)?)
 }
 
@@ -182,22 +193,24 @@ fn duration_text(raw: RawValue<'_>) -> Result<&str, String> {
     raw.text().ok_or_else(|| raw.expected("a duration, for example \"30s\""))
 }
 
-pub(super) fn one_of<T: ValueEnum>(raw: RawValue<'_>, _: PathBases<'_>) -> Result<T, String> {
+fn one_of<T: ValueEnum>(raw: RawValue<'_>, _: PathBases<'_>) -> Result<T, String> {
     let value = raw.text().and_then(|text| T::from_str(text, false).ok());
     value.ok_or_else(|| {
-        let names: Vec<_> = T::value_variants().iter().map(name).collect();
+        let names = T::value_variants().iter().filter_map(T::to_possible_value);
+        let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
         raw.expected(&format!("one of {}", names.join(", ")))
     })
 }
 
-pub(super) fn color(raw: RawValue<'_>, _: PathBases<'_>) -> Result<CustomColor, String> {
+fn color(raw: RawValue<'_>, _: PathBases<'_>) -> Result<CustomColor, String> {
     let what = "one of black, red, green, yellow, blue, magenta, cyan, white, one of these after \"bright \", or \
                 \"#rrggbb\"";
     raw.text().and_then(CustomColor::parse).ok_or_else(|| raw.expected(what))
 }
 
-fn name<T: ValueEnum>(value: &T) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+fn name<T: ValueEnum>(value: &T) -> Shown<'_> {
+    let name = value.to_possible_value().map(|value| value.get_name().to_owned());
+    Shown::Text(name.unwrap_or_default().into())
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {
@@ -226,95 +239,32 @@ impl Url {
     }
 }
 
-impl Value for Url {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(self.text.clone())
-    }
-}
-
-impl Value for String {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(self.clone())
-    }
-}
-
-impl Value for u16 {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Number((*self).into())
-    }
-}
-
-impl Value for u32 {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Number(*self)
-    }
-}
-
-impl Value for bool {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Switch(*self)
-    }
-
-    fn is_off(&self) -> bool {
-        !self
-    }
-}
-
-impl Value for PathBuf {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(self.display().to_string())
-    }
-
-    fn path(&self) -> Option<&Path> {
-        Some(self)
-    }
-}
-
-impl Value for EmbeddedStore {
-    fn shown(&self) -> SettingValue {
+impl EmbeddedStore {
+    fn shown(&self) -> Shown<'_> {
         match self {
-            Self::Off => SettingValue::Switch(false),
-            Self::Memory => SettingValue::Switch(true),
-            Self::Folder(folder) => folder.shown(),
+            Self::Off => Shown::Switch(false),
+            Self::Memory => Shown::Switch(true),
+            Self::Folder(folder) => Shown::Path(folder),
         }
     }
+}
 
-    fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Folder(folder) => Some(folder),
-            Self::Off | Self::Memory => None,
+impl Shown<'_> {
+    /// Returns whether the value is off, which is the same as no value.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        *self == Self::Switch(false)
+    }
+}
+
+impl From<Shown<'_>> for SettingValue {
+    fn from(value: Shown<'_>) -> Self {
+        match value {
+            Shown::Text(text) => Self::Text(text.into_owned()),
+            Shown::Number(number) => Self::Number(number),
+            Shown::Switch(is_on) => Self::Switch(is_on),
+            Shown::Path(path) => Self::Text(path.display().to_string()),
+            Shown::Wait(wait) => Self::Text(duration::text(wait)),
         }
-    }
-
-    fn is_off(&self) -> bool {
-        *self == Self::Off
-    }
-}
-
-impl Value for Duration {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(duration::text(*self))
-    }
-
-    fn typed(&self) -> SettingValue {
-        SettingValue::Text(duration::text(*self).replace(' ', ""))
-    }
-}
-
-impl Value for OutputFormat {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(name(self))
-    }
-}
-
-impl Value for ColorWhen {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(name(self))
-    }
-}
-
-impl Value for CustomColor {
-    fn shown(&self) -> SettingValue {
-        SettingValue::Text(self.name())
     }
 }

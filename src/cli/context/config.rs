@@ -4,15 +4,15 @@ use clap::{Args, Subcommand};
 
 use crate::cli::config::origin::Origin;
 use crate::cli::config::setting::{Setting, Settings};
-use crate::cli::config::value::Value;
+use crate::cli::config::value::Shown;
 use crate::cli::config::variables::Variables;
 use crate::cli::config::{Configuration, location};
 use crate::cli::connection::{
     CONNECT_TIMEOUT, Endpoint, KEEP_ALIVE, TIMEOUT, endpoint, timeout_of_connecting,
 };
-use crate::cli::options::{ColorWhen, ConnectionArgs, OutputFormat};
+use crate::cli::options::ConnectionArgs;
 use crate::commands::CommandError;
-use crate::commands::configured::{ConfigRecord, SettingRow, SettingValue};
+use crate::commands::configured::{ConfigRecord, SettingRow};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,9 +77,9 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRe
             _ => setting,
         };
         if let Some((value, origin)) = settings.get(source) {
-            rows.push(SettingRow { name, value: value.shown(), origin: origin.text(source) });
+            rows.push(SettingRow { name, value: value.into(), origin: origin.text(source) });
         } else if let Some(value) = built_in(setting) {
-            rows.push(SettingRow { name, value, origin: BUILT_IN.to_owned() });
+            rows.push(SettingRow { name, value: value.into(), origin: BUILT_IN.to_owned() });
         }
     }
     Ok(ConfigRecord::Settings {
@@ -99,23 +99,22 @@ fn row_of_endpoint(endpoint: &Endpoint, settings: &Settings) -> SettingRow {
     let origins: Vec<String> = parts.iter().map(|(setting, origin)| origin.text(*setting)).collect();
     let origin = if origins.is_empty() { BUILT_IN.to_owned() } else { origins.join("; ") };
     let (name, value) = match endpoint {
-        Endpoint::Network { .. } => ("broker", SettingValue::Text(endpoint.url().unwrap_or_default())),
-        Endpoint::Embedded { data: Some(folder) } => ("embedded", folder.shown()),
-        Endpoint::Embedded { data: None } => ("embedded", SettingValue::Switch(true)),
+        Endpoint::Network { .. } => ("broker", Shown::Text(endpoint.url().unwrap_or_default().into())),
+        Endpoint::Embedded { data: Some(folder) } => ("embedded", Shown::Path(folder)),
+        Endpoint::Embedded { data: None } => ("embedded", Shown::Switch(true)),
     };
-    SettingRow { name: name.to_owned(), value, origin }
+    SettingRow { name: name.to_owned(), value: value.into(), origin }
 }
 
 /// Returns the default value of a setting.
-fn built_in(setting: Setting) -> Option<SettingValue> {
+fn built_in(setting: Setting) -> Option<Shown<'static>> {
     Some(match setting {
-        Setting::Timeout => TIMEOUT.shown(),
-        Setting::ConnectTimeout => CONNECT_TIMEOUT.shown(),
-        Setting::KeepAlive => KEEP_ALIVE.shown(),
-        Setting::Retries => SettingValue::Number(0),
-        Setting::Output => OutputFormat::Auto.shown(),
-        Setting::Color => ColorWhen::Auto.shown(),
-        Setting::ClientId => SettingValue::Text("mqkv-HOST-RANDOM".to_owned()),
+        Setting::Timeout => Shown::Wait(TIMEOUT),
+        Setting::ConnectTimeout => Shown::Wait(CONNECT_TIMEOUT),
+        Setting::KeepAlive => Shown::Wait(KEEP_ALIVE),
+        Setting::Retries => Shown::Number(0),
+        Setting::Output | Setting::Color => Shown::Text("auto".into()),
+        Setting::ClientId => Shown::Text("mqkv-HOST-RANDOM".into()),
         _ => return None,
     })
 }
@@ -123,9 +122,9 @@ fn built_in(setting: Setting) -> Option<SettingValue> {
 /// Returns the rows of the settings of a context.
 #[must_use]
 pub fn rows(settings: &Settings) -> Vec<SettingRow> {
-    let row = |(setting, value, origin): (Setting, &dyn Value, &Origin)| SettingRow {
+    let row = |(setting, value, origin): (Setting, Shown<'_>, &Origin)| SettingRow {
         name: setting.key().to_owned(),
-        value: value.shown(),
+        value: value.into(),
         origin: origin.text(setting),
     };
     settings.iter().map(row).collect()

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::cli::config::document::{self, Content, Node, Position};
-use crate::cli::config::file::{of_syntax, secret_file_of};
+use crate::cli::config::document::{Content, Node, Position};
+use crate::cli::config::file::{meant, parse, secret_file_of};
 use crate::cli::config::origin::{Line, Origin, Place, Rank};
 use crate::cli::config::setting::{Setting, Settings};
-use crate::cli::config::value::{PathBases, RawValue};
+use crate::cli::config::value::{PathBases, RawValue, Shown};
 use crate::cli::connection::{Connection, Process};
-use crate::commands::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 use crate::exchange::leaf::{BeforeJoin, JoinPolicy, OnJoin};
 use crate::exchange::names::Name;
@@ -74,12 +73,7 @@ impl ExchangeFile {
     /// # Errors
     /// All mistakes, each with its line and column.
     pub fn read(path: &Path, text: &[u8], home: Option<&Path>) -> Result<Self, CommandError> {
-        let text = str::from_utf8(text).map_err(|error| {
-            let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-            configuration(format!("{}:{}: invalid UTF-8", path.display(), lines.saturating_add(1)))
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let nodes = document::read(text).map_err(|error| of_syntax(path, &error))?;
+        let nodes = parse(path, text)?;
         let mut reading = Reading { file: Rc::new(path.to_owned()), home, mistakes: Vec::new() };
         let file = reading.file(&nodes);
         match (file, reading.mistakes.is_empty()) {
@@ -209,8 +203,8 @@ impl Reading<'_> {
 
     fn unknown_of(&mut self, node: &Node, names: impl Iterator<Item = String>) {
         let key = node.key.escape_debug();
-        let meant = closest(&node.key.replace('-', "_").to_lowercase(), names);
-        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let meant =
+            meant(&node.key, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         self.mistake(node.at, format!("unknown key {key}{meant}"));
     }
 
@@ -380,8 +374,8 @@ impl Reading<'_> {
         let line = Line { context: "".into(), file: Rc::clone(&self.file), line: node.at.line };
         let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
         settings.read(setting, RawValue::from(&node.content), bases, &origin)?;
-        match settings.get(setting).and_then(|(value, _)| value.path()) {
-            Some(path) if path.as_os_str() == "-" => Err("expected a file name".to_owned()),
+        match settings.get(setting) {
+            Some((Shown::Path(path), _)) if path.as_os_str() == "-" => Err("expected a file name".to_owned()),
             _ => Ok(()),
         }
     }
