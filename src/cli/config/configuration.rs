@@ -29,14 +29,6 @@ pub struct Active {
     pub shade: Option<CustomColor>,
 }
 
-/// The source of a context's name, which determines the rank of the context.
-#[derive(Clone, Copy, Debug)]
-enum Named<'a> {
-    Typed(&'a str),
-    Variable(&'a str),
-    Default,
-}
-
 impl Configuration {
     /// Resolves all layers.
     ///
@@ -111,55 +103,47 @@ fn context(
     if connection.context.as_deref() == Some("") {
         return Err(CommandError::usage("-x requires the name of a context").hint("mqkv context ls"));
     }
-    let named = match (&connection.context, variables.get(CONTEXT)) {
-        (Some(name), _) => Named::Typed(name),
-        (None, Some(name)) => Named::Variable(name.to_str().unwrap_or("\u{fffd}")),
+    // The source of the name determines the rank of the context.
+    let (named, rank) = match (&connection.context, variables.get(CONTEXT)) {
+        (Some(name), _) => (Some(name.as_str()), Rank::TypedContext),
+        (None, Some(name)) => (Some(name.to_str().unwrap_or("\u{fffd}")), Rank::NamedContext),
         // A default context would have no effect: the file is not read.
         (None, None) if flags.names_target() && connection.config.is_none() => return Ok(None),
-        (None, None) => Named::Default,
+        (None, None) => (None, Rank::DefaultContext),
     };
     let location = location::find(connection.config.as_deref(), variables);
     let file = location.as_ref().map_or(Ok(None), |location| location.load(variables))?;
     let Some(file) = file else {
-        return missing_file(named, location.as_ref()).map_or(Ok(None), Err);
+        return missing_file(named, rank, location.as_ref()).map_or(Ok(None), Err);
     };
-    let (name, rank) = match (named, &file.default) {
-        (Named::Default, _) if flags.names_target() => return Ok(None),
-        (Named::Typed(name), _) => (name, Rank::TypedContext),
-        (Named::Variable(name), _) => (name, Rank::NamedContext),
-        (Named::Default, Some(name)) => (name.as_str(), Rank::DefaultContext),
-        (Named::Default, None) => return Ok(None),
-    };
-    let mut context = file.context(name).map_err(|error| with_source(named, error))?.clone();
+    let default = file.default.as_deref().filter(|_| !flags.names_target());
+    let Some(name) = named.or(default) else { return Ok(None) };
+    let mut context = file.context(name).map_err(|error| with_source(rank, error))?.clone();
     context.settings.set_rank(rank);
     Ok(Some((context, rank, Rc::clone(&file.path))))
 }
 
 /// Returns the error if a context or file is named and there is no file.
-fn missing_file(named: Named<'_>, location: Option<&Location>) -> Option<CommandError> {
+fn missing_file(named: Option<&str>, rank: Rank, location: Option<&Location>) -> Option<CommandError> {
     let file = match location {
         Some(location) => CommandError::missing_file(&location.path).message,
         None => "no configuration file: HOME is not set".to_owned(),
     };
     let configuration = |message: String| CommandError::new(Kind::Configuration, message);
-    let named_by = location.and_then(|location| location.named_by);
-    match (named, named_by) {
-        (Named::Typed(name) | Named::Variable(name), _) => {
-            let error = configuration(format!("unknown context {name}: {file}"));
-            let error = with_source(named, error);
-            Some(error.hint(format!("mqkv context add {name} -b URL")))
-        }
-        (Named::Default, Some(by)) => Some(configuration(file).cause(format!("set by {by}"))),
-        (Named::Default, None) => None,
+    if let Some(name) = named {
+        let error = with_source(rank, configuration(format!("unknown context {name}: {file}")));
+        return Some(error.hint(format!("mqkv context add {name} -b URL")));
     }
+    let named_by = location.and_then(|location| location.named_by)?;
+    Some(configuration(file).cause(format!("set by {named_by}")))
 }
 
 /// Adds where the name of the context comes from, unless it is on the command line.
-fn with_source(named: Named<'_>, error: CommandError) -> CommandError {
-    match named {
-        Named::Typed(_) => error,
-        Named::Variable(_) => error.cause(format!("set by {CONTEXT}")),
-        Named::Default => error.cause("set by default_context"),
+fn with_source(rank: Rank, error: CommandError) -> CommandError {
+    match rank {
+        Rank::NamedContext => error.cause(format!("set by {CONTEXT}")),
+        Rank::DefaultContext => error.cause("set by default_context"),
+        _ => error,
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
+use clap::error::ContextKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command as Definition, ValueHint};
 
@@ -137,7 +138,8 @@ impl File<'_> {
         let Err(error) = definition.try_get_matches_from(words) else { return Ok(()) };
         let context = usage::Context { program: "", is_first_level: false, is_available: |_| false, words };
         let CommandError { message, causes, .. } = usage::explain(&error, &context);
-        let message = message.replace(&format!(" for '{arg}'"), "");
+        let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+        let message = message.replace(&format!(" for '{option}'"), "");
         let failure = self.wrong(node.value_at.line, &format!("{}: {message}", node.key));
         Err(causes.into_iter().fold(failure, CommandError::cause))
     }
