@@ -92,7 +92,7 @@ pub const PURE: &[&str] = &[
     "src/commands/suggestions.rs",
     "src/cli/config/origin.rs",
     "src/cli/config/setting.rs",
-    "src/cli/config/typed.rs",
+    "src/cli/config/value.rs",
     "src/cli/config/variables.rs",
     "src/cli/serve/listen_address.rs",
     "src/ledger/etcd/",
