@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::setting::Setting;
-use crate::commands::{CommandError, Kind};
-
 /// Rank of a layer, the highest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
@@ -55,31 +52,10 @@ impl Origin {
     /// The origin of the options.
     pub const FLAG: Self = Self { rank: Rank::Flags, place: Place::Flag };
 
-    /// Describes the origin: `-n`, `MQKV_BROKER`, `context prod, FILE:7`.
-    #[must_use]
-    pub fn text(&self, setting: Setting) -> String {
-        match &self.place {
-            Place::Flag => setting.flag(),
-            Place::Variable(name) => name.clone(),
-            Place::File(line) => format!("context {}, {}", line.context, line.place()),
-        }
-    }
-
     /// Returns whether a context contains the setting.
     #[must_use]
     pub fn is_of_context(&self) -> bool {
         matches!(self.place, Place::File(_))
-    }
-
-    /// Returns the error `what` of a setting: a usage error, or an error of the configuration with its place.
-    #[must_use]
-    pub fn error(&self, setting: Setting, what: &str) -> CommandError {
-        let message = match &self.place {
-            Place::Flag => return CommandError::usage(what),
-            Place::Variable(name) => format!("{name}: {what}"),
-            Place::File(line) => format!("{}: {}: {what}", line.place(), setting.key()),
-        };
-        CommandError::new(Kind::Configuration, message)
     }
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Command};
 
-use super::origin::{Origin, Rank};
+use super::origin::{Origin, Place, Rank};
 use super::value::{self, EmbeddedStore, PathBases, RawValue, Shown, Url};
 use crate::cli::options::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
-use crate::commands::CommandError;
+use crate::commands::{CommandError, Kind};
 use crate::render::style::CustomColor;
 
 /// Prefix of the variables.
@@ -231,6 +231,29 @@ impl Setting {
     #[must_use]
     pub fn has_flag(self) -> bool {
         !matches!(self, Self::ReadOnly | Self::PromptColor)
+    }
+}
+
+impl Origin {
+    /// Describes the origin: `-n`, `MQKV_BROKER`, `context prod, FILE:7`.
+    #[must_use]
+    pub fn text(&self, setting: Setting) -> String {
+        match &self.place {
+            Place::Flag => setting.flag(),
+            Place::Variable(name) => name.clone(),
+            Place::File(line) => format!("context {}, {}", line.context, line.place()),
+        }
+    }
+
+    /// Returns the error `what` of a setting: a usage error, or an error of the configuration with its place.
+    #[must_use]
+    pub fn error(&self, setting: Setting, what: &str) -> CommandError {
+        let message = match &self.place {
+            Place::Flag => return CommandError::usage(what),
+            Place::Variable(name) => format!("{name}: {what}"),
+            Place::File(line) => format!("{}: {}: {what}", line.place(), setting.key()),
+        };
+        CommandError::new(Kind::Configuration, message)
     }
 }
 
