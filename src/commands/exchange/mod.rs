@@ -1,9 +1,11 @@
 //! `exchange`: asks the root or a leaf of an exchange.
 
 mod conflicts;
+mod json;
 pub mod record;
 mod request;
 mod status;
+mod text;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

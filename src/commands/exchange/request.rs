@@ -3,7 +3,7 @@
 use super::record::ExchangeRecord;
 use crate::client::{Access, Error, Outcome, RawRequest, ReasonCode, Reconnect, RequestProperties};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Emit, Output};
+use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::commands::verdict::Verdict;
 use crate::protocol::exchange::topic::COMMAND;
@@ -32,7 +32,7 @@ pub async fn ask(command: &Command, session: &Session) -> Result<Answer, Command
 /// Emits a record; the verdict is the record's.
 pub fn put(emit: Emit<'_>, record: ExchangeRecord) -> Result<Verdict, CommandError> {
     let verdict = if record.is_no() { Verdict::No } else { Verdict::Yes };
-    emit(Output::Exchange(Box::new(record)))?;
+    emit(&record)?;
     Ok(verdict)
 }
 

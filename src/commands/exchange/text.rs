@@ -1,16 +1,19 @@
-//! Records of `exchange` for terminals and pipes.
+//! Records of `exchange` for terminals and pipes (pure).
 
-use super::cut::{cut, cut_front, width_of};
-use super::escape::{escape, escape_lines};
-use super::message::negative;
-use super::table::table;
-use super::{Rendered, Style, time};
-use crate::commands::encoding::to_hex;
-use crate::commands::output::{ExchangeRecord, present};
+use bytes::Bytes;
+
+use super::json::object;
+use super::record::{ExchangeRecord, present};
 use crate::protocol::Key;
 use crate::protocol::exchange::{
     ConflictReport, KeyReport, LeafReport, LeafState, Lost, Origin, OwnReport, RootReport, RuleReport,
 };
+use crate::render::cut::{cut, cut_front, width_of};
+use crate::render::encoding::to_hex;
+use crate::render::escape::{escape, escape_lines};
+use crate::render::json::Json;
+use crate::render::table::table;
+use crate::render::{Format, Record, Rendered, Style, Widths, confirmation, counted, negative, time};
 
 /// The widest name of a leaf in the table, so that a line of it has at most 80 columns.
 const NAME_COLUMNS_MAX: usize = 24;
@@ -21,6 +24,27 @@ const VALUE_COLUMNS_MAX: usize = 12;
 /// Keys, names and values of a conflict are not cut to less.
 const PART_COLUMNS_MIN: usize = 4;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+impl Record for ExchangeRecord {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(&object(self))
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        match (self, style.format) {
+            (Self::Value { value: Ok(value), .. }, Format::Lines) => Rendered::stdout(value.clone()),
+            (_, Format::Text) => text(self, style),
+            _ => lines(self, style),
+        }
+    }
+
+    fn bytes(&self) -> Option<&Bytes> {
+        match self {
+            Self::Value { value, .. } => value.as_ref().ok(),
+            _ => None,
+        }
+    }
+}
 
 /// Formats a record for a terminal.
 #[must_use]
@@ -38,32 +62,32 @@ pub fn text(record: &ExchangeRecord, style: &Style) -> Rendered {
             Rendered::stdout(format!("{}\n", escape_lines(value)))
         }
         ExchangeRecord::Cleared { count } => {
-            confirmation(&format!("cleared {}", counted(*count, "conflict")), style)
+            confirmation(&format!("cleared {}", counted(*count, "conflict")), None, style)
         }
         ExchangeRecord::LeafAdded { name, is_known: false } => {
-            confirmation(&format!("{} may join", shown(name)), style)
+            confirmation(&format!("{} may join", shown(name)), None, style)
         }
         ExchangeRecord::LeafAdded { name, is_known: true } => {
-            confirmation(&format!("{} is known already", shown(name)), style)
+            confirmation(&format!("{} is known already", shown(name)), None, style)
         }
         ExchangeRecord::LeafDropped { name, is_known: true } => {
-            confirmation(&format!("dropped {}", shown(name)), style)
+            confirmation(&format!("dropped {}", shown(name)), None, style)
         }
         ExchangeRecord::Resync { is_new_root: true, .. } => {
-            confirmation("the leaf joins the root that it reaches next, and offers its keys", style)
+            confirmation("the leaf joins the root that it reaches next, and offers its keys", None, style)
         }
         ExchangeRecord::Resync { name, count: Some(count), .. } => {
             let leaves = match (name, count) {
-                (None, 0) => return confirmation("there is no leaf", style),
+                (None, 0) => return confirmation("there is no leaf", None, style),
                 // The root may have one leaf, or the broker is a leaf.
                 (None, 1) => String::new(),
                 (None, count) => format!(": {}", counted(*count, "leaf")),
                 (Some(name), _) => format!(": {}", shown(name)),
             };
-            confirmation(&format!("all records are sent again{leaves}"), style)
+            confirmation(&format!("all records are sent again{leaves}"), None, style)
         }
-        ExchangeRecord::Reconnect { is_needed: true } => confirmation("the leaf connects now", style),
-        ExchangeRecord::Reconnect { is_needed: false } => confirmation("the leaf is connected", style),
+        ExchangeRecord::Reconnect { is_needed: true } => confirmation("the leaf connects now", None, style),
+        ExchangeRecord::Reconnect { is_needed: false } => confirmation("the leaf is connected", None, style),
         other => lines(other, style),
     }
 }
@@ -102,10 +126,6 @@ pub fn lines(record: &ExchangeRecord, style: &Style) -> Rendered {
         | ExchangeRecord::Reconnect { .. }
         | ExchangeRecord::Resync { .. } => Rendered::default(),
     }
-}
-
-fn confirmation(text: &str, style: &Style) -> Rendered {
-    if style.quiet { Rendered::default() } else { Rendered::stdout(format!("{text}\n")) }
 }
 
 /// Adds the reason of a negative answer.
@@ -327,14 +347,6 @@ fn origin(origin: &Origin) -> String {
 
 fn patterns(patterns: &[String]) -> String {
     patterns.iter().map(|pattern| shown(pattern)).collect::<Vec<_>>().join(", ")
-}
-
-fn counted(count: u64, name: &str) -> String {
-    match (count, name) {
-        (1, name) => format!("1 {name}"),
-        (count, "leaf") => format!("{count} leaves"),
-        (count, name) => format!("{count} {name}s"),
-    }
 }
 
 fn shown(text: &str) -> String {

@@ -1,12 +1,12 @@
-//! Records of `exchange` as JSON objects.
+//! Records of `exchange` as JSON objects (pure).
 
-use super::object::{Object, op, put, put_bytes, put_some};
-use crate::commands::duration::rfc3339;
-use crate::commands::encoding::to_hex;
-use crate::commands::output::ExchangeRecord;
+use super::record::ExchangeRecord;
 use crate::protocol::exchange::{
     ConflictReport, KeyReport, LeafReport, Lost, Origin, OwnReport, RootReport, RuleReport,
 };
+use crate::render::duration::rfc3339;
+use crate::render::encoding::to_hex;
+use crate::render::json::object::{Object, op, put, put_bytes, put_some};
 
 pub(super) fn object(record: &ExchangeRecord) -> Object {
     match record {
