@@ -166,7 +166,7 @@ impl Record for ConfigRecord {
             Self::Changed { change, context, file } => {
                 let name = text(context.as_deref().unwrap_or_default());
                 let file = escape(file.as_os_str().as_encoded_bytes());
-                confirmation(&change.text(&name, &file), None, style)
+                confirmation(|| change.text(&name, &file), None, style)
             }
         }
     }

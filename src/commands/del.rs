@@ -192,13 +192,12 @@ impl Record for Deleted {
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        let key = name(&self.key);
         match self.reason {
-            None => confirmation(&format!("deleted {key}"), self.version.as_ref(), style),
+            None => confirmation(|| format!("deleted {}", name(&self.key)), self.version.as_ref(), style),
             Some(NotDeleted::Missing) if self.is_missing_ignored => Rendered::default(),
             Some(NotDeleted::Missing) => not_found(&self.key, style),
             Some(NotDeleted::ValueDiffers) => {
-                negative(&format!("not deleted: {key} has another value"), style)
+                negative(&format!("not deleted: {} has another value", name(&self.key)), style)
             }
         }
     }

@@ -229,8 +229,9 @@ impl Record for Got {
             }
             (None, _) => not_found(&self.key, style),
             (Some(Content::File { file, size, version }), _) => {
-                let file = escape(file.as_os_str().as_encoded_bytes());
-                confirmation(&format!("wrote {file} ({})", counted_bytes(*size)), version.as_ref(), style)
+                let file = || escape(file.as_os_str().as_encoded_bytes());
+                let text = || format!("wrote {} ({})", file(), counted_bytes(*size));
+                confirmation(text, version.as_ref(), style)
             }
             (Some(Content::Value { value, .. }), Format::Lines) if self.layout == Layout::Alone => {
                 Rendered::stdout(value.clone())

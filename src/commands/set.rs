@@ -168,8 +168,8 @@ impl Record for SetRecord {
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
         if self.applied {
-            let expires = self.ttl_ms.map(expires_in).unwrap_or_default();
-            return stored(&self.key, self.size, &expires, self.version.as_ref(), style);
+            let expires = || self.ttl_ms.map(expires_in).unwrap_or_default();
+            return stored(&self.key, self.size, expires, self.version.as_ref(), style);
         }
         let reason = match self.condition {
             Some(Condition::AbsentOrEqual) => "has another value",
@@ -184,9 +184,15 @@ impl Record for SetRecord {
 }
 
 /// Formats the confirmation that a value was stored; `expires` is what is added about the expiry.
-pub fn stored(key: &Key, size: usize, expires: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
-    let text = format!("stored {} ({}{expires})", name(key), counted_bytes(size));
-    confirmation(&text, version, style)
+pub fn stored(
+    key: &Key,
+    size: usize,
+    expires: impl FnOnce() -> String,
+    version: Option<&Timestamp>,
+    style: &Style,
+) -> Rendered {
+    let text = || format!("stored {} ({}{})", name(key), counted_bytes(size), expires());
+    confirmation(text, version, style)
 }
 
 /// Returns the expiry of a key for [`stored`].

@@ -97,7 +97,7 @@ impl Record for Unlocked {
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
         let key = name(&self.key);
         match self.reason {
-            None => confirmation(&format!("released {key}"), None, style),
+            None => confirmation(|| format!("released {key}"), None, style),
             Some(NotReleased::Free) => negative(&format!("not released: {key} is free"), style),
             Some(NotReleased::HeldByAnother) => {
                 negative(&format!("not released: {key} is not held by {}", escape(&self.holder)), style)

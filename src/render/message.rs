@@ -14,11 +14,12 @@ pub fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered 
     Rendered::stdout(format!("{text}{version}\n"))
 }
 
-/// Formats the confirmation of a success, for a terminal only: to a program the exit status says it.
+/// Formats the confirmation of a success, for a terminal only: for a program the exit status is enough. The text is made only if
+/// it is wanted, because a batch has many.
 #[must_use]
-pub fn confirmation(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
+pub fn confirmation(text: impl FnOnce() -> String, version: Option<&Timestamp>, style: &Style) -> Rendered {
     match style.format == Format::Text && !style.quiet {
-        true => line(text, version, style),
+        true => line(&text(), version, style),
         false => Rendered::default(),
     }
 }

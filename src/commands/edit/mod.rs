@@ -216,10 +216,10 @@ impl Record for Edited {
             ));
         }
         if !self.changed {
-            return confirmation(&format!("no change: {}", name(&self.key)), None, style);
+            return confirmation(|| format!("no change: {}", name(&self.key)), None, style);
         }
         // An earlier time to live has ended: the user may not expect that of an editor.
-        let expires = self.ttl_ms.map_or_else(|| ", no time to live".to_owned(), expires_in);
-        stored(&self.key, self.size, &expires, self.version.as_ref(), style)
+        let expires = || self.ttl_ms.map_or_else(|| ", no time to live".to_owned(), expires_in);
+        stored(&self.key, self.size, expires, self.version.as_ref(), style)
     }
 }

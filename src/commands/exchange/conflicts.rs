@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::record::ExchangeRecord;
+use super::conflict_record::Conflict;
 use super::request::{ask, unexpected};
 use crate::client::WatchEvent;
 use crate::clock;
@@ -59,7 +59,7 @@ pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Resu
         (is_first, is_lost) = (false, false);
         since = page.last;
         for conflict in page.conflicts {
-            emit(&ExchangeRecord::Conflict { conflict, now_ms: clock::wall_ms() })?;
+            emit(&Conflict { conflict, now_ms: clock::wall_ms() })?;
         }
         match (page.is_complete, args.follow) {
             (false, _) => {}
