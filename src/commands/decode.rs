@@ -160,13 +160,14 @@ fn decode_frame(payload: &Bytes) -> Result<DecodedFrame, CommandError> {
 
 fn topic_members<S: Serializer>(topic: &Topic, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
-    #[serde(tag = "kind", rename_all = "kebab-case")]
+    #[serde(tag = "kind")]
     enum Members<'a> {
-        RequestTopic,
-        ResponseTopic {
-            client_id: &'a str,
-        },
-        NotificationTopic {
+        #[serde(rename = "request-topic")]
+        Request,
+        #[serde(rename = "response-topic")]
+        Response { client_id: &'a str },
+        #[serde(rename = "notification-topic")]
+        Notification {
             #[serde(flatten, serialize_with = "json::client_id")]
             client_id: &'a Vec<u8>,
             #[serde(flatten, serialize_with = "json::key")]
@@ -174,9 +175,9 @@ fn topic_members<S: Serializer>(topic: &Topic, serializer: S) -> Result<S::Ok, S
         },
     }
     let members = match topic {
-        Topic::Request => Members::RequestTopic,
-        Topic::Response { client_id } => Members::ResponseTopic { client_id },
-        Topic::Notify { client_id, key } => Members::NotificationTopic { client_id, key },
+        Topic::Request => Members::Request,
+        Topic::Response { client_id } => Members::Response { client_id },
+        Topic::Notify { client_id, key } => Members::Notification { client_id, key },
     };
     members.serialize(serializer)
 }

@@ -302,7 +302,7 @@ impl Watched {
             Ok(change) => Rendered::stderr(change.text(&on_stderr, &mut Widths::default())),
             Err(notice) => {
                 let Rendered { stdout, stderr } = notice.text(self.received_ms, &on_stderr);
-                Rendered::stderr(stderr + &String::from_utf8_lossy(&stdout))
+                Rendered::stderr([&stderr, &*String::from_utf8_lossy(&stdout)].concat())
             }
         }
     }
