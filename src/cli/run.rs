@@ -35,7 +35,8 @@ use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, sh
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
-use crate::commands::{Command, CommandError, Output, Session, Verdict};
+use crate::commands::{Command, CommandError, Hint, Session, Verdict};
+use crate::render::Record;
 
 /// Runs the command line that `words` contain; the first word is the program.
 pub fn run(words: &[OsString]) -> Exit {
@@ -218,7 +219,7 @@ fn run_verb(
                 ConfigVerb::Path => config::path(&options.connection, variables)?,
                 ConfigVerb::Show { origin } => config::show(configuration, origin)?,
             };
-            reporter.put(&Output::Config(Box::new(record)))?;
+            reporter.put(&record)?;
         }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => match args.verbs() {
@@ -286,9 +287,9 @@ fn run_context(
 ) -> Result<Exit, CommandError> {
     match context::run(verb, &options.connection, variables)? {
         Done::Record(record, hint, verdict) => {
-            reporter.put(&Output::Config(Box::new(record)))?;
+            reporter.put(&record)?;
             if let Some(hint) = hint {
-                reporter.put(&Output::Hint(hint))?;
+                reporter.put(&Hint(hint))?;
             }
             Ok(verdict.into())
         }
@@ -369,7 +370,7 @@ async fn run_and_flush(
     reporter: &mut Reporter,
 ) -> Result<Verdict, CommandError> {
     let reporter = RefCell::new(reporter);
-    let mut emit = |output| reporter.borrow_mut().put(&output);
+    let mut emit = |record: &dyn Record| reporter.borrow_mut().put(record);
     let mut run = pin!(command.run(session, &mut emit));
     let run_and_flush_at_each_wait = poll_fn(|context| {
         let poll = run.as_mut().poll(context);

@@ -11,8 +11,9 @@ use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::output::{Check, CheckResult, Detail, Status, Warning};
-use crate::commands::{CommandError, Kind, Output};
+use crate::commands::doctor::check::{Check, CheckResult, Detail, Status, Warning};
+use crate::commands::doctor::record::CheckSummary;
+use crate::commands::{CommandError, Kind};
 use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn};
 use crate::render::escape::escape;
 use crate::render::ms_text;
@@ -41,7 +42,7 @@ pub fn run(args: &EtcdArgs, is_read_only: bool, reporter: &mut Reporter) -> Resu
         check(args, is_read_only, &mut report).await?;
         let Report { reporter, results, .. } = report;
         let failure = results.iter().find_map(CheckResult::failure);
-        reporter.put(&Output::CheckSummary(results))?;
+        reporter.put(&CheckSummary(results))?;
         Ok(failure.map_or(Exit::Yes, Exit::from))
     })
 }
@@ -104,7 +105,7 @@ impl Report<'_> {
     }
 
     fn put(&mut self, result: CheckResult) -> Result<(), CommandError> {
-        self.reporter.put(&Output::Checked(Box::new(result.clone())))?;
+        self.reporter.put(&result)?;
         self.results.push(result);
         Ok(())
     }

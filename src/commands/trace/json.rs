@@ -1,12 +1,12 @@
 //! Lines of a trace, as objects.
 
-use super::object::{line, put, put_some, schema_and};
-use crate::commands::duration::rfc3339;
-use crate::render::trace::row::{Field, Row, redacted};
+use super::row::{Field, Row, redacted};
+use crate::render::duration::rfc3339;
+use crate::render::json::object::{self, put, put_some};
 
 /// Renders a line of a trace.
-pub(in crate::render) fn trace(row: Row, at_ms: u64) -> String {
-    let mut object = schema_and("trace", row.what.into());
+pub(super) fn line(row: Row, at_ms: u64) -> String {
+    let mut object = object::with("trace", row.what.into());
     put(&mut object, "at", rfc3339(at_ms));
     put_some(&mut object, "packet", row.packet);
     for (name, field) in row.fields {
@@ -25,5 +25,5 @@ pub(in crate::render) fn trace(row: Row, at_ms: u64) -> String {
             }
         }
     }
-    line(object)
+    object::line(&object)
 }

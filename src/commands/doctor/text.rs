@@ -1,14 +1,12 @@
-//! Results of `doctor`, one line per check.
+//! Results of `doctor`, one line per check (pure).
 
-use super::escape::escape;
-use super::milliseconds::ms_text;
-use super::style::{Paint, paint};
-use super::wrap::wrapped;
-use super::{Format, Rendered, Style};
-use crate::commands::output::{
-    AddressSource, Certificate, CheckResult, ConnackProperties, Detail, Status, TlsHandshake, TrustedRoots,
-    Warning,
-};
+use super::check::{CheckResult, Detail, Status, Warning};
+use crate::client::probe::{AddressSource, ConnackProperties};
+use crate::client::{Certificate, TlsHandshake, TrustedRoots};
+use crate::render::escape::escape;
+use crate::render::style::{Paint, paint};
+use crate::render::wrap::wrapped;
+use crate::render::{Format, Rendered, Style, ms_text};
 
 /// The maximum number of names in a list; the others are counted.
 const NAMES_MAX: usize = 5;
@@ -17,7 +15,7 @@ const NAMES_MAX: usize = 5;
 const MESSAGE_COLUMN: usize = 36;
 
 /// Formats the result of a check with its hints; with --quiet only failures.
-pub fn checked(checked: &CheckResult, style: &Style) -> Rendered {
+pub fn text(checked: &CheckResult, style: &Style) -> Rendered {
     if style.quiet && checked.failure().is_none() {
         return Rendered::default();
     }
@@ -250,7 +248,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::commands::output::Check;
+    use crate::commands::doctor::check::Check;
     use crate::commands::{CommandError, Kind};
 
     const DAY_S: u64 = 86_400;
@@ -258,7 +256,7 @@ mod tests {
     fn formatted(status: Status, detail: Option<Detail>, style: &Style) -> String {
         let elapsed = Some(Duration::from_micros(1234));
         let record = CheckResult { check: Check::Tls, elapsed, detail, status };
-        String::from_utf8(checked(&record, style).stdout.to_vec()).unwrap()
+        String::from_utf8(text(&record, style).stdout.to_vec()).unwrap()
     }
 
     fn certificate(subject: &str, issuer: &str) -> Certificate {

@@ -1,19 +1,18 @@
-//! The result of `bench` as text.
+//! The result of `bench` as text (pure).
 
 use std::time::Duration;
 
-use super::escape::escape;
-use super::message::negative;
-use super::style::{Paint, paint};
-use super::{Rendered, Style};
+use super::report::{BenchEnd, BenchReport, BenchSettings, Failure, FailureCount, Latency, Workload};
 use crate::commands::duration;
-use crate::commands::output::{BenchEnd, BenchReport, BenchSettings, Failure, Latency, Workload};
+use crate::render::escape::escape;
+use crate::render::style::{Paint, paint};
+use crate::render::{Rendered, Style, counted, negative, warning};
 
 /// The width of the longest bar of the distribution.
 const BAR_COLUMNS: u64 = 36;
 
 /// Formats the result: a table, the distribution, and what a user must know besides on standard error.
-pub(super) fn output(report: &BenchReport, style: &Style) -> Rendered {
+pub fn text(report: &BenchReport, style: &Style) -> Rendered {
     let mut lines = head(report, style);
     let latencies = &report.measured.latencies;
     if !latencies.is_empty() {
@@ -51,16 +50,15 @@ fn head(report: &BenchReport, style: &Style) -> Vec<String> {
     let failed = measured.failed();
     let paint_failed = |text: &str| paint(text, Paint::Error, style.color_stdout && failed > 0);
     lines.push(labelled("failed", paint_failed(&failed.to_string())));
-    for counted in &measured.failures {
-        let (kind, message) = (counted.failure.kind(), escape(counted.failure.message().as_bytes()));
-        lines.push(format!("  {:>8}  {kind}: {message}", counted.count));
+    for FailureCount { failure, count } in &measured.failures {
+        lines.push(format!("  {count:>8}  {}: {}", failure.kind(), escape(failure.message().as_bytes())));
     }
     lines
 }
 
 fn workload(settings: &BenchSettings) -> String {
     let BenchSettings { workload, keys, size, .. } = settings;
-    let keys = if *keys == 1 { "1 key".to_owned() } else { format!("{keys} keys") };
+    let keys = counted((*keys).into(), "key");
     let what = match workload {
         Workload::Set => format!("set, {keys}"),
         Workload::Get => format!("get, {keys}"),
@@ -73,14 +71,13 @@ fn workload(settings: &BenchSettings) -> String {
     };
     match size {
         None => what,
-        Some(1) => format!("{what}, 1 byte each"),
-        Some(size) => format!("{what}, {size} bytes each"),
+        Some(size) => format!("{what}, {} each", counted(*size, "byte")),
     }
 }
 
 fn load(settings: &BenchSettings) -> String {
     let BenchSettings { clients, inflight, rate, .. } = settings;
-    let clients = if *clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
+    let clients = counted((*clients).into(), "client");
     match rate {
         None => format!("{clients}, {inflight} in flight each"),
         Some(rate) => format!("{rate} per second, {clients}, at most {inflight} in flight each"),
@@ -154,10 +151,10 @@ fn messages(report: &BenchReport, style: &Style) -> String {
     let BenchReport { settings, receive_max, measured, keys_left, .. } = report;
     let mut text = String::new();
     let mut no = |message: String| text.push_str(&negative(&message, style).stderr);
-    for counted in &measured.failures {
-        if let Failure::No(message) = counted.failure {
-            let operations = if counted.count == 1 { "operation" } else { "operations" };
-            no(format!("negative answer to {} {operations}: {message}", counted.count));
+    for failed in &measured.failures {
+        if let Failure::No(message) = failed.failure {
+            let operations = counted(failed.count, "operation");
+            no(format!("negative answer to {operations}: {message}"));
         }
     }
     if let (Some(false), Some(max)) = (report.is_p99_met(), settings.max_p99) {
@@ -167,13 +164,7 @@ fn messages(report: &BenchReport, style: &Style) -> String {
             None => "no operation was measured, so that the 99th percentile is unknown".to_owned(),
         });
     }
-    if style.quiet {
-        return text;
-    }
-    let mut warn = |message: String| {
-        let label = paint("warning:", Paint::Warning, style.color_stderr);
-        text.push_str(&format!("{label} {message}\n"));
-    };
+    let mut warn = |message: String| text.push_str(&warning(&message, style).stderr);
     if !report.is_inflight_met() {
         let inflight = settings.inflight;
         warn(format!(
@@ -193,9 +184,9 @@ fn messages(report: &BenchReport, style: &Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::output::{Band, FailureCount, Limit, Measured};
+    use crate::commands::bench::report::{Band, Limit, Measured};
     use crate::commands::{CommandError, Kind};
-    use crate::render::json;
+    use crate::render::shown;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -252,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_report_has_all_that_went_wrong() {
-        let rendered = output(&report(), &Style::PLAIN);
+        let rendered = text(&report(), &Style::PLAIN);
         let expected = "\
 workload    lock: acquire and release
 load        500 per second, 1 client, at most 64 in flight each
@@ -284,13 +275,12 @@ up to 10000       998   99.8 %  ####################################
              warning: the rate of 500 per second was not met: 30 per second\n\
              warning: keys p/1/* may be left: interrupted; they expire within 10m\n"
         );
-        assert_eq!(output(&report(), &Style { quiet: true, ..Style::PLAIN }).stderr, "");
+        assert_eq!(text(&report(), &Style::QUIET).stderr, "");
     }
 
     #[test]
     fn a_record_has_the_same_figures() {
-        let report = crate::commands::Output::Benched(Box::new(report()));
-        let line = String::from_utf8(json::output(&report, false).stdout.to_vec()).unwrap();
+        let line = shown(&report(), &Style::JSON).0;
         for member in [
             r#"{"v":1,"op":"bench","workload":"lock","broker":"lab:1883","clients":1,"inflight":64,"rate":500,"#,
             r#""duration_ms":30000.0,"warmup_ms":1000.0,"keys":64,"prefix":"p/1/","end":"interrupted","#,

@@ -2,7 +2,7 @@
 
 /// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::render) enum Field {
+pub(super) enum Field {
     /// A flag: only its name is shown.
     Word(&'static str),
     Number(u64),
@@ -19,19 +19,19 @@ pub(in crate::render) enum Field {
 
 /// The parts of a line.
 #[derive(Debug)]
-pub(in crate::render) struct Row {
+pub(super) struct Row {
     /// The event.
-    pub(in crate::render) what: &'static str,
+    pub(super) what: &'static str,
     /// The packet type, if it is a packet.
-    pub(in crate::render) packet: Option<String>,
+    pub(super) packet: Option<String>,
     /// Names and values.
-    pub(in crate::render) fields: Vec<(&'static str, Field)>,
+    pub(super) fields: Vec<(&'static str, Field)>,
     /// The text of an event other than a packet.
-    pub(in crate::render) text: String,
+    pub(super) text: String,
 }
 
 /// Returns the replacement of a secret.
-pub(in crate::render) fn redacted(bytes: Option<usize>) -> String {
+pub(super) fn redacted(bytes: Option<usize>) -> String {
     match bytes {
         Some(bytes) => format!("<{bytes} bytes redacted>"),
         None => "<redacted>".to_owned(),

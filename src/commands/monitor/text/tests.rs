@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::*;
-use crate::commands::Output;
+use crate::commands::monitor::record::Traffic;
 use crate::commands::monitor::traffic_event::Correlation;
 use crate::protocol::{ErrorReply, Key, Value};
-use crate::render::{self, Format, Zone};
+use crate::render::{Format, Zone, rendered};
 
 const NOW: u64 = 1_763_669_639_958;
 const VERSION: &str = "001763669639958:00003:StateStore";
@@ -28,9 +26,8 @@ fn style(format: Format, color: bool) -> Style {
 }
 
 fn formatted(event: &TrafficEvent, columns_max: Option<usize>, style: &Style) -> String {
-    let event = Box::new(event.clone());
-    let output = Output::Traffic { event, at_ms: NOW, sequence: Some(7), columns_max };
-    let Rendered { stdout, stderr } = render::output(&output, style, &mut Widths::default());
+    let record = Traffic::new(event.clone(), NOW, Some(7), columns_max);
+    let Rendered { stdout, stderr } = rendered(&record, style, &mut Widths::default());
     stderr + std::str::from_utf8(&stdout).unwrap()
 }
 
@@ -64,7 +61,6 @@ fn set(value: &'static [u8]) -> DecodedRequest {
     DecodedRequest {
         summary: summary("SET"),
         request: Ok(Request::Set { key: key(), value: Value::from(value), condition, ttl_ms }),
-        payload: Bytes::new(),
         timestamp: Some("1:0:n".to_owned()),
         fence: Some("5:0:StateStore".to_owned()),
         persist: true,
@@ -79,19 +75,17 @@ fn reply(verb: &'static str, reply: Reply) -> DecodedReply {
         summary: summary(verb),
         elapsed: Some(Duration::from_micros(412)),
         reply: Ok(reply),
-        payload: Bytes::new(),
         version: Some(VERSION.to_owned()),
         correlation: correlation(),
     }
 }
 
 fn notification(change: Notification) -> TrafficEvent {
-    let (payload, version) = (Bytes::new(), Some(VERSION.to_owned()));
+    let version = Some(VERSION.to_owned());
     TrafficEvent::Notification(DecodedNotification {
         client: "w".into(),
         key: key(),
         change: Ok(change),
-        payload,
         version,
     })
 }
@@ -253,8 +247,7 @@ fn network_data_cannot_control_the_terminal() {
         RequestSummary { client: Some(evil().into()), verb: None, key: Some(Key::new(evil()).unwrap()) };
     let request = DecodedRequest {
         summary: summary.clone(),
-        request: Err("bad".to_owned()),
-        payload: evil().into(),
+        request: Err(Malformed { error: "bad".to_owned(), payload: evil().into() }),
         timestamp: Some(evil()),
         fence: Some(evil()),
         correlation: correlation.clone(),
@@ -269,8 +262,7 @@ fn network_data_cannot_control_the_terminal() {
     let decoded = DecodedNotification {
         client: evil().into(),
         key: Key::new(evil()).unwrap(),
-        change: Err("bad".to_owned()),
-        payload: evil().into(),
+        change: Err(Malformed { error: "bad".to_owned(), payload: evil().into() }),
         version: Some(evil()),
     };
     let listening = TrafficEvent::Listening { broker: evil(), filters: vec![evil()], refused: Some(evil()) };

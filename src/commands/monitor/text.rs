@@ -1,16 +1,15 @@
-//! Events of `monitor` for terminals and pipes.
+//! Events of `monitor` for terminals and pipes (pure).
 
 use std::time::Duration;
 
-use super::cut::{Span, cut, cut_front, width_of};
-use super::escape::escape;
-use super::milliseconds::ms_text;
-use super::style::Paint;
-use super::{Rendered, Style, Widths, time, watch};
-use crate::commands::monitor::traffic_event::{
-    DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
+use super::traffic_event::{
+    DecodedNotification, DecodedReply, DecodedRequest, Malformed, RequestSummary, TrafficEvent,
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
+use crate::render::cut::{Span, cut, cut_front, width_of};
+use crate::render::escape::escape;
+use crate::render::style::Paint;
+use crate::render::{Rendered, Style, Widths, counted, counted_bytes, ms_text, notice as message, time};
 
 /// The separator of columns in a pipe.
 const TAB: &str = "\t";
@@ -73,7 +72,7 @@ pub fn text(
     if has_key {
         key = widths.key.pad(key, key_max.min(KEY_WIDTH_MAX));
     }
-    let size = row.size.map(|size| if size == 1 { "1 byte".to_owned() } else { format!("{size} bytes") });
+    let size = row.size.map(counted_bytes);
     let elapsed = row
         .elapsed
         .map(|elapsed| if elapsed == Duration::ZERO { "<1 ms".to_owned() } else { ms_text(elapsed) });
@@ -134,11 +133,7 @@ pub fn columns(event: &TrafficEvent, at_ms: u64, style: &Style) -> Rendered {
 }
 
 /// Formats an event for standard error.
-#[must_use]
-pub fn notice(event: &TrafficEvent, style: &Style) -> Rendered {
-    if style.quiet {
-        return Rendered::default();
-    }
+fn notice(event: &TrafficEvent, style: &Style) -> Rendered {
     let escaped = |text: &str| escape(text.as_bytes());
     match event {
         TrafficEvent::Listening { broker, filters, refused } => {
@@ -146,10 +141,10 @@ pub fn notice(event: &TrafficEvent, style: &Style) -> Rendered {
                 format!("{}; only replies on the topics of the SDKs are visible\n", escaped(why))
             });
             let filters = escaped(&filters.join(", "));
-            Rendered::stderr(format!("{refused}listening at {} to {filters}\n", escaped(broker)))
+            message(&format!("{refused}listening at {} to {filters}", escaped(broker)), style)
         }
         TrafficEvent::Lost { cause, .. } => {
-            Rendered::stderr(format!("connection lost: {}; reconnecting\n", escaped(cause)))
+            message(&format!("connection lost: {}; reconnecting", escaped(cause)), style)
         }
         _ => Rendered::default(),
     }
@@ -181,7 +176,7 @@ fn row(event: &TrafficEvent, columns_max: Option<usize>, is_terminal: bool, styl
             ..summary_row(summary)
         },
         TrafficEvent::Gap { since_ms, until_ms } => {
-            let detail = watch::gap(*since_ms, *until_ms, is_terminal, style);
+            let detail = time::gap(*since_ms, *until_ms, is_terminal, style);
             Row { word: "GAP", detail, is_wrong: true, ..Row::default() }
         }
     })
@@ -215,9 +210,9 @@ fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
             words.extend(token.as_ref().map(|_| "next page".to_owned()));
         }
         Ok(_) => {}
-        Err(error) => {
+        Err(Malformed { error, payload }) => {
             words.push(format!("invalid request: {error}"));
-            value = Some(&seen.payload);
+            value = Some(payload);
         }
     }
     words.extend(seen.persist.then(|| "persist".to_owned()));
@@ -247,11 +242,11 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
         Ok(Reply::Absent) => ("key not found".to_owned(), None),
         Ok(Reply::Keys { keys, token }) => {
             let more = if token.is_some() { ", more to come" } else { "" };
-            let noun = if keys.len() == 1 { "key" } else { "keys" };
-            (format!("{} {noun}{more}", keys.len()), None)
+            let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
+            (format!("{}{more}", counted(count, "key")), None)
         }
         Ok(Reply::Error(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
-        Err(error) => (format!("invalid reply: {error}"), Some(&seen.payload)),
+        Err(Malformed { error, payload }) => (format!("invalid reply: {error}"), Some(payload)),
     };
     let unseen = if seen.elapsed.is_none() { "request not seen" } else { "" };
     let words = [detail.as_str(), unseen];
@@ -272,7 +267,7 @@ fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> R
     let (verb, detail, value) = match &seen.change {
         Ok(Notification::Set(value)) => ("SET", String::new(), value.as_ref()),
         Ok(Notification::Delete) => ("DELETE", String::new(), None),
-        Err(error) => ("", format!("invalid notification: {error}"), Some(&seen.payload)),
+        Err(Malformed { error, payload }) => ("", format!("invalid notification: {error}"), Some(payload)),
     };
     Row {
         word: "NOTIFY",
