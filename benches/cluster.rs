@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mqkv::server::cluster::operation::{Condition, EtcdError, Operation, Txn, TxnAnswer, TxnOutcome};
+use mqkv::ledger::etcd::operation::{Condition, EtcdError, Operation, Txn, TxnAnswer, TxnOutcome};
 use mqkv::server::etcd::{Etcd, EtcdSettings};
 use shared::raw::{self, KEY_BYTES, RawClient, VALUE_BYTES, command, key};
 use shared::{MQKV, Process, free_port, in_turn, mosquitto, rate, ratios, run, spread, wait_until_open};

@@ -9,13 +9,13 @@
 //! | [`clock`], [`random`] | the only readers of time and of randomness | – |
 //! | [`store`] | the key-value state machine | protocol |
 //! | [`exchange`] | replication between a root store and its leaves | protocol, store |
-//! | [`ledger`] | what makes changes durable: records, groups, the commit queue, the ledger in files | protocol, store, exchange, clock, random |
+//! | [`ledger`] | what makes changes durable: records, groups, the commit queue, the ledgers in files and in etcd | protocol, store, exchange, clock, random |
 //! | [`net`] | TLS, certificates, secrets, WebSockets, detached threads | clock |
 //! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, net, clock, random |
 //! | [`broker`] | an MQTT broker for one application | protocol, mqtt, net, clock, random |
 //! | [`server`] | the state store as that application; storage, identity, authorization, operations | all above but `client` |
-//! | [`commands`] | the verbs; they return data and print nothing | protocol, client, clock, random |
-//! | [`render`] | output and errors to bytes | protocol, commands |
+//! | [`render`] | what the records of the verbs share: formats, escaping, tables, JSON lines | protocol |
+//! | [`commands`] | the verbs and their records; they print nothing | protocol, client, render, clock, random |
 //! | [`shell`] | the prompt | protocol, client, commands, render, clock, random |
 //! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all above |
 //! | [`testing`] | a store inside a test of an application | protocol, net, client, server, commands |

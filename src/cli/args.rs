@@ -9,8 +9,8 @@ use clap::{
 };
 
 use super::completion::stub::Shell;
-use super::config::verb::ConfigArgs;
 use super::context::args::ContextArgs;
+use super::context::config::ConfigArgs;
 use super::data::DataArgs;
 use super::help::request::report_requests;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};

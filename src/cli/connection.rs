@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::broker::{PLAIN_PORT, TLS_PORT};
-use super::config::layers::{Entry, Rank, Resolved};
-use super::config::origin::Origin;
-use super::config::setting::{EmbeddedStore, Setting, Url, Value};
-use crate::client::{Authentication, PasswordSource, Settings, Target};
+use super::config::origin::{Origin, Place, Rank};
+use super::config::setting::{Setting, Settings, Sourced, is_on, rank, value};
+use super::config::value::{EmbeddedStore, Url};
+use crate::client::{self, Authentication, PasswordSource, Target};
 use crate::commands::CommandError;
 use crate::net::{ClientTls, IdentityFiles, TlsOptions};
 
@@ -79,19 +79,19 @@ impl Connection {
     ///
     /// # Errors
     /// Options or settings contradict each other.
-    pub fn of(settings: &Resolved, process: Process) -> Result<Self, CommandError> {
+    pub fn of(settings: &Settings, process: Process) -> Result<Self, CommandError> {
         Ok(Self {
             endpoint: endpoint(settings)?,
             login: login(settings, process)?,
-            client_id: match settings.get(Setting::ClientId) {
-                Some(entry) => client_id(entry)?,
+            client_id: match &settings.client_id {
+                Some(client_id) => valid_client_id(client_id)?,
                 None => (process.client_id)(),
             },
             connect_timeout: connect_timeout(settings),
-            connect_retries: settings.number(Setting::Retries).unwrap_or(0),
-            request_timeout: settings.wait(Setting::Timeout).unwrap_or(TIMEOUT),
-            keep_alive: settings.wait(Setting::KeepAlive).unwrap_or(KEEP_ALIVE),
-            is_cautious: settings.is_on(Setting::Cautious),
+            connect_retries: value(&settings.retries).copied().unwrap_or(0),
+            request_timeout: value(&settings.timeout).copied().unwrap_or(TIMEOUT),
+            keep_alive: value(&settings.keep_alive).copied().unwrap_or(KEEP_ALIVE),
+            is_cautious: is_on(&settings.cautious),
         })
     }
 
@@ -102,8 +102,8 @@ impl Connection {
         target: Target,
         tls: Option<ClientTls>,
         authentication: Authentication,
-    ) -> Settings {
-        Settings {
+    ) -> client::Settings {
+        client::Settings {
             tls,
             authentication,
             connect_timeout: self.connect_timeout,
@@ -111,7 +111,7 @@ impl Connection {
             request_timeout: self.request_timeout,
             keep_alive: self.keep_alive,
             is_cautious: self.is_cautious,
-            ..Settings::new(target, self.client_id.clone())
+            ..client::Settings::new(target, self.client_id.clone())
         }
     }
 
@@ -163,108 +163,96 @@ impl Endpoint {
     }
 }
 
-/// Returns the entry of `--timeout` if it bounds connecting, too: it is the shorter one, and no layer of the same rank or above
-/// it sets `--connect-timeout`.
+/// Returns `--timeout` if it bounds connecting, too: it is the shorter one, and no layer of the same rank or above it sets
+/// `--connect-timeout`.
 #[must_use]
-pub fn timeout_of_connecting(settings: &Resolved) -> Option<&Entry> {
-    let (rank, timeout) = (settings.rank(Setting::Timeout)?, settings.wait(Setting::Timeout)?);
-    let is_set = settings.rank(Setting::ConnectTimeout).is_some_and(|of_connecting| of_connecting <= rank);
-    let of_connecting = settings.wait(Setting::ConnectTimeout).unwrap_or(CONNECT_TIMEOUT);
-    settings.get(Setting::Timeout).filter(|_| !is_set && timeout < of_connecting)
+pub fn timeout_of_connecting(settings: &Settings) -> Option<Duration> {
+    let timeout = settings.timeout.as_ref()?;
+    let of_connecting = settings.connect_timeout.as_ref();
+    let is_set = of_connecting.is_some_and(|wait| wait.origin.rank <= timeout.origin.rank);
+    let of_connecting = of_connecting.map_or(CONNECT_TIMEOUT, |wait| wait.value);
+    (!is_set && timeout.value < of_connecting).then_some(timeout.value)
 }
 
-fn connect_timeout(settings: &Resolved) -> Duration {
-    let setting =
-        if timeout_of_connecting(settings).is_some() { Setting::Timeout } else { Setting::ConnectTimeout };
-    settings.wait(setting).unwrap_or(CONNECT_TIMEOUT)
+fn connect_timeout(settings: &Settings) -> Duration {
+    let own = value(&settings.connect_timeout).copied();
+    timeout_of_connecting(settings).or(own).unwrap_or(CONNECT_TIMEOUT)
 }
 
 /// Returns the location of the broker.
 ///
 /// # Errors
 /// Settings contradict each other.
-pub fn endpoint(settings: &Resolved) -> Result<Endpoint, CommandError> {
-    let port = settings.number(Setting::Port).and_then(|port| u16::try_from(port).ok());
-    if let Some(Entry { value: Value::Store(embedded_store), .. }) = settings.get(Setting::Embedded) {
+pub fn endpoint(settings: &Settings) -> Result<Endpoint, CommandError> {
+    if let Some(Sourced { value: store, .. }) = &settings.embedded {
         refuse_without_tls(settings)?;
-        if let Some(Entry { origin, .. }) = settings.get(Setting::Port) {
+        if let Some(Sourced { origin, .. }) = &settings.port {
             return Err(origin.error(Setting::Port, "an embedded store has no port"));
         }
-        let data = match embedded_store {
+        let data = match store {
             EmbeddedStore::Folder(folder) => Some(folder.clone()),
             EmbeddedStore::Memory | EmbeddedStore::Off => None,
         };
         return Ok(Endpoint::Embedded { data });
     }
-    let (host, port, has_tls) =
-        if let Some(Entry { value: Value::Url(url), .. }) = settings.get(Setting::Broker) {
-            let has_tls = tls_of_url(settings, url)?;
-            (url.broker.host.clone(), port.unwrap_or(url.broker.port), has_tls)
-        } else if let Some(entry) = settings.get(Setting::Hostname) {
-            // As Microsoft's tool does: TLS by default, and port 8883 even without TLS.
-            (hostname(entry)?, port.unwrap_or(TLS_PORT), !settings.is_on(Setting::Notls))
-        } else {
-            ("localhost".to_owned(), port.unwrap_or(PLAIN_PORT), false)
-        };
+    let (host, default_port, has_tls, web_socket) = match (&settings.broker, &settings.hostname) {
+        (Some(Sourced { value: url, origin }), _) => {
+            let has_tls = tls_of_url(settings, url, origin)?;
+            (url.broker.host.clone(), url.broker.port, has_tls, url.broker.web_socket.clone())
+        }
+        // As Microsoft's tool does: TLS by default, and port 8883 even without TLS.
+        (None, Some(host)) => (hostname(host)?, TLS_PORT, !is_on(&settings.notls), None),
+        (None, None) => ("localhost".to_owned(), PLAIN_PORT, false, None),
+    };
     let tls = if has_tls {
         Some(tls_options(settings)?)
     } else {
         refuse_without_tls(settings)?;
         None
     };
-    let web_socket = match settings.get(Setting::Broker) {
-        Some(Entry { value: Value::Url(url), .. }) => url.broker.web_socket.clone(),
-        _ => None,
-    };
+    let port = value(&settings.port).copied().unwrap_or(default_port);
     Ok(Endpoint::Network { host, port, tls, web_socket })
 }
 
 /// Returns whether to use TLS: as the URL specifies, unless a higher layer sets --notls.
-fn tls_of_url(settings: &Resolved, url: &Url) -> Result<bool, CommandError> {
-    let Some(entry) = settings.get(Setting::Notls) else {
+fn tls_of_url(settings: &Settings, url: &Url, origin: &Origin) -> Result<bool, CommandError> {
+    let Some(notls) = &settings.notls else {
         return Ok(url.broker.tls);
     };
-    let is_off = entry.value == Value::Switch(true);
-    if settings.rank(Setting::Notls) < settings.rank(Setting::Broker) {
-        return Ok(!is_off);
+    if notls.origin.rank < origin.rank {
+        return Ok(!notls.value);
     }
-    if is_off && url.broker.tls {
+    if notls.value && url.broker.tls {
         let (scheme, hint) = match url.broker.web_socket {
             None => ("mqtts", "-b mqtt://HOST[:PORT] for plain MQTT"),
             Some(_) => ("wss", "-b ws://HOST[:PORT] for plain WebSockets"),
         };
-        let message = format!("{scheme}:// contradicts --notls");
-        let error = entry.origin.error(Setting::Notls, &message);
-        return Err(error.hint(of_flag(&entry.origin, hint)));
+        let error = notls.origin.error(Setting::Notls, &format!("{scheme}:// contradicts --notls"));
+        return Err(error.hint(of_flag(&notls.origin, hint)));
     }
     Ok(url.broker.tls)
 }
 
-fn hostname(entry: &Entry) -> Result<String, CommandError> {
-    let Value::Text(host) = &entry.value else {
-        return Ok(String::new());
-    };
+fn hostname(Sourced { value: host, origin }: &Sourced<String>) -> Result<String, CommandError> {
     if host.is_empty() || host.contains("://") || host.contains('@') {
-        let what =
-            if entry.origin == Origin::Flag { "-n takes a host name" } else { "a host name is required" };
-        let hint = match &entry.origin {
-            Origin::Variable(_) => Setting::Broker.variable() + " takes a URL",
-            Origin::File(_) => "broker takes a URL".to_owned(),
-            _ => "-b takes a URL".to_owned(),
+        let (what, hint) = match origin.place {
+            Place::Flag => ("-n takes a host name", "-b takes a URL"),
+            Place::Variable(_) => ("a host name is required", "MQKV_BROKER takes a URL"),
+            Place::File(_) => ("a host name is required", "broker takes a URL"),
         };
-        return Err(entry.origin.error(Setting::Hostname, what).hint(hint));
+        return Err(origin.error(Setting::Hostname, what).hint(hint));
     }
     // An IPv6 address has at least two colons, a name none.
     if let Some((name, port)) = host.split_once(':')
         && !port.contains(':')
     {
-        let (what, hint) = match &entry.origin {
-            Origin::Variable(_) | Origin::File(_) => {
+        let (what, hint) = match origin.place {
+            Place::Flag => ("-n takes a host without a port", format!("-n {name} -p {port}")),
+            Place::Variable(_) | Place::File(_) => {
                 ("a host name without port is required", "set the port with the setting port".to_owned())
             }
-            _ => ("-n takes a host without a port", format!("-n {name} -p {port}")),
         };
-        return Err(entry.origin.error(Setting::Hostname, what).hint(hint));
+        return Err(origin.error(Setting::Hostname, what).hint(hint));
     }
     let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Ok(plain.to_owned())
@@ -272,9 +260,9 @@ fn hostname(entry: &Entry) -> Result<String, CommandError> {
 
 /// Returns the hint for the origin of a setting: without the option, if it comes from a file or variable.
 fn of_flag(origin: &Origin, hint: &str) -> String {
-    match origin {
-        Origin::File(_) | Origin::Variable(_) => hint.trim_start_matches("-b ").to_owned(),
-        _ => hint.to_owned(),
+    match origin.place {
+        Place::Flag => hint.to_owned(),
+        Place::File(_) | Place::Variable(_) => hint.trim_start_matches("-b ").to_owned(),
     }
 }
 
@@ -289,112 +277,104 @@ const FOR_TLS: [Setting; 6] = [
 
 /// Rejects TLS settings of a connection without TLS, unless they are set in another layer than the broker: a variable can
 /// be set for all brokers.
-fn refuse_without_tls(settings: &Resolved) -> Result<(), CommandError> {
-    let active =
-        FOR_TLS.iter().filter_map(|setting| settings.get(*setting)).filter(|entry| !entry.value.is_off());
+fn refuse_without_tls(settings: &Settings) -> Result<(), CommandError> {
     let endpoint = settings.rank_of_broker();
-    for entry in active {
-        if entry.origin == Origin::Flag {
+    for setting in FOR_TLS {
+        let Some((_, origin)) = settings.get(setting).filter(|(value, _)| !value.is_off()) else { continue };
+        if origin.place == Place::Flag {
             let message = "-T, -C, -K, -P, --server-name and --insecure require TLS";
             return Err(
                 CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls")
             );
         }
-        if endpoint.is_some() && settings.rank(entry.setting) == endpoint {
-            return Err(entry.origin.error(entry.setting, "it requires TLS"));
+        if endpoint == Some(origin.rank) {
+            return Err(origin.error(setting, "it requires TLS"));
         }
     }
     Ok(())
 }
 
 /// Returns the TLS options. The files are not opened yet.
-fn tls_options(settings: &Resolved) -> Result<TlsOptions, CommandError> {
-    let file = |setting| settings.path(setting);
-    let fail = |setting: Setting, flag: &str, other: &str| {
-        let origin = settings.get(setting).map_or(Origin::Flag, |entry| entry.origin.clone());
-        match origin {
-            Origin::Flag => Err(CommandError::usage(flag)),
-            origin => Err(origin.error(setting, other)),
-        }
-    };
-    if file(Setting::Keypasswordfile).is_some_and(|path| !path.exists()) {
-        return fail(
-            Setting::Keypasswordfile,
-            "the file of -P does not exist (its name is not printed: it can be a password)",
-            "the file does not exist (its name is not printed: it can be a password)",
-        );
+fn tls_options(settings: &Settings) -> Result<TlsOptions, CommandError> {
+    /// Returns the error of a setting: as that of an option, or of a setting of a context.
+    fn fail<T>(setting: Setting, origin: &Origin, flag: &str, other: &str) -> Result<T, CommandError> {
+        Err(origin.error(setting, if origin.place == Place::Flag { flag } else { other }))
     }
-    let files = (file(Setting::Certfile), file(Setting::Keyfile), file(Setting::Keypasswordfile));
-    let identity = match files {
-        (Some(certfile), Some(keyfile), keypasswordfile) => {
-            Some(IdentityFiles { certfile, keyfile, keypasswordfile })
-        }
+    if let Some(Sourced { value: path, origin }) = &settings.keypasswordfile
+        && !path.exists()
+    {
+        let flag = "the file of -P does not exist (its name is not printed: it can be a password)";
+        let other = "the file does not exist (its name is not printed: it can be a password)";
+        return fail(Setting::Keypasswordfile, origin, flag, other);
+    }
+    let identity = match (&settings.certfile, &settings.keyfile, &settings.keypasswordfile) {
+        (Some(certfile), Some(keyfile), password) => Some(IdentityFiles {
+            certfile: certfile.value.clone(),
+            keyfile: keyfile.value.clone(),
+            keypasswordfile: value(password).cloned(),
+        }),
         (None, None, None) => None,
-        (Some(_), None, _) => {
-            let other = "it requires keyfile";
-            return fail(Setting::Certfile, "-C requires its key: -K FILE", other);
+        (Some(Sourced { origin, .. }), None, _) => {
+            let flag = "-C requires its key: -K FILE";
+            return fail(Setting::Certfile, origin, flag, "it requires keyfile");
         }
-        (None, Some(_), _) => {
-            let other = "it requires certfile";
-            return fail(Setting::Keyfile, "-K requires its certificate: -C FILE", other);
+        (None, Some(Sourced { origin, .. }), _) => {
+            let flag = "-K requires its certificate: -C FILE";
+            return fail(Setting::Keyfile, origin, flag, "it requires certfile");
         }
-        (None, None, Some(_)) => {
+        (None, None, Some(Sourced { origin, .. })) => {
             let flag = "-P requires a certificate and its key: -C FILE -K FILE";
-            return fail(Setting::Keypasswordfile, flag, "it requires certfile and keyfile");
+            return fail(Setting::Keypasswordfile, origin, flag, "it requires certfile and keyfile");
         }
     };
     Ok(TlsOptions {
-        cafile: file(Setting::Cafile),
+        cafile: value(&settings.cafile).cloned(),
         identity,
-        server_name: settings.text(Setting::ServerName).map(str::to_owned),
-        insecure: settings.is_on(Setting::Insecure),
+        server_name: value(&settings.server_name).cloned(),
+        insecure: is_on(&settings.insecure),
     })
 }
 
 /// Returns the credentials, or where to get the password: it is neither read nor asked for yet.
-fn login(settings: &Resolved, process: Process) -> Result<Login, CommandError> {
-    let is_embedded = settings.get(Setting::Embedded).is_some();
+fn login(settings: &Settings, process: Process) -> Result<Login, CommandError> {
     // An embedded store requires no credentials: only those on the command line count.
-    let is_used = |setting| !is_embedded || settings.rank(setting) == Some(Rank::Flags);
-    if let Some(file) = settings.path(Setting::SatFile).filter(|_| is_used(Setting::SatFile)) {
-        return Ok(Login::Known(Authentication::ServiceAccountToken { file }));
+    let is_used = |rank: Option<Rank>| settings.embedded.is_none() || rank == Some(Rank::Flags);
+    if let Some(Sourced { value: file, .. }) =
+        settings.sat_file.as_ref().filter(|_| is_used(rank(&settings.sat_file)))
+    {
+        return Ok(Login::Known(Authentication::ServiceAccountToken { file: file.clone() }));
     }
-    let username = settings.text(Setting::Username).filter(|_| is_used(Setting::Username)).map(str::to_owned);
+    let username = value(&settings.username).filter(|_| is_used(rank(&settings.username))).cloned();
     let Some(username) = username else {
         for setting in [Setting::PasswordFile, Setting::AskPassword] {
-            let entry = settings.get(setting).filter(|entry| is_used(setting) && !entry.value.is_off());
-            match entry.map(|entry| &entry.origin) {
-                Some(origin @ Origin::Flag) => {
-                    return Err(origin.error(setting, "a password requires a user").hint("-u NAME"));
-                }
-                Some(origin @ Origin::File(_)) => {
-                    let error = origin.error(setting, "a password requires a user");
-                    return Err(error.hint("username = \"NAME\""));
-                }
-                _ => {}
+            let Some((value, origin)) = settings.get(setting) else { continue };
+            let hint = match origin.place {
+                Place::Flag => "-u NAME",
+                Place::File(_) => "username = \"NAME\"",
+                Place::Variable(_) => continue,
+            };
+            if is_used(Some(origin.rank)) && !value.is_off() {
+                return Err(origin.error(setting, "a password requires a user").hint(hint));
             }
         }
         return Ok(Login::Known(Authentication::None));
     };
-    Ok(match settings.path(Setting::PasswordFile) {
-        _ if settings.is_on(Setting::AskPassword) => Login::Ask { username },
+    Ok(match value(&settings.password_file) {
+        _ if is_on(&settings.ask_password) => Login::Ask { username },
         // Typed input would be visible on the terminal.
         Some(file) if file.as_os_str() == "-" && (process.input_is_terminal)() => Login::Ask { username },
         Some(file) if file.as_os_str() == "-" => Login::Input { username },
         file => {
-            let password = file.map(PasswordSource::File);
+            let password = file.cloned().map(PasswordSource::File);
             Login::Known(Authentication::Password { username, password })
         }
     })
 }
 
 /// Validates the client id: it becomes a level of the topics of responses and notifications.
-fn client_id(entry: &Entry) -> Result<String, CommandError> {
+fn valid_client_id(Sourced { value: id, origin }: &Sourced<String>) -> Result<String, CommandError> {
     const BYTES_MAX: usize = 1024;
-    let Value::Text(id) = &entry.value else {
-        return Ok(String::new());
-    };
-    let wrong = |what: &str| Err(entry.origin.error(Setting::ClientId, what));
+    let wrong = |what: &str| Err(origin.error(Setting::ClientId, what));
     if id.is_empty() {
         return wrong("the client id is empty");
     }

@@ -9,12 +9,13 @@ use super::exit::Exit;
 use super::report::{self, Reporter};
 use super::storage_error::{of_read, of_start, restore};
 use crate::clock;
-use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
 use crate::commands::{CommandError, Kind, duration};
+use crate::ledger::LoweredVersions;
 use crate::protocol::{Key, Timestamp};
+use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::offline::{self, ClearFenceOutcome, Integrity, LoweredVersions, VerifyReport};
+use crate::server::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
 
 const EXAMPLES: &str = "\
 Examples:

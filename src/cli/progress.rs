@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use crate::clock;
-use crate::commands::output::{BenchProgress, Progress};
 use crate::commands::process::stdout::stderr_columns;
-use crate::render::ms_text;
+use crate::render::Progress;
 
 /// A verb that ends sooner shows no bar: it would only flicker.
 const DELAY: Duration = Duration::from_millis(400);
@@ -45,16 +44,9 @@ impl Bar {
     }
 
     /// Shows the progress.
-    pub fn show(&self, progress: &Progress) {
+    pub fn show(&self, progress: &Progress<'_>) {
         if let Some(shown) = &self.shown {
             shown.update(progress, clock::monotonic());
-        }
-    }
-
-    /// Shows the progress of a bench.
-    pub fn show_bench(&self, progress: &BenchProgress) {
-        if let Some(shown) = &self.shown {
-            shown.update_bench(progress, clock::monotonic());
         }
     }
 
@@ -80,29 +72,16 @@ impl Shown {
         Self { bar, since: now, terminal, is_total_known: Cell::default() }
     }
 
-    fn update(&self, progress: &Progress, now: Instant) {
-        let Progress { count, unit, bytes_read, bytes_total } = *progress;
-        if !self.is_due(bytes_total.is_some(), now) {
+    fn update(&self, progress: &Progress<'_>, now: Instant) {
+        let Progress { done, total, text } = *progress;
+        if !self.is_due(total.is_some(), now) {
             return;
         }
-        if let Some(total) = bytes_total {
+        if let Some(total) = total {
             // A file that grows can be read beyond the size that it had at the start.
-            self.bar.set_length(total.max(bytes_read));
+            self.bar.set_length(total.max(done));
         }
-        self.bar.set_message(format!("{count} {unit}"));
-        self.bar.set_position(bytes_read);
-    }
-
-    fn update_bench(&self, progress: &BenchProgress, now: Instant) {
-        if !self.is_due(true, now) {
-            return;
-        }
-        let BenchProgress { done, total, is_warmup, per_second, p99, failed } = *progress;
-        let p99 = p99.map_or_else(String::new, |p99| format!("  p99 {}", ms_text(p99)));
-        let failed = if failed == 0 { String::new() } else { format!("  {failed} failed") };
-        let warmup = if is_warmup { "  warm-up" } else { "" };
-        self.bar.set_length(total);
-        self.bar.set_message(format!("{per_second}/s{p99}{failed}{warmup}"));
+        self.bar.set_message(text.to_string());
         self.bar.set_position(done);
     }
 
@@ -245,12 +224,12 @@ mod tests {
         }
     }
 
-    fn progress(bytes_read: u64, bytes_total: Option<u64>) -> Progress {
-        Progress { count: 12, unit: "keys", bytes_read, bytes_total }
+    fn progress(done: u64, total: Option<u64>) -> Progress<'static> {
+        Progress { done, total, text: &"12 keys" }
     }
 
     /// Returns what the terminal shows after the progress, and the bar.
-    fn shown(progress: &Progress, after: Duration) -> (String, Shown) {
+    fn shown(progress: &Progress<'_>, after: Duration) -> (String, Shown) {
         WRITTEN.lock().unwrap().clear();
         let begin = clock::monotonic();
         let shown = Shown::begin(begin, || Box::new(TestTerminal));
@@ -288,27 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_shows_its_rate_its_latency_and_its_failures() {
+    fn a_bar_replaces_the_spinner_when_the_total_is_known() {
         let _turn = TURN.lock().unwrap();
         let (_, shown) = shown(&progress(5, None), DELAY);
-        let progress = BenchProgress {
-            done: 3000,
-            total: 10_000,
-            is_warmup: false,
-            per_second: 12_345,
-            p99: Some(Duration::from_micros(1234)),
-            failed: 0,
-        };
-        let line = |progress: &BenchProgress| {
-            WRITTEN.lock().unwrap().clear();
-            shown.update_bench(progress, shown.since + 2 * DELAY);
-            shown.bar.tick();
-            WRITTEN.lock().unwrap().trim_end().to_owned()
-        };
-        let text = line(&progress);
-        assert!(text.contains("  30%  12345/s  p99 1.2 ms  ") && text.ends_with(" left"), "{text:?}");
-        let text = line(&BenchProgress { is_warmup: true, p99: None, failed: 2, ..progress });
-        assert!(text.contains("  12345/s  2 failed  warm-up  "), "{text:?}");
+        WRITTEN.lock().unwrap().clear();
+        shown.update(&progress(3000, Some(10_000)), shown.since + 2 * DELAY);
+        shown.bar.tick();
+        let text = WRITTEN.lock().unwrap().trim_end().to_owned();
+        assert!(text.contains("  30%  12 keys  ") && text.ends_with(" left"), "{text:?}");
     }
 
     #[test]

@@ -26,9 +26,9 @@ use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
 use crate::commands::grammar::{Grammar, wire_options_as_flags};
 use crate::commands::lines::words::Word;
-use crate::commands::{Command, CommandError, usage};
+use crate::commands::{Command, CommandError, trace, usage};
+use crate::render::Style;
 use crate::render::escape::escape;
-use crate::render::{Style, trace};
 use crate::shell::{
     self, ActiveContext, CloseFuture, OpenedSession, ParsedLine, Setup, Streams, TraceOutput,
 };

@@ -10,9 +10,9 @@ use anstream::{AutoStream, ColorChoice};
 use super::exit::Exit;
 use super::permissions;
 use super::progress::Bar;
-use crate::commands::{CommandError, Output};
+use crate::commands::CommandError;
 use crate::render::escape::escape;
-use crate::render::{self, Format, Style, Widths};
+use crate::render::{self, Format, Record, Style, Widths, rendered};
 
 /// Maximum size of held-back data.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -53,16 +53,12 @@ impl Reporter {
     ///
     /// # Errors
     /// Standard output cannot be written. Errors of standard error are ignored: messages are not data.
-    pub fn put(&mut self, output: &Output) -> io::Result<()> {
-        if let Output::Progress(progress) = output {
-            self.bar.show(progress);
+    pub fn put(&mut self, record: &dyn Record) -> io::Result<()> {
+        if let Some(progress) = record.progress() {
+            self.bar.show(&progress);
             return Ok(());
         }
-        if let Output::BenchProgress(progress) = output {
-            self.bar.show_bench(progress);
-            return Ok(());
-        }
-        let rendered = render::output(output, &self.style, &mut self.widths);
+        let rendered = rendered(record, &self.style, &mut self.widths);
         self.data(&rendered.stdout)?;
         if !rendered.stderr.is_empty() {
             // Keeps the order of data and messages on a terminal: the message of a record is about its data.
@@ -167,10 +163,8 @@ impl Reporter {
 
     /// Writes an error and returns its exit code.
     pub fn error(&self, error: &CommandError) -> Exit {
-        let exit = Exit::from(error.kind);
-        let words = render::error::error(error, exit.code(), &self.style);
-        put_words(&words, self.style.color_stderr);
-        exit
+        put_words(&error.rendered(&self.style), self.style.color_stderr);
+        error.kind.into()
     }
 }
 

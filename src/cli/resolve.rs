@@ -8,8 +8,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use super::config::layers::{Entry, Resolved};
-use super::config::setting::{Setting, Value};
+use super::config::setting::{Settings, is_on, value};
 use super::config::variables::{PAGER, Variables};
 use super::connection::Process;
 use super::help::terminal::Screen;
@@ -92,25 +91,17 @@ pub fn shows_progress() -> bool {
 
 /// Returns whether no output format is set.
 #[must_use]
-pub fn is_auto(settings: &Resolved) -> bool {
-    let is_auto = |entry: &Entry| entry.value == Value::Format(OutputFormat::Auto);
-    !settings.is_on(Setting::Json) && settings.get(Setting::Output).is_none_or(is_auto)
+pub fn is_auto(settings: &Settings) -> bool {
+    !is_on(&settings.json) && value(&settings.output).is_none_or(|format| *format == OutputFormat::Auto)
 }
 
 /// Returns the style of the output; `json` is whether the verb prints JSON by default.
 #[must_use]
-pub fn style(settings: &Resolved, json: bool) -> Style {
-    let is_on = |setting| settings.is_on(setting);
-    let wanted = match settings.get(Setting::Output) {
-        Some(Entry { value: Value::Format(format), .. }) => *format,
-        _ => OutputFormat::Auto,
-    };
-    let color = match settings.get(Setting::Color) {
-        Some(Entry { value: Value::When(when), .. }) => *when,
-        _ => ColorWhen::Auto,
-    };
+pub fn style(settings: &Settings, json: bool) -> Style {
+    let wanted = value(&settings.output).copied().unwrap_or(OutputFormat::Auto);
+    let color = value(&settings.color).copied().unwrap_or(ColorWhen::Auto);
     let format = match wanted {
-        _ if is_on(Setting::Json) => Format::Json,
+        _ if is_on(&settings.json) => Format::Json,
         OutputFormat::Json | OutputFormat::Jsonl => Format::Json,
         OutputFormat::Text => Format::Text,
         OutputFormat::Raw => Format::Raw,
@@ -127,9 +118,9 @@ pub fn style(settings: &Resolved, json: bool) -> Style {
         stdout_is_terminal: io::stdout().is_terminal(),
         stderr_is_terminal: io::stderr().is_terminal(),
         columns: stdout::columns().or_else(stdout::stderr_columns),
-        zone: if is_on(Setting::Utc) { Zone::Utc } else { Zone::Local(clock::utc_offset_s) },
-        verbose: is_on(Setting::Verbose),
-        quiet: is_on(Setting::Quiet),
+        zone: if is_on(&settings.utc) { Zone::Utc } else { Zone::Local(clock::utc_offset_s) },
+        verbose: is_on(&settings.verbose),
+        quiet: is_on(&settings.quiet),
     }
 }
 

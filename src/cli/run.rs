@@ -12,11 +12,12 @@ use clap::{CommandFactory, Parser};
 use super::args::{Cli, Verb};
 use super::completion::answer;
 use super::config::Configuration;
-use super::config::setting::Setting;
+use super::config::setting::{is_on, value};
+use super::config::value::EmbeddedStore;
 use super::config::variables::Variables;
-use super::config::verb::{self, ConfigVerb};
 use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
+use super::context::config::{self, ConfigVerb};
 use super::context::{self, Done};
 use super::exit::Exit;
 use super::habits::{LockAtHost, check_lock_key, warning_of_memory};
@@ -34,7 +35,8 @@ use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, sh
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
-use crate::commands::{Command, CommandError, Output, Session, Verdict};
+use crate::commands::{Command, CommandError, Hint, Session, Verdict};
+use crate::render::Record;
 
 /// Runs the command line that `words` contain; the first word is the program.
 pub fn run(words: &[OsString]) -> Exit {
@@ -187,8 +189,8 @@ fn run_verb(
             return store::doctor(etcd, args.is_read_only(), variables, reporter);
         }
         Verb::Command(command) => {
-            let warns =
-                configuration.settings.has_memory_store() && report::takes_warnings(&reporter.style());
+            let warns = value(&configuration.settings.embedded) == Some(&EmbeddedStore::Memory)
+                && report::takes_warnings(&reporter.style());
             let warning = warns.then(|| warning_of_memory(&command, words)).flatten();
             let result = run_command(command, configuration, options.force_write, trace, reporter);
             if result.is_ok() {
@@ -209,15 +211,15 @@ fn run_verb(
             return run_store(&args, configuration, &options.display, reporter);
         }
         Verb::Data(args) => {
-            return data::run(&args, configuration.settings.is_on(Setting::Quiet), reporter);
+            return data::run(&args, is_on(&configuration.settings.quiet), reporter);
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {
             let record = match args.verb {
-                ConfigVerb::Path => verb::path(&options.connection, variables)?,
-                ConfigVerb::Show { origin } => verb::show(configuration, origin)?,
+                ConfigVerb::Path => config::path(&options.connection, variables)?,
+                ConfigVerb::Show { origin } => config::show(configuration, origin)?,
             };
-            reporter.put(&Output::Config(Box::new(record)))?;
+            reporter.put(&record)?;
         }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => match args.verbs() {
@@ -243,7 +245,7 @@ fn run_serve(
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     let settings = &configuration.settings;
-    let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
+    let (quiet, verbose) = (is_on(&settings.quiet), is_on(&settings.verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
     if let Some(action) = &args.action {
         return serve::user::run(action, &display, reporter);
@@ -272,7 +274,7 @@ fn run_store(
     if args.cluster.describe().is_some() && connection.client_id == STORE_CLIENT_ID {
         connection.client_id = format!("{STORE_CLIENT_ID}-{}", args.cluster.instance());
     }
-    let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
+    let (quiet, verbose) = (is_on(&settings.quiet), is_on(&settings.verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
     Ok(store::run(args, &connection, &display, reporter.style())?.into())
 }
@@ -285,9 +287,9 @@ fn run_context(
 ) -> Result<Exit, CommandError> {
     match context::run(verb, &options.connection, variables)? {
         Done::Record(record, hint, verdict) => {
-            reporter.put(&Output::Config(Box::new(record)))?;
+            reporter.put(&record)?;
             if let Some(hint) = hint {
-                reporter.put(&Output::Hint(hint))?;
+                reporter.put(&Hint(hint))?;
             }
             Ok(verdict.into())
         }
@@ -368,7 +370,7 @@ async fn run_and_flush(
     reporter: &mut Reporter,
 ) -> Result<Verdict, CommandError> {
     let reporter = RefCell::new(reporter);
-    let mut emit = |output| reporter.borrow_mut().put(&output);
+    let mut emit = |record: &dyn Record| reporter.borrow_mut().put(record);
     let mut run = pin!(command.run(session, &mut emit));
     let run_and_flush_at_each_wait = poll_fn(|context| {
         let poll = run.as_mut().poll(context);

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::client::Access;
-use crate::commands::output::Outcome;
+use crate::client::Outcome;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Kind, Verdict};
 

@@ -10,9 +10,9 @@ use super::log::Log;
 use super::report;
 use crate::client::Tracer;
 use crate::client::trace::{Packet, TraceEvent};
-use crate::commands::CommandError;
+use crate::commands::{CommandError, trace};
+use crate::render::Style;
 use crate::render::escape::escape;
-use crate::render::{Style, trace};
 
 /// Maximum size of the lines that wait to be written: a verb can be faster than a terminal for a while.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -4,18 +4,23 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use super::error::{CommandError, Place};
+use super::lines::answered::{Answered, FailedLine};
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
 use super::lines::records::{Id, is_object};
 use super::lines::words::{self, Word};
-use super::output::{Answer, Answered, Emit, Output, Progress};
+use super::output::{BulkProgress, Emit};
 use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{Client, Error, RawRequest, Response};
+use crate::render::escape::escape;
+use crate::render::json::Json;
+use crate::render::{Format, Record, Rendered, Style, Widths, negative, notice};
 
 const HELP: &str = "\
 Examples:
@@ -142,6 +147,21 @@ pub trait LineParser {
     fn parse_json(&self, line: &[u8]) -> (Option<Id>, Result<Self::Command, CommandError>);
 }
 
+/// The number of lines with a negative answer, and the first of them.
+#[derive(Debug)]
+struct AnsweredNo {
+    lines: u64,
+    first: Place,
+}
+
+/// The number of valid lines of `--dry-run`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "batch")]
+struct Validated {
+    lines: u64,
+    dry_run: bool,
+}
+
 /// Runs the verb.
 pub async fn run(
     args: BatchArgs,
@@ -168,10 +188,10 @@ pub async fn run(
     let noes = state.errors.noes();
     let verdict = state.errors.finish()?;
     if let Some((lines, first)) = noes {
-        emit(Output::AnsweredNo { lines, first })?;
+        emit(&AnsweredNo { lines, first })?;
     }
     if args.dry_run {
-        emit(Output::Validated { lines: answered })?;
+        emit(&Validated { lines: answered, dry_run: true })?;
     }
     Ok(verdict)
 }
@@ -282,11 +302,9 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 // An error of the output is not one of the line.
                 let mut output = Ok(());
                 let emit = &mut self.emit;
-                let mut emit_line = |record| {
-                    let answer = Answer::Record(Box::new(record));
+                let mut emit_line = |record: &dyn Record| {
                     if output.is_ok() {
-                        output =
-                            emit(Output::Answered(Answered { place: place.clone(), id: id.clone(), answer }));
+                        output = emit(&Answered { place: &place, id: id.as_ref(), record });
                     }
                     Ok(())
                 };
@@ -300,8 +318,7 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
 
     fn report_progress(&mut self) -> Result<(), CommandError> {
         let ProcessorState { bytes_read, bytes_total, .. } = self.state;
-        let progress = Progress { count: self.answered, unit: "lines", bytes_read, bytes_total };
-        Ok((self.emit)(Output::Progress(progress))?)
+        Ok((self.emit)(&BulkProgress { count: self.answered, unit: "lines", bytes_read, bytes_total })?)
     }
 }
 
@@ -330,8 +347,8 @@ impl<P: LineParser> Batch<'_, P> {
         self.state.errors.record(&place, &result);
         if let Err(error) = result {
             let error = error.at(place.clone());
-            let answer = Answer::Failed { error, is_end: self.state.errors.is_stopped() };
-            (self.emit)(Output::Answered(Answered { place, id, answer }))?;
+            let is_end = self.state.errors.is_stopped();
+            (self.emit)(&FailedLine { place: &place, id: id.as_ref(), error: &error, is_end })?;
         }
         Ok(())
     }
@@ -353,10 +370,7 @@ impl<P: LineParser> Batch<'_, P> {
             return Ok(());
         }
         let emit = &mut self.emit;
-        let mut emit_line = |record| {
-            let answer = Answer::Record(Box::new(record));
-            emit(Output::Answered(Answered { place: place.clone(), id: id.clone(), answer }))
-        };
+        let mut emit_line = |record: &dyn Record| emit(&Answered { place: &place, id: id.as_ref(), record });
         let result = command.run(self.session, &mut emit_line).await;
         self.record(place, id, result)
     }
@@ -413,4 +427,33 @@ fn with_format(line: &[u8], error: CommandError) -> CommandError {
     };
     let message = "a JSON object is not a command".to_owned();
     CommandError { message, hints: vec![hint.to_owned()], ..error }
+}
+
+impl Record for AnsweredNo {
+    fn json(&self, _: &Json<'_>) -> Rendered {
+        Rendered::default()
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let first = escape(self.first.to_string().as_bytes());
+        match self.lines {
+            // On a terminal each of them has been reported.
+            _ if style.format == Format::Text => Rendered::default(),
+            1 => negative(&format!("{first}: negative answer"), style),
+            lines => negative(&format!("{first}: the first of {lines} negative answers"), style),
+        }
+    }
+}
+
+impl Record for Validated {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        match self.lines {
+            1 => notice("1 line is valid", style),
+            lines => notice(&format!("{lines} lines are valid"), style),
+        }
+    }
 }

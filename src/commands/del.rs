@@ -1,16 +1,19 @@
 //! `del`: deletes keys.
 
 use clap::Args;
+use serde::Serialize;
 use tokio::task::JoinSet;
 
 use super::args::fence::FenceArgs;
 use super::args::key::KeyListArgs;
 use super::error::{CommandError, Kind};
-use super::output::{Deletion, Emit, Output};
+use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{Client, DeleteOutcome, Error, Outcome, RawRequest, Response};
 use crate::protocol::{Key, Timestamp};
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, confirmation, name, negative, not_found};
 
 const USAGE: &str = "mqkv del KEY...";
 
@@ -57,6 +60,30 @@ impl DelArgs {
 pub struct DelCall {
     key: Key,
     is_missing_ignored: bool,
+}
+
+/// The result of `del` or `vdel` for one key.
+#[derive(Debug, Serialize)]
+pub struct Deleted {
+    op: &'static str,
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    /// The number of deleted keys.
+    deleted: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<NotDeleted>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    version: Option<Timestamp>,
+    #[serde(skip)]
+    is_missing_ignored: bool,
+}
+
+/// Why a key was not deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum NotDeleted {
+    Missing,
+    ValueDiffers,
 }
 
 /// Runs the verb.
@@ -135,9 +162,49 @@ fn report(
     ignore_missing: bool,
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
-    let gone = matches!(outcome, DeleteOutcome::Deleted { .. }) || ignore_missing;
-    emit(Output::Deleted { verb: Deletion::Del, key, outcome, is_missing_ignored: ignore_missing })?;
-    Ok(if gone { Verdict::Yes } else { Verdict::No })
+    let deleted = Deleted { is_missing_ignored: ignore_missing, ..Deleted::new("del", key, outcome) };
+    emit(&deleted)?;
+    Ok(if ignore_missing { Verdict::Yes } else { deleted.verdict() })
+}
+
+impl Deleted {
+    /// Creates the record of a verb.
+    #[must_use]
+    pub fn new(op: &'static str, key: Key, outcome: DeleteOutcome) -> Self {
+        let (reason, version) = match outcome {
+            DeleteOutcome::Deleted { version } => (None, version),
+            DeleteOutcome::Missing => (Some(NotDeleted::Missing), None),
+            DeleteOutcome::ValueDiffers { version } => (Some(NotDeleted::ValueDiffers), version),
+        };
+        let deleted = u8::from(reason.is_none());
+        Self { op, key, deleted, reason, version, is_missing_ignored: false }
+    }
+
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        if self.reason.is_none() { Verdict::Yes } else { Verdict::No }
+    }
+}
+
+impl Record for Deleted {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        match self.reason {
+            None => confirmation(|| format!("deleted {}", name(&self.key)), self.version.as_ref(), style),
+            Some(NotDeleted::Missing) if self.is_missing_ignored => Rendered::default(),
+            Some(NotDeleted::Missing) => not_found(&self.key, style),
+            Some(NotDeleted::ValueDiffers) => {
+                negative(&format!("not deleted: {} has another value", name(&self.key)), style)
+            }
+        }
+    }
+
+    fn key(&self) -> Option<&Key> {
+        Some(&self.key)
+    }
 }
 
 /// Returns the first failure, with the keys of all.
@@ -161,4 +228,38 @@ fn summary(failures: Vec<(Key, CommandError)>, count: usize) -> CommandError {
         false => first.outcome,
     };
     CommandError { causes, outcome, ..first }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    fn deleted(op: &'static str, outcome: DeleteOutcome) -> Deleted {
+        Deleted::new(op, Key::new("k").unwrap(), outcome)
+    }
+
+    #[test]
+    fn a_deletion_counts_and_gives_its_reason() {
+        let json = |op, outcome| shown(&deleted(op, outcome), &Style::JSON).0;
+        assert_eq!(
+            json("del", DeleteOutcome::Deleted { version: None }),
+            "{\"v\":1,\"op\":\"del\",\"key\":\"k\",\"deleted\":1}\n"
+        );
+        assert_eq!(
+            json("vdel", DeleteOutcome::ValueDiffers { version: None }),
+            "{\"v\":1,\"op\":\"vdel\",\"key\":\"k\",\"deleted\":0,\"reason\":\"value-differs\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_no_goes_to_standard_error() {
+        let differs = deleted("vdel", DeleteOutcome::ValueDiffers { version: None });
+        let message = "error: not deleted: k has another value\n";
+        assert_eq!(shown(&differs, &Style::PLAIN), (String::new(), message.to_owned()));
+        assert_eq!(shown(&differs, &Style::LINES), (String::new(), message.to_owned()), "also in a pipe");
+        assert_eq!(shown(&differs, &Style::QUIET), Default::default());
+        let ignored = Deleted { is_missing_ignored: true, ..deleted("del", DeleteOutcome::Missing) };
+        assert_eq!(shown(&ignored, &Style::PLAIN), Default::default());
+    }
 }

@@ -7,17 +7,20 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::Args;
+use serde::Serialize;
 
 use super::error::{CommandError, Kind};
 use super::lines::pipeline::{self, INFLIGHT_MAX, Source};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
-use super::output::{Emit, Exported, Output, Progress, VersionedValue};
+use super::output::{BulkProgress, Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
-use crate::client::RawRequest;
-use crate::protocol::{Key, Timestamp};
+use crate::client::{RawRequest, VersionedValue};
+use crate::protocol::{Key, Timestamp, Value};
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, counted, notice};
 
 const HELP: &str = "\
 Examples:
@@ -75,6 +78,28 @@ pub struct ExportArgs {
     inflight: Option<u16>,
 }
 
+/// A key and its value. There are many of them, also in another format: the output is the export itself.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "export")]
+struct Entry {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    #[serde(flatten, serialize_with = "json::value")]
+    value: Value,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    version: Option<Timestamp>,
+}
+
+/// The numbers of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "op", rename = "export")]
+struct Exported {
+    /// Keys that were printed.
+    keys: u64,
+    /// Keys that were deleted before their value was read.
+    missing: u64,
+}
+
 /// Runs the verb.
 pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let lines = match &args.keys_from {
@@ -90,29 +115,55 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
         Some(lines) => KeySource::Lines { lines, null: args.null, bytes_read: &bytes_read },
         None => KeySource::Pages { pages: Pages::request(client, pattern), ready: VecDeque::new() },
     };
-    let mut summary = Exported { keys: 0, missing: 0 };
+    let mut summary = Exported::default();
     let handle = |answer: Option<(Key, _)>| {
         let Some((key, response)) = answer else {
             let bytes_read = bytes_read.get();
-            let progress = Progress { count: summary.keys, unit: "keys", bytes_read, bytes_total };
-            return Ok(emit(Output::Progress(progress))?);
+            let progress = BulkProgress { count: summary.keys, unit: "keys", bytes_read, bytes_total };
+            return Ok(emit(&progress)?);
         };
         match VersionedValue::decode(response?)? {
             Some(found) => {
                 summary.keys = summary.keys.saturating_add(1);
                 let version = found.version.filter(|_| !args.no_version);
-                emit(Output::Entry { key, found: VersionedValue { version, ..found } })?;
+                emit(&Entry { key, value: found.value, version })?;
             }
             None => summary.missing = summary.missing.saturating_add(1),
         }
         Ok(())
     };
     pipeline::for_all(args.inflight, client, keys, handle).await?;
-    emit(Output::Exported(summary))?;
-    if let Some(hint) = hint.filter(|_| summary == Exported { keys: 0, missing: 0 }) {
-        emit(Output::Hint(hint))?;
+    emit(&summary)?;
+    if let Some(hint) = hint.filter(|_| summary == Exported::default()) {
+        emit(&Hint(hint))?;
     }
     Ok(Verdict::Yes)
+}
+
+impl Record for Entry {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        self.json(&Json::new(style.quiet))
+    }
+}
+
+/// Goes to standard error, because standard output is the export.
+impl Record for Exported {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.warning(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let missing = match self.missing {
+            0 => String::new(),
+            1 => "; 1 key was deleted meanwhile".to_owned(),
+            missing => format!("; {missing} keys were deleted meanwhile"),
+        };
+        notice(&format!("exported {}{missing} (without times to live)", counted(self.keys, "key")), style)
+    }
 }
 
 /// The keys to export.
@@ -190,6 +241,7 @@ fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
 mod tests {
     use super::*;
     use crate::commands::error::Place;
+    use crate::render::shown;
 
     fn key(content: &[u8], null: bool) -> Result<Option<Key>, CommandError> {
         let line = Line {
@@ -209,5 +261,31 @@ mod tests {
         assert_eq!(key(b"", false), Ok(None));
         assert_eq!(key(b"C:\\temp\\q", false).unwrap_err().kind, Kind::Data);
         assert_eq!(key(&[b'k'; 70_000], true).unwrap_err().kind, Kind::Data);
+    }
+
+    #[test]
+    fn an_entry_is_json_in_every_format() {
+        let (key, version) = (Key::new("k").unwrap(), Some(Timestamp::of_store(5, 3)));
+        let entry = Entry { key, value: (&b"\xff"[..]).into(), version };
+        let line = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"/w==\",\"encoding\":\"base64\",\
+                    \"version\":\"000000000000005:00003:StateStore\"}\n";
+        for style in [Style::LINES, Style::JSON, Style::PLAIN] {
+            assert_eq!(shown(&entry, &style), (line.to_owned(), String::new()));
+        }
+    }
+
+    #[test]
+    fn the_summary_goes_to_standard_error() {
+        let text = |style: &Style| {
+            let (stdout, stderr) = shown(&Exported { keys: 2, missing: 1 }, style);
+            assert_eq!(stdout, "");
+            stderr
+        };
+        assert_eq!(
+            text(&Style::LINES),
+            "exported 2 keys; 1 key was deleted meanwhile (without times to live)\n"
+        );
+        assert_eq!(text(&Style::JSON), "{\"v\":1,\"op\":\"export\",\"keys\":2,\"missing\":1}\n");
+        assert_eq!(text(&Style::QUIET), "");
     }
 }

@@ -5,16 +5,22 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
+use serde::Serialize;
 
 use super::args::key::KeyListArgs;
 use super::error::CommandError;
 use super::lines::pipeline::{self, Known};
-use super::output::{Emit, Got, Output};
+use super::output::Emit;
 use super::process::file;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{RawRequest, Response, VersionedValue};
-use crate::protocol::Key;
+use crate::protocol::{Key, Timestamp, Value};
+use crate::render::escape::{escape, escape_lines, spell};
+use crate::render::json::{self, Json};
+use crate::render::{
+    Format, Record, Rendered, Style, Widths, confirmation, counted_bytes, line, name, not_found,
+};
 
 const USAGE: &str = "mqkv get KEY...";
 
@@ -72,13 +78,61 @@ pub struct GetCall {
     key: Key,
     file: Option<PathBuf>,
     default: Option<Bytes>,
-    is_one_of_many: bool,
+    layout: Layout,
+}
+
+/// How a value stands in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// Alone: its exact bytes.
+    Alone,
+    /// On a line of its own, as the answer to a line of a batch.
+    Line,
+    /// On a line of its own, for a terminal with its key.
+    KeyedLine,
+}
+
+/// The result of `get` for one key.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "get")]
+struct Got {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    found: bool,
+    /// Whether the default takes the place of the value.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    default: bool,
+    #[serde(flatten)]
+    content: Option<Content>,
+    #[serde(skip)]
+    layout: Layout,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content {
+    Value {
+        #[serde(flatten, serialize_with = "json::value")]
+        value: Value,
+        size: usize,
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+        version: Option<Timestamp>,
+    },
+    /// The value was written to a file.
+    File {
+        #[serde(serialize_with = "json::path")]
+        file: PathBuf,
+        size: usize,
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+        version: Option<Timestamp>,
+    },
 }
 
 /// Runs the verb.
 pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     if args.count() <= 1 {
         let (request, call) = prepare(args)?;
+        let call = GetCall { layout: Layout::Alone, ..call };
         return call.finish(session.early_client().await?.send(request).await?, emit);
     }
     let calls = calls(args)?;
@@ -100,7 +154,7 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     Ok(verdict)
 }
 
-/// Returns the request of the verb for one key.
+/// Returns the request of the verb for one key, as a line of a batch.
 ///
 /// # Errors
 /// The arguments are invalid.
@@ -124,8 +178,8 @@ fn calls(args: GetArgs) -> Result<Vec<GetCall>, CommandError> {
             .hint("write several keys with their values to a file: mqkv export --keys-from -"));
     }
     let default = args.default.map(|text| Bytes::from(text.into_encoded_bytes()));
-    let is_one_of_many = keys.len() > 1;
-    let call = |key| GetCall { key, file: args.file.clone(), default: default.clone(), is_one_of_many };
+    let layout = if keys.len() > 1 { Layout::KeyedLine } else { Layout::Line };
+    let call = |key| GetCall { key, file: args.file.clone(), default: default.clone(), layout };
     Ok(keys.into_iter().map(call).collect())
 }
 
@@ -135,28 +189,148 @@ impl GetCall {
     /// # Errors
     /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
-        let Self { key, file, default, is_one_of_many } = self;
-        let (got, verdict) = match (VersionedValue::decode(response)?, default) {
-            (Some(found), _) => (Got::Found(found), Verdict::Yes),
-            (None, Some(default)) => (Got::Default(default), Verdict::Yes),
-            (None, None) => (Got::Missing, Verdict::No),
-        };
-        let got = match file {
-            Some(file) => write(got, file)?,
-            None => got,
-        };
-        emit(Output::Got { key, got, is_one_of_many })?;
+        let Self { key, file, default, layout } = self;
+        let read = VersionedValue::decode(response)?;
+        let found = read.is_some();
+        let read = read.or_else(|| default.map(|value| VersionedValue { value, version: None }));
+        let default = !found && read.is_some();
+        let content = read.map(|read| Content::of(read, file)).transpose()?;
+        let verdict = if content.is_some() { Verdict::Yes } else { Verdict::No };
+        emit(&Got { key, found, default, content, layout })?;
         Ok(verdict)
     }
 }
 
-/// Writes a value to a file; does not touch the file if there is no value.
-fn write(got: Got, file: PathBuf) -> Result<Got, CommandError> {
-    let (value, version, found) = match got {
-        Got::Found(VersionedValue { value, version }) => (value, version, true),
-        Got::Default(value) => (value, None, false),
-        other @ (Got::Missing | Got::Written { .. }) => return Ok(other),
-    };
-    file::write(&file, &value)?;
-    Ok(Got::Written { file, size: value.len(), version, found })
+impl Content {
+    /// Returns a value, after it was written to the file if there is one.
+    fn of(read: VersionedValue, file: Option<PathBuf>) -> Result<Self, CommandError> {
+        let VersionedValue { value, version } = read;
+        let size = value.len();
+        match file {
+            Some(file) => {
+                file::write(&file, &value)?;
+                Ok(Self::File { file, size, version })
+            }
+            None => Ok(Self::Value { value, size, version }),
+        }
+    }
+}
+
+impl Record for Got {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        match (&self.content, style.format) {
+            // Among others a missing value has a line, too.
+            (None, Format::Lines | Format::Hex | Format::Base64) if self.layout != Layout::Alone => {
+                Rendered { stdout: "\n".into(), ..not_found(&self.key, style) }
+            }
+            (None, _) => not_found(&self.key, style),
+            (Some(Content::File { file, size, version }), _) => {
+                let file = || escape(file.as_os_str().as_encoded_bytes());
+                let text = || format!("wrote {} ({})", file(), counted_bytes(*size));
+                confirmation(text, version.as_ref(), style)
+            }
+            (Some(Content::Value { value, .. }), Format::Lines) if self.layout == Layout::Alone => {
+                Rendered::stdout(value.clone())
+            }
+            (Some(Content::Value { value, .. }), Format::Lines) => {
+                Rendered::stdout(format!("{}\n", spell(value)))
+            }
+            (Some(Content::Value { value, version, .. }), _) => {
+                let text = match self.layout {
+                    Layout::KeyedLine => format!("{}  {}", name(&self.key), escape(value)),
+                    Layout::Alone | Layout::Line => escape_lines(value),
+                };
+                line(&text, version.as_ref(), style)
+            }
+        }
+    }
+
+    fn bytes(&self) -> Option<&Bytes> {
+        match &self.content {
+            Some(Content::Value { value, .. }) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn key(&self) -> Option<&Key> {
+        Some(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    fn got(content: Option<Content>, layout: Layout) -> Got {
+        let key = Key::new(&b"line1/temp\n"[..]).unwrap();
+        Got { key, found: content.is_some(), default: false, content, layout }
+    }
+
+    fn value(value: &'static [u8], version: Option<Timestamp>) -> Option<Content> {
+        Some(Content::Value { value: value.into(), size: value.len(), version })
+    }
+
+    fn stdout(record: &Got, style: &Style) -> String {
+        let (stdout, stderr) = shown(record, style);
+        assert_eq!(stderr, "");
+        stdout
+    }
+
+    #[test]
+    fn a_value_is_escaped_and_its_version_is_shown_on_request() {
+        let record = got(value(b"\x1b[2J\xff", Some(Timestamp::of_store(5, 3))), Layout::Alone);
+        assert_eq!(stdout(&record, &Style::PLAIN), "\\x1B[2J\\xFF\n");
+        let verbose = Style { verbose: true, ..Style::PLAIN };
+        assert_eq!(stdout(&record, &verbose), "\\x1B[2J\\xFF  000000000000005:00003:StateStore\n");
+    }
+
+    #[test]
+    fn a_missing_key_goes_to_standard_error() {
+        let missing = got(None, Layout::Alone);
+        let message = "error: key not found: line1/temp\\x0A\n".to_owned();
+        assert_eq!(shown(&missing, &Style::PLAIN), (String::new(), message.clone()));
+        assert_eq!(shown(&missing, &Style::LINES), (String::new(), message.clone()));
+        assert_eq!(shown(&missing, &Style::QUIET), Default::default());
+        assert_eq!(shown(&got(None, Layout::Line), &Style::LINES), ("\n".to_owned(), message));
+    }
+
+    #[test]
+    fn one_of_many_values_is_a_line() {
+        let lines = |layout, style: &Style| stdout(&got(value(b"a\\\nb", None), layout), style);
+        assert_eq!(lines(Layout::Alone, &Style::LINES), "a\\\nb");
+        assert_eq!(lines(Layout::Line, &Style::LINES), "a\\\\\\x0Ab\n");
+        assert_eq!(lines(Layout::KeyedLine, &Style::PLAIN), "line1/temp\\x0A  a\\\\x0Ab\n");
+        assert_eq!(lines(Layout::Line, &Style::PLAIN), "a\\\nb\n");
+        assert_eq!(lines(Layout::Line, &Style { format: Format::Hex, ..Style::LINES }), "615c0a62\n");
+    }
+
+    #[test]
+    fn a_value_is_text_with_its_version_in_json() {
+        let record = got(value(b"21.5", Some(Timestamp::of_store(1_763_669_639_958, 3))), Layout::Alone);
+        assert_eq!(
+            stdout(&record, &Style::JSON),
+            "{\"v\":1,\"op\":\"get\",\"key\":\"line1/temp\\n\",\"found\":true,\"value\":\"21.5\",\
+             \"encoding\":\"utf-8\",\"size\":4,\"version\":\"001763669639958:00003:StateStore\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_missing_key_and_a_default_differ_in_json() {
+        let json = |found, default, content| {
+            let record = Got { found, default, ..got(content, Layout::Alone) };
+            stdout(&record, &Style::JSON).replace("{\"v\":1,\"op\":\"get\",\"key\":\"line1/temp\\n\",", "")
+        };
+        assert_eq!(json(false, false, None), "\"found\":false}\n");
+        assert_eq!(
+            json(false, true, value(b"x", None)),
+            "\"found\":false,\"default\":true,\"value\":\"x\",\"encoding\":\"utf-8\",\"size\":1}\n"
+        );
+        let file = Content::File { file: "f".into(), size: 9, version: None };
+        assert_eq!(json(true, false, Some(file)), "\"found\":true,\"file\":\"f\",\"size\":9}\n");
+    }
 }

@@ -1,12 +1,18 @@
 //! `holder`: shows the holder of a lock.
 
+use bytes::Bytes;
 use clap::Args;
+use serde::Serialize;
 
 use super::args::key::KeyArgs;
 use super::error::CommandError;
-use super::output::{Emit, Output};
+use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
+use crate::protocol::{Key, Timestamp, Value};
+use crate::render::escape::escape;
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, line, name, negative};
 
 const USAGE: &str = "mqkv holder KEY";
 
@@ -28,11 +34,66 @@ pub struct HolderArgs {
     key: KeyArgs,
 }
 
+/// The result of `holder`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "holder")]
+struct Holder {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    held: bool,
+    #[serde(flatten, serialize_with = "json::holder")]
+    holder: Option<Value>,
+    /// The newest fencing token.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    version: Option<Timestamp>,
+}
+
 /// Runs the verb.
 pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let found = session.early_client().await?.get(&key).await?;
-    let verdict = if found.is_some() { Verdict::Yes } else { Verdict::No };
-    emit(Output::Holder { key, found })?;
-    Ok(verdict)
+    let (holder, version) = found.map_or((None, None), |found| (Some(found.value), found.version));
+    let held = holder.is_some();
+    emit(&Holder { key, held, holder, version })?;
+    Ok(if held { Verdict::Yes } else { Verdict::No })
+}
+
+impl Record for Holder {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        match &self.holder {
+            Some(holder) => line(&escape(holder), self.version.as_ref(), style),
+            None => negative(&format!("{} is free", name(&self.key)), style),
+        }
+    }
+
+    fn bytes(&self) -> Option<&Bytes> {
+        self.holder.as_ref()
+    }
+
+    fn key(&self) -> Option<&Key> {
+        Some(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    #[test]
+    fn a_lock_is_held_or_free() {
+        let key = Key::new("deploy").unwrap();
+        let free = Holder { key, held: false, holder: None, version: None };
+        assert_eq!(
+            shown(&free, &Style::JSON).0,
+            "{\"v\":1,\"op\":\"holder\",\"key\":\"deploy\",\"held\":false}\n"
+        );
+        assert_eq!(shown(&free, &Style::PLAIN).1, "error: deploy is free\n");
+        let held = Holder { held: true, holder: Some("ci".into()), ..free };
+        assert_eq!(shown(&held, &Style::LINES).0, "ci\n");
+    }
 }

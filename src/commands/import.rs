@@ -3,18 +3,22 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::error::{CommandError, Place};
+use super::lines::answered::FailedLine;
 use super::lines::entry::Entry;
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
-use super::output::{Answer, Answered, Emit, Imported, Output, Progress};
+use super::output::{BulkProgress, Emit};
 use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::Condition;
+use crate::render::json::Json;
+use crate::render::{Record, Rendered, Style, Widths, counted, notice};
 
 const HELP: &str = "\
 Examples:
@@ -65,6 +69,19 @@ impl ImportArgs {
     }
 }
 
+/// The numbers of lines.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "op", rename = "import")]
+struct Imported {
+    /// Keys that were written, or would have been.
+    written: u64,
+    /// Keys that were not written because they exist.
+    #[serde(rename = "left")]
+    skipped: u64,
+    failed: u64,
+    dry_run: bool,
+}
+
 /// Runs the verb.
 pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let file = stdin::file_or_input(args.file, "mqkv import FILE")?;
@@ -82,7 +99,7 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     summary.failed = state.errors.failed();
     let verdict = state.errors.finish();
     if verdict.is_ok() || args.keep_going {
-        emit(Output::Imported(summary))?;
+        emit(&summary)?;
     }
     verdict
 }
@@ -161,8 +178,8 @@ impl LineProcessor for Import<'_> {
             Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
             Err(error) => {
                 let error = error.at(place.clone());
-                let answer = Answer::Failed { error, is_end: self.state.errors.is_stopped() };
-                (self.emit)(Output::Answered(Answered { place, id: None, answer }))?;
+                let is_end = self.state.errors.is_stopped();
+                (self.emit)(&FailedLine { place: &place, id: None, error: &error, is_end })?;
             }
         }
         Ok(())
@@ -171,6 +188,48 @@ impl LineProcessor for Import<'_> {
     fn report_progress(&mut self) -> Result<(), CommandError> {
         let count = self.summary.written.saturating_add(self.summary.skipped);
         let ProcessorState { bytes_read, bytes_total, .. } = self.state;
-        Ok((self.emit)(Output::Progress(Progress { count, unit: "keys", bytes_read, bytes_total }))?)
+        Ok((self.emit)(&BulkProgress { count, unit: "keys", bytes_read, bytes_total })?)
+    }
+}
+
+impl Record for Imported {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let Self { written, skipped, failed, dry_run } = *self;
+        let mut text =
+            format!("{} {}", if dry_run { "would write" } else { "wrote" }, counted(written, "key"));
+        if skipped > 0 {
+            text.push_str(&format!("; skipped {}", counted(skipped, "key")));
+        }
+        if failed > 0 {
+            text.push_str(&format!("; {failed} failed"));
+        }
+        if !dry_run && written > 0 {
+            text.push_str(" (with new versions)");
+        }
+        notice(&text, style)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    #[test]
+    fn the_summary_is_a_message_or_a_record() {
+        let imported = Imported { written: 1, skipped: 2, failed: 3, dry_run: false };
+        assert_eq!(
+            shown(&imported, &Style::PLAIN),
+            (String::new(), "wrote 1 key; skipped 2 keys; 3 failed (with new versions)\n".to_owned())
+        );
+        assert_eq!(
+            shown(&imported, &Style::JSON).0,
+            "{\"v\":1,\"op\":\"import\",\"written\":1,\"left\":2,\"failed\":3,\"dry_run\":false}\n"
+        );
+        assert_eq!(shown(&imported, &Style::QUIET), Default::default());
     }
 }

@@ -3,14 +3,18 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::error::CommandError;
-use super::output::{Emit, Output};
+use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::Reconnect;
 use crate::protocol::Key;
+use crate::render::escape::spell;
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths};
 
 const HELP: &str = "\
 Examples:
@@ -55,6 +59,24 @@ pub struct KeysArgs {
     null: bool,
 }
 
+/// A key.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "keys")]
+struct Listed {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    /// Whether the exact bytes are printed, followed by NUL.
+    #[serde(skip)]
+    null: bool,
+}
+
+/// The number of keys of `--count`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "keys")]
+struct Counted {
+    count: u64,
+}
+
 /// Runs the verb.
 pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
@@ -71,7 +93,7 @@ pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         for key in keys {
             listed = listed.saturating_add(1);
             if !args.count {
-                emit(Output::Listed { key, null: args.null })?;
+                emit(&Listed { key, null: args.null })?;
             }
             if args.limit == Some(listed) {
                 return Ok(Verdict::Yes);
@@ -82,13 +104,59 @@ pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
     let limit = args.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let is_empty = listed == 0 && unsorted.is_empty();
     for key in unsorted.into_iter().take(limit) {
-        emit(Output::Listed { key, null: args.null })?;
+        emit(&Listed { key, null: args.null })?;
     }
     if args.count {
-        emit(Output::Counted(listed))?;
+        emit(&Counted { count: listed })?;
     }
     if let Some(hint) = hint.filter(|_| is_empty) {
-        emit(Output::Hint(hint))?;
+        emit(&Hint(hint))?;
     }
     Ok(Verdict::Yes)
+}
+
+impl Record for Listed {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
+        let key = self.key.as_bytes();
+        match self.null {
+            true => Rendered::stdout([key, b"\0"].concat()),
+            false => Rendered::stdout(spell(key) + "\n"),
+        }
+    }
+
+    fn key(&self) -> Option<&Key> {
+        Some(&self.key)
+    }
+}
+
+impl Record for Counted {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
+        Rendered::stdout(format!("{}\n", self.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    #[test]
+    fn a_key_is_an_escaped_line_or_its_bytes_and_nul() {
+        let listed = |null, style: &Style| {
+            let (stdout, stderr) = shown(&Listed { key: Key::new("a\\b\n").unwrap(), null }, style);
+            assert_eq!(stderr, "");
+            stdout
+        };
+        assert_eq!(listed(false, &Style::LINES), "a\\\\b\\x0A\n");
+        assert_eq!(listed(true, &Style::PLAIN), "a\\b\n\0");
+        assert_eq!(listed(false, &Style::JSON), "{\"v\":1,\"op\":\"keys\",\"key\":\"a\\\\b\\n\"}\n");
+    }
 }

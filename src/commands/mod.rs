@@ -1,6 +1,6 @@
 //! The verbs: one file each, with its arguments, its help and its execution.
 //!
-//! A verb returns data and prints nothing. The command line, a batch and the prompt run the same verbs.
+//! A verb returns records and prints nothing. The command line, a batch and the prompt run the same verbs.
 
 pub mod args;
 mod batch;
@@ -13,8 +13,8 @@ mod dispatch;
 pub mod doctor;
 pub mod duration;
 mod edit;
-pub mod encoding;
 pub mod error;
+mod error_text;
 pub mod exchange;
 mod export;
 mod get;
@@ -49,7 +49,7 @@ pub use batch::BatchMode;
 pub use command::Command;
 pub use error::{CommandError, Kind, Place, limit_hint};
 pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};
-pub use output::{Emit, Output};
+pub use output::{Emit, Hint};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};
 pub use process::signal::interrupt_this_process;
 pub use scan::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, first_keys, prefix_pattern};

@@ -1,14 +1,20 @@
 //! `ping`: measures the round trip to the store.
 
+use std::time::Duration;
+
 use clap::Args;
+use serde::Serialize;
 
 use super::error::{CommandError, Kind};
-use super::output::{Emit, Output};
+use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::Error;
 use crate::clock;
 use crate::protocol::Key;
+use crate::render::escape::escape;
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, ms_text};
 
 const HELP: &str = "\
 Examples:
@@ -27,6 +33,29 @@ pub struct PingArgs {
     count: u32,
 }
 
+/// A round trip.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "ping")]
+struct RoundTrip {
+    /// The broker's address.
+    broker: String,
+    /// Counts from 1.
+    #[serde(rename = "seq")]
+    sequence: u32,
+    /// The time from the first packet to CONNACK; only in the first record.
+    #[serde(
+        rename = "connect_ms",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "json::ms_if_known"
+    )]
+    connect: Option<Duration>,
+    /// The version of TLS; only in the first record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<&'static str>,
+    #[serde(rename = "round_trip_ms", serialize_with = "json::ms")]
+    round_trip: Duration,
+}
+
 /// Runs the verb.
 pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let client = session.client().await?;
@@ -40,7 +69,7 @@ pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
             Ok(_) | Err(Error::Denied(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        emit(Output::Pinged {
+        emit(&RoundTrip {
             broker: about.target.clone(),
             sequence,
             connect: about.connect_elapsed().filter(|_| sequence == 1),
@@ -49,4 +78,44 @@ pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         })?;
     }
     Ok(Verdict::Yes)
+}
+
+impl Record for RoundTrip {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
+        let tls = self.tls.map_or_else(String::new, |version| format!(" (TLS {version})"));
+        let connect =
+            self.connect.map_or_else(String::new, |connect| format!("  connect {}{tls}", ms_text(connect)));
+        let broker = escape(self.broker.as_bytes());
+        Rendered::stdout(format!("{broker}{connect}  round trip {}\n", ms_text(self.round_trip)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    fn round_trip(connect: Option<Duration>, tls: Option<&'static str>) -> RoundTrip {
+        let broker = "localhost:1883".to_owned();
+        RoundTrip { broker, sequence: 1, connect, tls, round_trip: Duration::from_nanos(57_400) }
+    }
+
+    #[test]
+    fn a_ping_has_the_time_to_connect_only_once() {
+        let connect = Some(Duration::from_micros(12_100));
+        let text = |connect, tls| shown(&round_trip(connect, tls), &Style::PLAIN).0;
+        assert_eq!(text(connect, None), "localhost:1883  connect 12.1 ms  round trip 0.057 ms\n");
+        let with_tls = "localhost:1883  connect 12.1 ms (TLS 1.3)  round trip 0.057 ms\n";
+        assert_eq!(text(connect, Some("1.3")), with_tls);
+        assert_eq!(text(None, None), "localhost:1883  round trip 0.057 ms\n");
+        assert_eq!(
+            shown(&round_trip(connect, Some("1.3")), &Style::JSON).0,
+            "{\"v\":1,\"op\":\"ping\",\"broker\":\"localhost:1883\",\"seq\":1,\"connect_ms\":12.1,\
+             \"tls\":\"1.3\",\"round_trip_ms\":0.057}\n"
+        );
+    }
 }

@@ -4,17 +4,20 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use clap::Args;
+use serde::Serialize;
 
 use super::args::fence::FenceArgs;
 use super::args::key::KeyArgs;
 use super::args::value::ValueArgs;
 use super::duration;
 use super::error::CommandError;
-use super::output::{Emit, Output};
+use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{RawRequest, Response, SetOptions, SetOutcome};
-use crate::protocol::{Condition, Key};
+use crate::protocol::{Condition, Key, Timestamp};
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, confirmation, counted_bytes, name, negative};
 
 const USAGE: &str = "mqkv set KEY VALUE";
 
@@ -99,6 +102,25 @@ pub struct SetCall {
     condition: Option<Condition>,
 }
 
+/// The result of `set`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "set")]
+struct SetRecord {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    applied: bool,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::condition")]
+    condition: Option<Condition>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    version: Option<Timestamp>,
+    /// None if the key was not set, or does not expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    /// The length of the value in bytes.
+    #[serde(skip)]
+    size: usize,
+}
+
 /// Runs the verb.
 pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let (request, call) = prepare(args, session)?;
@@ -132,11 +154,50 @@ impl SetCall {
     /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
         let Self { key, size, ttl_ms, condition } = self;
-        let outcome = SetOutcome::decode(response, condition)?;
-        let verdict = if outcome.applied { Verdict::Yes } else { Verdict::No };
-        emit(Output::Set { key, size, ttl_ms, condition, outcome })?;
-        Ok(verdict)
+        let SetOutcome { applied, version } = SetOutcome::decode(response, condition)?;
+        let ttl_ms = ttl_ms.filter(|_| applied);
+        emit(&SetRecord { key, applied, condition, version, ttl_ms, size })?;
+        Ok(if applied { Verdict::Yes } else { Verdict::No })
     }
+}
+
+impl Record for SetRecord {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        if self.applied {
+            let expires = || self.ttl_ms.map(expires_in).unwrap_or_default();
+            return stored(&self.key, self.size, expires, self.version.as_ref(), style);
+        }
+        let reason = match self.condition {
+            Some(Condition::AbsentOrEqual) => "has another value",
+            Some(Condition::Absent) | None => "exists",
+        };
+        negative(&format!("not stored: {} {reason}", name(&self.key)), style)
+    }
+
+    fn key(&self) -> Option<&Key> {
+        Some(&self.key)
+    }
+}
+
+/// Formats the confirmation that a value was stored; `expires` is what is added about the expiry.
+pub fn stored(
+    key: &Key,
+    size: usize,
+    expires: impl FnOnce() -> String,
+    version: Option<&Timestamp>,
+    style: &Style,
+) -> Rendered {
+    let text = || format!("stored {} ({}{})", name(key), counted_bytes(size), expires());
+    confirmation(text, version, style)
+}
+
+/// Returns the expiry of a key for [`stored`].
+pub fn expires_in(ms: u64) -> String {
+    format!(", expires in {}", duration::of_ms(ms))
 }
 
 fn strip_newline(value: &Bytes) -> Bytes {
@@ -152,6 +213,7 @@ fn strip_newline(value: &Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render;
 
     #[test]
     fn one_line_end_is_removed_and_no_more() {
@@ -160,5 +222,43 @@ mod tests {
         {
             assert_eq!(strip_newline(&Bytes::from(value)), stripped, "{value:?}");
         }
+    }
+
+    fn shown(applied: bool, condition: Option<Condition>, size: usize, style: &Style) -> (String, String) {
+        let (key, ttl_ms) = (Key::new("k").unwrap(), (applied && size > 1).then_some(30_000));
+        let version = Some(Timestamp::of_store(1, 0));
+        render::shown(&SetRecord { key, applied, condition, version, ttl_ms, size }, style)
+    }
+
+    #[test]
+    fn a_stored_value_is_confirmed_with_size_and_expiry_on_a_terminal() {
+        let text = |applied, condition, size| {
+            let (stdout, stderr) = shown(applied, condition, size, &Style::PLAIN);
+            stdout + &stderr
+        };
+        assert_eq!(text(true, None, 4), "stored k (4 bytes, expires in 30s)\n");
+        assert_eq!(text(true, None, 1), "stored k (1 byte)\n");
+        assert_eq!(text(false, Some(Condition::Absent), 4), "error: not stored: k exists\n");
+        assert_eq!(
+            text(false, Some(Condition::AbsentOrEqual), 4),
+            "error: not stored: k has another value\n"
+        );
+        assert_eq!(shown(true, None, 4, &Style::LINES), Default::default());
+        assert_eq!(shown(true, None, 4, &Style::QUIET), Default::default());
+        assert_eq!(shown(false, None, 4, &Style::LINES).1, "error: not stored: k exists\n");
+    }
+
+    #[test]
+    fn a_set_has_whether_it_was_applied() {
+        assert_eq!(
+            shown(true, None, 4, &Style::JSON).0,
+            "{\"v\":1,\"op\":\"set\",\"key\":\"k\",\"applied\":true,\
+             \"version\":\"000000000000001:00000:StateStore\",\"ttl_ms\":30000}\n"
+        );
+        assert_eq!(
+            shown(false, Some(Condition::Absent), 4, &Style::JSON).0,
+            "{\"v\":1,\"op\":\"set\",\"key\":\"k\",\"applied\":false,\"condition\":\"nx\",\
+             \"version\":\"000000000000001:00000:StateStore\"}\n"
+        );
     }
 }

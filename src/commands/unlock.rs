@@ -3,16 +3,20 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use serde::Serialize;
 
 use super::args::key::KeyArgs;
 use super::error::CommandError;
 use super::lock::holder_value;
-use super::output::{Emit, Output};
+use super::output::Emit;
 use super::process::context::LOCK_HOLDER;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::DeleteOutcome;
-use crate::protocol::Key;
+use crate::protocol::{Key, Value};
+use crate::render::escape::escape;
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, confirmation, name, negative};
 
 const USAGE: &str = "mqkv unlock KEY [--holder NAME]";
 
@@ -45,6 +49,27 @@ impl UnlockArgs {
     }
 }
 
+/// The result of `unlock`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "unlock")]
+struct Unlocked {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    #[serde(flatten, serialize_with = "json::holder")]
+    holder: Value,
+    released: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<NotReleased>,
+}
+
+/// Why a lock was not released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum NotReleased {
+    Free,
+    HeldByAnother,
+}
+
 /// Runs the verb.
 pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
@@ -54,10 +79,53 @@ pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<
     })?;
     let holder = holder_value(&holder)?;
     let outcome = session.early_client().await?.vdel(&key, &holder, None).await?;
-    let verdict = match outcome {
-        DeleteOutcome::Deleted { .. } => Verdict::Yes,
-        DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,
+    let reason = match outcome {
+        DeleteOutcome::Deleted { .. } => None,
+        DeleteOutcome::Missing => Some(NotReleased::Free),
+        DeleteOutcome::ValueDiffers { .. } => Some(NotReleased::HeldByAnother),
     };
-    emit(Output::Unlocked { key, holder, outcome })?;
-    Ok(verdict)
+    let released = reason.is_none();
+    emit(&Unlocked { key, holder, released, reason })?;
+    Ok(if released { Verdict::Yes } else { Verdict::No })
+}
+
+impl Record for Unlocked {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let key = name(&self.key);
+        match self.reason {
+            None => confirmation(|| format!("released {key}"), None, style),
+            Some(NotReleased::Free) => negative(&format!("not released: {key} is free"), style),
+            Some(NotReleased::HeldByAnother) => {
+                negative(&format!("not released: {key} is not held by {}", escape(&self.holder)), style)
+            }
+        }
+    }
+
+    fn key(&self) -> Option<&Key> {
+        Some(&self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::shown;
+
+    #[test]
+    fn a_lock_that_was_not_released_has_a_reason() {
+        let (key, holder) = (Key::new("deploy").unwrap(), "ci".into());
+        let free = Unlocked { key, holder, released: false, reason: Some(NotReleased::Free) };
+        assert_eq!(
+            shown(&free, &Style::JSON).0,
+            "{\"v\":1,\"op\":\"unlock\",\"key\":\"deploy\",\"holder\":\"ci\",\"released\":false,\
+             \"reason\":\"free\"}\n"
+        );
+        assert_eq!(shown(&free, &Style::LINES).1, "error: not released: deploy is free\n");
+        let other = Unlocked { reason: Some(NotReleased::HeldByAnother), ..free };
+        assert!(shown(&other, &Style::JSON).0.ends_with("\"reason\":\"held-by-another\"}\n"));
+    }
 }

@@ -5,8 +5,9 @@ use clap::Args;
 use super::args::fence::FenceArgs;
 use super::args::key::KeyArgs;
 use super::args::value::ValueArgs;
+use super::del::Deleted;
 use super::error::CommandError;
-use super::output::{Deletion, Emit, Output};
+use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{DeleteOutcome, RawRequest, Response};
@@ -80,11 +81,8 @@ impl VdelCall {
     /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
         let outcome = DeleteOutcome::decode(response, true)?;
-        let verdict = match outcome {
-            DeleteOutcome::Deleted { .. } => Verdict::Yes,
-            DeleteOutcome::Missing | DeleteOutcome::ValueDiffers { .. } => Verdict::No,
-        };
-        emit(Output::Deleted { verb: Deletion::VDel, key: self.key, outcome, is_missing_ignored: false })?;
-        Ok(verdict)
+        let deleted = Deleted::new("vdel", self.key, outcome);
+        emit(&deleted)?;
+        Ok(deleted.verdict())
     }
 }

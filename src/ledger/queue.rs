@@ -1,6 +1,6 @@
 //! Commit queue: the only list of what is not durable yet, and the answers that wait for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::group::Group;
 use super::record::Record;
@@ -65,7 +65,8 @@ pub struct CommitQueue<A> {
     undo: VecDeque<Uncommitted>,
     answers: VecDeque<Waiting<A>>,
     /// For each key with uncommitted records, the last step that has one.
-    keys: HashMap<Key, u64>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    keys: BTreeMap<Key, u64>,
     /// The records that no group has taken yet.
     next_group: Vec<(u64, Record)>,
     /// Bytes of the answers.
@@ -126,7 +127,7 @@ impl<A> CommitQueue<A> {
             ledger,
             undo: VecDeque::new(),
             answers: VecDeque::new(),
-            keys: HashMap::new(),
+            keys: BTreeMap::new(),
             next_group: Vec::new(),
             bytes: 0,
             rows: 0,
@@ -227,12 +228,13 @@ impl<A> CommitQueue<A> {
         has_many_records || self.has_reached(ANSWERS_MAX / 2, BYTES_MAX / 2)
     }
 
-    /// Whether requests may come that wait at their source without room. The last quarter is left to expiry, and to requests
-    /// that have begun.
+    /// Whether requests may come that wait at their source without room: without etcd always, because there one too many is
+    /// answered with an error. The last quarter is left to expiry, and to requests that have begun.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let three_quarters = |limit: usize| limit.saturating_sub(limit / 4);
-        !self.has_reached(three_quarters(ANSWERS_MAX), three_quarters(BYTES_MAX))
+        self.ledger != LedgerKind::Etcd
+            || !self.has_reached(three_quarters(ANSWERS_MAX), three_quarters(BYTES_MAX))
     }
 
     fn has_reached(&self, answers: usize, bytes: usize) -> bool {

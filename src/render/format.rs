@@ -56,7 +56,8 @@ pub struct Style {
 
 impl Style {
     /// Returns the width in which messages on standard error are wrapped.
-    pub(super) fn stderr_columns(&self) -> Option<usize> {
+    #[must_use]
+    pub fn stderr_columns(&self) -> Option<usize> {
         self.columns.filter(|_| self.stderr_is_terminal)
     }
 }
@@ -75,6 +76,10 @@ impl Style {
         verbose: false,
         quiet: false,
     };
+    /// Lines for a pipe.
+    pub const LINES: Self = Self { format: Format::Lines, ..Self::PLAIN };
+    pub const JSON: Self = Self { format: Format::Json, ..Self::PLAIN };
+    pub const QUIET: Self = Self { quiet: true, ..Self::PLAIN };
 }
 
 /// A formatted record.
@@ -85,11 +90,13 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    pub(super) fn stdout(stdout: impl Into<Bytes>) -> Self {
+    #[must_use]
+    pub fn stdout(stdout: impl Into<Bytes>) -> Self {
         Self { stdout: stdout.into(), stderr: String::new() }
     }
 
-    pub(super) fn stderr(stderr: String) -> Self {
+    #[must_use]
+    pub fn stderr(stderr: String) -> Self {
         Self { stdout: Bytes::new(), stderr }
     }
 }

@@ -1,8 +1,12 @@
-//! Frames as text, in the notation of the wire.
+//! Frames as text, in the notation of the wire, and as JSON.
 
 use std::fmt::Write;
 
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+
 use super::escape::{escape, quote};
+use super::json;
 use crate::protocol::frame::Frame;
 
 /// Formats a frame: `+OK`, `-ERR text`, `:1`, `"value"`, `(nil)`, and `1)` before each element of an array. Without a
@@ -40,6 +44,42 @@ fn put_all(out: &mut String, parts: &[&str]) {
     for part in parts {
         out.push_str(part);
     }
+}
+
+/// A frame as an object.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Node<'a> {
+    Simple(Value<'a>),
+    Error(Value<'a>),
+    Bulk(Value<'a>),
+    Integer { value: i64 },
+    Null,
+    Array { items: Vec<Node<'a>> },
+}
+
+#[derive(Serialize)]
+struct Value<'a> {
+    #[serde(flatten, serialize_with = "json::value")]
+    value: &'a Bytes,
+}
+
+impl<'a> From<&'a Frame> for Node<'a> {
+    fn from(frame: &'a Frame) -> Self {
+        match frame {
+            Frame::Simple(value) => Self::Simple(Value { value }),
+            Frame::Error(value) => Self::Error(Value { value }),
+            Frame::Bulk(value) => Self::Bulk(Value { value }),
+            Frame::Integer(value) => Self::Integer { value: *value },
+            Frame::Null => Self::Null,
+            Frame::Array(frames) => Self::Array { items: frames.iter().map(Self::from).collect() },
+        }
+    }
+}
+
+/// Writes a frame as a tree of objects, for `serialize_with`.
+pub fn serialize<S: Serializer>(frame: &Frame, serializer: S) -> Result<S::Ok, S::Error> {
+    Node::from(frame).serialize(serializer)
 }
 
 #[cfg(test)]

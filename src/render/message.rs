@@ -1,13 +1,75 @@
-//! Messages on standard error beside the data.
+//! Parts of the text of records: lines of data, confirmations, and messages on standard error.
 
+use super::escape::escape;
 use super::style::{Paint, paint};
-use super::{Rendered, Style};
+use super::{Format, Rendered, Style};
+use crate::protocol::{Key, Timestamp};
+
+/// Formats data; with --verbose, its version too.
+#[must_use]
+pub fn line(text: &str, version: Option<&Timestamp>, style: &Style) -> Rendered {
+    let version = version.filter(|_| style.verbose).map(|version| escape(version.to_text().as_bytes()));
+    let version = version
+        .map_or_else(String::new, |version| format!("  {}", paint(&version, Paint::Dim, style.color_stdout)));
+    Rendered::stdout(format!("{text}{version}\n"))
+}
+
+/// Formats the confirmation of a success, for a terminal only: for a program the exit status is enough. The text is made only if
+/// it is wanted, because a batch has many.
+#[must_use]
+pub fn confirmation(text: impl FnOnce() -> String, version: Option<&Timestamp>, style: &Style) -> Rendered {
+    match style.format == Format::Text && !style.quiet {
+        true => line(&text(), version, style),
+        false => Rendered::default(),
+    }
+}
 
 /// Formats a negative result, such as a missing key, on standard error.
 #[must_use]
 pub fn negative(text: &str, style: &Style) -> Rendered {
-    if style.quiet {
-        return Rendered::default();
+    labelled("error:", Paint::Error, text, style)
+}
+
+/// Formats a warning on standard error.
+#[must_use]
+pub fn warning(text: &str, style: &Style) -> Rendered {
+    labelled("warning:", Paint::Warning, text, style)
+}
+
+/// Formats a message on standard error.
+#[must_use]
+pub fn notice(text: &str, style: &Style) -> Rendered {
+    if style.quiet { Rendered::default() } else { Rendered::stderr(format!("{text}\n")) }
+}
+
+fn labelled(label: &str, how: Paint, text: &str, style: &Style) -> Rendered {
+    notice(&format!("{} {text}", paint(label, how, style.color_stderr)), style)
+}
+
+/// Formats the message that a key does not exist.
+#[must_use]
+pub fn not_found(key: &Key, style: &Style) -> Rendered {
+    negative(&format!("key not found: {}", name(key)), style)
+}
+
+/// Returns a key as a name in a message.
+#[must_use]
+pub fn name(key: &Key) -> String {
+    escape(key.as_bytes())
+}
+
+/// Returns a number with its noun.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    match (count, noun) {
+        (1, noun) => format!("1 {noun}"),
+        (count, "leaf") => format!("{count} leaves"),
+        (count, noun) => format!("{count} {noun}s"),
     }
-    Rendered::stderr(format!("{} {text}\n", paint("error:", Paint::Error, style.color_stderr)))
+}
+
+/// Returns the number of bytes of a value.
+#[must_use]
+pub fn counted_bytes(size: usize) -> String {
+    counted(u64::try_from(size).unwrap_or(u64::MAX), "byte")
 }

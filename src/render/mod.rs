@@ -1,42 +1,27 @@
-//! Formats records and errors as bytes for the standard streams (pure).
+//! What the records of the verbs share: formats, escaping, tables, times, widths, JSON (pure).
 
-mod bench;
-mod bulk;
-mod configured;
 pub mod cut;
-mod doctor;
-pub mod error;
+pub mod duration;
+pub mod encoding;
 pub mod escape;
-mod exchange;
 mod format;
-mod frame;
-mod json;
-mod lock;
+pub mod frame;
+pub mod json;
 pub mod log;
 mod log_field;
 mod message;
 mod milliseconds;
-mod monitor;
-mod raw;
 mod record;
 pub mod style;
 pub mod table;
-mod text;
-mod time;
-pub mod trace;
-mod watch;
+pub mod time;
 mod widths;
-mod wrap;
+pub mod wrap;
 
 pub use format::{Format, Rendered, Style, Zone};
-pub use message::negative;
+pub use message::{confirmation, counted, counted_bytes, line, name, negative, not_found, notice, warning};
 pub use milliseconds::ms_text;
+#[cfg(test)]
+pub use record::shown;
+pub use record::{Progress, Record, rendered};
 pub use widths::Widths;
-
-use crate::commands::Output;
-
-/// Formats a record; `widths` are those of the records before it on the same terminal.
-#[must_use]
-pub fn output(output: &Output, style: &Style, widths: &mut Widths) -> Rendered {
-    bulk::output(output, style).unwrap_or_else(|| record::output(output, style, widths))
-}

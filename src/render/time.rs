@@ -1,10 +1,11 @@
 //! Times of records: the time of day on a terminal, RFC 3339 in UTC elsewhere.
 
+use super::duration;
 use super::format::{Style, Zone};
-use crate::commands::duration;
 
 /// Formats Unix milliseconds for a stream.
-pub(super) fn of_stream(ms: u64, is_terminal: bool, style: &Style) -> String {
+#[must_use]
+pub fn of_stream(ms: u64, is_terminal: bool, style: &Style) -> String {
     if is_terminal { of_day(ms, style) } else { in_utc(ms) }
 }
 
@@ -18,8 +19,19 @@ fn of_day(ms: u64, style: &Style) -> String {
 }
 
 /// Formats date and time in UTC.
-pub(super) fn in_utc(ms: u64) -> String {
+#[must_use]
+pub fn in_utc(ms: u64) -> String {
     duration::rfc3339(ms).unwrap_or_else(|| format!("{ms} ms"))
+}
+
+/// Formats the length, the beginning and the end of a gap.
+#[must_use]
+pub fn gap(since_ms: u64, until_ms: u64, is_terminal: bool, style: &Style) -> String {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    let ms = until_ms.saturating_sub(since_ms);
+    // Across midnight the time of day is not enough.
+    let moment = |at| of_stream(at, is_terminal && ms < DAY_MS, style);
+    format!("{}, from {} to {}", duration::of_ms(ms), moment(since_ms), moment(until_ms))
 }
 
 #[cfg(test)]

@@ -5,23 +5,24 @@ use super::cut::width_of;
 /// The widths of the columns of `watch` and `monitor`. They grow with the records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Widths {
-    pub(super) client: Column,
-    pub(super) verb: Column,
-    pub(super) key: Column,
+    pub client: Column,
+    pub verb: Column,
+    pub key: Column,
 }
 
 /// The width of one column.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Column(usize);
+pub struct Column(usize);
 
 impl Column {
     /// Widens the column for a text of at most `max` columns: a longer one must not push all others aside.
-    pub(super) fn fit(&mut self, text: &str, max: usize) {
+    pub fn fit(&mut self, text: &str, max: usize) {
         self.0 = self.0.max(Some(width_of(text)).filter(|width| *width <= max).unwrap_or(0));
     }
 
     /// Returns a text with blanks up to the width of the column, which grows as in [`Column::fit`].
-    pub(super) fn pad(&mut self, mut text: String, max: usize) -> String {
+    #[must_use]
+    pub fn pad(&mut self, mut text: String, max: usize) -> String {
         self.fit(&text, max);
         let missing = self.0.saturating_sub(width_of(&text));
         text.extend(std::iter::repeat_n(' ', missing));

@@ -8,10 +8,8 @@ use std::hash::Hasher;
 )]
 use std::hash::SipHasher;
 
+use crate::ledger::etcd::CLUSTER_KEY_BYTES;
 use crate::protocol::ConnectionId;
-
-/// Length of a key in bytes.
-pub const CLUSTER_KEY_BYTES: usize = 32;
 
 /// Key of a cluster. Each half is for one kind of hash.
 #[derive(Clone, Copy, PartialEq, Eq)]

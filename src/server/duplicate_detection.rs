@@ -531,6 +531,20 @@ mod tests {
     }
 
     #[test]
+    fn with_many_clients_no_request_hashes_more_than_some_thousands_again() {
+        let mut duplicates = DuplicateDetection::new(UNLIMITED);
+        let client = |number| one_shot("c", number);
+        for number in 1..=60_000 {
+            assert!(!handle(&mut duplicates, &client(number), 1, None, 0));
+        }
+        assert!(duplicates.clients.largest_part() <= 3_584, "{}", duplicates.clients.largest_part());
+        for number in 1..=60_000 {
+            let known = duplicates.recognize(&client(number), Fingerprint(1), 0).is_some();
+            assert!(known && duplicates.recognize(&client(number), Fingerprint(2), 0).is_none());
+        }
+    }
+
+    #[test]
     fn the_writes_of_other_clients_make_no_response_be_forgotten() {
         let mut duplicates = DuplicateDetection::new(1_000_000);
         handle(&mut duplicates, &delivery("c", 1, 1, 0), 7, Some(10), 0);

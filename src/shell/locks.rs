@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use super::printer::Printer;
-use crate::commands::output::LossReason;
+use crate::client::lock::LossReason;
 use crate::commands::{BackgroundLock, CommandError, Kind, Released, Session, duration};
 use crate::protocol::{Key, Timestamp};
 use crate::render::escape::escape;

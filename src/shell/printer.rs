@@ -14,11 +14,9 @@ use super::screen::{HeldScreen, Screen};
 use super::shared_state::SharedState;
 use super::streams::Streams;
 use crate::clock;
-use crate::commands::CommandError;
-use crate::commands::output::{Output, WatchEvent};
-use crate::protocol::Key;
+use crate::commands::{CommandError, Hint};
 use crate::render::style::{Paint, paint};
-use crate::render::{self, Format, Rendered, Style, Widths};
+use crate::render::{Format, Record, Rendered, Style, Widths, rendered};
 
 /// The time between two attempts to print to a terminal that does not keep up.
 const SLOW_TERMINAL_DELAY: Duration = Duration::from_millis(200);
@@ -79,9 +77,9 @@ impl Printer {
     ///
     /// # Errors
     /// Standard output cannot be written.
-    pub fn record(&self, output: &Output, style: &Style) -> io::Result<()> {
-        self.remember_key(output);
-        let rendered = formatted(output, style, &self.widths);
+    pub fn record(&self, record: &dyn Record, style: &Style) -> io::Result<()> {
+        self.remember_key(record);
+        let rendered = formatted(record, style, &self.widths);
         if !rendered.stdout.is_empty() {
             (self.streams.data)(&rendered.stdout, style.color_stdout)?;
         }
@@ -90,9 +88,9 @@ impl Printer {
     }
 
     /// Prints the messages of a record and returns its data, for a redirection.
-    pub fn render(&self, output: &Output, style: &Style) -> Rendered {
-        self.remember_key(output);
-        let rendered = formatted(output, style, &self.widths);
+    pub fn render(&self, record: &dyn Record, style: &Style) -> Rendered {
+        self.remember_key(record);
+        let rendered = formatted(record, style, &self.widths);
         self.words_of(&rendered, style);
         rendered
     }
@@ -123,22 +121,20 @@ impl Printer {
     }
 
     /// Prints a record of a watch, within the rate limit.
-    pub fn background_record(&self, output: &Output, style: &Style) {
-        self.remember_key(output);
+    pub fn background_record(&self, record: &dyn Record, style: &Style) {
+        self.remember_key(record);
         // The connection status reports a loss, once for all watches.
-        if matches!(output, Output::Watched { event: WatchEvent::Lost { .. }, .. }) {
+        if record.is_connection_loss() {
             return;
         }
         // Raw bytes would disturb the line that is being edited.
         let format = if style.format == Format::Raw { Format::Text } else { style.format };
         let Rendered { stdout, stderr } =
-            formatted(output, &Style { format, ..*style }, &self.background_widths);
+            formatted(record, &Style { format, ..*style }, &self.background_widths);
         let text = [stderr, String::from_utf8_lossy(&stdout).into_owned()].concat();
-        match output {
-            Output::Watched { event, .. } if let Some(key) = key_of(event) => {
-                self.background_event(key.as_bytes(), text);
-            }
-            _ => {
+        match record.key() {
+            Some(key) => self.background_event(key.as_bytes(), text),
+            None => {
                 self.flush();
                 self.screen.print(text);
             }
@@ -207,44 +203,24 @@ impl Printer {
     fn rendered_error(&self, error: &CommandError, style: &Style) -> String {
         let hints = error.hints.iter().map(|hint| at_prompt(hint, self.state.definition())).collect();
         let style = Style { columns: Some(self.state.columns()), ..*style };
-        render::error::error(&CommandError { hints, ..error.clone() }, error.kind.code(), &style)
+        CommandError { hints, ..error.clone() }.rendered(&style)
     }
 
     /// Remembers the key of a record for completion.
-    fn remember_key(&self, output: &Output) {
-        let key = match output {
-            Output::Got { key, .. }
-            | Output::Set { key, .. }
-            | Output::Deleted { key, .. }
-            | Output::Locked { key, .. }
-            | Output::LockHeld { key, .. }
-            | Output::Unlocked { key, .. }
-            | Output::Listed { key, .. }
-            | Output::Holder { key, .. } => key,
-            Output::Watched { event, .. } if let Some(key) = key_of(event) => key,
-            _ => return,
-        };
-        self.state.remember_key(key.as_bytes());
+    fn remember_key(&self, record: &dyn Record) {
+        if let Some(key) = record.key() {
+            self.state.remember_key(key.as_bytes());
+        }
     }
 }
 
-fn formatted(output: &Output, style: &Style, widths: &Cell<Widths>) -> Rendered {
+fn formatted(record: &dyn Record, style: &Style, widths: &Cell<Widths>) -> Rendered {
     let mut grown = widths.get();
-    let rendered = match output {
+    let rendered = match record.hint() {
         // Lines of the prompt have no program name.
-        Output::Hint(hint) => render::output(&Output::Hint(hint.replace(": mqkv ", ": ")), style, &mut grown),
-        output => render::output(output, style, &mut grown),
+        Some(hint) => rendered(&Hint(hint.replace(": mqkv ", ": ")), style, &mut grown),
+        None => rendered(record, style, &mut grown),
     };
     widths.set(grown);
     rendered
-}
-
-fn key_of(event: &WatchEvent) -> Option<&Key> {
-    match event {
-        WatchEvent::Current { key, .. }
-        | WatchEvent::Set { key, .. }
-        | WatchEvent::Delete { key, .. }
-        | WatchEvent::Resync { key, .. } => Some(key),
-        WatchEvent::Lost { .. } | WatchEvent::Gap { .. } | WatchEvent::Skipped { .. } => None,
-    }
 }

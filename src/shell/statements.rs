@@ -17,12 +17,12 @@ use crate::commands::lines::words::{Word, has_escape_in_path};
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
-    Acquisition, Command, CommandError, Kind, LockArgs, Output, Place, Session, Verdict,
-    acquire_in_background, duration,
+    Acquisition, Command, CommandError, Emit, Kind, LockArgs, Place, Session, Verdict, acquire_in_background,
+    duration,
 };
 use crate::protocol::Key;
 use crate::render::escape::escape;
-use crate::render::{Format, Style};
+use crate::render::{Format, Record, Style};
 
 /// How deep `\i` may be nested.
 const DEPTH_MAX: usize = 8;
@@ -209,7 +209,7 @@ impl Shell {
         style: &Style,
     ) -> Result<End, CommandError> {
         let printer = self.printer.clone();
-        let mut emit = |output| printer.record(&output, style);
+        let mut emit = |record: &dyn Record| printer.record(record, style);
         let result = self.run_command(command, session, style, &mut emit).await;
         if style.format == Format::Raw {
             self.printer.begin_line();
@@ -226,8 +226,8 @@ impl Shell {
     ) -> Result<End, CommandError> {
         let printer = self.printer.clone();
         let mut is_closed = false;
-        let mut emit = |output| {
-            let rendered = printer.render(&output, &style);
+        let mut emit = |record: &dyn Record| {
+            let rendered = printer.render(record, &style);
             let written = redirection.write(&rendered.stdout);
             is_closed |= written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
             written
@@ -262,7 +262,7 @@ impl Shell {
         command: Command,
         session: &Session,
         style: &Style,
-        emit: &mut dyn FnMut(Output) -> io::Result<()>,
+        emit: Emit<'_>,
     ) -> Result<(End, Verdict), CommandError> {
         let access = command.access();
         // Such a verb listens to signals itself and ends in order, so the first one is left to it.
@@ -321,7 +321,7 @@ impl Shell {
         style: &Style,
     ) -> Result<End, CommandError> {
         let (session, printer) = (session.without_signals(), self.printer.clone());
-        let mut emit = |output| printer.record(&output, style);
+        let mut emit = |record: &dyn Record| printer.record(record, style);
         let acquisition = tokio::select! {
             acquisition = acquire_in_background(args, &session, &mut emit) => acquisition?,
             signal = self.signals.next() => {

@@ -8,9 +8,8 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use super::backslash::WatchSelection;
 use super::printer::Printer;
-use crate::commands::output::Output;
 use crate::commands::{Command, CommandError, Session, Verdict};
-use crate::render::Style;
+use crate::render::{Record, Style};
 
 /// The running watches by number. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -47,10 +46,9 @@ impl Watches {
             let (watches, printer, session) = (self.clone(), printer.clone(), session.without_signals());
             let records = Rc::clone(&records);
             spawn_local(async move {
-                let mut emit = |output: Output| {
-                    let is_record = matches!(&output, Output::Watched { sequence: Some(_), .. });
-                    records.set(records.get().saturating_add(u64::from(is_record)));
-                    printer.background_record(&output, &style);
+                let mut emit = |record: &dyn Record| {
+                    records.set(records.get().saturating_add(u64::from(record.sequence().is_some())));
+                    printer.background_record(record, &style);
                     Ok(())
                 };
                 let result = command.run(&session, &mut emit).await;

@@ -326,6 +326,22 @@ fn a_client_id_with_a_separator_reaches_no_keys_of_another_client_and_is_logged_
 }
 
 #[test]
+fn rules_for_users_without_users_are_reported_at_the_start() {
+    let place = place();
+    let warning = |options: &[&str]| {
+        let options = [&["serve", "-v", "--authz", "rules", "--listen", "127.0.0.1:0"], options].concat();
+        let server = StreamedProcess::start(&mut place.command(&options));
+        let lines = std::iter::from_fn(|| Some(server.log_line()));
+        lines.take_while(|line| !line.starts_with("listening on ")).find(|line| line.contains("name users"))
+    };
+    let missing = "warning: the rules of --authz name users, but no client has a user: --users and --sat-tokens are missing";
+    assert_eq!(warning(&[]).as_deref(), Some(missing));
+    assert_eq!(warning(&["--users", "users"]), None);
+    place.write("rules", "rules:\n- principals: {clientIds: [a]}\n  brokerResources: [{method: Connect}]\n");
+    assert_eq!(warning(&[]), None);
+}
+
+#[test]
 fn invalid_or_unreadable_rules_are_rejected_at_the_start() {
     let place = place();
     place.write("unclosed", "rules:\n- principals: {clientIds: [a]}\n  stateStoreResources:\n  - {method: Read, keyType: Pattern, keys: [\"a[\"]}\n");

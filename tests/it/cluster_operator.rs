@@ -1,7 +1,7 @@
 //! What the operator of a cluster on etcd sees and does: `mqkv store status`, `check`, `resign`.
 
 use etcd_client::Permission;
-use mqkv::server::cluster::operation::{EtcdError, Txn};
+use mqkv::ledger::etcd::operation::{EtcdError, Txn};
 use nix::sys::signal::Signal;
 
 use super::common::cluster::{Instance, ServedCluster};

@@ -262,7 +262,7 @@ fn state_of_another_format_ends_the_start_with_its_cause() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let etcd = cluster.etcd.client().await;
-        let txn = mqkv::server::cluster::operation::Txn {
+        let txn = mqkv::ledger::etcd::operation::Txn {
             conditions: Vec::new(),
             operations: vec![super::etcd_requests::put("/mqkv/default/meta", "\u{63}other")],
             otherwise: Vec::new(),

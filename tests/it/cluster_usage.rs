@@ -1,7 +1,5 @@
 //! `--etcd`: options that contradict each other, and an etcd that cannot be used.
 
-use std::net::TcpListener;
-
 use super::common::Place;
 
 #[test]
@@ -37,7 +35,7 @@ fn options_of_a_cluster_require_the_urls_of_etcd() {
 #[test]
 fn a_build_without_the_feature_names_the_way_to_it_before_it_tries_anything() {
     let place = Place::new();
-    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = used.local_addr().unwrap().to_string();
     for verb in [&["serve", "--listen", &address][..], &["store"], &["store", "status"]] {
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Bulk reads of etcd: what they cost, counted in requests and keys.
 
 use bytes::Bytes;
-use mqkv::server::cluster::bulk_read::BulkRead;
-use mqkv::server::cluster::operation::{Operation, RangeRead, Txn};
+use mqkv::ledger::etcd::bulk_read::BulkRead;
+use mqkv::ledger::etcd::operation::{Operation, RangeRead, Txn};
 use mqkv::server::etcd::Etcd;
 
 use super::common::Place;

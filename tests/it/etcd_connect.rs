@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
+use mqkv::ledger::etcd::operation::EtcdError;
 use mqkv::net::{IdentityFiles, Secret, TlsOptions};
-use mqkv::server::cluster::operation::EtcdError;
 use mqkv::server::etcd::{ConnectError, Etcd, EtcdSettings};
 
 use super::common::Place;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mqkv::server::cluster::operation::{EtcdError, TxnOutcome};
+use mqkv::ledger::etcd::operation::{EtcdError, TxnOutcome};
 use mqkv::server::etcd::{Etcd, EtcdSettings};
 
 use super::common::Place;

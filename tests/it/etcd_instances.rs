@@ -5,10 +5,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use mqkv::clock;
+use mqkv::ledger::etcd::operation::WatchEvent;
+use mqkv::ledger::etcd::{Layout, encode_run};
 use mqkv::ledger::{Group, KeyRecord, Record};
 use mqkv::protocol::Key;
-use mqkv::server::cluster::operation::WatchEvent;
-use mqkv::server::cluster::{Effect, InstanceSettings, Layout, Role, Status, encode_run};
+use mqkv::server::cluster::{Effect, InstanceSettings, Role, Status};
 use mqkv::server::etcd::{Application, Command, Etcd, Member, run};
 use mqkv::store::{Now, StoredValue, Version};
 use tokio::runtime::Builder;

@@ -1,8 +1,8 @@
 //! Transactions, reads, compaction and the quota of a real etcd.
 
 use bytes::Bytes;
-use mqkv::server::cluster::action::WatchRange;
-use mqkv::server::cluster::operation::{
+use mqkv::ledger::etcd::action::WatchRange;
+use mqkv::ledger::etcd::operation::{
     Condition, EtcdError, Operation, Pair, RangeRead, Txn, TxnAnswer, TxnOutcome, prefix_end,
 };
 use mqkv::server::etcd::{Etcd, EtcdSettings, has_stale_read_fix};

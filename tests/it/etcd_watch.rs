@@ -1,6 +1,6 @@
 //! Watches of a real etcd.
 
-use mqkv::server::cluster::operation::{EtcdError, Operation, TxnOutcome, WatchEvent};
+use mqkv::ledger::etcd::operation::{EtcdError, Operation, TxnOutcome, WatchEvent};
 use mqkv::server::etcd::{Etcd, EtcdSettings};
 
 use super::common::Place;

@@ -76,7 +76,7 @@ pub struct Subscribed {
 
 /// The most sessions that one [`Registry::handle_deadlines`] ends, because all connections wait meanwhile.
 const ENDED_PER_CALL_MAX: usize = 16;
-/// It ends no other one once so many subscriptions have been removed.
+/// It ends no other one once the ended ones had so many subscriptions and messages.
 const REMOVED_PER_CALL_ENOUGH: usize = 64;
 
 /// What all connections share. Pure: time is an argument.
@@ -327,7 +327,8 @@ impl Registry {
             }
             if is_due(state.ends_at) {
                 state.ends_at = None;
-                removed = removed.saturating_add(state.filters.len());
+                let (messages, _) = state.session.size();
+                removed = removed.saturating_add(state.filters.len()).saturating_add(messages);
                 drop(state);
                 self.remove_entry(&entry, now);
             }
@@ -1030,5 +1031,25 @@ pub(in crate::broker) mod tests {
             assert_eq!(registry.sessions.len(), left);
         }
         assert!(!registry.has_subscribers("t/1/x"));
+    }
+
+    #[test]
+    fn sessions_with_many_messages_that_expire_together_end_one_by_one() {
+        let start = crate::clock::monotonic();
+        let later = start + Duration::from_secs(10);
+        let mut registry = Registry::new(&Settings::default());
+        for number in 0..3 {
+            registry.attach_known(request(number, &number.to_string(), 10, None), start).unwrap();
+            subscribe_to(&mut registry, number, "t", start);
+            detach(&mut registry, number, start);
+        }
+        for _ in 0..REMOVED_PER_CALL_ENOUGH {
+            let message = Message { topic: "t".to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            registry.route(None, None, &Arc::new(Publication::new(message, start)), start, &mut Vec::new());
+        }
+        for left in [2, 1, 0] {
+            registry.handle_deadlines(later);
+            assert_eq!(registry.sessions.len(), left);
+        }
     }
 }

@@ -8,9 +8,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
+use super::end_turns;
 use super::keep_alive::KeepAlive;
 use super::login::{self, ENDED, Login, Permit, UnfinishedLogin};
 use super::packet_handler::{PacketHandler, wait};
@@ -81,6 +83,7 @@ pub async fn serve<S>(
             drop(unfinished);
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
             handler.complete_route().await;
+            end_turns::wait_for_turn().await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
             // The session is free and the application notified before the last bytes are written, which may take long.
             let output = handler.close(close_reason);
@@ -386,6 +389,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(missing) => missing,
                 Err(close_reason) => return close_reason,
             };
+            if handler.ends_turn() {
+                yield_now().await;
+                continue;
+            }
             if let Err(out_of_memory) = self.make_room(missing, handler.held_bytes()) {
                 return out_of_memory.into();
             }
@@ -497,6 +504,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Ok(true) => {}
                     Ok(false) => return None,
                     Err(close_reason) => return Some(close_reason),
+                }
+                if handler.ends_turn() {
+                    yield_now().await;
+                    continue;
                 }
                 if handler.is_unfinished() {
                     handler.complete_route().await;

@@ -5,6 +5,7 @@ pub mod busy_poll_stream;
 pub mod connect_error;
 pub mod connection;
 pub mod deferred_packets;
+pub mod end_turns;
 pub mod handshake_turns;
 pub mod keep_alive;
 pub mod listener;

@@ -4,11 +4,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::file::{Context, File};
-use super::layers::{Entry, Layer, Rank, Resolved};
 use super::location::{self, Location};
-use super::origin::{Line, Origin};
-use super::setting::{Setting, Value};
-use super::typed;
+use super::origin::{Line, Place, Rank};
+use super::setting::{ContextOptions, Settings, value};
 use super::variables::{CONTEXT, Variables};
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::{CommandError, Kind};
@@ -17,7 +15,7 @@ use crate::render::style::CustomColor;
 /// The settings in effect.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
-    pub settings: Resolved,
+    pub settings: Settings,
     /// The context in use, even if a higher layer overrides all of its settings.
     pub context: Option<Active>,
 }
@@ -31,14 +29,6 @@ pub struct Active {
     pub shade: Option<CustomColor>,
 }
 
-/// The source of a context's name, which determines the rank of the context.
-#[derive(Clone, Copy, Debug)]
-enum Named<'a> {
-    Typed(&'a str),
-    Variable(&'a str),
-    Default,
-}
-
 impl Configuration {
     /// Resolves all layers.
     ///
@@ -49,26 +39,18 @@ impl Configuration {
         display: &DisplayArgs,
         variables: &Variables,
     ) -> Result<Self, CommandError> {
-        let flags = typed::layer(connection, display)?;
-        let mut layers = vec![variables.layer()?];
-        layers.extend(variables.sdk_layer()?);
+        let flags = Settings::of_options(connection, display, &ContextOptions::default())?;
+        let mut layers = vec![variables.layer()?, variables.sdk_layer()?];
         let context = context(connection, &flags, variables)?;
         layers.push(flags);
-        layers.extend(context.as_ref().map(|(context, _)| context.layer.clone()));
-        layers.sort_by_key(|layer| layer.rank);
-        let settings = Resolved::of(layers)?;
-        let context = context.filter(|(context, _)| {
-            let rank = context.layer.rank;
+        layers.extend(context.as_ref().map(|(context, ..)| context.settings.clone()));
+        let settings = Settings::resolve(layers)?;
+        let context = context.filter(|(_, rank, _)| {
             // A default context is not in use if another layer names the broker.
-            rank != Rank::DefaultContext || settings.rank_of_broker().is_none_or(|broker| broker == rank)
+            *rank != Rank::DefaultContext || settings.rank_of_broker().is_none_or(|broker| broker == *rank)
         });
-        let context = context.map(|(context, file)| {
-            let shade = match settings.get(Setting::PromptColor) {
-                Some(Entry { value: Value::CustomColor(shade), .. }) => Some(*shade),
-                _ => None,
-            };
-            Active { name: context.name, file, shade }
-        });
+        let shade = value(&settings.prompt_color).copied();
+        let context = context.map(|(context, _, file)| Active { name: context.name, file, shade });
         Ok(Self { settings, context })
     }
 
@@ -77,37 +59,39 @@ impl Configuration {
     /// # Errors
     /// A variable is invalid.
     pub fn of_display(display: &DisplayArgs, variables: &Variables) -> Result<Self, CommandError> {
-        let flags = typed::layer(&ConnectionArgs::default(), display)?;
-        let settings = Resolved::of(vec![flags, variables.layer()?])?;
+        let settings = Settings::resolve(vec![of_display(display)?, variables.layer()?])?;
         Ok(Self { settings, context: None })
     }
 
     /// Resolves the output options alone, for output that must work with an invalid configuration.
     #[must_use]
     pub fn typed(display: &DisplayArgs) -> Self {
-        let flags = typed::layer(&ConnectionArgs::default(), display);
-        let settings = flags.and_then(|flags| Resolved::of(vec![flags])).unwrap_or_default();
+        let settings =
+            of_display(display).and_then(|flags| Settings::resolve(vec![flags])).unwrap_or_default();
         Self { settings, context: None }
     }
 
     /// Returns the line that makes the context in use read-only.
     #[must_use]
     pub fn read_only(&self) -> Option<&Line> {
-        let entry =
-            self.settings.get(Setting::ReadOnly).filter(|entry| entry.value == Value::Switch(true))?;
-        match &entry.origin {
-            Origin::File(line) if self.context.is_some() => Some(line),
+        let is_read_only = self.settings.read_only.as_ref().filter(|is_read_only| is_read_only.value)?;
+        match &is_read_only.origin.place {
+            Place::File(line) if self.context.is_some() => Some(line),
             _ => None,
         }
     }
 }
 
+fn of_display(display: &DisplayArgs) -> Result<Settings, CommandError> {
+    Settings::of_options(&ConnectionArgs::default(), display, &ContextOptions::default())
+}
+
 /// Returns the context to use, with its rank, and its file.
 fn context(
     connection: &ConnectionArgs,
-    flags: &Layer,
+    flags: &Settings,
     variables: &Variables,
-) -> Result<Option<(Context, Rc<PathBuf>)>, CommandError> {
+) -> Result<Option<(Context, Rank, Rc<PathBuf>)>, CommandError> {
     if connection.no_context {
         // Clap rejects both on one side of the verb only.
         if connection.context.is_some() {
@@ -119,55 +103,47 @@ fn context(
     if connection.context.as_deref() == Some("") {
         return Err(CommandError::usage("-x requires the name of a context").hint("mqkv context ls"));
     }
-    let named = match (&connection.context, variables.get(CONTEXT)) {
-        (Some(name), _) => Named::Typed(name),
-        (None, Some(name)) => Named::Variable(name.to_str().unwrap_or("\u{fffd}")),
+    // The source of the name determines the rank of the context.
+    let (named, rank) = match (&connection.context, variables.get(CONTEXT)) {
+        (Some(name), _) => (Some(name.as_str()), Rank::TypedContext),
+        (None, Some(name)) => (Some(name.to_str().unwrap_or("\u{fffd}")), Rank::NamedContext),
         // A default context would have no effect: the file is not read.
         (None, None) if flags.names_target() && connection.config.is_none() => return Ok(None),
-        (None, None) => Named::Default,
+        (None, None) => (None, Rank::DefaultContext),
     };
     let location = location::find(connection.config.as_deref(), variables);
     let file = location.as_ref().map_or(Ok(None), |location| location.load(variables))?;
     let Some(file) = file else {
-        return missing_file(named, location.as_ref()).map_or(Ok(None), Err);
+        return missing_file(named, rank, location.as_ref()).map_or(Ok(None), Err);
     };
-    let (name, rank) = match (named, &file.default) {
-        (Named::Default, _) if flags.names_target() => return Ok(None),
-        (Named::Typed(name), _) => (name, Rank::TypedContext),
-        (Named::Variable(name), _) => (name, Rank::NamedContext),
-        (Named::Default, Some(name)) => (name.as_str(), Rank::DefaultContext),
-        (Named::Default, None) => return Ok(None),
-    };
-    let mut context = file.context(name).map_err(|error| with_source(named, error))?.clone();
-    context.layer.rank = rank;
-    Ok(Some((context, Rc::clone(&file.path))))
+    let default = file.default.as_deref().filter(|_| !flags.names_target());
+    let Some(name) = named.or(default) else { return Ok(None) };
+    let mut context = file.context(name).map_err(|error| with_source(rank, error))?.clone();
+    context.settings.set_rank(rank);
+    Ok(Some((context, rank, Rc::clone(&file.path))))
 }
 
 /// Returns the error if a context or file is named and there is no file.
-fn missing_file(named: Named<'_>, location: Option<&Location>) -> Option<CommandError> {
+fn missing_file(named: Option<&str>, rank: Rank, location: Option<&Location>) -> Option<CommandError> {
     let file = match location {
         Some(location) => CommandError::missing_file(&location.path).message,
         None => "no configuration file: HOME is not set".to_owned(),
     };
     let configuration = |message: String| CommandError::new(Kind::Configuration, message);
-    let named_by = location.and_then(|location| location.named_by);
-    match (named, named_by) {
-        (Named::Typed(name) | Named::Variable(name), _) => {
-            let error = configuration(format!("unknown context {name}: {file}"));
-            let error = with_source(named, error);
-            Some(error.hint(format!("mqkv context add {name} -b URL")))
-        }
-        (Named::Default, Some(by)) => Some(configuration(file).cause(format!("set by {by}"))),
-        (Named::Default, None) => None,
+    if let Some(name) = named {
+        let error = with_source(rank, configuration(format!("unknown context {name}: {file}")));
+        return Some(error.hint(format!("mqkv context add {name} -b URL")));
     }
+    let named_by = location.and_then(|location| location.named_by)?;
+    Some(configuration(file).cause(format!("set by {named_by}")))
 }
 
 /// Adds where the name of the context comes from, unless it is on the command line.
-fn with_source(named: Named<'_>, error: CommandError) -> CommandError {
-    match named {
-        Named::Typed(_) => error,
-        Named::Variable(_) => error.cause(format!("set by {CONTEXT}")),
-        Named::Default => error.cause("set by default_context"),
+fn with_source(rank: Rank, error: CommandError) -> CommandError {
+    match rank {
+        Rank::NamedContext => error.cause(format!("set by {CONTEXT}")),
+        Rank::DefaultContext => error.cause("set by default_context"),
+        _ => error,
     }
 }
 

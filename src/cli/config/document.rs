@@ -14,7 +14,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the place of the first text with a control character: no setting has one, and it would reach the terminal.
+    /// Returns the place of the first text with a control character.
     #[must_use]
     pub fn control_character(&self) -> Option<Position> {
         let is_bad =

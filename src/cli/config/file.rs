@@ -4,17 +4,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::document::{self, Content, Node, Position, Syntax};
-use super::layers::{Layer, Rank};
-use super::origin::{Line, Origin};
-use super::setting::{PathBases, RawValue, Setting, Value};
+use super::origin::{Line, Origin, Place, Rank};
+use super::setting::{Setting, Settings};
+use super::value::PathBases;
 use crate::commands::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 
 /// Maximum size of the file in bytes, far above that of any real file.
 pub const BYTES_MAX: usize = 1024 * 1024;
-
-/// The error of [`Node::control_character`].
-pub const HAS_CONTROL: &str = "the value contains a control character";
 
 /// A valid configuration file.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +27,7 @@ pub struct File {
 #[derive(Clone, Debug)]
 pub struct Context {
     pub name: Rc<str>,
-    pub layer: Layer,
+    pub settings: Settings,
 }
 
 impl File {
@@ -39,12 +36,7 @@ impl File {
     /// # Errors
     /// The first error, with its line.
     pub fn read(path: &Path, text: &[u8], home: Option<&Path>) -> Result<Self, CommandError> {
-        let text = std::str::from_utf8(text).map_err(|error| {
-            let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-            wrong(path, lines.saturating_add(1), "invalid UTF-8")
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let nodes = document::read(text).map_err(|error| of_syntax(path, &error))?;
+        let nodes = parse(path, text)?;
         let mut reading = Reading { file: Rc::new(path.to_owned()), home, found: Self::default() };
         reading.found.path = Rc::clone(&reading.file);
         for node in nodes {
@@ -106,7 +98,7 @@ impl Reading<'_> {
                 let error = self.wrong(node.at.line, &format!("{key} belongs to a context"));
                 Err(error.hint("write it below [context.NAME]"))
             }
-            (key, _) => Err(self.unknown(node.at.line, key, KEYS.iter().map(ToString::to_string))),
+            (key, _) => Err(self.unknown(node.at.line, key, KEYS.into_iter())),
         }
     }
 
@@ -117,18 +109,21 @@ impl Reading<'_> {
         };
         check_name(&node.key).map_err(|what| self.wrong(node.at.line, &what))?;
         let name: Rc<str> = node.key.into();
-        let mut layer = Layer::new(Rank::DefaultContext);
+        let mut found = Settings::default();
         for node in settings {
-            let (setting, value) = self.setting(&node)?;
-            let line = Line { context: Rc::clone(&name), file: Rc::clone(&self.file), line: node.at.line };
-            layer.put(setting, value, Origin::File(line));
+            self.take_setting(&node, &name, &mut found)?;
         }
-        layer.check()?;
-        self.found.contexts.push(Context { name, layer });
+        found.check()?;
+        self.found.contexts.push(Context { name, settings: found });
         Ok(())
     }
 
-    fn setting(&self, node: &Node) -> Result<(Setting, Value), CommandError> {
+    fn take_setting(
+        &self,
+        node: &Node,
+        context: &Rc<str>,
+        settings: &mut Settings,
+    ) -> Result<(), CommandError> {
         let key = node.key.as_str();
         if let Some(file) = secret_file_of(key) {
             let error = self.wrong(node.at.line, &format!("{key}: secrets are not accepted in this file"));
@@ -137,36 +132,28 @@ impl Reading<'_> {
         let Some(setting) = Setting::of_key(key) else {
             return Err(self.unknown(node.at.line, key, Setting::all().map(Setting::key)));
         };
-        if let Some(Position { line, column }) = node.control_character() {
-            let message = format!("{}:{line}:{column}: {key}: {HAS_CONTROL}", self.file.display());
-            return Err(configuration(message));
-        }
+        check_characters(&self.file, node)?;
         let bases = PathBases { folder: self.file.parent(), home: self.home };
-        let value = setting
-            .read(raw_value(setting, &node.content), bases)
-            .map_err(|what| self.wrong(node.at.line, &format!("{key}: {what}")))?;
-        Ok((setting, value))
+        let line = Line { context: Rc::clone(context), file: Rc::clone(&self.file), line: node.at.line };
+        let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
+        let read = settings.read(setting, (&node.content).into(), bases, &origin);
+        read.map_err(|what| origin.error(setting, &what))
     }
 
     fn wrong(&self, line: usize, what: &str) -> CommandError {
         wrong(&self.file, line, what)
     }
 
-    fn unknown(&self, line: usize, key: &str, names: impl Iterator<Item = String>) -> CommandError {
-        let names: Vec<_> = names.collect();
+    fn unknown(&self, line: usize, key: &str, names: impl Iterator<Item = &'static str>) -> CommandError {
         let error = self.wrong(line, &format!("unknown setting {key}"));
-        // Recognizes the spelling of the command line.
-        let meant = key.trim_start_matches('-').replace('-', "_").to_lowercase();
-        match names
-            .iter()
-            .find(|name| **name == meant)
-            .cloned()
-            .or_else(|| closest(&meant, names.into_iter()))
-        {
-            Some(near) => error.hint(near),
-            None => error.hint("mqkv help config"),
-        }
+        error.hint(meant(key, names.map(str::to_owned)).unwrap_or_else(|| "mqkv help config".to_owned()))
     }
+}
+
+/// Returns the key that a mistyped one means; it may be in the spelling of the command line.
+#[must_use]
+pub fn meant(key: &str, names: impl Iterator<Item = String>) -> Option<String> {
+    closest(&key.trim_start_matches('-').replace('-', "_").to_lowercase(), names)
 }
 
 /// Returns the setting for the file of a secret, if a key is meant to contain the secret itself.
@@ -180,17 +167,16 @@ pub fn secret_file_of(key: &str) -> Option<Setting> {
     }
 }
 
-/// Returns the value of a setting as the file has it.
-#[must_use]
-pub fn raw_value(setting: Setting, content: &Content) -> RawValue<'_> {
-    match content {
-        // Variables accept "yes", a file only true and false: a text here is a mistake.
-        Content::Text(_) if setting.is_switch() => RawValue::Other("a text"),
-        Content::Text(text) => RawValue::Text(text.as_ref()),
-        Content::Number(number) => RawValue::Number(*number),
-        Content::Switch(switch) => RawValue::Switch(*switch),
-        other => RawValue::Other(other.type_name()),
-    }
+/// Checks that the value of a key has no control character: no setting has one, and it would reach the terminal.
+///
+/// # Errors
+/// The place of the first one.
+pub fn check_characters(path: &Path, node: &Node) -> Result<(), CommandError> {
+    let Some(Position { line, column }) = node.control_character() else { return Ok(()) };
+    let key = &node.key;
+    let message =
+        format!("{}:{line}:{column}: {key}: the value contains a control character", path.display());
+    Err(configuration(message))
 }
 
 /// Checks whether a name is allowed for a context.
@@ -218,8 +204,22 @@ fn configuration(message: String) -> CommandError {
     CommandError::new(Kind::Configuration, message)
 }
 
-fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
+/// Returns the error of a line of a file.
+#[must_use]
+pub fn wrong(path: &Path, line: usize, what: &str) -> CommandError {
     configuration(format!("{}:{line}: {what}", path.display()))
+}
+
+/// Parses the text of a file in TOML.
+///
+/// # Errors
+/// The text is not UTF-8, or its first syntax error.
+pub fn parse(path: &Path, text: &[u8]) -> Result<Vec<Node>, CommandError> {
+    let text = str::from_utf8(text).map_err(|error| {
+        let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
+        wrong(path, lines.saturating_add(1), "invalid UTF-8")
+    })?;
+    document::read(text.strip_prefix('\u{feff}').unwrap_or(text)).map_err(|error| of_syntax(path, &error))
 }
 
 /// Returns the error message for a syntax error: with the line, unless it can contain a secret.
@@ -262,9 +262,10 @@ mod tests {
         let file =
             read("default_context = 'lab'\n[context.lab]\nbroker = 'mqtt://h'\nread_only = true\n").unwrap();
         assert_eq!(file.default.as_deref(), Some("lab"));
-        let entries = &file.context("lab").unwrap().layer.entries;
-        assert_eq!(entries.len(), 2);
-        assert_eq!(entries[1].origin.text(Setting::ReadOnly), "context lab, /etc/mqkv/config.toml:4");
+        let settings = &file.context("lab").unwrap().settings;
+        assert_eq!(settings.iter().count(), 2);
+        let origin = &settings.read_only.as_ref().unwrap().origin;
+        assert_eq!(origin.text(Setting::ReadOnly), "context lab, /etc/mqkv/config.toml:4");
         assert!(read("").unwrap().contexts.is_empty());
     }
 
@@ -308,7 +309,7 @@ mod tests {
             ("[context.a]\nusername = \"a\\u001B[31m\"", "2:12: username"),
             ("[context.a]\nbroker = 'mqtt://h'\ncafile = '''a\nb'''", "3:10: cafile"),
         ] {
-            let message = format!("/etc/mqkv/config.toml:{place}: {HAS_CONTROL}");
+            let message = format!("/etc/mqkv/config.toml:{place}: the value contains a control character");
             assert_eq!(read(text).unwrap_err().message, message);
         }
     }
@@ -362,7 +363,7 @@ mod tests {
                 let changed = document::set_default(&changed, Some("new")).unwrap();
                 let file = File::read("c".as_ref(), changed.as_bytes(), None).unwrap();
                 prop_assert_eq!(file.default.as_deref(), Some("new"));
-                prop_assert_eq!(file.context("new").unwrap().layer.entries.len(), 1);
+                prop_assert_eq!(file.context("new").unwrap().settings.iter().count(), 1);
                 let removed = document::remove_context(&changed, "new").unwrap();
                 let removed = document::set_default(&removed, None).unwrap();
                 let file = File::read("c".as_ref(), removed.as_bytes(), None).unwrap();

@@ -3,12 +3,11 @@
 mod configuration;
 pub mod document;
 pub mod file;
-pub mod layers;
+mod layers;
 pub mod location;
 pub mod origin;
 pub mod setting;
-pub mod typed;
+pub mod value;
 pub mod variables;
-pub mod verb;
 
 pub use configuration::{Configuration, whole_file};

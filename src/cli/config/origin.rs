@@ -3,19 +3,39 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::setting::Setting;
-use crate::commands::{CommandError, Kind};
+/// Rank of a layer, the highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Options on the command line.
+    Flags,
+    /// The context of `-x`.
+    TypedContext,
+    /// The variables `MQKV_*`.
+    Variables,
+    /// The context of `MQKV_CONTEXT`.
+    NamedContext,
+    /// The variables `AIO_*`.
+    Sdk,
+    /// The default context of the file.
+    DefaultContext,
+}
 
-/// Source of a setting.
+/// Source of a setting: its layer, and the place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub struct Origin {
+    pub rank: Rank,
+    pub place: Place,
+}
+
+/// Place of a setting in its layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
     /// An option.
     Flag,
     /// A variable, with its name.
     Variable(String),
     /// A line of the configuration file.
     File(Line),
-    BuiltIn,
 }
 
 /// A line of the configuration file.
@@ -29,34 +49,13 @@ pub struct Line {
 }
 
 impl Origin {
-    /// Describes the origin: `-n`, `MQKV_BROKER`, `context prod, FILE:7`, `built in`.
-    #[must_use]
-    pub fn text(&self, setting: Setting) -> String {
-        match self {
-            Self::Flag => setting.flag(),
-            Self::Variable(name) => name.clone(),
-            Self::File(line) => format!("context {}, {}", line.context, line.place()),
-            Self::BuiltIn => "built in".to_owned(),
-        }
-    }
+    /// The origin of the options.
+    pub const FLAG: Self = Self { rank: Rank::Flags, place: Place::Flag };
 
     /// Returns whether a context contains the setting.
     #[must_use]
     pub fn is_of_context(&self) -> bool {
-        matches!(self, Self::File(_))
-    }
-
-    /// Returns the error `what` of a setting: a usage error, or an error of the configuration with its place.
-    #[must_use]
-    pub fn error(&self, setting: Setting, what: &str) -> CommandError {
-        match self {
-            Self::Flag | Self::BuiltIn => CommandError::usage(what),
-            Self::Variable(name) => CommandError::new(Kind::Configuration, format!("{name}: {what}")),
-            Self::File(line) => {
-                let key = setting.key();
-                CommandError::new(Kind::Configuration, format!("{}: {key}: {what}", line.place()))
-            }
-        }
+        matches!(self.place, Place::File(_))
     }
 }
 

@@ -1,169 +1,195 @@
 //! The settings: their names on the command line, as variables and in the file, and their values (pure).
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args, Command};
 
-use crate::cli::broker::{self, BrokerUrl};
-use crate::cli::options::{ColorWhen, OutputFormat};
-use crate::commands::duration;
+use super::origin::{Origin, Place, Rank};
+use super::value::{self, EmbeddedStore, PathBases, RawValue, Shown, Url};
+use crate::cli::options::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
+use crate::commands::{CommandError, Kind};
 use crate::render::style::CustomColor;
 
-/// A setting of the connection, of the output, or of a context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Setting {
-    Broker,
-    Hostname,
-    Port,
-    Notls,
-    Embedded,
-    Cafile,
-    Certfile,
-    Keyfile,
-    Keypasswordfile,
-    ServerName,
-    Insecure,
-    Username,
-    PasswordFile,
-    AskPassword,
-    SatFile,
-    ClientId,
-    Timeout,
-    ConnectTimeout,
-    Retries,
-    KeepAlive,
-    Cautious,
-    Output,
-    Json,
-    Quiet,
-    Verbose,
-    Color,
-    Utc,
-    ReadOnly,
-    PromptColor,
-}
+/// Prefix of the variables.
+pub const PREFIX: &str = "MQKV_";
 
-/// Type of a setting's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Url,
-    Text,
-    Port,
-    Count,
-    Switch,
-    File,
-    Store,
-    Wait,
-    KeepAlive,
-    Format,
-    When,
-    CustomColor,
-}
-
-/// Row of the table of settings.
-struct Row {
-    setting: Setting,
-    /// Long option, without dashes.
-    long: &'static str,
-    short: Option<char>,
-    kind: Kind,
-}
-
-const fn row(setting: Setting, long: &'static str, short: Option<char>, kind: Kind) -> Row {
-    Row { setting, long, short, kind }
-}
-
-/// In the order of output. The last ones belong to contexts only.
-const TABLE: [Row; 29] = [
-    row(Setting::Broker, "broker", Some('b'), Kind::Url),
-    row(Setting::Hostname, "hostname", Some('n'), Kind::Text),
-    row(Setting::Port, "port", Some('p'), Kind::Port),
-    row(Setting::Notls, "notls", None, Kind::Switch),
-    row(Setting::Embedded, "embedded", None, Kind::Store),
-    row(Setting::Cafile, "cafile", Some('T'), Kind::File),
-    row(Setting::Certfile, "certfile", Some('C'), Kind::File),
-    row(Setting::Keyfile, "keyfile", Some('K'), Kind::File),
-    row(Setting::Keypasswordfile, "keypasswordfile", Some('P'), Kind::File),
-    row(Setting::ServerName, "server-name", None, Kind::Text),
-    row(Setting::Insecure, "insecure", None, Kind::Switch),
-    row(Setting::Username, "username", Some('u'), Kind::Text),
-    row(Setting::PasswordFile, "password-file", None, Kind::File),
-    row(Setting::AskPassword, "ask-password", None, Kind::Switch),
-    row(Setting::SatFile, "sat-file", None, Kind::File),
-    row(Setting::ClientId, "client-id", Some('i'), Kind::Text),
-    row(Setting::Timeout, "timeout", Some('t'), Kind::Wait),
-    row(Setting::ConnectTimeout, "connect-timeout", None, Kind::Wait),
-    row(Setting::Retries, "retries", None, Kind::Count),
-    row(Setting::KeepAlive, "keep-alive", None, Kind::KeepAlive),
-    row(Setting::Cautious, "cautious", None, Kind::Switch),
-    row(Setting::Output, "output", Some('o'), Kind::Format),
-    row(Setting::Json, "json", Some('j'), Kind::Switch),
-    row(Setting::Quiet, "quiet", Some('q'), Kind::Switch),
-    row(Setting::Verbose, "verbose", Some('v'), Kind::Switch),
-    row(Setting::Color, "color", None, Kind::When),
-    row(Setting::Utc, "utc", None, Kind::Switch),
-    row(Setting::ReadOnly, "read-only", None, Kind::Switch),
-    row(Setting::PromptColor, "prompt-color", None, Kind::CustomColor),
-];
-
-/// Value of a setting.
+/// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    Url(Box<Url>),
-    Text(String),
-    Number(u32),
-    Switch(bool),
-    Path(PathBuf),
-    Store(EmbeddedStore),
-    Wait(Duration),
-    Format(OutputFormat),
-    When(ColorWhen),
-    CustomColor(CustomColor),
+pub struct Sourced<T> {
+    pub value: T,
+    pub origin: Origin,
 }
 
-/// URL of a broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
-    /// As written.
-    pub text: String,
-    pub broker: BrokerUrl,
-}
-
-/// Value of `embedded`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EmbeddedStore {
-    /// No embedded store, stated explicitly.
-    Off,
-    Memory,
-    /// Directory of the data.
-    Folder(PathBuf),
-}
-
-/// A value before validation.
-#[derive(Clone, Copy, Debug)]
-pub enum RawValue<'a> {
-    Text(&'a OsStr),
-    Number(i64),
-    Switch(bool),
-    /// A type that no setting has, by its name.
-    Other(&'a str),
-}
-
-/// Base directories of relative paths.
+/// Options of the settings that only contexts have.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PathBases<'a> {
-    /// Directory of the configuration file; `None` for the working directory.
-    pub folder: Option<&'a Path>,
-    /// Replacement of `~`; `None` to leave it.
-    pub home: Option<&'a Path>,
+pub struct ContextOptions {
+    pub read_only: Option<bool>,
+    pub prompt_color: Option<CustomColor>,
+}
+
+/// Declares [`Setting`] and [`Settings`] by a list: the name of a setting, the field that it has in the parsed options, and the
+/// type and the form of its value.
+macro_rules! settings {
+    (
+        of ($($args:ident: $args_type:ty),*)
+        $($name:ident $of:ident.$field:ident: $type:ty = $form:ident;)*
+    ) => {
+        /// Name of a setting of the connection, of the output, or of a context.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Setting {
+            $($name),*
+        }
+
+        /// The settings of one layer, or of all layers together.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Settings {
+            $(pub $field: Option<Sourced<$type>>),*
+        }
+
+        impl Setting {
+            /// All settings, in the order of output.
+            const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Returns the name in the file.
+            #[must_use]
+            pub fn key(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($field)),*
+                }
+            }
+        }
+
+        impl Settings {
+            /// Returns the settings of the options on the command line.
+            ///
+            /// # Errors
+            /// The broker's URL is invalid.
+            pub fn of_options($($args: &$args_type),*) -> Result<Self, CommandError> {
+                Ok(Self {
+                    $($field: $of.$field.value()?.map(|value| Sourced { value, origin: Origin::FLAG })),*
+                })
+            }
+
+            /// Reads the value of a setting.
+            ///
+            /// # Errors
+            /// Describes the values that are allowed. The message does not contain the value, which can be a secret.
+            pub fn read(
+                &mut self,
+                setting: Setting,
+                raw: RawValue<'_>,
+                bases: PathBases<'_>,
+                origin: &Origin,
+            ) -> Result<(), String> {
+                let origin = origin.clone();
+                match setting {
+                    $(Setting::$name => {
+                        self.$field = Some(Sourced { value: (value::$form.read)(raw, bases)?, origin });
+                    })*
+                }
+                Ok(())
+            }
+
+            /// Returns the value of a setting and its origin.
+            #[must_use]
+            pub fn get(&self, setting: Setting) -> Option<(Shown<'_>, &Origin)> {
+                match setting {
+                    $(Setting::$name => {
+                        self.$field.as_ref().map(|Sourced { value, origin }| ((value::$form.show)(value), origin))
+                    })*
+                }
+            }
+
+            /// Removes a setting.
+            pub fn remove(&mut self, setting: Setting) {
+                match setting {
+                    $(Setting::$name => self.$field = None),*
+                }
+            }
+
+            /// Takes a setting of another layer.
+            pub fn copy(&mut self, setting: Setting, from: &Self) {
+                match setting {
+                    $(Setting::$name => self.$field.clone_from(&from.$field)),*
+                }
+            }
+
+            /// Sets the rank of all settings.
+            pub fn set_rank(&mut self, rank: Rank) {
+                $(self.$field.iter_mut().for_each(|sourced| sourced.origin.rank = rank);)*
+            }
+        }
+    };
+}
+
+settings! {
+    of (connection: ConnectionArgs, display: DisplayArgs, context: ContextOptions)
+
+    Broker connection.broker: Url = URL;
+    Hostname connection.hostname: String = TEXT;
+    Port connection.port: u16 = PORT;
+    Notls connection.notls: bool = SWITCH;
+    Embedded connection.embedded: EmbeddedStore = STORE;
+    Cafile connection.cafile: PathBuf = FILE;
+    Certfile connection.certfile: PathBuf = FILE;
+    Keyfile connection.keyfile: PathBuf = FILE;
+    Keypasswordfile connection.keypasswordfile: PathBuf = FILE;
+    ServerName connection.server_name: String = TEXT;
+    Insecure connection.insecure: bool = SWITCH;
+    Username connection.username: String = TEXT;
+    PasswordFile connection.password_file: PathBuf = INPUT;
+    AskPassword connection.ask_password: bool = SWITCH;
+    SatFile connection.sat_file: PathBuf = FILE;
+    ClientId connection.client_id: String = TEXT;
+    Timeout connection.timeout: Duration = WAIT;
+    ConnectTimeout connection.connect_timeout: Duration = WAIT;
+    Retries connection.retries: u32 = COUNT;
+    KeepAlive connection.keep_alive: Duration = KEEP_ALIVE;
+    Cautious connection.cautious: bool = SWITCH;
+    Output display.output: OutputFormat = FORMAT;
+    Json display.json: bool = SWITCH;
+    Quiet display.quiet: bool = SWITCH;
+    Verbose display.verbose: bool = SWITCH;
+    Color display.color: ColorWhen = WHEN;
+    Utc display.utc: bool = SWITCH;
+    ReadOnly context.read_only: bool = SWITCH;
+    PromptColor context.prompt_color: CustomColor = COLOR;
+}
+
+/// The value of a setting in the parsed options.
+trait Typed<T> {
+    fn value(&self) -> Result<Option<T>, CommandError>;
+}
+
+impl<T: Clone> Typed<T> for Option<T> {
+    fn value(&self) -> Result<Option<T>, CommandError> {
+        Ok(self.clone())
+    }
+}
+
+impl Typed<bool> for bool {
+    fn value(&self) -> Result<Option<bool>, CommandError> {
+        Ok(self.then_some(true))
+    }
+}
+
+impl Typed<Url> for Option<String> {
+    fn value(&self) -> Result<Option<Url>, CommandError> {
+        self.as_deref().map(Url::parse).transpose()
+    }
+}
+
+impl Typed<EmbeddedStore> for Option<Option<PathBuf>> {
+    fn value(&self) -> Result<Option<EmbeddedStore>, CommandError> {
+        Ok(self.clone().map(|folder| folder.map_or(EmbeddedStore::Memory, EmbeddedStore::Folder)))
+    }
 }
 
 impl Setting {
     /// Returns all settings, in the order of output.
-    pub fn all() -> impl Iterator<Item = Self> {
-        TABLE.iter().map(|row| row.setting)
+    pub fn all() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.iter().copied()
     }
 
     /// Returns the setting with this name in the file.
@@ -180,14 +206,8 @@ impl Setting {
 
     /// Returns the long option, without dashes.
     #[must_use]
-    pub fn long(self) -> &'static str {
-        self.row().map_or("", |row| row.long)
-    }
-
-    /// Returns the name in the file.
-    #[must_use]
-    pub fn key(self) -> String {
-        self.long().replace('-', "_")
+    pub fn long(self) -> String {
+        self.key().replace('_', "-")
     }
 
     /// Returns the name of the variable.
@@ -199,7 +219,9 @@ impl Setting {
     /// Returns the option with its dashes, the short one if it exists.
     #[must_use]
     pub fn flag(self) -> String {
-        match self.row().and_then(|row| row.short) {
+        let options = DisplayArgs::augment_args(ConnectionArgs::augment_args(Command::new("options")));
+        let option = options.get_arguments().find(|option| option.get_id() == self.key());
+        match option.and_then(|option| option.get_short()) {
             Some(short) => format!("-{short}"),
             None => format!("--{}", self.long()),
         }
@@ -210,183 +232,85 @@ impl Setting {
     pub fn has_flag(self) -> bool {
         !matches!(self, Self::ReadOnly | Self::PromptColor)
     }
+}
 
-    /// Returns whether the value is true or false.
+impl Origin {
+    /// Describes the origin: `-n`, `MQKV_BROKER`, `context prod, FILE:7`.
     #[must_use]
-    pub fn is_switch(self) -> bool {
-        self.row().is_some_and(|row| row.kind == Kind::Switch)
-    }
-
-    fn row(self) -> Option<&'static Row> {
-        TABLE.iter().find(|row| row.setting == self)
-    }
-
-    /// Validates a value.
-    ///
-    /// # Errors
-    /// Describes the values that are allowed. The message does not contain the value, which can be a secret.
-    pub fn read(self, plain: RawValue<'_>, bases: PathBases<'_>) -> Result<Value, String> {
-        let Some(Row { kind, .. }) = self.row() else {
-            return Err("unknown setting".to_owned());
-        };
-        let takes = |what: &str| match plain {
-            RawValue::Other(name) => format!("expected {what}, found {name}"),
-            RawValue::Number(_) | RawValue::Switch(_) | RawValue::Text(_) => format!("expected {what}"),
-        };
-        let text = match plain {
-            RawValue::Text(text) => text.to_str(),
-            _ => None,
-        };
-        match kind {
-            Kind::File => match plain {
-                RawValue::Text(path) if !path.is_empty() => Ok(Value::Path(match path.to_str() {
-                    // Standard input.
-                    Some("-") if self == Self::PasswordFile => path.into(),
-                    _ => rooted(path, bases),
-                })),
-                _ => Err(takes("a file name")),
-            },
-            Kind::Store => match plain {
-                RawValue::Switch(is_on) => Ok(Value::Store(embedded_store(is_on))),
-                RawValue::Text(text) if !text.is_empty() => {
-                    Ok(Value::Store(match text.to_str().and_then(yes_or_no) {
-                        Some(is_on) => embedded_store(is_on),
-                        None => EmbeddedStore::Folder(rooted(text, bases)),
-                    }))
-                }
-                _ => Err(takes("true, false or a directory")),
-            },
-            Kind::Switch => match plain {
-                RawValue::Switch(is_on) => Some(is_on),
-                _ => text.and_then(yes_or_no),
-            }
-            .map(Value::Switch)
-            .ok_or_else(|| takes("true or false")),
-            Kind::Port => match plain {
-                RawValue::Number(number) => u16::try_from(number).ok(),
-                _ => text.and_then(|text| text.parse().ok()),
-            }
-            .filter(|port| *port > 0)
-            .map(|port| Value::Number(port.into()))
-            .ok_or_else(|| takes("a number from 1 to 65535")),
-            Kind::Count => match plain {
-                RawValue::Number(number) => u32::try_from(number).ok(),
-                _ => text.and_then(|text| text.parse().ok()),
-            }
-            .map(Value::Number)
-            .ok_or_else(|| takes("a number")),
-            _ => {
-                let text = text.filter(|text| !text.is_empty()).ok_or_else(|| takes(kind.takes()))?;
-                read_text(*kind, text)
-            }
+    pub fn text(&self, setting: Setting) -> String {
+        match &self.place {
+            Place::Flag => setting.flag(),
+            Place::Variable(name) => name.clone(),
+            Place::File(line) => format!("context {}, {}", line.context, line.place()),
         }
     }
-}
 
-/// Prefix of the variables.
-pub const PREFIX: &str = "MQKV_";
-
-fn read_text(kind: Kind, text: &str) -> Result<Value, String> {
-    match kind {
-        Kind::Url => Value::url(text).map_err(|error| error.message),
-        Kind::Wait => duration::parse(text).map(Value::Wait),
-        Kind::KeepAlive => duration::parse_keep_alive(text).map(Value::Wait),
-        Kind::Format => OutputFormat::from_str(text, false).map(Value::Format).map_err(|_| one_of(kind)),
-        Kind::When => ColorWhen::from_str(text, false).map(Value::When).map_err(|_| one_of(kind)),
-        Kind::CustomColor => CustomColor::parse(text).map(Value::CustomColor).ok_or_else(|| one_of(kind)),
-        _ => Ok(Value::Text(text.to_owned())),
-    }
-}
-
-fn one_of(kind: Kind) -> String {
-    format!("expected {}", kind.takes())
-}
-
-impl Kind {
-    fn takes(self) -> &'static str {
-        match self {
-            Self::Url => "the URL of a broker, for example \"mqtts://aio-broker:18883\"",
-            Self::Wait | Self::KeepAlive => "a duration, for example \"30s\"",
-            Self::Format => "one of auto, text, raw, hex, base64, json, jsonl",
-            Self::When => "one of auto, always, never",
-            Self::CustomColor => {
-                "one of black, red, green, yellow, blue, magenta, cyan, white, one of these after \"bright \", or \
-                 \"#rrggbb\""
-            }
-            _ => "a text",
-        }
-    }
-}
-
-impl Value {
-    /// Parses the URL of a broker.
-    ///
-    /// # Errors
-    /// A usage error, which never contains a password.
-    pub fn url(text: &str) -> Result<Self, crate::commands::CommandError> {
-        let broker = broker::parse(text)?;
-        Ok(Self::Url(Box::new(Url { text: text.to_owned(), broker })))
-    }
-
-    /// Returns whether the value is off, which is the same as no value.
+    /// Returns the error `what` of a setting: a usage error, or an error of the configuration with its place.
     #[must_use]
-    pub fn is_off(&self) -> bool {
-        matches!(self, Self::Switch(false) | Self::Store(EmbeddedStore::Off))
+    pub fn error(&self, setting: Setting, what: &str) -> CommandError {
+        let message = match &self.place {
+            Place::Flag => return CommandError::usage(what),
+            Place::Variable(name) => format!("{name}: {what}"),
+            Place::File(line) => format!("{}: {}: {what}", line.place(), setting.key()),
+        };
+        CommandError::new(Kind::Configuration, message)
     }
 }
 
-fn embedded_store(is_on: bool) -> EmbeddedStore {
-    if is_on { EmbeddedStore::Memory } else { EmbeddedStore::Off }
-}
+impl Settings {
+    /// Returns the settings that are set, in the order of output.
+    pub fn iter(&self) -> impl Iterator<Item = (Setting, Shown<'_>, &Origin)> {
+        Setting::all().filter_map(|setting| {
+            let (value, origin) = self.get(setting)?;
+            Some((setting, value, origin))
+        })
+    }
 
-fn yes_or_no(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "1" | "true" | "yes" => Some(true),
-        "0" | "false" | "no" => Some(false),
-        _ => None,
+    /// Returns whether one of the settings is set, other than switched off.
+    #[must_use]
+    pub fn has_any(&self, settings: &[Setting]) -> bool {
+        settings.iter().any(|setting| self.get(*setting).is_some_and(|(value, _)| !value.is_off()))
     }
 }
 
-fn rooted(path: &OsStr, bases: PathBases<'_>) -> PathBuf {
-    let path = Path::new(path);
-    match (bases.home, path.strip_prefix("~")) {
-        (Some(home), Ok(rest)) => home.join(rest),
-        _ => bases.folder.map_or_else(|| path.to_owned(), |folder| folder.join(path)),
-    }
+/// Returns the value of a setting.
+#[must_use]
+pub fn value<T>(setting: &Option<Sourced<T>>) -> Option<&T> {
+    setting.as_ref().map(|sourced| &sourced.value)
+}
+
+/// Returns whether a switch is on.
+#[must_use]
+pub fn is_on(switch: &Option<Sourced<bool>>) -> bool {
+    value(switch) == Some(&true)
+}
+
+/// Returns the layer of a setting.
+#[must_use]
+pub fn rank<T>(setting: &Option<Sourced<T>>) -> Option<Rank> {
+    setting.as_ref().map(|sourced| sourced.origin.rank)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command};
-
     use super::*;
-    use crate::cli::options::{ConnectionArgs, DisplayArgs};
-
-    fn text(setting: Setting, text: &str) -> Result<Value, String> {
-        setting.read(RawValue::Text(text.as_ref()), PathBases::default())
-    }
 
     #[test]
     fn every_connection_and_output_option_is_a_setting() {
-        let definer = DisplayArgs::augment_args(ConnectionArgs::augment_args(Command::new("x")));
+        let options = DisplayArgs::augment_args(ConnectionArgs::augment_args(Command::new("x")));
         // A trace is for one run: a forgotten variable would write values to a file for ever.
         let others = ["context", "no-context", "config", "trace"];
-        let defined: Vec<_> = definer
-            .get_arguments()
-            .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_short())))
-            .filter(|(long, _)| !others.contains(&long.as_str()))
-            .collect();
-        for (long, short) in &defined {
-            let row = TABLE.iter().find(|row| row.long == long).unwrap_or_else(|| panic!("--{long}"));
-            assert_eq!(row.short, *short, "--{long}");
-        }
-        assert_eq!(defined.len(), Setting::all().filter(|setting| setting.has_flag()).count());
+        let longs = options.get_arguments().filter_map(|option| option.get_long());
+        let mut defined: Vec<_> = longs.filter(|long| !others.contains(long)).map(str::to_owned).collect();
+        let mut settings: Vec<_> =
+            Setting::all().filter(|setting| setting.has_flag()).map(Setting::long).collect();
+        defined.sort();
+        settings.sort();
+        assert_eq!(settings, defined);
     }
 
     #[test]
-    fn every_setting_is_in_the_table_once() {
-        let all: Vec<_> = Setting::all().collect();
-        assert!(all.is_sorted() && all.windows(2).all(|pair| pair[0] != pair[1]));
+    fn a_setting_has_an_option_a_variable_and_a_key() {
         assert_eq!(Setting::of_key("server_name"), Some(Setting::ServerName));
         assert_eq!(Setting::of_variable("SERVER_NAME"), Some(Setting::ServerName));
         assert_eq!(Setting::of_variable("READ_ONLY"), None);
@@ -394,13 +318,23 @@ mod tests {
         assert_eq!((Setting::Hostname.flag(), Setting::Notls.flag()), ("-n".into(), "--notls".into()));
     }
 
+    fn read(setting: Setting, raw: RawValue<'_>, bases: PathBases<'_>) -> Result<Settings, String> {
+        let mut settings = Settings::default();
+        settings.read(setting, raw, bases, &Origin::FLAG).map(|()| settings)
+    }
+
+    fn text(setting: Setting, text: &str) -> Result<Settings, String> {
+        read(setting, RawValue::Word(text.as_ref()), PathBases::default())
+    }
+
     #[test]
     fn texts_are_validated_as_options_are() {
-        assert_eq!(text(Setting::Port, "1884"), Ok(Value::Number(1884)));
-        assert_eq!(text(Setting::Timeout, "250ms"), Ok(Value::Wait(Duration::from_millis(250))));
-        assert_eq!(text(Setting::Output, "hex"), Ok(Value::Format(OutputFormat::Hex)));
+        assert_eq!(value(&text(Setting::Port, "1884").unwrap().port), Some(&1884));
+        let timeout = text(Setting::Timeout, "250ms").unwrap().timeout;
+        assert_eq!(value(&timeout), Some(&Duration::from_millis(250)));
+        assert_eq!(value(&text(Setting::Output, "hex").unwrap().output), Some(&OutputFormat::Hex));
         for yes in ["1", "true", "YES"] {
-            assert_eq!(text(Setting::Notls, yes), Ok(Value::Switch(true)), "{yes}");
+            assert!(is_on(&text(Setting::Notls, yes).unwrap().notls), "{yes}");
         }
         for (setting, bad) in [
             (Setting::Port, "0"),
@@ -420,10 +354,11 @@ mod tests {
 
     #[test]
     fn types_of_the_file_are_accepted_where_they_fit() {
-        let of = |setting: Setting, plain| setting.read(plain, PathBases::default());
-        assert_eq!(of(Setting::Port, RawValue::Number(1)), Ok(Value::Number(1)));
-        assert_eq!(of(Setting::Notls, RawValue::Switch(true)), Ok(Value::Switch(true)));
-        assert_eq!(of(Setting::Embedded, RawValue::Switch(true)), Ok(Value::Store(EmbeddedStore::Memory)));
+        let of = |setting: Setting, raw| read(setting, raw, PathBases::default());
+        assert_eq!(value(&of(Setting::Port, RawValue::Number(1)).unwrap().port), Some(&1));
+        assert!(is_on(&of(Setting::Notls, RawValue::Switch(true)).unwrap().notls));
+        let embedded = of(Setting::Embedded, RawValue::Switch(true)).unwrap().embedded;
+        assert_eq!(value(&embedded), Some(&EmbeddedStore::Memory));
         assert_eq!(
             of(Setting::Timeout, RawValue::Number(5)).unwrap_err(),
             "expected a duration, for example \"30s\""
@@ -431,6 +366,10 @@ mod tests {
         assert_eq!(
             of(Setting::Port, RawValue::Other("an array")).unwrap_err(),
             "expected a number from 1 to 65535, found an array"
+        );
+        assert_eq!(
+            of(Setting::Output, RawValue::Text("yaml")).unwrap_err(),
+            "expected one of auto, text, raw, hex, base64, json, jsonl"
         );
         assert!(
             of(Setting::Port, RawValue::Number(-1)).is_err()
@@ -441,16 +380,19 @@ mod tests {
     #[test]
     fn paths_are_relative_to_the_file_that_contains_them() {
         let bases = PathBases { folder: Some("/etc/mqkv".as_ref()), home: Some("/home/ann".as_ref()) };
-        let path = |setting: Setting, text: &str| setting.read(RawValue::Text(text.as_ref()), bases).unwrap();
-        assert_eq!(path(Setting::Cafile, "ca"), Value::Path("/etc/mqkv/ca".into()));
-        assert_eq!(path(Setting::Cafile, "~/ca"), Value::Path("/home/ann/ca".into()));
-        assert_eq!(path(Setting::Cafile, "/ca"), Value::Path("/ca".into()));
-        assert_eq!(path(Setting::PasswordFile, "-"), Value::Path("-".into()));
-        assert_eq!(path(Setting::Embedded, "s"), Value::Store(EmbeddedStore::Folder("/etc/mqkv/s".into())));
-        assert_eq!(
-            text(Setting::Cafile, "~/ca"),
-            Ok(Value::Path("~/ca".into())),
-            "the shell has expanded it already"
-        );
+        let path = |setting: Setting, text: &str| {
+            let settings = read(setting, RawValue::Text(text), bases).unwrap();
+            match settings.get(setting) {
+                Some((Shown::Path(path), _)) => path.display().to_string(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(path(Setting::Cafile, "ca"), "/etc/mqkv/ca");
+        assert_eq!(path(Setting::Cafile, "~/ca"), "/home/ann/ca");
+        assert_eq!(path(Setting::Cafile, "/ca"), "/ca");
+        assert_eq!(path(Setting::PasswordFile, "-"), "-");
+        assert_eq!(path(Setting::Embedded, "s"), "/etc/mqkv/s");
+        let typed = text(Setting::Cafile, "~/ca").unwrap().cafile;
+        assert_eq!(value(&typed), Some(&"~/ca".into()), "the shell has expanded it already");
     }
 }

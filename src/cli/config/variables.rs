@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::layers::{Layer, Rank};
-use super::origin::Origin;
-use super::setting::{PREFIX, PathBases, RawValue, Setting, Value};
+use super::origin::{Origin, Place, Rank};
+use super::setting::{PREFIX, Setting, Settings};
+use super::value::{PathBases, RawValue};
 use crate::commands::CommandError;
 use crate::commands::suggestions::closest;
 
@@ -112,44 +112,41 @@ impl Variables {
     ///
     /// # Errors
     /// A value is invalid. The message contains the name of the variable, not the value.
-    pub fn layer(&self) -> Result<Layer, CommandError> {
-        let mut layer = Layer::new(Rank::Variables);
+    pub fn layer(&self) -> Result<Settings, CommandError> {
+        let mut layer = Settings::default();
         for (name, value) in &self.entries {
-            let setting = name.strip_prefix(PREFIX).and_then(Setting::of_variable);
-            if let Some(setting) = setting {
-                layer.put(setting, read(name, value, setting)?, Origin::Variable(name.clone()));
+            if let Some(setting) = name.strip_prefix(PREFIX).and_then(Setting::of_variable) {
+                read(&mut layer, setting, value, &of_variable(Rank::Variables, name))?;
             }
         }
         Ok(layer)
     }
 
-    /// Returns the layer of `AIO_*`; `None` without `AIO_BROKER_HOSTNAME`.
+    /// Returns the layer of `AIO_*`; it is empty without `AIO_BROKER_HOSTNAME`.
     ///
     /// # Errors
     /// A value is invalid.
-    pub fn sdk_layer(&self) -> Result<Option<Layer>, CommandError> {
+    pub fn sdk_layer(&self) -> Result<Settings, CommandError> {
+        let mut layer = Settings::default();
         if self.get(SDK_HOST).is_none() {
-            return Ok(None);
+            return Ok(layer);
         }
-        let mut layer = Layer::new(Rank::Sdk);
         for (name, setting) in SDK {
-            let Some(value) = self.get(name) else { continue };
-            let value = match (read(name, value, setting)?, setting) {
-                (Value::Switch(uses_tls), Setting::Notls) => Value::Switch(!uses_tls),
-                (value, _) => value,
-            };
-            layer.put(setting, value, Origin::Variable(name.to_owned()));
+            if let Some(value) = self.get(name) {
+                read(&mut layer, setting, value, &of_variable(Rank::Sdk, name))?;
+            }
         }
+        // The variable has the opposite meaning: whether to use TLS.
+        layer.notls.iter_mut().for_each(|notls| notls.value = !notls.value);
         if let Some(seconds) = self.get(SDK_KEEP_ALIVE) {
-            let origin = Origin::Variable(SDK_KEEP_ALIVE.to_owned());
+            let origin = of_variable(Rank::Sdk, SDK_KEEP_ALIVE);
             let whole = seconds.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let whole = whole.map(|whole| OsString::from(format!("{whole}s")));
-            let value = whole.and_then(|text| read(SDK_KEEP_ALIVE, &text, Setting::KeepAlive).ok());
+            let whole = OsString::from(format!("{}s", whole.unwrap_or_default()));
             let what = "expected a number of seconds from 1 to 65535";
-            let value = value.ok_or_else(|| origin.error(Setting::KeepAlive, what))?;
-            layer.put(Setting::KeepAlive, value, origin);
+            read(&mut layer, Setting::KeepAlive, &whole, &origin)
+                .map_err(|_| origin.error(Setting::KeepAlive, what))?;
         }
-        Ok(Some(layer))
+        Ok(layer)
     }
 
     /// Returns unknown variables with the prefix `MQKV_`, each with the name that was probably meant.
@@ -185,9 +182,13 @@ fn is_of_kubernetes(name: &str, value: &OsStr) -> bool {
         || service == "PORT" && value.as_encoded_bytes().starts_with(b"tcp://")
 }
 
-fn read(name: &str, value: &OsStr, setting: Setting) -> Result<Value, CommandError> {
-    let what = |what: String| Origin::Variable(name.to_owned()).error(setting, &what);
-    setting.read(RawValue::Text(value), PathBases::default()).map_err(what)
+fn of_variable(rank: Rank, name: &str) -> Origin {
+    Origin { rank, place: Place::Variable(name.to_owned()) }
+}
+
+fn read(layer: &mut Settings, setting: Setting, value: &OsStr, origin: &Origin) -> Result<(), CommandError> {
+    let read = layer.read(setting, RawValue::Word(value), PathBases::default(), origin);
+    read.map_err(|what| origin.error(setting, &what))
 }
 
 #[cfg(test)]
@@ -195,14 +196,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cli::config::setting::value;
     use crate::commands::Kind;
 
     fn variables(all: &[(&str, &str)]) -> Variables {
         Variables::of(all.iter().map(|(name, value)| (name.into(), value.into())))
-    }
-
-    fn value_of(layer: &Layer, setting: Setting) -> Option<Value> {
-        layer.entries.iter().find(|entry| entry.setting == setting).map(|entry| entry.value.clone())
     }
 
     #[test]
@@ -218,9 +216,9 @@ mod tests {
             ("HOSTNAME", "x"),
         ]);
         let layer = layer.layer().unwrap();
-        assert_eq!(layer.entries.len(), 3);
-        assert_eq!(value_of(&layer, Setting::Notls), Some(Value::Switch(true)));
-        assert_eq!(layer.entries[0].origin, Origin::Variable("MQKV_HOSTNAME".to_owned()));
+        assert_eq!(layer.iter().count(), 3);
+        assert_eq!(value(&layer.notls), Some(&true));
+        assert_eq!(layer.hostname.unwrap().origin, of_variable(Rank::Variables, "MQKV_HOSTNAME"));
     }
 
     #[test]
@@ -244,14 +242,14 @@ mod tests {
             ("MQKV_PORT_1883_TCP_PORT", "1883"),
             ("MQKV_PORT_1883_TCP_ADDR", "10.0.0.1"),
         ]);
-        assert_eq!((service.layer().unwrap().entries.len(), service.mistyped().len()), (0, 0));
+        assert_eq!((service.layer().unwrap().iter().count(), service.mistyped().len()), (0, 0));
         let port = variables(&[("MQKV_PORT", "1884")]).layer().unwrap();
-        assert_eq!(value_of(&port, Setting::Port), Some(Value::Number(1884)));
+        assert_eq!(value(&port.port), Some(&1884));
     }
 
     #[test]
     fn the_variables_of_the_sdk_require_a_host() {
-        assert_eq!(variables(&[("AIO_BROKER_TCP_PORT", "x")]).sdk_layer(), Ok(None));
+        assert_eq!(variables(&[("AIO_BROKER_TCP_PORT", "x")]).sdk_layer(), Ok(Settings::default()));
         let all = [
             ("AIO_BROKER_HOSTNAME", "aio-broker"),
             ("AIO_BROKER_TCP_PORT", "18883"),
@@ -261,11 +259,11 @@ mod tests {
             ("AIO_MQTT_CLIENT_ID", "application"),
             ("AIO_MQTT_SESSION_EXPIRY", "x"),
         ];
-        let layer = variables(&all).sdk_layer().unwrap().unwrap();
-        assert_eq!(layer.entries.len(), 5);
-        assert_eq!(value_of(&layer, Setting::Notls), Some(Value::Switch(true)), "no TLS");
-        assert_eq!(value_of(&layer, Setting::KeepAlive), Some(Value::Wait(Duration::from_secs(30))));
-        assert_eq!(value_of(&layer, Setting::ClientId), None, "it belongs to the application");
+        let layer = variables(&all).sdk_layer().unwrap();
+        assert_eq!(layer.iter().count(), 5);
+        assert_eq!(value(&layer.notls), Some(&true), "no TLS");
+        assert_eq!(value(&layer.keep_alive), Some(&Duration::from_secs(30)));
+        assert_eq!(value(&layer.client_id), None, "it belongs to the application");
         for bad in ["30s", "0", "-1", "65536"] {
             let error = variables(&[("AIO_BROKER_HOSTNAME", "h"), ("AIO_MQTT_KEEP_ALIVE", bad)]).sdk_layer();
             assert!(error.is_err_and(|error| error.message.starts_with("AIO_MQTT_KEEP_ALIVE: ")), "{bad}");

@@ -1,65 +1,100 @@
 //! Changes of the configuration file, which preserve comments and layout.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::args::{AddArgs, SetArgs};
-use crate::cli::config::document::{self, Content};
+use crate::cli::config::document::{self, Content, Syntax};
 use crate::cli::config::file::{File, check_name, of_syntax};
-use crate::cli::config::layers::{Entry, Layer, Resolved};
 use crate::cli::config::location::Location;
-use crate::cli::config::origin::Origin;
-use crate::cli::config::setting::{EmbeddedStore, PathBases, RawValue, Setting, Value};
-use crate::cli::config::typed;
+use crate::cli::config::origin::{Origin, Rank};
+use crate::cli::config::setting::{ContextOptions, Setting, Settings};
+use crate::cli::config::value::{PathBases, RawValue, Shown};
 use crate::cli::config::variables::Variables;
-use crate::cli::connection;
-use crate::cli::options::ConnectionArgs;
+use crate::cli::connection::Connection;
+use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::cli::resolve;
 use crate::commands::configured::{ConfigRecord, FileChange};
 use crate::commands::{CommandError, Kind, duration};
+
+/// A change of the file, which other processes cannot change meanwhile.
+struct Change<'a> {
+    at: &'a Location,
+    variables: &'a Variables,
+    /// The text, changed.
+    text: String,
+    /// The content before the change.
+    file: File,
+    _held: Option<fs::File>,
+}
+
+impl<'a> Change<'a> {
+    /// Reads the file.
+    fn begin(at: &'a Location, variables: &'a Variables) -> Result<Self, CommandError> {
+        let held = at.hold()?;
+        let bytes = at.read()?.unwrap_or_default();
+        let file = File::read(&at.path, &bytes, variables.home.as_deref())?;
+        // Lossless: `File::read` accepts UTF-8 only.
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Self { at, variables, text, file, _held: held })
+    }
+
+    /// Whether there is a context of this name.
+    fn has(&self, name: &str) -> bool {
+        self.file.contexts.iter().any(|context| *context.name == *name)
+    }
+
+    /// Returns the error if a new context has the name of another one.
+    fn exists(&self, name: &str) -> CommandError {
+        let message = format!("context {name} exists already in {}", self.at.path.display());
+        CommandError::new(Kind::Configuration, message)
+    }
+
+    fn edit(&mut self, edit: impl FnOnce(&str) -> Result<String, Syntax>) -> Result<(), CommandError> {
+        self.text = edit(&self.text).map_err(|error| of_syntax(&self.at.path, &error))?;
+        Ok(())
+    }
+
+    /// Writes the text, if it is valid.
+    fn write(self, change: FileChange, context: Option<&str>) -> Result<ConfigRecord, CommandError> {
+        File::read(&self.at.path, self.text.as_bytes(), self.variables.home.as_deref())?;
+        self.at.write(self.text.as_bytes())?;
+        Ok(self.record(change, context))
+    }
+
+    fn record(self, change: FileChange, context: Option<&str>) -> ConfigRecord {
+        ConfigRecord::Changed { change, context: context.map(str::to_owned), file: self.at.path.clone() }
+    }
+}
 
 /// Saves the options on the command line as a context.
 ///
 /// # Errors
 /// The options are invalid, the context exists already, or the file cannot be changed.
 pub fn add(
-    add: &AddArgs,
+    AddArgs { name, read_only, prompt_color, force }: &AddArgs,
     args: &ConnectionArgs,
     at: &Location,
     variables: &Variables,
 ) -> Result<ConfigRecord, CommandError> {
-    check_name(&add.name).map_err(CommandError::usage)?;
-    if args.context.is_some() || args.no_context {
-        return Err(CommandError::usage("a context cannot refer to another context")
-            .hint("mqkv context add NAME -b URL"));
+    check_name(name).map_err(CommandError::usage)?;
+    let settings = typed(args, read_only.then_some(true), prompt_color.as_deref(), ("add", "save", name))?;
+    let contents = contents(settings)?;
+    let mut change = Change::begin(at, variables)?;
+    let (is_there, is_first) = (change.has(name), change.file.contexts.is_empty());
+    if is_there && !force {
+        return Err(change.exists(name).hint("--force replaces it"));
     }
-    let layer = typed_layer(args, add.read_only.then_some(true), add.prompt_color.as_deref())?;
-    if layer.entries.is_empty() {
-        let error = CommandError::usage("there is no option to save");
-        return Err(error.hint(format!("mqkv context add {} -b URL", add.name)));
-    }
-    // Reports contradictions now, not at the first use.
-    connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
-    let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
-    let _held = at.hold()?;
-    let (text, file) = before(at, variables)?;
-    let is_there = file.contexts.iter().any(|context| *context.name == *add.name);
-    if is_there && !add.force {
-        let message = format!("context {} exists already in {}", add.name, at.path.display());
-        return Err(CommandError::new(Kind::Configuration, message).hint("--force replaces it"));
-    }
-    let mut text =
-        document::put_context(&text, &add.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
-    let is_first = file.contexts.is_empty();
+    change.edit(|text| document::put_context(text, name, &contents))?;
     if is_first {
-        text = document::set_default(&text, Some(&add.name)).map_err(|error| of_syntax(&at.path, &error))?;
+        change.edit(|text| document::set_default(text, Some(name)))?;
     }
-    write(at, &text, variables)?;
-    let change = match (is_there, is_first) {
+    let done = match (is_there, is_first) {
         (true, _) => FileChange::Replaced,
         (false, true) => FileChange::AddedAsDefault,
         (false, false) => FileChange::Added,
     };
-    Ok(ConfigRecord::Changed { change, context: Some(add.name.clone()), file: at.path.clone() })
+    change.write(done, Some(name))
 }
 
 /// Changes the options of a context that are on the command line; they replace the ones that they exclude.
@@ -67,33 +102,18 @@ pub fn add(
 /// # Errors
 /// The options are invalid, the context does not exist, or the file cannot be changed.
 pub fn set(
-    set: &SetArgs,
+    SetArgs { name, read_only, prompt_color }: &SetArgs,
     args: &ConnectionArgs,
     at: &Location,
     variables: &Variables,
 ) -> Result<ConfigRecord, CommandError> {
-    if args.context.is_some() || args.no_context {
-        return Err(CommandError::usage("a context cannot refer to another context")
-            .hint("mqkv context set NAME -b URL"));
-    }
-    let changes = typed_layer(args, set.read_only, set.prompt_color.as_deref())?;
-    if changes.entries.is_empty() {
-        let error = CommandError::usage("there is no option to change");
-        return Err(error.hint(format!("mqkv context set {} -b URL", set.name)));
-    }
-    let _held = at.hold()?;
-    let (text, file) = before(at, variables)?;
-    let layer = changes.completed_by(&file.context(&set.name)?.layer);
-    connection::Connection::of(&Resolved::of(vec![layer.clone()])?, resolve::process())?;
-    let settings = layer.entries.iter().map(content).collect::<Result<Vec<_>, _>>()?;
-    let text =
-        document::put_context(&text, &set.name, &settings).map_err(|error| of_syntax(&at.path, &error))?;
-    write(at, &text, variables)?;
-    Ok(ConfigRecord::Changed {
-        change: FileChange::Edited,
-        context: Some(set.name.clone()),
-        file: at.path.clone(),
-    })
+    let settings = typed(args, *read_only, prompt_color.as_deref(), ("set", "change", name))?;
+    let mut change = Change::begin(at, variables)?;
+    let mut settings = settings.extended_by(&change.file.context(name)?.settings);
+    settings.set_rank(Rank::Flags);
+    let contents = contents(settings)?;
+    change.edit(|text| document::put_context(text, name, &contents))?;
+    change.write(FileChange::Edited, Some(name))
 }
 
 /// Renames a context, and the default if it is this one.
@@ -107,66 +127,16 @@ pub fn rename(
     variables: &Variables,
 ) -> Result<ConfigRecord, CommandError> {
     check_name(new).map_err(CommandError::usage)?;
-    let _held = at.hold()?;
-    let (text, file) = before(at, variables)?;
-    file.context(name)?;
-    if file.contexts.iter().any(|context| *context.name == *new) {
-        let message = format!("context {new} exists already in {}", at.path.display());
-        return Err(CommandError::new(Kind::Configuration, message));
+    let mut change = Change::begin(at, variables)?;
+    change.file.context(name)?;
+    if change.has(new) {
+        return Err(change.exists(new));
     }
-    let invalid = |error| of_syntax(&at.path, &error);
-    let mut text = document::rename_context(&text, name, new).map_err(invalid)?;
-    if file.default.as_deref() == Some(name) {
-        text = document::set_default(&text, Some(new)).map_err(invalid)?;
+    change.edit(|text| document::rename_context(text, name, new))?;
+    if change.file.default.as_deref() == Some(name) {
+        change.edit(|text| document::set_default(text, Some(new)))?;
     }
-    write(at, &text, variables)?;
-    Ok(ConfigRecord::Changed {
-        change: FileChange::Renamed,
-        context: Some(new.to_owned()),
-        file: at.path.clone(),
-    })
-}
-
-/// Returns the layer of the options and of the settings that only contexts have.
-fn typed_layer(
-    args: &ConnectionArgs,
-    read_only: Option<bool>,
-    prompt_color: Option<&str>,
-) -> Result<Layer, CommandError> {
-    let mut layer = typed::layer(args, &Default::default())?;
-    if let Some(read_only) = read_only {
-        layer.put(Setting::ReadOnly, Value::Switch(read_only), Origin::Flag);
-    }
-    if let Some(color) = prompt_color {
-        let value = Setting::PromptColor.read(RawValue::Text(color.as_ref()), PathBases::default());
-        let value = value.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
-        layer.put(Setting::PromptColor, value, Origin::Flag);
-    }
-    Ok(layer)
-}
-
-/// Returns a setting as a key of the file with its content.
-fn content(entry: &Entry) -> Result<(String, Content), CommandError> {
-    let path = |path: &PathBuf| {
-        let path = if path.as_os_str() == "-" { path.clone() } else { absolute(path)? };
-        path.into_os_string().into_string().map(Content::Text).map_err(|path| {
-            CommandError::usage(format!("{}: the path is not UTF-8, as the file requires", path.display()))
-        })
-    };
-    let content = match &entry.value {
-        Value::Url(url) => Content::Text(url.text.clone()),
-        Value::Text(text) => Content::Text(text.clone()),
-        Value::Number(number) => Content::Number(i64::from(*number)),
-        Value::Switch(switch) => Content::Switch(*switch),
-        Value::Path(file) | Value::Store(EmbeddedStore::Folder(file)) => path(file)?,
-        Value::Store(embedded_store) => Content::Switch(*embedded_store == EmbeddedStore::Memory),
-        // As one word, as users type it.
-        Value::Wait(wait) => Content::Text(duration::text(*wait).replace(' ', "")),
-        Value::CustomColor(shade) => Content::Text(shade.name()),
-        Value::Format(format) => Content::Text(format!("{format:?}").to_lowercase()),
-        Value::When(when) => Content::Text(format!("{when:?}").to_lowercase()),
-    };
-    Ok((entry.setting.key(), content))
+    change.write(FileChange::Renamed, Some(new))
 }
 
 /// Sets or removes the default context.
@@ -178,17 +148,14 @@ pub fn set_default(
     at: &Location,
     variables: &Variables,
 ) -> Result<ConfigRecord, CommandError> {
-    let _held = at.hold()?;
-    let (text, file) = before(at, variables)?;
+    let mut change = Change::begin(at, variables)?;
     if let Some(name) = name {
-        file.context(name)?;
+        change.file.context(name)?;
     }
-    let changed = document::set_default(&text, name).map_err(|error| of_syntax(&at.path, &error))?;
-    if changed != text {
-        write(at, &changed, variables)?;
-    }
-    let change = if name.is_some() { FileChange::Used } else { FileChange::NoneUsed };
-    Ok(ConfigRecord::Changed { change, context: name.map(str::to_owned), file: at.path.clone() })
+    let before = change.text.clone();
+    change.edit(|text| document::set_default(text, name))?;
+    let done = if name.is_some() { FileChange::Used } else { FileChange::NoneUsed };
+    if change.text == before { Ok(change.record(done, name)) } else { change.write(done, name) }
 }
 
 /// Removes a context. The last one may be the default.
@@ -196,42 +163,70 @@ pub fn set_default(
 /// # Errors
 /// The context does not exist or is the default of several, or the file cannot be changed.
 pub fn remove(name: &str, at: &Location, variables: &Variables) -> Result<ConfigRecord, CommandError> {
-    let _held = at.hold()?;
-    let (text, file) = before(at, variables)?;
-    file.context(name)?;
-    let is_default = file.default.as_deref() == Some(name);
-    if is_default && file.contexts.len() > 1 {
+    let mut change = Change::begin(at, variables)?;
+    change.file.context(name)?;
+    let is_default = change.file.default.as_deref() == Some(name);
+    if is_default && change.file.contexts.len() > 1 {
         let error = CommandError::new(Kind::Configuration, format!("{name} is the default context"));
         return Err(error.hint("mqkv context use OTHER").hint("mqkv context use --none"));
     }
-    let invalid = |error| of_syntax(&at.path, &error);
-    let mut text = document::remove_context(&text, name).map_err(invalid)?;
+    change.edit(|text| document::remove_context(text, name))?;
     if is_default {
-        text = document::set_default(&text, None).map_err(invalid)?;
+        change.edit(|text| document::set_default(text, None))?;
     }
-    write(at, &text, variables)?;
-    Ok(ConfigRecord::Changed {
-        change: FileChange::Removed,
-        context: Some(name.to_owned()),
-        file: at.path.clone(),
+    change.write(FileChange::Removed, Some(name))
+}
+
+/// Returns the options, and the settings that only contexts have.
+fn typed(
+    args: &ConnectionArgs,
+    read_only: Option<bool>,
+    prompt_color: Option<&str>,
+    (verb, what, name): (&str, &str, &str),
+) -> Result<Settings, CommandError> {
+    if args.context.is_some() || args.no_context {
+        let error = CommandError::usage("a context cannot refer to another context");
+        return Err(error.hint(format!("mqkv context {verb} NAME -b URL")));
+    }
+    let context = ContextOptions { read_only, prompt_color: None };
+    let mut settings = Settings::of_options(args, &DisplayArgs::default(), &context)?;
+    if let Some(color) = prompt_color {
+        let raw = RawValue::Word(color.as_ref());
+        let read = settings.read(Setting::PromptColor, raw, PathBases::default(), &Origin::FLAG);
+        read.map_err(|what| CommandError::usage(format!("--prompt-color: {what}")))?;
+    }
+    if settings.iter().next().is_none() {
+        let error = CommandError::usage(format!("there is no option to {what}"));
+        return Err(error.hint(format!("mqkv context {verb} {name} -b URL")));
+    }
+    Ok(settings)
+}
+
+/// Returns the keys of a context with their contents. Reports contradictions now, not at the first use.
+fn contents(settings: Settings) -> Result<Vec<(String, Content)>, CommandError> {
+    let contents = settings.iter().map(|(setting, value, _)| Ok((setting.key().to_owned(), content(value)?)));
+    let contents = contents.collect::<Result<Vec<_>, CommandError>>();
+    Connection::of(&Settings::resolve(vec![settings])?, resolve::process())?;
+    contents
+}
+
+fn content(value: Shown<'_>) -> Result<Content, CommandError> {
+    Ok(match value {
+        Shown::Text(text) => Content::Text(text.into_owned()),
+        Shown::Number(number) => Content::Number(number.into()),
+        Shown::Switch(is_on) => Content::Switch(is_on),
+        // As one word, as users type it.
+        Shown::Wait(wait) => Content::Text(duration::text(wait).replace(' ', "")),
+        Shown::Path(path) => {
+            let path = if path.as_os_str() == "-" { path.to_owned() } else { absolute(path)? };
+            Content::Text(path.into_os_string().into_string().map_err(|path| {
+                let path = path.display();
+                CommandError::usage(format!("{path}: the path is not UTF-8, as the file requires"))
+            })?)
+        }
     })
 }
 
-/// Writes the text, if it is valid.
-fn write(at: &Location, text: &str, variables: &Variables) -> Result<(), CommandError> {
-    File::read(&at.path, text.as_bytes(), variables.home.as_deref())?;
-    at.write(text.as_bytes())
-}
-
-/// Reads the file: its text and its content.
-fn before(at: &Location, variables: &Variables) -> Result<(String, File), CommandError> {
-    let bytes = at.read()?.unwrap_or_default();
-    let file = File::read(&at.path, &bytes, variables.home.as_deref())?;
-    // Lossless: `File::read` accepts UTF-8 only.
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), file))
-}
-
-/// Returns the absolute path.
-fn absolute(path: &PathBuf) -> Result<PathBuf, CommandError> {
+fn absolute(path: &Path) -> Result<PathBuf, CommandError> {
     std::path::absolute(path).map_err(|error| CommandError::file("find", path, &error))
 }

@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cli::config::file::File;
-use crate::cli::config::layers::Resolved;
 use crate::cli::config::location::Location;
+use crate::cli::config::setting::Settings;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::resolve;
@@ -85,7 +85,7 @@ fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandE
         file.context(name).map_err(|error| error.cause("default_context names it"))?;
     }
     for context in &file.contexts {
-        Connection::of(&Resolved::of(vec![context.layer.clone()])?, resolve::process())?;
+        Connection::of(&Settings::resolve(vec![context.settings.clone()])?, resolve::process())?;
     }
     Ok(())
 }

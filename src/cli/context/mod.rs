@@ -2,15 +2,14 @@
 
 pub mod args;
 mod change;
+pub mod config;
 mod edit;
 
 use self::args::ContextVerb;
 use super::config::file::{Context, File};
-use super::config::layers::{Entry, Layer, Resolved};
-use super::config::location;
-use super::config::setting::{Setting, Value};
+use super::config::setting::{Settings, is_on};
 use super::config::variables::{CONTEXT, Variables};
-use super::config::{self, Configuration, verb};
+use super::config::{Configuration, location, whole_file};
 use super::connection::{Endpoint, endpoint};
 use super::options::ConnectionArgs;
 use crate::commands::configured::{ConfigRecord, ContextRow};
@@ -34,7 +33,7 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
     let done = |record| Ok(Done::Record(record, None, Verdict::Yes));
     let changed_default = |record| Ok(Done::Record(record, overriding(args, variables), Verdict::Yes));
     match verb {
-        ContextVerb::Ls => done(list(&config::whole_file(args, variables)?)),
+        ContextVerb::Ls => done(list(&whole_file(args, variables)?)),
         ContextVerb::Show { name } => show(name.as_deref(), args, variables),
         ContextVerb::Add(add) => changed_default(change::add(add, args, &at()?, variables)?),
         ContextVerb::Set(set) => done(change::set(set, args, &at()?, variables)?),
@@ -61,20 +60,16 @@ pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> 
 fn list(file: &File) -> ConfigRecord {
     let listed = |context: &Context| ContextRow {
         name: context.name.to_string(),
-        broker: broker(&context.layer),
+        broker: broker(&context.settings),
         is_default: file.default.as_deref() == Some(&context.name),
-        is_read_only: context
-            .layer
-            .entries
-            .iter()
-            .any(|entry| entry.setting == Setting::ReadOnly && entry.value == Value::Switch(true)),
+        is_read_only: is_on(&context.settings.read_only),
     };
     ConfigRecord::Contexts(file.contexts.iter().map(listed).collect())
 }
 
 /// Describes the broker of a context without other layers.
-fn broker(layer: &Layer) -> String {
-    let endpoint = Resolved::of(vec![layer.clone()]).and_then(|settings| endpoint(&settings));
+fn broker(context: &Settings) -> String {
+    let endpoint = Settings::resolve(vec![context.clone()]).and_then(|settings| endpoint(&settings));
     match endpoint {
         Ok(Endpoint::Embedded { data: Some(folder) }) => format!("embedded in {}", folder.display()),
         Ok(Endpoint::Embedded { data: None }) => "embedded, in memory".to_owned(),
@@ -89,13 +84,13 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     let Some(active) = Configuration::resolve(args, &Default::default(), variables)?.context else {
         return Ok(Done::Record(ConfigRecord::NoContext, overriding(args, variables), Verdict::No));
     };
-    let file = config::whole_file(args, variables)?;
+    let file = whole_file(args, variables)?;
     let context = file.context(&active.name)?;
     let record = ConfigRecord::Context {
         name: context.name.to_string(),
         file: file.path.to_path_buf(),
         is_default: file.default.as_deref() == Some(&context.name),
-        settings: verb::rows(&context.layer.entries),
+        settings: config::rows(&context.settings),
     };
     Ok(Done::Record(record, None, Verdict::Yes))
 }
@@ -104,7 +99,7 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
 /// here: the file has been changed by now.
 fn overriding(args: &ConnectionArgs, variables: &Variables) -> Option<String> {
     let args = ConnectionArgs { config: args.config.clone(), ..ConnectionArgs::default() };
-    let file = config::whole_file(&args, variables).ok()?;
+    let file = whole_file(&args, variables).ok()?;
     let default = file.default.as_deref()?;
     let Ok(configuration) = Configuration::resolve(&args, &Default::default(), variables) else {
         let name = variables.get(CONTEXT)?.to_string_lossy();
@@ -117,8 +112,8 @@ fn overriding(args: &ConnectionArgs, variables: &Variables) -> Option<String> {
         Some(active) if *active.name == *default => return None,
         Some(_) => CONTEXT.to_owned(),
         None => {
-            let Entry { setting, origin, .. } = configuration.settings.entry_of_broker()?;
-            origin.text(*setting)
+            let setting = configuration.settings.broker_setting()?;
+            configuration.settings.get(setting)?.1.text(setting)
         }
     };
     Some(format!("{variable} overrides the default context {default}: unset it, or use -x {default}"))

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::cli::config::document::{self, Content, Node, Position};
-use crate::cli::config::file::{of_syntax, raw_value, secret_file_of};
-use crate::cli::config::layers::{Layer, Rank, Resolved};
-use crate::cli::config::origin::{Line, Origin};
-use crate::cli::config::setting::{PathBases, Setting, Value};
+use crate::cli::config::document::{Content, Node, Position};
+use crate::cli::config::file::{meant, parse, secret_file_of};
+use crate::cli::config::origin::{Line, Origin, Place, Rank};
+use crate::cli::config::setting::{Setting, Settings};
+use crate::cli::config::value::{PathBases, RawValue, Shown};
 use crate::cli::connection::{Connection, Process};
-use crate::commands::suggestions::closest;
 use crate::commands::{CommandError, Kind};
 use crate::exchange::leaf::{BeforeJoin, JoinPolicy, OnJoin};
 use crate::exchange::names::Name;
@@ -74,12 +73,7 @@ impl ExchangeFile {
     /// # Errors
     /// All mistakes, each with its line and column.
     pub fn read(path: &Path, text: &[u8], home: Option<&Path>) -> Result<Self, CommandError> {
-        let text = str::from_utf8(text).map_err(|error| {
-            let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-            configuration(format!("{}:{}: invalid UTF-8", path.display(), lines.saturating_add(1)))
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let nodes = document::read(text).map_err(|error| of_syntax(path, &error))?;
+        let nodes = parse(path, text)?;
         let mut reading = Reading { file: Rc::new(path.to_owned()), home, mistakes: Vec::new() };
         let file = reading.file(&nodes);
         match (file, reading.mistakes.is_empty()) {
@@ -200,7 +194,7 @@ impl Reading<'_> {
         let of_role: Vec<String> = match role {
             Some(RoleName::Root) => OF_ROOT.map(str::to_owned).to_vec(),
             Some(RoleName::Leaf) => {
-                OF_LEAF.map(str::to_owned).into_iter().chain(CONNECTION.map(Setting::key)).collect()
+                OF_LEAF.into_iter().chain(CONNECTION.map(Setting::key)).map(str::to_owned).collect()
             }
             None => Vec::new(),
         };
@@ -209,8 +203,8 @@ impl Reading<'_> {
 
     fn unknown_of(&mut self, node: &Node, names: impl Iterator<Item = String>) {
         let key = node.key.escape_debug();
-        let meant = closest(&node.key.replace('-', "_").to_lowercase(), names);
-        let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        let meant =
+            meant(&node.key, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
         self.mistake(node.at, format!("unknown key {key}{meant}"));
     }
 
@@ -319,7 +313,7 @@ impl Reading<'_> {
     }
 
     fn leaf(&mut self, nodes: &[Node]) -> Option<FileRole> {
-        let mut connection = Layer::new(Rank::DefaultContext);
+        let mut connection = Settings::default();
         if find(nodes, "root").is_none() {
             self.missing("root");
         }
@@ -329,12 +323,8 @@ impl Reading<'_> {
             let Some(setting) = setting.filter(|setting| is_root || CONNECTION.contains(setting)) else {
                 continue;
             };
-            match self.setting(setting, node) {
-                Ok(value) => {
-                    let line = Line { context: "".into(), file: Rc::clone(&self.file), line: node.at.line };
-                    connection.put(setting, value, Origin::File(line));
-                }
-                Err(what) => self.mistake(node.value_at, format!("{}: {what}", node.key)),
+            if let Err(what) = self.setting(setting, node, &mut connection) {
+                self.mistake(node.value_at, format!("{}: {what}", node.key));
             }
         }
         let on_join = self.one_of(nodes, "on_join", [("offer", OnJoin::Offer), ("discard", OnJoin::Discard)]);
@@ -360,10 +350,10 @@ impl Reading<'_> {
         found.map_or_else(T::default, |(_, value)| *value)
     }
 
-    fn connection(&mut self, nodes: &[Node], layer: Layer) -> Option<Connection> {
+    fn connection(&mut self, nodes: &[Node], settings: Settings) -> Option<Connection> {
         // The uplink has a client id of its own, and a password is never asked for.
         let process = Process { client_id: String::new, input_is_terminal: || false };
-        let settings = Resolved::of(vec![layer]);
+        let settings = Settings::resolve(vec![settings]);
         let error = match settings.and_then(|settings| Connection::of(&settings, process)) {
             Ok(connection) => return Some(connection),
             Err(error) => error,
@@ -379,12 +369,14 @@ impl Reading<'_> {
         None
     }
 
-    fn setting(&self, setting: Setting, node: &Node) -> Result<Value, String> {
+    fn setting(&self, setting: Setting, node: &Node, settings: &mut Settings) -> Result<(), String> {
         let bases = PathBases { folder: self.file.parent(), home: self.home };
-        let value = setting.read(raw_value(setting, &node.content), bases)?;
-        match &value {
-            Value::Path(path) if path.as_os_str() == "-" => Err("expected a file name".to_owned()),
-            _ => Ok(value),
+        let line = Line { context: "".into(), file: Rc::clone(&self.file), line: node.at.line };
+        let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
+        settings.read(setting, RawValue::from(&node.content), bases, &origin)?;
+        match settings.get(setting) {
+            Some((Shown::Path(path), _)) if path.as_os_str() == "-" => Err("expected a file name".to_owned()),
+            _ => Ok(()),
         }
     }
 }

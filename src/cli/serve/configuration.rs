@@ -3,16 +3,17 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::Resettable;
+use clap::error::ContextKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command as Definition, ValueHint};
 
 use super::args::ServeArgs;
-use crate::cli::config::document::{self, Content, Node, Position};
-use crate::cli::config::file::{HAS_CONTROL, of_syntax};
+use crate::cli::config::document::{Content, Node};
+use crate::cli::config::file;
 use crate::cli::config::location::Location;
 use crate::cli::options::{self, DisplayArgs};
-use crate::commands::suggestions::closest;
-use crate::commands::{CommandError, Kind, usage};
+use crate::commands::{CommandError, usage};
 
 const VERB: &str = "serve";
 /// Identifier of `--config`: the connection options have another one of this name.
@@ -46,14 +47,14 @@ pub fn complete(words: &[OsString]) -> Result<Option<Completed>, CommandError> {
     let root = options::add_to::<DisplayArgs>(Definition::new("mqkv").subcommand(serve.clone()));
     let Ok(matches) = root.ignore_errors(true).try_get_matches_from(words) else { return Ok(None) };
     let Some((VERB, matches)) = matches.subcommand() else { return Ok(None) };
-    let Some(file) = matches.get_one::<PathBuf>(FILE) else { return Ok(None) };
+    let Some(path) = matches.get_one::<PathBuf>(FILE) else { return Ok(None) };
     if matches.subcommand().is_some() {
         return Ok(None);
     }
-    let location = Location { path: file.clone(), named_by: Some("--config") };
-    let text = location.read()?.ok_or_else(|| CommandError::missing_file(file))?;
-    let added = File { path: file, serve: &serve, typed: matches }.options(&text)?;
-    Ok(Some(Completed { words: [options, &added, command].concat(), file: file.clone() }))
+    let location = Location { path: path.clone(), named_by: Some("--config") };
+    let text = location.read()?.ok_or_else(|| CommandError::missing_file(path))?;
+    let added = File { path, serve: &serve, typed: matches }.options(&text)?;
+    Ok(Some(Completed { words: [options, &added, command].concat(), file: path.clone() }))
 }
 
 struct File<'a> {
@@ -66,18 +67,10 @@ struct File<'a> {
 impl File<'_> {
     /// Returns the options that the command line does not have, as its words.
     fn options(&self, text: &[u8]) -> Result<Vec<OsString>, CommandError> {
-        let text = std::str::from_utf8(text).map_err(|error| {
-            let lines = text.iter().take(error.valid_up_to()).filter(|byte| **byte == b'\n').count();
-            self.wrong(lines.saturating_add(1), "invalid UTF-8")
-        })?;
-        let nodes = document::read(text).map_err(|error| of_syntax(self.path, &error))?;
         let mut all = Vec::new();
-        for node in &nodes {
+        for node in &file::parse(self.path, text)? {
             let arg = self.arg(node)?;
-            if let Some(Position { line, column }) = node.control_character() {
-                let message = format!("{}:{line}:{column}: {}: {HAS_CONTROL}", self.path.display(), node.key);
-                return Err(CommandError::new(Kind::Configuration, message));
-            }
+            file::check_characters(self.path, node)?;
             let words = self.words(arg, node)?;
             self.check(arg, node, &words)?;
             if self.typed.value_source(arg.get_id().as_str()) != Some(ValueSource::CommandLine) {
@@ -98,13 +91,8 @@ impl File<'_> {
             return Ok(arg);
         }
         let error = self.wrong(node.at.line, &format!("unknown option {}", node.key));
-        // Recognizes the spelling of the command line.
-        let meant = node.key.trim_start_matches('-').replace('-', "_").to_lowercase();
-        let same = known().map(key).find(|key| *key == meant);
-        Err(match same.or_else(|| closest(&meant, known().map(key))) {
-            Some(near) => error.hint(near),
-            None => error.hint("mqkv help serve"),
-        })
+        let meant = file::meant(&node.key, known().map(key));
+        Err(error.hint(meant.unwrap_or_else(|| "mqkv help serve".to_owned())))
     }
 
     fn words(&self, arg: &Arg, node: &Node) -> Result<Vec<OsString>, CommandError> {
@@ -145,25 +133,14 @@ impl File<'_> {
     /// Checks the values of one key, so that an error has its line.
     fn check(&self, arg: &Arg, node: &Node, words: &[OsString]) -> Result<(), CommandError> {
         // Without what it requires and conflicts with: the command line may have that.
-        let alone = Arg::new(arg.get_id().clone())
-            .action(arg.get_action().clone())
-            .value_parser(arg.get_value_parser().clone())
-            .long(arg.get_id().clone());
-        let (option, key) = (arg.get_long().unwrap_or_default(), arg.get_id().as_str());
-        let renamed = |word: &OsString| {
-            let text = word.to_string_lossy();
-            text.strip_prefix("--")
-                .and_then(|text| text.strip_prefix(option))
-                .map(|rest| format!("--{key}{rest}"))
-        };
-        let words: Vec<_> = words.iter().filter_map(renamed).map(OsString::from).collect();
+        let alone = arg.clone().requires(Resettable::Reset).conflicts_with(Resettable::Reset);
         let definition = Definition::new(VERB).no_binary_name(true).arg(alone);
-        let Err(error) = definition.try_get_matches_from(&words) else { return Ok(()) };
-        let context =
-            usage::Context { program: "", is_first_level: false, is_available: |_| false, words: &words };
+        let Err(error) = definition.try_get_matches_from(words) else { return Ok(()) };
+        let context = usage::Context { program: "", is_first_level: false, is_available: |_| false, words };
         let CommandError { message, causes, .. } = usage::explain(&error, &context);
-        let message = message.replace(&format!(" for '--{key} <{key}>'"), "");
-        let failure = self.wrong(node.value_at.line, &format!("{key}: {message}"));
+        let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+        let message = message.replace(&format!(" for '{option}'"), "");
+        let failure = self.wrong(node.value_at.line, &format!("{}: {message}", node.key));
         Err(causes.into_iter().fold(failure, CommandError::cause))
     }
 
@@ -173,13 +150,14 @@ impl File<'_> {
     }
 
     fn wrong(&self, line: usize, what: &str) -> CommandError {
-        CommandError::new(Kind::Configuration, format!("{}:{line}: {what}", self.path.display()))
+        file::wrong(self.path, line, what)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::Kind;
 
     /// Completes `line` by a file with this text.
     fn completed(line: &str, text: &str) -> Result<Option<Vec<String>>, CommandError> {

@@ -292,6 +292,8 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     if args.cluster.describe().is_some() {
         check_addresses(&bound, log)?;
     }
+    let authorizer = rules::load(args.authz.clone()).await?;
+    rules::warn_of_users(authorizer.as_deref(), args, log);
     let events = log.clone();
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
     let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
@@ -300,7 +302,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
         external: None,
         cluster: args.cluster.settings().await?,
         identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
-        authorizer: rules::load(args.authz.clone()).await?,
+        authorizer,
         events: Arc::new(move |event| events.event(&event)),
     };
     let files = [&args.config_file, &args.authz, &args.exchange.exchange].into_iter().flatten();

@@ -5,10 +5,11 @@ use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind};
+use crate::ledger::etcd::operation::{EtcdError, RangeRead};
+use crate::ledger::etcd::{Head, Layout};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::cluster::operation::{EtcdError, RangeRead};
-use crate::server::cluster::{Head, Layout, Overview};
+use crate::server::cluster::Overview;
 use crate::server::etcd::{Etcd, OverviewError, cluster_names, is_access_refusal, overview};
 
 /// What an operator does about an etcd without space.

@@ -11,14 +11,13 @@ use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::output::{Check, CheckResult, Detail, Status, Warning};
-use crate::commands::{CommandError, Kind, Output};
+use crate::commands::doctor::check::{Check, CheckResult, Detail, Status, Warning};
+use crate::commands::doctor::record::CheckSummary;
+use crate::commands::{CommandError, Kind};
+use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn};
 use crate::render::escape::escape;
 use crate::render::ms_text;
 use crate::server::cluster::Overview;
-use crate::server::cluster::operation::{
-    Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn,
-};
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix, is_supported};
 
 /// The reads of one check, of which the median counts.
@@ -43,7 +42,7 @@ pub fn run(args: &EtcdArgs, is_read_only: bool, reporter: &mut Reporter) -> Resu
         check(args, is_read_only, &mut report).await?;
         let Report { reporter, results, .. } = report;
         let failure = results.iter().find_map(CheckResult::failure);
-        reporter.put(&Output::CheckSummary(results))?;
+        reporter.put(&CheckSummary(results))?;
         Ok(failure.map_or(Exit::Yes, Exit::from))
     })
 }
@@ -106,7 +105,7 @@ impl Report<'_> {
     }
 
     fn put(&mut self, result: CheckResult) -> Result<(), CommandError> {
-        self.reporter.put(&Output::Checked(Box::new(result.clone())))?;
+        self.reporter.put(&result)?;
         self.results.push(result);
         Ok(())
     }
@@ -260,7 +259,7 @@ async fn owners(cluster: &Cluster) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::operation::EtcdError;
+    use crate::ledger::etcd::operation::EtcdError;
 
     fn status(version: &str) -> EndpointStatus {
         EndpointStatus {

@@ -12,10 +12,11 @@ use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind, duration};
+use crate::ledger::etcd::operation::{EtcdError, Space};
+use crate::ledger::etcd::{Owner, encode_request};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::cluster::operation::{EtcdError, Space};
-use crate::server::cluster::{Overview, Owner, encode_request};
+use crate::server::cluster::Overview;
 use crate::server::etcd::{EndpointStatus, Member};
 
 /// Between two looks at the owner.
@@ -171,7 +172,8 @@ fn line(from: &str, next: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::{Head, Member as ClusterMember};
+    use crate::ledger::etcd::Head;
+    use crate::server::cluster::Member as ClusterMember;
 
     fn overview(owner: Option<&str>, members: &[&str]) -> Overview {
         let owner = owner.map(|owner| Owner { instance: owner.to_owned(), run: 7 });

@@ -7,10 +7,10 @@ use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind, duration};
+use crate::ledger::etcd::operation::{EtcdError, Space};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::render::table::table;
-use crate::server::cluster::operation::{EtcdError, Space};
 use crate::server::cluster::{Member, Overview};
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix};
 
@@ -251,7 +251,7 @@ pub fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::{Head, Owner};
+    use crate::ledger::etcd::{Head, Owner};
 
     const NOW_MS: u64 = 1_763_669_639_958;
 

@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
 use crate::commands::error::CommandError;
 use crate::protocol::Key;
+use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 
 /// The ways to give one key.
 #[derive(Clone, Debug, Default, Args)]

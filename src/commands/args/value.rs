@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 
-use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
 use crate::commands::error::CommandError;
 use crate::commands::process::file;
 use crate::commands::session::Session;
+use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 
 /// The ways to give one value.
 #[derive(Debug, Default, Args)]

@@ -16,7 +16,7 @@ use super::slot::{self, Common, Notifications, Notified, SharedLoad, Work};
 use crate::client::{Client, Error, Reconnect, Settings, Watcher};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Emit, Output, Progress};
+use crate::commands::output::{BulkProgress, Emit};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::session::{BULK_INFLIGHT_MAX, other_client_id};
 use crate::protocol::Key;
@@ -140,7 +140,7 @@ impl Bench {
             return Ok(());
         }
         let client = Client::connect(self.client_settings.clone()).await?;
-        keys::delete_all(&client, &self.keys, |count| Ok(emit(progress_of(count, "keys deleted"))?)).await?;
+        keys::delete_all(&client, &self.keys, |count| Ok(emit(&progress_of(count, "keys deleted"))?)).await?;
         client.close().await;
         if self.is_writing { settled } else { Ok(()) }
     }
@@ -176,7 +176,7 @@ impl Bench {
             return Ok(());
         };
         let options = keys::set_options(self.settings.ttl)?;
-        let report = |count| Ok(emit(progress_of(count, "keys"))?);
+        let report = |count| Ok(emit(&progress_of(count, "keys"))?);
         keys::set_all(first, &self.keys, &self.value, &options, report).await?;
         self.is_writing = self.settings.workload != Workload::Get;
         Ok(())
@@ -203,7 +203,7 @@ impl Bench {
                     Ok::<_, Error>(client)
                 });
             }
-            emit(progress_of(u64::try_from(self.clients.len()).unwrap_or(u64::MAX), "clients"))?;
+            emit(&progress_of(u64::try_from(self.clients.len()).unwrap_or(u64::MAX), "clients"))?;
             if let Some(joined) = connecting.join_next().await {
                 self.clients.push(joined.map_err(panicked)??);
             }
@@ -302,7 +302,7 @@ impl Bench {
                 _ = ticks.tick() => {
                     let (progress, now) = progress(load, last);
                     last = now;
-                    emit(Output::BenchProgress(progress))?;
+                    emit(&progress)?;
                 }
             }
         }
@@ -358,8 +358,8 @@ async fn request(client: &Client, key: Option<&Key>) -> Result<(), Error> {
     }
 }
 
-fn progress_of(count: u64, unit: &'static str) -> Output {
-    Output::Progress(Progress { count, unit, bytes_read: 0, bytes_total: None })
+fn progress_of(count: u64, unit: &'static str) -> BulkProgress {
+    BulkProgress { count, unit, bytes_read: 0, bytes_total: None }
 }
 
 fn unsettled() -> CommandError {

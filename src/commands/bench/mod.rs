@@ -5,8 +5,10 @@ mod clients;
 mod histogram;
 mod keys;
 mod load;
+mod record;
 pub mod report;
 mod slot;
+mod text;
 
 use std::ffi::OsString;
 use std::num::NonZeroU64;
@@ -19,7 +21,7 @@ use self::clients::{Bench, Interruption, Stopped};
 use self::report::{BenchEnd, BenchReport, BenchSettings, Failure, FailureCount, Limit, Measured, Workload};
 use super::duration;
 use super::error::CommandError;
-use super::output::{Emit, Output};
+use super::output::Emit;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
 use super::size;
@@ -223,7 +225,7 @@ pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let verdict = signal.map_or_else(|| verdict(&measured), |signal| Ok(signal.verdict()));
     let report = BenchReport { broker, settings, receive_max, measured, keys_left };
     let is_p99_met = report.is_p99_met();
-    emit(Output::Benched(Box::new(report)))?;
+    emit(&report)?;
     match verdict? {
         Verdict::Yes if is_p99_met == Some(false) => Ok(Verdict::No),
         verdict => Ok(verdict),

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
+use crate::render::json;
 
 /// What an operation of a bench does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,11 +56,13 @@ impl Workload {
 }
 
 /// When a bench ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Limit {
     /// After this time.
+    #[serde(rename = "duration_ms", serialize_with = "json::ms")]
     Time(Duration),
     /// After this number of measured operations.
+    #[serde(rename = "count")]
     Count(u64),
 }
 
@@ -142,24 +146,33 @@ impl Failure {
 }
 
 /// Latencies of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Latency {
+    #[serde(skip)]
     pub name: &'static str,
     pub count: u64,
+    #[serde(rename = "mean_ms", serialize_with = "json::ms")]
     pub mean: Duration,
+    #[serde(rename = "min_ms", serialize_with = "json::ms")]
     pub min: Duration,
+    #[serde(rename = "p50_ms", serialize_with = "json::ms")]
     pub p50: Duration,
+    #[serde(rename = "p90_ms", serialize_with = "json::ms")]
     pub p90: Duration,
+    #[serde(rename = "p99_ms", serialize_with = "json::ms")]
     pub p99: Duration,
+    #[serde(rename = "p99_9_ms", serialize_with = "json::ms")]
     pub p99_9: Duration,
+    #[serde(rename = "max_ms", serialize_with = "json::ms")]
     pub max: Duration,
     /// The distribution, in ascending order.
     pub bands: Vec<Band>,
 }
 
 /// The number of latencies above the limit of the band before and up to this limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Band {
+    #[serde(rename = "to_ms", serialize_with = "json::ms")]
     pub to: Duration,
     pub count: u64,
 }

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
+use super::members;
 use crate::client::TlsHandshake;
 use crate::client::probe::{AddressSource, ConnackProperties};
 use crate::commands::error::{CommandError, Kind};
 use crate::protocol::Key;
+use crate::render::json;
 
 /// A check, in the order in which they are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,22 +131,27 @@ pub struct Warning {
 }
 
 /// What a check observed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Detail {
     /// The addresses of the host.
     Addresses {
         /// In the order in which they are tried.
         addresses: Vec<String>,
+        #[serde(serialize_with = "members::source")]
         source: AddressSource,
     },
     /// The attempts to connect.
     Tcp {
         /// The address that has accepted the connection.
+        #[serde(skip_serializing_if = "Option::is_none")]
         reached: Option<String>,
         /// The other addresses that were tried, with the errors of the system.
+        #[serde(rename = "missed", serialize_with = "members::missed")]
         failed: Vec<(String, String)>,
     },
     /// The TLS handshake.
+    #[serde(serialize_with = "members::tls")]
     Tls {
         handshake: Box<TlsHandshake>,
         /// The time of the handshake, in seconds since the Unix epoch.
@@ -151,6 +160,7 @@ pub enum Detail {
     /// The WebSocket handshake.
     WebSocket { path: String },
     /// The properties of the CONNACK.
+    #[serde(serialize_with = "members::connack")]
     Connack { client_id: String, properties: Box<ConnackProperties> },
     /// The subscription to the replies.
     Subscription {
@@ -159,7 +169,10 @@ pub enum Detail {
         qos: u8,
     },
     /// The answer to a GET of a key that does not exist.
-    Answer { key: Key },
+    Answer {
+        #[serde(flatten, serialize_with = "json::key")]
+        key: Key,
+    },
     /// The difference between the clocks.
     Clock {
         /// Milliseconds by which the store is ahead of this machine; negative if it is behind.
@@ -168,11 +181,22 @@ pub enum Detail {
         margin_ms: u64,
     },
     /// The times from a request to its notification.
-    Notified { set: Duration, delete: Duration },
+    Notified {
+        #[serde(rename = "set_ms", serialize_with = "json::ms")]
+        set: Duration,
+        #[serde(rename = "delete_ms", serialize_with = "json::ms")]
+        delete: Duration,
+    },
     /// Whether packets before CONNACK are answered, without another attempt.
-    Early { is_answered: bool },
+    Early {
+        #[serde(rename = "answered")]
+        is_answered: bool,
+    },
     /// What etcd reports, as text.
-    Etcd { text: String },
+    Etcd {
+        #[serde(rename = "etcd")]
+        text: String,
+    },
 }
 
 impl CheckResult {

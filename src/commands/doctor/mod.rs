@@ -3,8 +3,11 @@
 pub mod check;
 mod connection;
 mod early;
+mod members;
+pub mod record;
 mod report;
 mod store;
+mod text;
 
 use std::io;
 use std::time::Duration;

@@ -4,9 +4,10 @@ use std::io;
 use std::time::Instant;
 
 use super::check::{Check, CheckResult, Detail, Status, Warning};
+use super::record::CheckSummary;
 use crate::clock;
 use crate::commands::error::{CommandError, DOCTOR_HINT, Kind};
-use crate::commands::output::{Emit, Output};
+use crate::commands::output::Emit;
 use crate::commands::verdict::Verdict;
 
 /// The hint for a failure that has none.
@@ -104,7 +105,7 @@ impl<'a> Report<'a> {
     /// Emits all results. The verdict is that of the first failure.
     pub(super) fn finish(self) -> io::Result<Verdict> {
         let failure: Option<Kind> = self.results.iter().find_map(CheckResult::failure);
-        (self.emit)(Output::CheckSummary(self.results))?;
+        (self.emit)(&CheckSummary(self.results))?;
         Ok(failure.map_or(Verdict::Yes, Verdict::Failed))
     }
 
@@ -121,7 +122,7 @@ impl<'a> Report<'a> {
     }
 
     fn add(&mut self, result: CheckResult) -> io::Result<()> {
-        (self.emit)(Output::Checked(Box::new(result.clone())))?;
+        (self.emit)(&result)?;
         self.results.push(result);
         Ok(())
     }

@@ -1,22 +1,29 @@
 //! `edit`: opens the value of a key in an editor.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::Args;
+use serde::Serialize;
 
 use self::draft::Draft;
 use super::args::fence::FenceArgs;
 use super::args::key::KeyArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::output::{EditResult, Emit, Output};
+use super::output::Emit;
 use super::process::editor;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
+use super::set::{expires_in, stored};
 use super::verdict::Verdict;
 use crate::client::{Client, Reconnect, SetOptions, SetOutcome, VersionedValue};
-use crate::protocol::{Condition, Key, Value};
+use crate::protocol::{Condition, Key, Timestamp, Value};
+use crate::render::escape::escape;
+use crate::render::json::{self, Json};
+use crate::render::style::{Paint, paint};
+use crate::render::{Record, Rendered, Style, Widths, confirmation, name};
 
 mod draft;
 
@@ -63,6 +70,27 @@ pub struct EditArgs {
     persist: bool,
 }
 
+/// The result of `edit`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "edit")]
+struct Edited {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    /// Whether the editor has changed the value.
+    changed: bool,
+    applied: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    version: Option<Timestamp>,
+    /// The file with the edited text, if it was not stored because the key was changed meanwhile.
+    #[serde(rename = "file", skip_serializing_if = "Option::is_none", serialize_with = "json::path_if_any")]
+    draft: Option<PathBuf>,
+    /// The length of the value in bytes.
+    #[serde(skip)]
+    size: usize,
+}
+
 /// How the editor ended.
 enum EditorEnd {
     Saved(Value),
@@ -103,7 +131,7 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         Err(error) => return Err(with_cause(error, draft.keep())),
     };
     if edited == original {
-        emit(Output::Edited { key, result: EditResult::Unchanged })?;
+        emit(&Edited::unchanged(key))?;
         return Ok(Verdict::Yes);
     }
     let condition = if before.is_none() { Some(Condition::Absent) } else { None };
@@ -120,13 +148,14 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
     match written {
         Ok(Some(outcome)) => {
             let ttl_ms = args.ttl.map(NonZeroU64::get);
-            let result = EditResult::Stored { size: edited.len(), ttl_ms, outcome };
-            emit(Output::Edited { key, result })?;
+            let (version, size) = (outcome.version, edited.len());
+            emit(&Edited { changed: true, applied: true, ttl_ms, version, size, ..Edited::unchanged(key) })?;
             Ok(Verdict::Yes)
         }
         Ok(None) => {
             draft.keep();
-            emit(Output::Edited { key, result: EditResult::Conflict { draft: draft.path().to_owned() } })?;
+            let draft = Some(draft.path().to_owned());
+            emit(&Edited { changed: true, draft, ..Edited::unchanged(key) })?;
             Ok(Verdict::No)
         }
         Err(error) => Err(with_cause(error, draft.keep())),
@@ -163,5 +192,34 @@ fn with_cause(error: CommandError, cause: Option<String>) -> CommandError {
     match cause {
         Some(cause) => error.cause(cause),
         None => error,
+    }
+}
+
+impl Edited {
+    fn unchanged(key: Key) -> Self {
+        Self { key, changed: false, applied: false, ttl_ms: None, version: None, draft: None, size: 0 }
+    }
+}
+
+impl Record for Edited {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        if let Some(file) = &self.draft {
+            // The text must not be lost, so --quiet does not hide its file.
+            let error = paint("error:", Paint::Error, style.color_stderr);
+            let (key, file) = (name(&self.key), escape(file.as_os_str().as_encoded_bytes()));
+            return Rendered::stderr(format!(
+                "{error} not stored: {key} was changed meanwhile\n  the edited text is in {file}\n"
+            ));
+        }
+        if !self.changed {
+            return confirmation(|| format!("no change: {}", name(&self.key)), None, style);
+        }
+        // An earlier time to live has ended: the user may not expect that of an editor.
+        let expires = || self.ttl_ms.map_or_else(|| ", no time to live".to_owned(), expires_in);
+        stored(&self.key, self.size, expires, self.version.as_ref(), style)
     }
 }

@@ -5,14 +5,15 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::record::ExchangeRecord;
+use super::conflict_record::Conflict;
 use super::request::{ask, unexpected};
 use crate::client::WatchEvent;
 use crate::clock;
 use crate::commands::error::CommandError;
-use crate::commands::output::{Emit, Output};
+use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::commands::verdict::Verdict;
+use crate::commands::watch::record::Watched;
 use crate::protocol::exchange::{Answer, Command, ConflictPage};
 
 /// How often new conflicts are requested.
@@ -48,7 +49,7 @@ pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Resu
             // The session connects again; what has happened meanwhile is listed then.
             Err(error) if args.follow && !is_first && error.is_retryable() && !session.has_ended() => {
                 if !std::mem::replace(&mut is_lost, true) {
-                    emit(lost(error.message))?;
+                    emit(&lost(error.message))?;
                 }
                 sleep(INTERVAL).await;
                 continue;
@@ -58,8 +59,7 @@ pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Resu
         (is_first, is_lost) = (false, false);
         since = page.last;
         for conflict in page.conflicts {
-            let record = ExchangeRecord::Conflict { conflict, now_ms: clock::wall_ms() };
-            emit(Output::Exchange(Box::new(record)))?;
+            emit(&Conflict { conflict, now_ms: clock::wall_ms() })?;
         }
         match (page.is_complete, args.follow) {
             (false, _) => {}
@@ -70,10 +70,10 @@ pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Resu
 }
 
 /// Returns the record of a lost connection, as that of a watch.
-fn lost(cause: String) -> Output {
+fn lost(cause: String) -> Watched {
     let received_ms = clock::wall_ms();
     let event = WatchEvent::Lost { since_ms: received_ms, cause };
-    Output::Watched { event, received_ms, sequence: None }
+    Watched { event, received_ms, sequence: None }
 }
 
 async fn request(leaf: Option<String>, since: u64, session: &Session) -> Result<ConflictPage, CommandError> {

@@ -1,17 +1,22 @@
 //! `exchange`: asks the root or a leaf of an exchange.
 
+mod conflict_record;
 mod conflicts;
-pub mod record;
+mod key_record;
+mod record;
 mod request;
 mod status;
+mod status_record;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use self::conflict_record::{LostValue, NoConflict};
 use self::conflicts::ConflictsArgs;
-use self::record::ExchangeRecord;
+use self::key_record::KeyRecord;
+use self::record::{Cleared, LeafAdded, LeafDropped, Reconnected, Resync};
 use self::request::{ask, put};
 use self::status::StatusArgs;
 use super::args::key::KeyArgs;
@@ -21,7 +26,7 @@ use super::output::Emit;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::Access;
-use crate::protocol::exchange::{Answer, Command};
+use crate::protocol::exchange::{Answer, Command, Lost};
 
 const HELP: &str = "\
 Examples:
@@ -228,20 +233,21 @@ pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Resul
         ExchangeVerb::AddLeaf(AddLeafArgs { name, replace }) => {
             let command = Command::AddLeaf { name: name.clone(), is_replaced: replace };
             let count = done(command, session).await?;
-            put(emit, ExchangeRecord::LeafAdded { name, is_known: count == Some(0) })
+            put(emit, &LeafAdded { name, is_known: count == Some(0) }, true)
         }
         ExchangeVerb::DropLeaf { name } => {
-            let is_known = done(Command::DropLeaf { name: name.clone() }, session).await?.is_some();
-            put(emit, ExchangeRecord::LeafDropped { name, is_known })
+            let found = done(Command::DropLeaf { name: name.clone() }, session).await?.is_some();
+            put(emit, &LeafDropped { name, found }, found)
         }
         ExchangeVerb::Resync(ResyncArgs { name, new_root }) => {
             let command = Command::Resync { name: name.clone(), is_new_root: new_root };
             let count = done(command, session).await?;
-            put(emit, ExchangeRecord::Resync { name, count, is_new_root: new_root })
+            let (leaves, found) = (count.unwrap_or(0), count.is_some());
+            put(emit, &Resync { name, leaves, is_new_root: new_root, found }, found)
         }
         ExchangeVerb::Reconnect => {
             let count = done(Command::Reconnect, session).await?;
-            put(emit, ExchangeRecord::Reconnect { is_needed: count == Some(1) })
+            put(emit, &Reconnected { was_connected: count != Some(1) }, true)
         }
         ExchangeVerb::Check(_) => {
             let error = CommandError::usage("exchange check is not available here");
@@ -286,15 +292,18 @@ async fn done(command: Command, session: &Session) -> Result<Option<u64>, Comman
 async fn key(args: KeyArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let key = args.resolve_only("mqkv exchange key KEY")?;
     match ask(&Command::Key { key: key.clone() }, session).await? {
-        Answer::Key(report) => put(emit, ExchangeRecord::Key { key, report }),
+        Answer::Key(report) => put(emit, &KeyRecord { key, report }, true),
         _ => Err(request::unexpected()),
     }
 }
 
 async fn value(id: u64, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     match ask(&Command::Value { id }, session).await? {
-        Answer::Value(value) => put(emit, ExchangeRecord::Value { id, value }),
-        Answer::NotFound => put(emit, ExchangeRecord::NoConflict { id }),
+        Answer::Value(value) => {
+            let (is_deletion, is_yes) = (value == Err(Lost::Deletion), value.is_ok());
+            put(emit, &LostValue { id, is_deletion, value }, is_yes)
+        }
+        Answer::NotFound => put(emit, &NoConflict { id, found: false }, false),
         _ => Err(request::unexpected()),
     }
 }
@@ -306,18 +315,18 @@ async fn clear(args: ClearArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         while let Some(count) = done(Command::Clear { ids: None }, session).await? {
             cleared = cleared.saturating_add(count);
         }
-        return put(emit, ExchangeRecord::Cleared { count: cleared });
+        return put(emit, &Cleared { cleared }, true);
     }
     // One by one, so that each that does not exist is reported.
     let mut verdict = Verdict::Yes;
     for id in args.ids {
         match done(Command::Clear { ids: Some(vec![id]) }, session).await? {
             Some(count) => cleared = cleared.saturating_add(count),
-            None => verdict = put(emit, ExchangeRecord::NoConflict { id })?,
+            None => verdict = put(emit, &NoConflict { id, found: false }, false)?,
         }
     }
     if cleared > 0 {
-        put(emit, ExchangeRecord::Cleared { count: cleared })?;
+        put(emit, &Cleared { cleared }, true)?;
     }
     Ok(verdict)
 }

@@ -1,13 +1,13 @@
 //! Requests of `exchange` and their answers.
 
-use super::record::ExchangeRecord;
 use crate::client::{Access, Error, Outcome, RawRequest, ReasonCode, Reconnect, RequestProperties};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Emit, Output};
+use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::commands::verdict::Verdict;
 use crate::protocol::exchange::topic::COMMAND;
 use crate::protocol::exchange::{Answer, Command, Refusal};
+use crate::render::Record;
 
 /// Sends a request and returns its answer.
 ///
@@ -29,11 +29,10 @@ pub async fn ask(command: &Command, session: &Session) -> Result<Answer, Command
     }
 }
 
-/// Emits a record; the verdict is the record's.
-pub fn put(emit: Emit<'_>, record: ExchangeRecord) -> Result<Verdict, CommandError> {
-    let verdict = if record.is_no() { Verdict::No } else { Verdict::Yes };
-    emit(Output::Exchange(Box::new(record)))?;
-    Ok(verdict)
+/// Emits a record, which is the answer yes or no.
+pub fn put(emit: Emit<'_>, record: &dyn Record, is_yes: bool) -> Result<Verdict, CommandError> {
+    emit(record)?;
+    Ok(if is_yes { Verdict::Yes } else { Verdict::No })
 }
 
 /// Returns the error for an answer to another request.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::sleep;
 
-use super::record::ExchangeRecord;
 use super::request::{ask, put, refused, unexpected};
+use super::status_record::{LeafStatus, NoLeaf, RootStatus};
 use crate::clock;
 use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
@@ -14,6 +14,7 @@ use crate::commands::output::Emit;
 use crate::commands::session::Session;
 use crate::commands::verdict::Verdict;
 use crate::protocol::exchange::{Answer, Command, Refusal};
+use crate::render::Record;
 
 /// How often the status is requested while it is waited for.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -38,21 +39,48 @@ pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<
     let StatusArgs { leaf, leaves, wait } = args;
     let started = clock::monotonic();
     loop {
-        let record = request(leaf.clone(), leaves, session).await?;
+        let status = request(leaf.clone(), leaves, session).await?;
         let elapsed = clock::monotonic().saturating_duration_since(started);
-        let is_no = record.is_no();
+        let is_no = !status.is_synchronised();
         match wait.map(|wait| (wait, wait.saturating_sub(elapsed))) {
             // A leaf that is unknown yet can join while it is waited for.
             Some((_, left)) if is_no && !left.is_zero() => sleep(INTERVAL.min(left)).await,
             Some((wait, _)) if is_no => {
                 let mut message = format!("timed out after {}", duration::text(wait));
-                match record {
-                    ExchangeRecord::NoLeaf { name } => message.push_str(&format!(": leaf not found: {name}")),
-                    record => drop(put(emit, record)?),
+                match status {
+                    Status::NoLeaf(NoLeaf { name, .. }) => {
+                        message.push_str(&format!(": leaf not found: {name}"));
+                    }
+                    status => emit(status.record())?,
                 }
                 return Err(CommandError::new(Kind::Timeout, message));
             }
-            _ => return put(emit, record),
+            _ => return put(emit, status.record(), !is_no),
+        }
+    }
+}
+
+/// The answer to a request.
+enum Status {
+    Root(RootStatus),
+    Leaf(LeafStatus),
+    NoLeaf(NoLeaf),
+}
+
+impl Status {
+    fn is_synchronised(&self) -> bool {
+        match self {
+            Self::Root(status) => status.is_synchronised(),
+            Self::Leaf(LeafStatus(report)) => report.is_synchronised,
+            Self::NoLeaf(_) => false,
+        }
+    }
+
+    fn record(&self) -> &dyn Record {
+        match self {
+            Self::Root(record) => record,
+            Self::Leaf(record) => record,
+            Self::NoLeaf(record) => record,
         }
     }
 }
@@ -61,15 +89,15 @@ async fn request(
     leaf: Option<String>,
     leaves: Option<u64>,
     session: &Session,
-) -> Result<ExchangeRecord, CommandError> {
+) -> Result<Status, CommandError> {
     match ask(&Command::Status { leaf: leaf.clone() }, session).await? {
         Answer::Root(report) => {
             let (is_one_leaf, leaves_min) = (leaf.is_some(), leaves.unwrap_or(0));
-            Ok(ExchangeRecord::Root { is_one_leaf, leaves_min, report })
+            Ok(Status::Root(RootStatus { report, is_one_leaf, leaves_min }))
         }
         Answer::Leaf(_) if leaves.is_some() => Err(refused(&Refusal::RootOnly)),
-        Answer::Leaf(report) => Ok(ExchangeRecord::Leaf(report)),
-        Answer::NotFound => Ok(ExchangeRecord::NoLeaf { name: leaf.unwrap_or_default() }),
+        Answer::Leaf(report) => Ok(Status::Leaf(LeafStatus(report))),
+        Answer::NotFound => Ok(Status::NoLeaf(NoLeaf { name: leaf.unwrap_or_default(), found: false })),
         _ => Err(unexpected()),
     }
 }

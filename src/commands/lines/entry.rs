@@ -204,7 +204,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::commands::encoding::to_base64;
+    use crate::render::encoding::to_base64;
 
     fn parse(line: &str) -> Result<Entry, CommandError> {
         Entry::parse(&Bytes::copy_from_slice(line.as_bytes()))

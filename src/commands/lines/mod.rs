@@ -1,5 +1,6 @@
 //! Input of many lines: words, records, and a pipeline of requests.
 
+pub mod answered;
 pub mod entry;
 pub(super) mod error_policy;
 pub(super) mod pipeline;

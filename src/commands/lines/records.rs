@@ -7,9 +7,9 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use crate::commands::duration::TTL_MAX;
-use crate::commands::encoding::parse_base64;
 use crate::commands::error::{CommandError, Kind};
 use crate::protocol::{Condition, Timestamp};
+use crate::render::encoding::parse_base64;
 
 /// The id of a request, returned with its answer: any JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]

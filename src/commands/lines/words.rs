@@ -229,10 +229,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::render::escape::spell;
 
     fn words(line: &str) -> Vec<String> {
         let words = split(line.as_bytes()).unwrap();
         words.into_iter().map(|word| String::from_utf8(word.bytes).unwrap()).collect()
+    }
+
+    #[test]
+    fn spelled_text_can_be_read_back() {
+        for bytes in [&b"\\"[..], b"\\x0A", b"\xff\\\\n\0", b"plain"] {
+            assert_eq!(unescape(spell(bytes).as_bytes()).unwrap(), bytes);
+        }
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::lease::{Lease, LeaseEvent, LockLoss, Released};
+use super::record::{HeldUntil, LockNote, Locked, NoteCause};
 use super::request::{LockRequest, LockUsage, StopOptions};
 use super::supervisor::{self, CommandEnd, Supervisor};
 use super::token_file::{self, TokenFile};
 use crate::client::Error;
 use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Emit, HeldUntil, LockNote, Output};
+use crate::commands::output::Emit;
 use crate::commands::process::child::{Group, is_in_background};
 use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 use crate::commands::process::signal::Signals;
@@ -68,9 +69,10 @@ impl HeldLock<'_> {
         }
     }
 
-    fn record(&self, held_until: HeldUntil) -> Output {
-        Output::Locked {
+    fn record(&self, held_until: HeldUntil) -> Locked {
+        Locked {
             key: self.request.key.clone(),
+            acquired: true,
             holder: self.holder.clone(),
             token: self.token.clone(),
             ttl_ms: self.request.ttl_ms,
@@ -82,7 +84,7 @@ impl HeldLock<'_> {
         if let Some(path) = &self.request.token_file {
             token_file::write(path, &self.token)?;
         }
-        emit(self.record(HeldUntil::LeaseEnd))?;
+        emit(&self.record(HeldUntil::LeaseEnd))?;
         Ok(())
     }
 
@@ -134,7 +136,7 @@ impl HeldLock<'_> {
         // Elsewhere the input may be at its end from the beginning (cron, nohup, `&` in a script), and the lock would be
         // released at once. In the background a read of the terminal would suspend this process, and its renewals.
         let reads_input = (until_eof || stdin::is_terminal()) && !is_in_background();
-        emit(self.record(if reads_input { HeldUntil::InputEnd } else { HeldUntil::Signal }))?;
+        emit(&self.record(if reads_input { HeldUntil::InputEnd } else { HeldUntil::Signal }))?;
         let end_of_input = async {
             match reads_input {
                 true => stdin::end_of_input().await,
@@ -170,9 +172,9 @@ impl HeldLock<'_> {
             Released::Free | Released::NotHeld => Ok(verdict),
             Released::Lost => Err(self.loss_error(LossReason::Taken, None, verdict, true)),
             Released::Unconfirmed(error) => {
-                let note = LockNote::Unconfirmed { cause: error.to_string(), ttl_ms: self.request.ttl_ms };
+                let cause = NoteCause::Unconfirmed { cause: error.to_string(), ttl_ms: self.request.ttl_ms };
                 // The command has succeeded: a warning that cannot be printed does not change its status.
-                let _ = emit(Output::LockNote { key: self.request.key.clone(), note });
+                let _ = emit(&LockNote { key: self.request.key.clone(), cause });
                 Ok(verdict)
             }
         }

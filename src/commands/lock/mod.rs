@@ -4,6 +4,7 @@ mod background;
 mod held_lock;
 mod holder_watch;
 mod lease;
+mod record;
 mod request;
 mod sleep;
 mod supervisor;
@@ -20,7 +21,7 @@ use clap::Args;
 use super::args::key::KeyArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::output::{Emit, LockNote, Output};
+use super::output::Emit;
 use super::process::context::LOCK_KEY;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
@@ -35,6 +36,7 @@ pub use held_lock::loss_message;
 use holder_watch::HolderStatus;
 pub use lease::Released;
 use lease::{Claim, Lease, LeaseEvent};
+use record::{LockHeld, LockNote, LockWaiting, NoteCause};
 use request::{LockRequest, LockUsage, StopOptions};
 use timing::{Stop, TimingOptions};
 
@@ -301,11 +303,11 @@ async fn wait_for_lock(lease: &mut Lease, signals: &mut Signals, key: &Key, emit
             LeaseEvent::Held(HolderStatus { holder, unrenewed }) => {
                 last_unrenewed = unrenewed;
                 // If standard error is closed, the message is lost, and waiting goes on.
-                let _ = emit(Output::LockWaiting { key: key.clone(), holder, unrenewed });
+                let _ = emit(&LockWaiting { key: key.clone(), holder, unrenewed });
             }
             LeaseEvent::Unanswered(error) => {
-                let note = LockNote::Unanswered { cause: error.to_string() };
-                let _ = emit(Output::LockNote { key: key.clone(), note });
+                let cause = NoteCause::Unanswered { cause: error.to_string() };
+                let _ = emit(&LockNote { key: key.clone(), cause });
             }
             LeaseEvent::Failed(error) => return Wait::Failed(acquire_error(key, error)),
             LeaseEvent::WatchFailed(error) => return Wait::Failed(CommandError::of_watch(error)),
@@ -321,7 +323,7 @@ async fn report_holder(
     emit: Emit<'_>,
 ) -> Result<Verdict, CommandError> {
     let holder = client.get(&request.key).await?.map(|found| found.value);
-    emit(Output::LockHeld { key: request.key.clone(), holder, unrenewed })?;
+    emit(&LockHeld { key: request.key.clone(), acquired: false, holder, unrenewed })?;
     Ok(request.conflict_code.map_or(Verdict::No, Verdict::NoAs))
 }
 

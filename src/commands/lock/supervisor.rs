@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::lease::{Lease, LeaseEvent, LockLoss};
+use super::record::{LockNote, NoteCause};
 use super::request::StopOptions;
 use super::sleep::sleep_until;
 use super::token_file::TokenFile;
 use crate::client::lock::{LockEvent, LossReason};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Emit, LockNote, Output};
+use crate::commands::output::Emit;
 use crate::commands::process::child::{Change, Group};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::protocol::Key;
@@ -67,7 +68,7 @@ impl Supervisor<'_> {
                                 kill_at = Some(deadline);
                             }
                         } else {
-                            self.note(emit, LockNote::Lost { reason: loss.reason });
+                            self.note(emit, NoteCause::Lost { reason: loss.reason });
                         }
                         lost = Some(loss);
                     }
@@ -92,14 +93,14 @@ impl Supervisor<'_> {
             }
         }
         if let Some(CommandError { message: cause, .. }) = self.token_file.error() {
-            self.note(emit, LockNote::TokenFile { cause });
+            self.note(emit, NoteCause::TokenFile { cause });
         }
         Ok(CommandEnd { code: ended.unwrap_or(u8::MAX), lost })
     }
 
     /// Emits a warning. If it cannot be printed, the command goes on.
-    fn note(&self, emit: Emit<'_>, note: LockNote) {
-        let _ = emit(Output::LockNote { key: self.key.clone(), note });
+    fn note(&self, emit: Emit<'_>, cause: NoteCause) {
+        let _ = emit(&LockNote { key: self.key.clone(), cause });
     }
 
     /// Returns when to kill a command after the loss of the lock: before the lease ends. It may be in the past.

@@ -1,6 +1,9 @@
 //! `monitor`: prints the requests, replies and notifications that pass through the broker.
 
+mod members;
+mod record;
 mod selection;
+mod text;
 mod tracker;
 pub mod traffic_event;
 
@@ -10,12 +13,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::time::{sleep, sleep_until};
 
+use self::record::Traffic;
 use self::selection::{KeyPattern, Selection};
 use self::tracker::Tracker;
 use self::traffic_event::TrafficEvent;
 use super::duration;
 use super::error::CommandError;
-use super::output::{Emit, Output};
+use super::output::Emit;
 use super::process::signal::Signals;
 use super::process::stdout;
 use super::session::Session;
@@ -244,8 +248,7 @@ impl Monitor<'_> {
         self.sequence = self.sequence.saturating_add(u64::from(is_traffic));
         let sequence = is_traffic.then_some(self.sequence);
         let columns_max = if self.is_full { None } else { stdout::columns() };
-        let event = Box::new(event);
-        (self.emit)(Output::Traffic { event, at_ms, sequence, columns_max })?;
+        (self.emit)(&Traffic::new(event, at_ms, sequence, columns_max))?;
         Ok(())
     }
 }

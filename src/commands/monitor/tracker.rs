@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::commands::monitor::traffic_event::{
-    Correlation, DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
+    Correlation, DecodedNotification, DecodedReply, DecodedRequest, Malformed, RequestSummary, TrafficEvent,
 };
 use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
 use crate::protocol::request::CommandCase;
@@ -82,9 +82,9 @@ impl Tracker {
             Topic::Notify { client_id, key } => Some(TrafficEvent::Notification(DecodedNotification {
                 client: client_id.into(),
                 key,
-                change: Notification::decode(&message.payload).map_err(|error| error.to_string()),
+                change: Notification::decode(&message.payload)
+                    .map_err(|error| Malformed::new(error, &message.payload)),
                 version: message.user_property(TIMESTAMP).map(str::to_owned),
-                payload: message.payload,
             })),
         }
     }
@@ -109,8 +109,8 @@ impl Tracker {
     }
 
     fn request(&mut self, message: Message, now: Instant) -> DecodedRequest {
-        let request =
-            Request::decode(&message.payload, CommandCase::Strict).map_err(|error| error.to_string());
+        let request = Request::decode(&message.payload, CommandCase::Strict)
+            .map_err(|error| Malformed::new(error, &message.payload));
         let property = |name| message.user_property(name).map(str::to_owned);
         let known = request.as_ref().ok();
         let summary = RequestSummary {
@@ -126,7 +126,6 @@ impl Tracker {
             expiry_s: message.expiry_s,
             summary,
             request,
-            payload: message.payload,
             correlation: Correlation { response_topic: message.response_topic, data: message.correlation },
             problem,
         };
@@ -211,9 +210,8 @@ fn reply(
     DecodedReply {
         summary,
         elapsed,
-        reply: Reply::decode(&message.payload).map_err(|error| error.to_string()),
+        reply: Reply::decode(&message.payload).map_err(|error| Malformed::new(error, &message.payload)),
         version: message.user_property(TIMESTAMP).map(str::to_owned),
-        payload: message.payload,
         correlation,
     }
 }

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
 
+use super::members;
 use crate::protocol::{Key, Notification, Reply, Request};
+use crate::render::json;
 
-/// An event of a monitor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An event of a monitor. In JSON it is all that follows its name, its time and its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum TrafficEvent {
     /// The subscriptions are acknowledged.
     Listening {
@@ -15,6 +19,7 @@ pub enum TrafficEvent {
         broker: String,
         filters: Vec<String>,
         /// The broker's reason for rejecting a wider filter, if it did.
+        #[serde(skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
     /// A request to the store.
@@ -23,8 +28,10 @@ pub enum TrafficEvent {
     Reply(DecodedReply),
     /// A request whose reply did not come.
     Unanswered {
+        #[serde(flatten)]
         summary: RequestSummary,
         /// How long the reply was awaited.
+        #[serde(rename = "ms", serialize_with = "json::ms")]
         waited: Duration,
     },
     /// A notification to a client that watches a key.
@@ -32,10 +39,12 @@ pub enum TrafficEvent {
     /// The connection is lost and will be restored.
     Lost {
         /// The end of the complete record, in milliseconds since the Unix epoch.
+        #[serde(rename = "since", serialize_with = "json::time")]
         since_ms: u64,
         cause: String,
     },
     /// The connection is restored: messages between the two times are missing.
+    #[serde(serialize_with = "json::gap")]
     Gap {
         /// The end of the complete record, in milliseconds since the Unix epoch.
         since_ms: u64,
@@ -45,73 +54,122 @@ pub enum TrafficEvent {
 }
 
 /// The client, the command and the key of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestSummary {
     /// The client id by the request or its response topic. Only the broker knows it for certain.
+    #[serde(flatten, serialize_with = "json::client")]
     pub client: Option<Bytes>,
     /// The command; None if the payload is malformed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verb: Option<&'static str>,
+    #[serde(flatten, serialize_with = "json::key")]
     pub key: Option<Key>,
 }
 
 /// The properties by which a reply is matched with its request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Correlation {
     /// The response topic of the request, which is the topic of the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub response_topic: Option<String>,
     /// The correlation data of both.
+    #[serde(
+        rename = "correlation",
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "members::correlation"
+    )]
     pub data: Option<Bytes>,
 }
 
-/// A decoded request.
+/// A payload that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecodedRequest {
-    pub summary: RequestSummary,
-    /// The request, or the error of its payload.
-    pub request: Result<Request, String>,
+pub struct Malformed {
+    pub error: String,
     pub payload: Bytes,
-    /// The client's clock, `__ts`, as sent.
-    pub timestamp: Option<String>,
-    /// The fencing token, as sent.
-    pub fence: Option<String>,
+}
+
+/// A decoded request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DecodedRequest {
+    #[serde(flatten)]
+    pub summary: RequestSummary,
+    #[serde(flatten, serialize_with = "members::request")]
+    pub request: Result<Request, Malformed>,
     /// Whether the store is asked to persist the value.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub persist: bool,
+    /// The fencing token, as sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<String>,
+    /// The client's clock, `__ts`, as sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
     /// The message expiry in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expiry_s: Option<u32>,
+    #[serde(flatten)]
     pub correlation: Correlation,
     /// Why the store cannot answer the request, or why the answer cannot be seen.
+    #[serde(rename = "trouble", skip_serializing_if = "Option::is_none")]
     pub problem: Option<&'static str>,
 }
 
 /// A decoded reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodedReply {
     /// The summary of the request. If the request was not seen: only the client, if the topic has it.
+    #[serde(flatten)]
     pub summary: RequestSummary,
-    /// The time since the request; None if the request was not seen.
-    pub elapsed: Option<Duration>,
-    /// The reply, or the error of its payload.
-    pub reply: Result<Reply, String>,
-    pub payload: Bytes,
+    #[serde(flatten, serialize_with = "members::reply")]
+    pub reply: Result<Reply, Malformed>,
     /// The version, as sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The time since the request; None if the request was not seen.
+    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms_if_known")]
+    pub elapsed: Option<Duration>,
+    #[serde(flatten)]
     pub correlation: Correlation,
 }
 
 /// A decoded notification.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodedNotification {
     /// The client to which it is sent.
+    #[serde(flatten, serialize_with = "json::client")]
     pub client: Bytes,
+    #[serde(flatten, serialize_with = "json::key")]
     pub key: Key,
-    /// The change, or the error of its payload.
-    pub change: Result<Notification, String>,
-    pub payload: Bytes,
+    #[serde(flatten, serialize_with = "members::notification")]
+    pub change: Result<Notification, Malformed>,
     /// The version, as sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
+impl Malformed {
+    /// Returns the error of a payload.
+    #[must_use]
+    pub fn new(error: impl ToString, payload: &Bytes) -> Self {
+        Self { error: error.to_string(), payload: payload.clone() }
+    }
+}
+
 impl TrafficEvent {
+    /// Returns the name of the event in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Listening { .. } => "listening",
+            Self::Request(_) => "request",
+            Self::Reply(_) => "reply",
+            Self::Unanswered { .. } => "no-reply",
+            Self::Notification(_) => "notification",
+            Self::Gap { .. } => "gap",
+            Self::Lost { .. } => "lost",
+        }
+    }
+
     /// Returns the client id, if it is known.
     #[must_use]
     pub fn client(&self) -> Option<&[u8]> {

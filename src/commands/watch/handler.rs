@@ -9,8 +9,8 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::pending::{Change, Pending};
+use super::record::{CommandEnded, Ended};
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{Ended, Output};
 use crate::commands::process::signal::Signal;
 use crate::protocol::{Key, Value};
 
@@ -52,14 +52,14 @@ impl Handler {
     ///
     /// # Errors
     /// The system does not report the state of the command.
-    pub async fn ended(&mut self) -> Result<Option<Output>, CommandError> {
+    pub async fn ended(&mut self) -> Result<Option<CommandEnded>, CommandError> {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let status = running.child.wait().await;
         let Some(Running { key, writer, .. }) = self.running.take() else { return Ok(None) };
         // A descendant of the command may have inherited its standard input, and never read it.
         writer.inspect(JoinHandle::abort);
         let status = status.map_err(|error| self.error(&error))?;
-        Ok(ended(status).map(|ended| Output::HandlerEnded { key, ended }))
+        Ok(ended(status).map(|ended| CommandEnded { key, ended }))
     }
 
     /// Runs the command for the next change, if it is not running.

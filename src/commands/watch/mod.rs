@@ -3,6 +3,7 @@
 mod handler;
 mod pending;
 mod prefix;
+pub mod record;
 mod rules;
 
 use std::ffi::OsString;
@@ -15,11 +16,12 @@ use tokio::time::{sleep, timeout};
 use self::handler::Handler;
 use self::pending::Change;
 use self::prefix::{Listings, PrefixSearch};
+use self::record::{CommandEnded, Watched, Watching};
 use self::rules::{Decision, KeyUpdate, StateKind, TargetState, Trigger, WatchRules};
 use super::args::key::KeyListArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
-use super::output::{Emit, Output};
+use super::output::{Emit, Hint};
 use super::process::signal::Signals;
 use super::process::stdout;
 use super::session::Session;
@@ -184,7 +186,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
         signal = signals.next() => return Ok(signal.verdict()),
         started = start => started?,
     };
-    emit(Output::Watching { keys: keys.clone(), prefix: search.as_ref().map(PrefixSearch::name) })?;
+    emit(&Watching { keys: keys.clone(), prefix: search.as_ref().map(PrefixSearch::name) })?;
     let mut watcher = client.watch(keys).await.map_err(CommandError::of_watch)?;
     let mut listings = search.map(|search| search.repeat(client.clone(), watcher.keys()));
     let reason = follower.follow(&mut watcher, listings.as_mut(), &mut signals, wait, emit).await;
@@ -207,7 +209,7 @@ struct Follower {
 /// What a watch waits for.
 enum Wakeup {
     Stop(StopReason),
-    CommandEnded(Result<Option<Output>, CommandError>),
+    CommandEnded(Result<Option<CommandEnded>, CommandError>),
     Event(Result<WatchEvent, Error>),
 }
 
@@ -285,20 +287,20 @@ impl Follower {
             // Gaps are data, unless the output belongs to the command.
             let is_data = matches!(event, WatchEvent::Gap { .. }) && self.handler.is_none();
             let sequence = is_data.then(|| self.next_sequence());
-            emit(Output::Watched { event, received_ms, sequence })?;
+            emit(&Watched { event, received_ms, sequence })?;
             return Ok(false);
         };
         if let (Trigger::Initial, false) = (update.trigger, update.found)
             && let Some(hint) = pattern_hint(update.key)
         {
-            emit(Output::Hint(hint))?;
+            emit(&Hint(hint))?;
         }
         let Decision { is_record, is_end } = self.rules.decide(&update);
         if is_record {
             let sequence = self.next_sequence();
             match &mut self.handler {
                 Some(handler) => handler.handle(Change::new(&update, sequence))?,
-                None => emit(Output::Watched { event, received_ms, sequence: Some(sequence) })?,
+                None => emit(&Watched { event, received_ms, sequence: Some(sequence) })?,
             }
         }
         Ok(is_end)
@@ -310,9 +312,13 @@ impl Follower {
     }
 
     /// Emits the failure of a command, and runs it for the next change.
-    fn handle_command_end(&mut self, failure: Option<Output>, emit: Emit<'_>) -> Result<(), CommandError> {
-        if let Some(output) = failure {
-            emit(output)?;
+    fn handle_command_end(
+        &mut self,
+        failure: Option<CommandEnded>,
+        emit: Emit<'_>,
+    ) -> Result<(), CommandError> {
+        if let Some(failure) = failure {
+            emit(&failure)?;
         }
         self.handler.as_mut().map_or(Ok(()), Handler::run_next)
     }
@@ -360,7 +366,7 @@ async fn listing_failed(listings: &mut Option<&mut Listings>) -> CommandError {
 }
 
 /// Waits for the end of the command. Never returns if there is none.
-async fn command_ended(handler: &mut Option<Handler>) -> Result<Option<Output>, CommandError> {
+async fn command_ended(handler: &mut Option<Handler>) -> Result<Option<CommandEnded>, CommandError> {
     match handler {
         Some(handler) => handler.ended().await,
         None => std::future::pending().await,

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 
-use super::key_state::KeyState;
-use crate::ledger::{KeyRecord, Record, RecordTooLong};
+use crate::ledger::{KeyRecord, KeyState, Record, RecordTooLong};
 use crate::protocol::Key;
 use crate::store::{Now, Version};
 

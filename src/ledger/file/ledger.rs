@@ -14,13 +14,12 @@ use super::directory::Directory;
 use super::disk::{Disk, log_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, Place, entries_of};
 use super::frame::{self, Chain, Kind};
-use super::key_state::KeyState;
 use super::mark::Mark;
 use super::policy::Policy;
 use super::reading::{self, Contents, Snapshot};
 use super::snapshot::{ClockReading, Epoch};
 use super::work::OpenSegment;
-use crate::ledger::{Record, RecordTooLong, StorageError, StorageErrorKind};
+use crate::ledger::{KeyState, Record, RecordTooLong, StorageError, StorageErrorKind};
 use crate::protocol::Key;
 use crate::store::{Now, StoredValue, Version};
 

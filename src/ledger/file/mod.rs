@@ -34,7 +34,6 @@ pub mod entry;
 #[cfg(test)]
 mod failure_tests;
 pub mod frame;
-pub mod key_state;
 pub mod ledger;
 mod mark;
 pub mod offline;

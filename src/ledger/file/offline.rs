@@ -11,11 +11,10 @@ use super::directory::{Directory, sync_directory};
 use super::disk::{Disk, LOCK_NAME, Names, new_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, Kind};
-use super::key_state::KeyState;
 use super::ledger::{FileLedger, read_from_disk};
 use super::reading::{self, Contents};
-use crate::ledger::{StorageError, StorageErrorKind};
-use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::ledger::lowering::{LoweredVersions, is_ahead};
+use crate::ledger::{KeyState, StorageError, StorageErrorKind};
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, Version};
 
@@ -186,37 +185,8 @@ pub fn leave_exchange(directory: &Path, wall_ms: u64) -> Result<usize, StorageEr
     Ok(entries.len())
 }
 
-/// Result of [`lower_versions`]: what was more than 60 s ahead of the clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoweredVersions {
-    pub keys: usize,
-    pub fences: usize,
-    /// Whether the version was lowered above which new keys continue.
-    pub floor: bool,
-}
-
-impl LoweredVersions {
-    /// Lowers the version and the fencing token of a key that are ahead to the present. Returns the counts with it.
-    #[must_use]
-    pub fn lower(mut self, state: &mut KeyState, wall_ms: u64) -> Self {
-        if is_ahead(state.version.ms, wall_ms) {
-            state.version = Version { ms: wall_ms, counter: 0 };
-            self.keys = self.keys.saturating_add(1);
-        }
-        if let Some(fence) = state.fence.as_mut().filter(|fence| is_ahead(fence.ms, wall_ms)) {
-            (fence.ms, fence.counter) = (wall_ms, 0);
-            self.fences = self.fences.saturating_add(1);
-        }
-        self
-    }
-}
-
-fn is_ahead(ms: u64, wall_ms: u64) -> bool {
-    ms > wall_ms.saturating_add(SKEW_MAX_MS)
-}
-
 /// Lowers versions and fencing tokens that are more than 60 s ahead of the clock to the present: versions that clients
-/// refuse, because the clock was ahead when they were given out. This is the only way in which versions go back.
+/// refuse, because the clock was ahead when they were given out.
 ///
 /// # Errors
 /// Those of [`verify`], corruption, and failure to write the files.

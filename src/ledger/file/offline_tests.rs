@@ -10,7 +10,7 @@ use super::ledger::FileLedger;
 use super::offline::*;
 use crate::exchange::names::Name;
 use crate::exchange::row::{Identity, Row, RowId};
-use crate::ledger::{KeyRecord, Record, StorageErrorKind};
+use crate::ledger::{KeyRecord, LoweredVersions, Record, StorageErrorKind};
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::protocol::{Key, Timestamp};
 use crate::store::{Now, StoredValue, Version};

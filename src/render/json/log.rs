@@ -1,7 +1,7 @@
 //! Lines of a server's log, and answers of `serve`, as objects.
 
-use super::object::{Object, line, op, put, put_bytes, put_some, schema_and};
-use crate::commands::duration::rfc3339;
+use super::object::{self, Object, line, op, put, put_bytes, put_some};
+use crate::render::duration::rfc3339;
 use crate::render::log_field::Field;
 
 /// Renders a line of a log.
@@ -10,10 +10,10 @@ pub(in crate::render) fn log(
     event: &str,
     fields: impl IntoIterator<Item = (&'static str, Field)>,
 ) -> String {
-    let mut object = schema_and("event", event.into());
+    let mut object = object::event(event);
     put_some(&mut object, "time", rfc3339(at_ms));
     put_fields(&mut object, fields);
-    line(object)
+    line(&object)
 }
 
 /// Renders an answer.
@@ -23,7 +23,7 @@ pub(in crate::render) fn answer(
 ) -> String {
     let mut object = op(name);
     put_fields(&mut object, fields);
-    line(object)
+    line(&object)
 }
 
 fn put_fields(object: &mut Object, fields: impl IntoIterator<Item = (&'static str, Field)>) {

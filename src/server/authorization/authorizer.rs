@@ -107,6 +107,12 @@ impl Authorizer {
         self.len() == 0
     }
 
+    /// Returns whether a rule is for users, so that it needs passwords or tokens.
+    #[must_use]
+    pub fn names_users(&self) -> bool {
+        self.current().1.names_users()
+    }
+
     fn current(&self) -> (u64, Arc<Policy>) {
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, because `reload` changes both under it.

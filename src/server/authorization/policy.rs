@@ -119,6 +119,11 @@ impl Policy {
         self.rules.len()
     }
 
+    /// Returns whether a rule is for users.
+    pub(super) fn names_users(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.principals.usernames.is_empty())
+    }
+
     /// Evaluates the rules for one client.
     pub(super) fn access(&self, client_id: &str, principal: &Principal) -> Access {
         let subject = Subject { client_id, principal };

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::codec::{
+use crate::ledger::etcd::codec::{
     DecodeError, EncodedResponses, Head, MemberState, Reception, decode_presence, decode_request, decode_row,
     decode_run,
 };
-use super::layout::{Layout, Place};
-use super::operation::Pair;
+use crate::ledger::etcd::layout::{Layout, Place};
+use crate::ledger::etcd::operation::Pair;
 use crate::store::{Now, Version};
 
 /// A record that is not as an instance expects it.
@@ -152,8 +152,8 @@ fn invalid(what: &str, error: DecodeError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::etcd::codec::{Owner, encode_request, encode_row, encode_run, presence};
     use crate::protocol::Key;
-    use crate::server::cluster::codec::{Owner, encode_request, encode_row, encode_run, presence};
     use crate::store::StoredValue;
 
     const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::action::{Action, ActionId, ActionResult, Call, Ids};
-use super::codec::{Head, Owner, StoreClock};
-use super::commit::{guarded, put};
-use super::layout::Layout;
-use super::operation::{Condition, EtcdError, Pair, TxnOutcome};
 use super::roster::Member;
+use crate::ledger::etcd::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
+use crate::ledger::etcd::codec::{Head, Owner, StoreClock};
+use crate::ledger::etcd::commit::{guarded, put};
+use crate::ledger::etcd::layout::Layout;
+use crate::ledger::etcd::operation::{Condition, EtcdError, Pair, TxnOutcome};
 use crate::store::Now;
 
 /// The time between the first attempts of two candidates.
@@ -204,7 +204,7 @@ impl Candidate {
     /// refused it, if that is new.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Option<EtcdError> {
         let Some(Attempt { call, overdue_ms, seen }) = &mut self.attempt else { return None };
-        match result.and_then(super::action::Answer::into_txn).map(|answer| answer.outcome) {
+        match result.and_then(Answer::into_txn).map(|answer| answer.outcome) {
             Ok(TxnOutcome::NotApplied(found)) if revision_of(&found) == *seen => {
                 // The owner is a member after all, which the next look at the members shows.
                 self.refusal = None;
@@ -250,8 +250,8 @@ fn revision_of(found: &[Option<Pair>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::action::{ActionKind, Answer};
-    use crate::server::cluster::operation::{TxnAnswer, TxnOutcome};
+    use crate::ledger::etcd::action::ActionKind;
+    use crate::ledger::etcd::operation::{TxnAnswer, TxnOutcome};
 
     const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -3,23 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
 use super::candidate::{Candidate, View};
-use super::chain::{Chain, ChainEvent};
 use super::clocks::ClockCheck;
-use super::codec::{Meta, Owner};
-use super::commit::put;
 use super::departure::Departure;
 use super::event::ClusterEvent;
-use super::follower::{Follower, FollowerEvent};
-use super::layout::Layout;
-use super::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
 use super::roster::Roster;
-use super::space::SpaceWatch;
 use super::status::{Role, Status};
 use super::upkeep::Upkeep;
+use crate::ledger::etcd::CLUSTER_KEY_BYTES;
+use crate::ledger::etcd::action::{Action, ActionId, ActionResult, Answer, Call, Ids};
+use crate::ledger::etcd::chain::{Chain, ChainEvent};
+use crate::ledger::etcd::codec::{Meta, Owner};
+use crate::ledger::etcd::commit::put;
+use crate::ledger::etcd::follower::{Follower, FollowerEvent};
+use crate::ledger::etcd::layout::Layout;
+use crate::ledger::etcd::operation::{Condition, EtcdError, Space, Txn, TxnOutcome, WatchBatch};
+use crate::ledger::etcd::space::SpaceWatch;
 use crate::ledger::{Group, Record};
-use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::store::{Now, Version};
 
 /// How far the clock of an owner may be ahead of that of another instance before this is reported.
@@ -118,10 +118,9 @@ pub enum Effect {
     Committed {
         sequence: u64,
     },
-    /// The requests after the last committed one, up to `sequence`, were not committed: roll them back, with all later ones. The
-    /// writes of those up to `uncertain` must get no answer: they may still be committed, which the instance notices then.
+    /// Nothing after the last committed step was committed: roll all of it back. The writes of the steps up to `uncertain` must get no
+    /// answer: they may still be committed, which the instance notices then.
     Refused {
-        sequence: u64,
         uncertain: u64,
     },
     /// Whether values and registrations must not be written any more: etcd has no space, or soon none.
@@ -501,7 +500,7 @@ impl Instance {
         for event in events {
             let effect = match event {
                 ChainEvent::Committed(sequence) => Effect::Committed { sequence },
-                ChainEvent::Refused { sequence, uncertain } => Effect::Refused { sequence, uncertain },
+                ChainEvent::Refused { uncertain } => Effect::Refused { uncertain },
                 ChainEvent::Space { is_short } => {
                     let space = if is_short { Space::Exhausted } else { Space::Enough };
                     self.space.iter_mut().for_each(|watch| watch.set(space, now));

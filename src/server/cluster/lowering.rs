@@ -5,13 +5,12 @@
 
 use bytes::Bytes;
 
-use super::codec::{DecodeError, EncodedResponses, Head, Owner, Reception, lower_row};
-use super::commit::{guarded, put};
-use super::layout::{Layout, Place};
-use super::operation::{Condition, OPERATIONS_MAX, Operation, Pair, TXN_BYTES_MAX, Txn};
 use super::overview::Member;
-use crate::ledger::offline::LoweredVersions;
-use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::ledger::etcd::codec::{DecodeError, EncodedResponses, Head, Owner, Reception, lower_row};
+use crate::ledger::etcd::commit::{guarded, put};
+use crate::ledger::etcd::layout::{Layout, Place};
+use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, Pair, TXN_BYTES_MAX, Txn};
+use crate::ledger::lowering::{LoweredVersions, is_ahead};
 use crate::store::{Now, Version};
 
 /// The owner in the heads that are written. No member has this name.
@@ -150,17 +149,13 @@ impl Lowering {
     }
 }
 
-fn is_ahead(ms: u64, wall_ms: u64) -> bool {
-    ms > wall_ms.saturating_add(SKEW_MAX_MS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ledger::ResponseRecord;
+    use crate::ledger::etcd::codec::{decode_row, encode_row};
     use crate::protocol::reply::Outcome;
     use crate::protocol::{Key, Timestamp};
-    use crate::server::cluster::codec::{decode_row, encode_row};
     use crate::store::StoredValue;
 
     const WALL_MS: u64 = 1_700_000_000_000;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::codec::{Head, MemberState, decode_run};
-use super::layout::{Layout, Place};
-use super::operation::Pair;
+use crate::ledger::etcd::codec::{Head, MemberState, decode_run};
+use crate::ledger::etcd::layout::{Layout, Place};
+use crate::ledger::etcd::operation::Pair;
 
 /// A cluster at one revision of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub fn head_in(pair: Option<&Pair>) -> Result<Option<Head>, Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::codec::{Owner, encode_run};
+    use crate::ledger::etcd::codec::{Owner, encode_run};
 
     #[test]
     fn a_store_is_served_while_the_run_that_owns_it_is_a_member() {

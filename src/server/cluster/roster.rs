@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids, WatchRange};
 use super::clocks::Clocks;
-use super::codec::{MemberState, decode_request, decode_run};
-use super::layout::{Layout, Place};
-use super::operation::{EtcdError, Pair, RangeRead, WatchBatch};
+use crate::ledger::etcd::action::{
+    Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids, WatchRange,
+};
+use crate::ledger::etcd::codec::{MemberState, decode_request, decode_run};
+use crate::ledger::etcd::layout::{Layout, Place};
+use crate::ledger::etcd::operation::{EtcdError, Pair, RangeRead, WatchBatch};
 use crate::store::Now;
 
 /// The most keys that are looked at: two of each member.
@@ -111,7 +113,7 @@ impl Roster {
             self.read_again();
         }
         if let Some(ended) = self.ended.take() {
-            return Some(Action { id: ids.next(), kind: ActionKind::CancelWatch(ended) });
+            return Some(Action { id: ids.next_id(), kind: ActionKind::CancelWatch(ended) });
         }
         let (Phase::Reading(call) | Phase::Watching(call)) = &mut self.phase;
         call.poll(now.monotonic_ms, ids)
@@ -132,7 +134,7 @@ impl Roster {
     /// Handles the answer to the read.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) {
         let Phase::Reading(call) = &mut self.phase else { return };
-        match result.and_then(super::action::Answer::into_read) {
+        match result.and_then(Answer::into_read) {
             Ok(answer) => {
                 self.members.clear();
                 self.requested_epoch = None;
@@ -217,9 +219,8 @@ fn read(layout: &Layout) -> Call {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::action::Answer;
-    use crate::server::cluster::codec::encode_run;
-    use crate::server::cluster::operation::{RangeAnswer, WatchEvent};
+    use crate::ledger::etcd::codec::encode_run;
+    use crate::ledger::etcd::operation::{RangeAnswer, WatchEvent};
 
     const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
 

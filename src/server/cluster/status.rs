@@ -1,6 +1,6 @@
 //! What an instance is at present.
 
-use super::operation::EtcdSize;
+use crate::ledger::etcd::operation::EtcdSize;
 
 /// What an instance is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

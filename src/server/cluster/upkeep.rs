@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::action::{Action, ActionId, ActionKind, ActionResult, Call, Ids};
-use super::commit::put;
-use super::operation::{Condition, EtcdError, Txn, TxnOutcome};
+use crate::ledger::etcd::action::{Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids};
+use crate::ledger::etcd::commit::put;
+use crate::ledger::etcd::operation::{Condition, EtcdError, Txn, TxnOutcome};
 use crate::store::Now;
 
 /// The time between two compactions, and the least history that is kept.
@@ -54,7 +54,7 @@ impl Upkeep {
         if self.stage == Stage::Compact {
             return self.wait(now);
         }
-        match result.and_then(super::action::Answer::into_txn) {
+        match result.and_then(Answer::into_txn) {
             Ok(answer) => {
                 let target = std::mem::replace(&mut self.last, answer.revision);
                 let target = least_read.map_or(target, |least_read| target.min(least_read));
@@ -97,8 +97,7 @@ fn swap(key: &Bytes, seen: u64, revision: u64) -> ActionKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::action::Answer;
-    use crate::server::cluster::operation::{Pair, TxnAnswer};
+    use crate::ledger::etcd::operation::{Pair, TxnAnswer};
 
     fn poll(upkeep: &mut Upkeep, now_ms: u64) -> Option<ActionKind> {
         let now = Now { wall_ms: 0, monotonic_ms: now_ms };

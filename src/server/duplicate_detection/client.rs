@@ -1,10 +1,11 @@
 //! The recorded responses to the writes of one client.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::hash_table::Entry;
-use hashbrown::{Equivalent, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::turns::Turns;
 use crate::broker::{Peer, SessionPhase};
@@ -23,6 +24,9 @@ const RESPONSE_COST_BYTES: usize = 192;
 /// Memory per client besides its key and its responses, in bytes: the places that are allocated for the first responses,
 /// its entries in the tables, and those of an owner without other clients.
 const CLIENT_COST_BYTES: usize = 1_024;
+/// Number of parts of the table of clients, which grow one by one. As a whole, a table of 50,000 clients would be hashed again
+/// at once, while all requests wait. It is no power of two, so that not all parts grow at nearly the same number of clients.
+const PARTS: u64 = 61;
 /// So many places for responses are kept, however few there are.
 const PLACES_KEPT: usize = 16;
 
@@ -49,32 +53,50 @@ struct KeyRef<'a> {
     client_id: &'a str,
 }
 
-impl Equivalent<ClientKey> for KeyRef<'_> {
-    fn equivalent(&self, key: &ClientKey) -> bool {
-        *key.client_id == *self.client_id && *key.identity == *self.identity
+impl KeyRef<'_> {
+    fn is_of(&self, client: &Client) -> bool {
+        *client.key.client_id == *self.client_id && *client.key.identity == *self.identity
     }
 }
 
 /// The clients, each at a place that it keeps.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Clients {
-    places: HashMap<ClientKey, usize>,
+    /// The places, by the hash of the key.
+    parts: Box<[HashTable<usize>]>,
+    hasher: DefaultHashBuilder,
     clients: Vec<Option<Box<Client>>>,
     vacant: Vec<usize>,
     /// The place that was found last: each new request has its client looked up twice.
     last: usize,
 }
 
+impl Default for Clients {
+    fn default() -> Self {
+        let parts = (0..PARTS).map(|_| HashTable::new()).collect();
+        let hasher = DefaultHashBuilder::default();
+        Self { parts, hasher, clients: Vec::new(), vacant: Vec::new(), last: 0 }
+    }
+}
+
+/// Selects the part by bits of the hash that the table in it hardly uses.
+fn part(hash: u64) -> usize {
+    usize::try_from((hash >> 40) % PARTS).unwrap_or(0)
+}
+
 impl Clients {
     pub(super) fn place(&self, identity: &[u8], client_id: &str) -> Option<usize> {
-        self.places.get(&KeyRef { identity, client_id }).copied()
+        let key = KeyRef { identity, client_id };
+        let hash = self.hasher.hash_one(&key);
+        let is_same = |place: &usize| self.get(*place).is_some_and(|client| key.is_of(client));
+        self.parts.get(part(hash))?.find(hash, is_same).copied()
     }
 
     /// Returns the place of the client of a connection.
     pub(super) fn place_of(&mut self, from: &Peer) -> Option<usize> {
         let Peer { identity, client_id, connection, .. } = from;
         let is_same = |client: &Client| {
-            client.connection == *connection && KeyRef { identity, client_id }.equivalent(&client.key)
+            client.connection == *connection && KeyRef { identity, client_id }.is_of(client)
         };
         if !self.get(self.last).is_some_and(is_same) {
             self.last = self.place(identity, client_id)?;
@@ -97,19 +119,38 @@ impl Clients {
 
     pub(super) fn insert(&mut self, client: Client) -> usize {
         let place = self.vacant.pop().unwrap_or(self.clients.len());
-        self.places.insert(client.key.clone(), place);
+        let hash = self.hasher.hash_one(&client.key);
         match self.clients.get_mut(place) {
             Some(vacant) => *vacant = Some(Box::new(client)),
             None => self.clients.push(Some(Box::new(client))),
+        }
+        let Self { parts, hasher, clients, .. } = self;
+        let hash_of = |place: &usize| {
+            let client = clients.get(*place).and_then(Option::as_ref);
+            client.map_or(0, |client| hasher.hash_one(&client.key))
+        };
+        if let Some(part) = parts.get_mut(part(hash)) {
+            part.insert_unique(hash, place, hash_of);
         }
         place
     }
 
     pub(super) fn remove(&mut self, place: usize) -> Option<Box<Client>> {
         let client = self.clients.get_mut(place)?.take()?;
-        self.places.remove(&client.key);
+        let hash = self.hasher.hash_one(&client.key);
+        if let Some(part) = self.parts.get_mut(part(hash))
+            && let Ok(entry) = part.find_entry(hash, |of| *of == place)
+        {
+            entry.remove();
+        }
         self.vacant.push(place);
         Some(client)
+    }
+
+    /// Returns the number of clients that are hashed again at once when the largest part grows.
+    #[cfg(test)]
+    pub(super) fn largest_part(&self) -> usize {
+        self.parts.iter().map(HashTable::capacity).max().unwrap()
     }
 
     #[cfg(test)]

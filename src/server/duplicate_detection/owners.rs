@@ -1,16 +1,15 @@
 //! Owners of recorded responses, by the memory that they hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-use hashbrown::HashMap;
 
 use super::turns::Turns;
 
 /// The memory that each owner holds, and the order in which its clients lose responses.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    known: HashMap<Arc<str>, Owner>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    known: BTreeMap<Arc<str>, Owner>,
     /// The owners in the order of their memory, of which each is known up to an eighth: otherwise each write would change
     /// the order.
     ranking: BTreeSet<(usize, Arc<str>)>,

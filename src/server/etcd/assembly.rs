@@ -1,6 +1,6 @@
 //! Assembly of watch responses to batches with all changes of a revision (pure).
 
-use crate::server::cluster::operation::{WatchBatch, WatchEvent};
+use crate::ledger::etcd::operation::{WatchBatch, WatchEvent};
 
 /// What a watch has received, from one response to the next.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use super::client::Etcd;
 use super::overview::{OverviewError, read_one};
+use crate::ledger::etcd::bulk_read::BulkRead;
+use crate::ledger::etcd::operation::{EtcdError, RangeAnswer, RangeRead};
+use crate::ledger::etcd::{Layout, Meta};
 use crate::server::cluster::audit::{Audit, Counts, Finding};
-use crate::server::cluster::bulk_read::BulkRead;
-use crate::server::cluster::operation::{EtcdError, RangeAnswer, RangeRead};
-use crate::server::cluster::{Layout, Meta};
 use crate::store::Now;
 
 /// A page without an answer is asked for so often, at one endpoint after another.

@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use super::channel::{ALPN, Address, Dialer, LastFailure};
 use super::error::{ConnectError, Failure};
 use super::version;
-use crate::net::secret::Secret;
-use crate::net::tls::{ClientTls, TlsOptions};
-use crate::server::cluster::layout::KeyRange;
-use crate::server::cluster::operation::{
+use crate::ledger::etcd::layout::KeyRange;
+use crate::ledger::etcd::operation::{
     EtcdError, EtcdSize, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome,
 };
+use crate::net::secret::Secret;
+use crate::net::tls::{ClientTls, TlsOptions};
 
 /// The largest answer that is accepted. A page with more is read as smaller ones.
 pub(super) const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;

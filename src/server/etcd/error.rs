@@ -7,8 +7,8 @@ use std::time::Duration;
 use tonic::{Code, Status};
 
 use super::channel::{Address, DialError};
+use crate::ledger::etcd::operation::EtcdError;
 use crate::net::tls::{TlsError, TlsSetupError};
-use crate::server::cluster::operation::EtcdError;
 use crate::server::error::ClusterErrorKind;
 
 /// What etcd states about a user or its token that it does not accept.

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use super::audit::page;
 use super::client::Etcd;
 use super::overview::{OverviewError, overview};
-use crate::ledger::offline::LoweredVersions;
+use crate::ledger::LoweredVersions;
+use crate::ledger::etcd::bulk_read::BulkRead;
+use crate::ledger::etcd::operation::{EtcdError, RangeRead, Txn, TxnOutcome};
+use crate::ledger::etcd::{Head, Layout};
 use crate::random;
-use crate::server::cluster::bulk_read::BulkRead;
 use crate::server::cluster::lowering::Lowering;
-use crate::server::cluster::operation::{EtcdError, RangeRead, Txn, TxnOutcome};
-use crate::server::cluster::{Head, Layout};
 
 /// A transaction without an answer is sent so often, at one endpoint after another.
 const ATTEMPTS: u32 = 5;

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::client::Etcd;
 use crate::clock;
-use crate::server::cluster::operation::{Condition, EtcdError, Operation, RangeRead, Txn, TxnOutcome};
+use crate::ledger::etcd::operation::{Condition, EtcdError, Operation, RangeRead, Txn, TxnOutcome};
 
 /// The lease is renewed this often within its time.
 const RENEWALS: u32 = 3;

@@ -16,12 +16,11 @@ use super::runner::{self, Application, Command};
 use super::version::has_stale_read_fix;
 use crate::clock;
 use crate::ledger::Group;
+use crate::ledger::etcd::CLUSTER_KEY_BYTES;
+use crate::ledger::etcd::operation::{Condition, Operation, RangeRead, Txn};
+use crate::ledger::etcd::{Layout, MemberState, encode_run};
 use crate::random;
-use crate::server::cluster::operation::{Condition, Operation, RangeRead, Txn};
-use crate::server::cluster::{
-    ClusterEvent, Effect, InstanceSettings, Layout, MemberState, Role, Status, encode_run,
-};
-use crate::server::cluster_key::CLUSTER_KEY_BYTES;
+use crate::server::cluster::{ClusterEvent, Effect, InstanceSettings, Role, Status};
 use crate::server::delivery::Publisher;
 use crate::server::error::{ClusterErrorKind, Error};
 use crate::server::event::EventSink;

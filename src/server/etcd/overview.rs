@@ -8,9 +8,10 @@ use tokio::time::sleep;
 
 use super::client::Etcd;
 use crate::clock;
-use crate::server::cluster::operation::{EtcdError, Pair, RangeRead, key_after, prefix_end};
+use crate::ledger::etcd::operation::{EtcdError, Pair, RangeRead, key_after, prefix_end};
+use crate::ledger::etcd::{Layout, Meta};
+use crate::server::cluster::Overview;
 use crate::server::cluster::overview::{head_in, members_in};
-use crate::server::cluster::{Layout, Meta, Overview};
 
 /// How long an election of etcd takes at most, with its default settings.
 const ELECTION_TIME: Duration = Duration::from_secs(5);

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use super::client::Etcd;
 use super::watch::Watch;
 use crate::ledger::Group;
-use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, Answer};
-use crate::server::cluster::operation::{EtcdError, WatchBatch};
+use crate::ledger::etcd::action::{Action, ActionId, ActionKind, ActionResult, Answer};
+use crate::ledger::etcd::operation::{EtcdError, WatchBatch};
 use crate::server::cluster::{Effect, Instance, InstanceSettings, Status};
 use crate::store::Now;
 

@@ -15,8 +15,8 @@ use super::assembly::Assembly;
 use super::client::{ANSWER_BYTES_MAX, Endpoint, Etcd, bound, signed, unsigned};
 use super::error::Failure;
 use super::version::has_progress_fix;
-use crate::server::cluster::action::WatchRange;
-use crate::server::cluster::operation::{EtcdError, WatchBatch, WatchEvent};
+use crate::ledger::etcd::action::WatchRange;
+use crate::ledger::etcd::operation::{EtcdError, WatchBatch, WatchEvent};
 
 /// Batches that wait for their reader, before the stream is read no further.
 const WAITING_MAX: usize = 8;

@@ -172,7 +172,7 @@ impl Node {
         let Some(held) = &self.held else { return };
         let (mut was_following, mut watchers) = (true, Vec::new());
         loop {
-            let is_following = service.is_following();
+            let is_following = !service.is_serving();
             if is_following {
                 watchers.clear();
             } else if was_following {
@@ -184,7 +184,7 @@ impl Node {
             let has_more = {
                 let mut requests = held.lock();
                 self.release(&mut requests);
-                let is_done = requests.is_empty() || service.is_following();
+                let is_done = requests.is_empty() || !service.is_serving();
                 if is_done {
                     held.waits_for_room.store(false, Ordering::SeqCst);
                 }
@@ -216,10 +216,10 @@ impl Node {
     /// Handles some of the held requests, if this instance answers them, as far as there is room.
     fn release(&self, held: &mut HeldRequests) {
         let service = &self.service;
-        let is_following = service.is_following();
+        let is_following = !service.is_serving();
         held.set_released(!is_following, clock::monotonic());
         for _ in 0..HANDLED_PER_STEP_MAX {
-            if service.is_following() || !self.has_room_for_request() {
+            if !service.is_serving() || !self.has_room_for_request() {
                 break;
             }
             let Some(message) = held.pop(clock::monotonic()) else { break };
@@ -235,7 +235,7 @@ impl Node {
 
     /// Whether acknowledged requests are still being handled: those that were held, and scans.
     pub(super) fn is_busy(&self) -> bool {
-        let has_held = |held: &Arc<Held>| !self.service.is_following() && !held.lock().is_empty();
+        let has_held = |held: &Arc<Held>| self.service.is_serving() && !held.lock().is_empty();
         self.scans.available_permits() < SCANS_MAX || self.held.as_ref().is_some_and(has_held)
     }
 
@@ -307,10 +307,10 @@ impl ServiceNode for Node {
         let now = clock::monotonic();
         let Some(held) = &self.held else { return self.handle_request(message, now) };
         let mut held = held.lock();
-        if held.is_empty() && !self.service.is_following() {
+        if held.is_empty() && self.service.is_serving() {
             return self.handle_request(message, now);
         }
-        held.set_released(!self.service.is_following(), now);
+        held.set_released(self.service.is_serving(), now);
         held.push(message, now);
         self.release(&mut held);
     }
@@ -353,7 +353,7 @@ impl ServiceNode for Node {
 
     fn has_room(&self) -> bool {
         // Without an answer, a request only takes the place of an earlier one.
-        self.service.is_following() || self.has_room_for_request()
+        !self.service.is_serving() || self.has_room_for_request()
     }
 
     fn changed(&self) -> &Notify {

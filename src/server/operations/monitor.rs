@@ -142,9 +142,10 @@ impl ServerMonitor {
 
     /// Returns why the server should get no requests now, or None if it is healthy.
     pub(super) fn unavailable_reason(&self) -> Option<&'static str> {
-        let is_following = || self.service.is_following();
         self.unfit_reason()
-            .or_else(|| is_following().then_some("standby: this instance does not own the store"))
+            .or_else(|| {
+                (!self.service.is_serving()).then_some("standby: this instance does not own the store")
+            })
             .or_else(|| self.is_in(Phase::Starting).then_some("starting"))
     }
 
@@ -153,7 +154,7 @@ impl ServerMonitor {
         if let Some(reason) = self.unfit_reason() {
             return Some(reason);
         }
-        if !self.service.is_following() {
+        if self.service.is_serving() {
             return self.is_in(Phase::Starting).then_some("starting");
         }
         // A standby of `serve` opens its listeners when it takes over.

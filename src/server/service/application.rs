@@ -7,7 +7,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use super::background::BackgroundTasks;
-use super::cluster_state::{CLUSTER_VALUE_BYTES_MAX, ClusterSignals};
+use super::cluster_state::CLUSTER_VALUE_BYTES_MAX;
 use super::commit_thread;
 use super::scan::RunningScan;
 use super::settings::{Persistence, StoreSettings};
@@ -87,7 +87,7 @@ impl Service {
             behind_ms.into_iter().for_each(|by_ms| events(Event::ClockBehind { by_ms }));
         }
         let ledger = if storage.is_some() { LedgerKind::File } else { LedgerKind::Memory };
-        let mut state = State::new(store, ledger, !persists_all);
+        let mut state = State::new(store, ledger, false, !persists_all);
         state.tombstones = tombstones;
         state.set_life(seeds.run);
         if let Some(storage) = &mut storage {
@@ -95,7 +95,7 @@ impl Service {
             commit_thread::commit_first_ceiling(storage, &mut state, now);
         }
         let membership = settings.exchange.as_ref().map(|settings| Membership::new(settings, seeds.run));
-        let shared = Arc::new(Shared::new(state, None, events, reading));
+        let shared = Arc::new(Shared::new(state, events, reading));
         let service = Self::assemble(settings, persists_all, shared, metrics);
         Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
     }
@@ -110,10 +110,8 @@ impl Service {
     ) -> Arc<Self> {
         let value_bytes_max = settings.limits.value_bytes_max.min(CLUSTER_VALUE_BYTES_MAX);
         let limits = Limits { value_bytes_max, ..settings.limits };
-        let mut state = State::new(Store::new(limits), LedgerKind::Etcd, false);
-        state.follow(has_registrations);
-        let signals = ClusterSignals::new(has_registrations);
-        let shared = Arc::new(Shared::new(state, Some(signals), events, clock::now()));
+        let state = State::new(Store::new(limits), LedgerKind::Etcd, has_registrations, false);
+        let shared = Arc::new(Shared::new(state, events, clock::now()));
         Arc::new(Self::assemble(settings, true, shared, metrics))
     }
 
@@ -181,7 +179,7 @@ impl Service {
         now: Instant,
     ) -> Option<Box<RunningScan>> {
         // Nothing is answered twice, also not what depends on no key.
-        if self.is_following() {
+        if !self.is_serving() {
             return None;
         }
         match self.handle_request_message(publisher, from, message, now) {

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::application::Service;
+use super::cluster_state::ClusterSignals;
 use crate::broker::{Peer, Principal};
+use crate::ledger::etcd::CLUSTER_KEY_BYTES;
 use crate::ledger::{Group, Record, RegistrationRecord};
 use crate::protocol::{ConnectionId, Key};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::cluster::Effect;
 use crate::server::cluster::event::ClusterEvent;
-use crate::server::cluster_key::{CLUSTER_KEY_BYTES, ClusterKey};
+use crate::server::cluster_key::ClusterKey;
 use crate::server::delivery::Publisher;
 use crate::store::{Now, Version};
 
@@ -24,15 +26,10 @@ impl Service {
         self.shared.now()
     }
 
-    /// Whether the service is an instance of a cluster and answers requests.
+    /// Whether the service answers requests: in a cluster, one instance does at a time.
     #[must_use]
     pub fn is_serving(&self) -> bool {
-        self.shared.cluster.as_ref().is_some_and(|cluster| cluster.is_serving.load(Ordering::Acquire))
-    }
-
-    /// Whether the service is an instance of a cluster that another one answers for.
-    pub(in crate::server) fn is_following(&self) -> bool {
-        self.shared.cluster.is_some() && !self.is_serving()
+        self.shared.cluster.is_serving.load(Ordering::Acquire)
     }
 
     /// Does what the instance of the cluster asks for. Returns an event for the log.
@@ -45,7 +42,7 @@ impl Service {
                 self.serve_cluster(epoch, floor, greatest, wall_ms);
             }
             Effect::Committed { sequence } => self.handle_cluster_commit(sequence, publisher),
-            Effect::Refused { uncertain, .. } => self.handle_cluster_refusal(uncertain, publisher),
+            Effect::Refused { uncertain } => self.handle_cluster_refusal(uncertain, publisher),
             Effect::ShortOfSpace(is_short) => self.shared.lock().set_short_of_room(is_short),
             Effect::Report(event) => return Some(event),
         }
@@ -56,31 +53,24 @@ impl Service {
     pub(super) fn join_cluster(&self, key: &[u8; CLUSTER_KEY_BYTES]) {
         let key = ClusterKey::new(key);
         // A second key could not be that of the same state.
-        if self.shared.cluster.as_ref().is_some_and(|cluster| cluster.key.set(key).is_ok()) {
+        if self.shared.cluster.key.set(key).is_ok() {
             self.shared.lock().join(key);
         }
     }
 
     /// Waits until there may be a group to take. Cancel safe.
     pub async fn group_ready(&self) {
-        match &self.shared.cluster {
-            Some(cluster) => cluster.has_group.notified().await,
-            None => std::future::pending().await,
-        }
+        self.shared.cluster.has_group.notified().await;
     }
 
     /// Waits until the instance begins or ceases to serve; for ever without a cluster. Cancel safe.
     pub(in crate::server) async fn role_changed(&self) {
-        match &self.shared.cluster {
-            Some(cluster) => cluster.role_changed.notified().await,
-            None => std::future::pending().await,
-        }
+        self.shared.cluster.role_changed.notified().await;
     }
 
-    /// Whether there is room for another request. Without a cluster, one too many is answered with an error; in a cluster it
-    /// would get no answer.
+    /// Whether there is room for another request that can wait elsewhere.
     pub(in crate::server) fn has_room(&self) -> bool {
-        self.shared.cluster.is_none() || self.shared.lock().commit_queue.has_room()
+        self.shared.lock().commit_queue.has_room()
     }
 
     /// Takes what the next commit must have. A group without records is to be confirmed only. The group before it must have
@@ -98,18 +88,14 @@ impl Service {
 
     /// Handles the commit or confirmation of everything up to a step: what waits for it is sent.
     fn handle_cluster_commit(&self, sequence: u64, publisher: &dyn Publisher) {
-        let mut state = self.shared.lock();
-        while state.handle_commit(sequence, Version::default(), publisher) {
-            drop(state);
-            state = self.shared.lock_after_others();
-        }
+        let mut state = self.shared.handle_commit(sequence, Version::default(), publisher);
         self.shared.wake_expiry_task(&mut state);
     }
 
     /// Handles that etcd has refused the last group, and was not changed by it.
     fn handle_cluster_refusal(&self, uncertain: u64, publisher: &dyn Publisher) {
         let mut state = self.shared.lock();
-        state.handle_refusal(uncertain, publisher, self.shared.now());
+        state.handle_commit_failure(uncertain, publisher, self.shared.now());
         self.shared.wake_expiry_task(&mut state);
         self.shared.wake_commit_thread(&mut state);
     }
@@ -117,7 +103,7 @@ impl Service {
     /// Discards the state and whatever waits for an answer: another instance owns the keys, or may do so, or the state is
     /// received anew. Nothing is answered until [`Service::serve_cluster`].
     pub(super) fn reset_cluster_state(&self) {
-        let Some(cluster) = &self.shared.cluster else { return };
+        let cluster = &self.shared.cluster;
         if cluster.has_registrations {
             self.watch_permissions().clear();
         }
@@ -159,8 +145,7 @@ impl Service {
 
     /// Begins to answer requests, as the owner of all that was applied: see [`Effect::Serve`].
     pub(super) fn serve_cluster(&self, epoch: u64, floor: Version, greatest: Version, wall_ms: u64) {
-        let Some(cluster) = &self.shared.cluster else { return };
-        let mut state = self.shared.lock();
+        let (cluster, mut state) = (&self.shared.cluster, self.shared.lock());
         state.serve(epoch, floor, greatest, wall_ms);
         cluster.is_serving.store(true, Ordering::Release);
         cluster.role_changed.notify_one();
@@ -174,8 +159,8 @@ impl Service {
 
     /// Returns the connection that all instances know a client by; `None` unless its watches are registrations.
     pub(super) fn registered_connection(&self, client_id: &str) -> Option<ConnectionId> {
-        let cluster = self.shared.cluster.as_ref().filter(|cluster| cluster.has_registrations)?;
-        cluster.key.get().map(|key| key.connection_of(client_id))
+        let ClusterSignals { key, has_registrations, .. } = &self.shared.cluster;
+        has_registrations.then(|| key.get())?.map(|key| key.connection_of(client_id))
     }
 
     /// Ends watches of a connection without a request of it.
@@ -189,7 +174,7 @@ impl Service {
     pub(super) fn end_all_watches(&self, connection: ConnectionId) {
         loop {
             let keys = self.shared.lock().store.watched_keys(connection, None);
-            if keys.is_empty() || self.is_following() {
+            if keys.is_empty() || !self.is_serving() {
                 return;
             }
             self.end_watches(connection, &keys);

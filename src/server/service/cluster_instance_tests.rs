@@ -7,14 +7,15 @@ use bytes::Bytes;
 
 use super::cluster_tests::client;
 use super::tests::{TestService, del, get, key, message, set, set_with, value, version, watch};
-use crate::protocol::{Condition, ErrorReply, Message, Reply, Request};
-use crate::server::cluster::action::{ActionId, ActionKind, ActionResult, Answer, WatchRange};
-use crate::server::cluster::encode_run;
-use crate::server::cluster::operation::{
+use crate::ledger::etcd::Layout;
+use crate::ledger::etcd::action::{ActionId, ActionKind, ActionResult, Answer, WatchRange};
+use crate::ledger::etcd::encode_run;
+use crate::ledger::etcd::operation::{
     EtcdError, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome, WatchBatch,
     WatchEvent,
 };
-use crate::server::cluster::{Instance, InstanceSettings, Layout, Role};
+use crate::protocol::{Condition, ErrorReply, Message, Reply, Request};
+use crate::server::cluster::{Instance, InstanceSettings, Role};
 use crate::store::Now;
 
 /// etcd without faults, but for its quota.

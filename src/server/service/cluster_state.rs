@@ -1,4 +1,4 @@
-//! What is known of a service as an instance of a cluster.
+//! A service as an instance of its store: whether it serves, and what it knows of the others.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ use crate::store::Limits;
 /// The longest value in a cluster, in bytes: etcd takes 1.5 MiB with the key and the response.
 pub const CLUSTER_VALUE_BYTES_MAX: usize = 1024 * 1024;
 
-/// An instance of a cluster: it serves or follows.
+/// An instance of a store: it serves or follows. Without etcd it is the only one, and always serves.
 #[derive(Debug)]
 pub(super) struct ClusterState {
     /// `None` until the instance has joined.
@@ -35,28 +35,23 @@ pub(super) struct ClusterState {
 }
 
 impl ClusterState {
-    /// Returns the state of an instance that follows.
-    pub(super) fn new(has_registrations: bool) -> Self {
+    pub(super) fn new(has_registrations: bool, is_serving: bool) -> Self {
         Self {
             key: None,
             has_registrations,
-            is_serving: false,
+            is_serving,
             losses: 0,
             under_way: None,
             answered: AnsweredWrites::default(),
             removed: RemovedVersions::default(),
         }
     }
-
-    pub(super) fn is_serving(&self) -> bool {
-        self.is_serving
-    }
 }
 
-/// What is known of the cluster without the lock of the state.
+/// The same without the lock of the state.
 #[derive(Debug)]
 pub(super) struct ClusterSignals {
-    /// Signalled when there is a group to take.
+    /// Signalled when there is a group to take for etcd.
     pub(super) has_group: Notify,
     /// Signalled when the instance begins or ceases to serve.
     pub(super) role_changed: Notify,
@@ -67,13 +62,12 @@ pub(super) struct ClusterSignals {
 }
 
 impl ClusterSignals {
-    pub(super) fn new(has_registrations: bool) -> Self {
-        let is_serving = AtomicBool::new(false);
+    pub(super) fn new(state: &ClusterState) -> Self {
         Self {
             has_group: Notify::new(),
             role_changed: Notify::new(),
-            is_serving,
-            has_registrations,
+            is_serving: AtomicBool::new(state.is_serving),
+            has_registrations: state.has_registrations,
             key: OnceLock::new(),
         }
     }

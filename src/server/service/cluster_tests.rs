@@ -262,8 +262,8 @@ fn what_etcd_refuses_for_good_is_answered_with_an_error_and_later_requests_are_h
     let requests = [set("k", "w"), get("k"), del("k"), watch("k")];
     requests.iter().for_each(|request| test.request(request));
     for _ in 0..2 {
-        let sequence = test.take_group().sequence;
-        test.effect(Effect::Refused { sequence, uncertain: 0 });
+        test.take_group();
+        test.effect(Effect::Refused { uncertain: 0 });
         assert!(test.sent_messages.take().is_empty());
     }
     test.confirm();
@@ -279,8 +279,8 @@ fn a_watch_of_a_connection_is_answered_once_although_its_group_is_refused() {
     let test = TestService::in_cluster(&SimulatedLedger::default(), false);
     test.confirmed_replies(&[watch("k")]);
     [stop("k"), watch("other"), set("k", "v")].iter().for_each(|request| test.request(request));
-    let sequence = test.take_group().sequence;
-    test.effect(Effect::Refused { sequence, uncertain: 0 });
+    test.take_group();
+    test.effect(Effect::Refused { uncertain: 0 });
     test.confirm();
     assert_eq!(test.sent_messages.replies(), [Reply::Done, Reply::Done, QUOTA_EXCEEDED]);
     assert_eq!(test.confirmed_replies(&[stop("other"), stop("k")]), [Reply::Done, Reply::Count(0)]);
@@ -306,8 +306,7 @@ fn a_write_that_may_still_be_committed_gets_no_answer_when_it_is_refused() {
     let group = test.take_group();
     test.request(&set("later", "v"));
     test.effect(Effect::ShortOfSpace(true));
-    let sequence = group.sequence + 1;
-    test.effect(Effect::Refused { sequence, uncertain: group.sequence });
+    test.effect(Effect::Refused { uncertain: group.sequence });
     test.confirm();
     // Deletions are handled again, and so is the one that was under way: it deletes the same.
     assert_eq!(test.sent_messages.replies(), [Reply::Count(1), value("v"), QUOTA_EXCEEDED]);
@@ -845,7 +844,7 @@ proptest! {
                         prop_assert_eq!(pair.owner.sent_messages.replies(), model.commit(&sent));
                     } else {
                         pair.owner.effect(Effect::ShortOfSpace(true));
-                        pair.owner.effect(Effect::Refused { sequence, uncertain: 0 });
+                        pair.owner.effect(Effect::Refused { uncertain: 0 });
                         is_short = true;
                         model.refuse(&sent);
                     }

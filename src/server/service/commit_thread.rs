@@ -11,7 +11,7 @@ use super::state::State;
 use super::tombstones::Tombstones;
 use crate::broker::workers;
 use crate::clock;
-use crate::ledger::{CommitMetadata, FileLedger, Group, Record, StorageError};
+use crate::ledger::{CommitMetadata, FileLedger, Group, LedgerKind, Record, StorageError};
 use crate::protocol::timestamp::SKEW_MAX_MS;
 use crate::server::delivery::Publisher;
 use crate::server::event::Event;
@@ -190,7 +190,13 @@ fn commit_all(
 /// Arranges that what is uncommitted is committed after the packets that have arrived on this thread's connections have
 /// been handled: one commit for all of them takes less time than several.
 pub(super) fn commit_after_turn(shared: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
-    if state.begin_turn() && !shared.wake_owner_task() {
+    if !state.begin_turn() {
+        return;
+    }
+    if state.ledger() == LedgerKind::Etcd {
+        // The owner task takes all that waits when the last commit is done.
+        shared.make_commit_due(&mut state);
+    } else {
         let at_end = Arc::clone(shared);
         if !workers::run_after_turn(move || end_turn(&at_end)) {
             shared.wake_commit_thread(&mut state);
@@ -261,10 +267,8 @@ fn commit_group(
     let did_wait = state.does_exchange_wait();
     match &result {
         Ok(()) => {
-            while state.handle_commit(sequence, ceiling, publisher) {
-                drop(state);
-                state = shared.lock_after_others();
-            }
+            drop(state);
+            state = shared.handle_commit(sequence, ceiling, publisher);
             // Most commits of a store whose rules concern few keys are of no interest to its task.
             if did_wait || has_rows {
                 shared.wake_exchange();

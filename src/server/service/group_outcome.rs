@@ -29,16 +29,23 @@ impl State {
         if self.commit_queue.has_failed() {
             return None;
         }
-        let is_following = self.cluster.as_ref().is_some_and(|cluster| !cluster.is_serving());
-        let group = self.commit_queue.take_group().filter(|_| !is_following);
-        if let Some(cluster) = &mut self.cluster {
-            let group = group?;
-            cluster.under_way = (!group.records.is_empty()).then(|| (group.sequence, clock::monotonic()));
-            return Some(group);
+        let group = self.commit_queue.take_group();
+        match self.ledger() {
+            LedgerKind::Memory => None,
+            LedgerKind::File => {
+                let Some(mut group) = group else {
+                    return self.is_ceiling_due(now).then(|| self.empty_group(now));
+                };
+                self.complete(&mut group, now);
+                Some(group)
+            }
+            LedgerKind::Etcd => {
+                let group = group.filter(|_| self.cluster.is_serving)?;
+                self.cluster.under_way =
+                    (!group.records.is_empty()).then(|| (group.sequence, clock::monotonic()));
+                Some(group)
+            }
         }
-        let Some(mut group) = group else { return self.is_ceiling_due(now).then(|| self.empty_group(now)) };
-        self.complete(&mut group, now);
-        Some(group)
     }
 
     fn is_ceiling_due(&self, now: Now) -> bool {
@@ -109,9 +116,7 @@ impl State {
         publisher: &dyn Publisher,
     ) -> bool {
         let Self { commit_queue, cluster, exchange, .. } = self;
-        if let Some(cluster) = cluster
-            && let Some((_, taken)) = cluster.under_way.take_if(|(last, _)| *last <= sequence)
-        {
+        if let Some((_, taken)) = cluster.under_way.take_if(|(last, _)| *last <= sequence) {
             publisher.count_commit(clock::monotonic().saturating_duration_since(taken));
         }
         let has_more = commit_queue.handle_commit(sequence, ceiling, |answer| {
@@ -133,9 +138,7 @@ impl State {
         self.end_turn();
         let Failed { committed, last, undo, answers } = self.commit_queue.take_all_undone();
         self.duplicates.handle_rollback(committed, last, now.monotonic_ms);
-        if let Some(cluster) = &mut self.cluster {
-            cluster.under_way = None;
-        }
+        self.cluster.under_way = None;
         let (mut repeated, mut are_rules_back) = (Vec::new(), false);
         for undo in undo.into_iter().rev() {
             are_rules_back |= matches!(undo.record(), Record::Exchange(RowId::Rules, _));
@@ -242,9 +245,7 @@ impl State {
                 let ResponseRecord { client_id, fingerprint, payload, version, outcome, until_ms } = record;
                 let response = Response::restored(&payload, version, outcome);
                 let fingerprint = Fingerprint(fingerprint);
-                if let Some(cluster) = &mut self.cluster {
-                    cluster.answered.note(fingerprint, now.monotonic_ms);
-                }
+                self.cluster.answered.note(fingerprint, now.monotonic_ms);
                 let restored = RestoredResponse { client_id, fingerprint, response, until_ms };
                 self.duplicates.restore(restored, now.monotonic_ms);
             }
@@ -274,6 +275,6 @@ impl State {
 
     /// Whether there is a disk, or another instance may take over.
     pub(super) fn is_in_memory(&self) -> bool {
-        self.commit_queue.ledger() == LedgerKind::Memory
+        self.ledger() == LedgerKind::Memory
     }
 }

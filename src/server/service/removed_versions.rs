@@ -1,6 +1,6 @@
 //! The last versions of keys that other owners have removed: an instance that takes over continues above them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
@@ -20,7 +20,8 @@ const OVERHEAD_BYTES: usize = 160;
 /// but a client whose clock is ahead has raised it, and all absent keys would follow that client.
 #[derive(Debug, Default)]
 pub(super) struct RemovedVersions {
-    versions: HashMap<Key, Version>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    versions: BTreeMap<Key, Version>,
     bytes: usize,
     /// A version that no key has passed that was forgotten.
     floor: Version,

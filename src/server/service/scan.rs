@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::commit_thread::commit_after_turn;
 use super::scan_token::ScanToken;
 use super::shared::Shared;
 use super::state::State;
@@ -51,7 +52,7 @@ impl RunningScan {
         from: Peer,
         page: (Scan, ReplyTo),
     ) -> Self {
-        let (failures, losses, life) = (state.commit_failures(), state.losses(), state.life());
+        let (failures, losses, life) = (state.commit_failures(), state.cluster.losses, state.life());
         Self { shared, metrics, life, from, page: Some(page), failures, losses, skipped: 0 }
     }
 
@@ -86,15 +87,13 @@ impl RunningScan {
         }
         let reply = self.with_token(scan.into_reply());
         let mut state = self.shared.lock();
-        if state.losses() != self.losses {
+        if state.cluster.losses != self.losses {
             return true;
         }
         let has_failed = state.commit_failures() != self.failures;
         let reply = if has_failed { Reply::Error(ErrorReply::NotPersisted) } else { reply };
         state.send_page(publisher, reply_to, Response::new(&reply, None));
-        if self.shared.cluster.is_some() {
-            self.shared.wake_commit_thread(&mut state);
-        }
+        commit_after_turn(&self.shared, state);
         true
     }
 }

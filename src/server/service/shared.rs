@@ -12,10 +12,10 @@ use super::state::State;
 use super::wall_clock::{ClockStep, Observation, WallClock, trusted_ms};
 use super::work_signal::WorkSignal;
 use crate::clock;
-use crate::ledger::FileLedger;
+use crate::ledger::{FileLedger, LedgerKind};
 use crate::server::delivery::Publisher;
 use crate::server::event::{Event, EventSink};
-use crate::store::Now;
+use crate::store::{Now, Version};
 
 /// How often background work yields to threads that wait for the lock: enough for a few of them to wake.
 const YIELDS_MAX: usize = 100;
@@ -51,8 +51,7 @@ pub(super) struct Shared {
     pub(super) uplink_changed: Notify,
     /// Ends the delay before the next attempt of a leaf to connect.
     pub(super) uplink_retry: Notify,
-    /// `None` unless the store is in a cluster.
-    pub(super) cluster: Option<ClusterSignals>,
+    pub(super) cluster: ClusterSignals,
     pub(super) events: EventSink,
     /// The zero of the store's monotonic clock.
     origin: Instant,
@@ -63,14 +62,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(
-        state: State,
-        cluster: Option<ClusterSignals>,
-        events: EventSink,
-        origin: clock::Reading,
-    ) -> Self {
+    pub(super) fn new(state: State, events: EventSink, origin: clock::Reading) -> Self {
         let observation = Observation { wall_ms: origin.wall_ms, boot_ms: 0 };
         Self {
+            cluster: ClusterSignals::new(&state.cluster),
             state: Mutex::new(state),
             committer: Mutex::new(None),
             waiting: AtomicUsize::new(0),
@@ -81,7 +76,6 @@ impl Shared {
             exchange_changed: Notify::new(),
             uplink_changed: Notify::new(),
             uplink_retry: Notify::new(),
-            cluster,
             events,
             origin: origin.monotonic,
             boot_origin: clock::boottime(),
@@ -118,6 +112,21 @@ impl Shared {
             thread::yield_now();
         }
         self.lock()
+    }
+
+    /// Handles the commit of a group in steps, between which other requests are handled: what waits for it is sent.
+    pub(super) fn handle_commit(
+        &self,
+        sequence: u64,
+        ceiling: Version,
+        publisher: &dyn Publisher,
+    ) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.handle_commit(sequence, ceiling, publisher) {
+            drop(state);
+            state = self.lock_after_others();
+        }
+        state
     }
 
     pub(super) fn committer(&self) -> MutexGuard<'_, Option<Committer>> {
@@ -178,20 +187,18 @@ impl Shared {
         }
     }
 
-    /// Makes the commit thread, or the owner task of a cluster, commit what is uncommitted, if anything is.
+    /// Makes the commit thread, or with etcd the owner task, commit what is uncommitted, if anything is.
     pub(super) fn wake_commit_thread(&self, state: &mut State) {
-        if state.commit_queue.has_uncommitted() && !self.wake_owner_task() {
+        if state.commit_queue.has_uncommitted() {
             self.make_commit_due(state);
         }
     }
 
-    /// Makes the owner task of a cluster take the next group. Returns false without a cluster.
-    pub(super) fn wake_owner_task(&self) -> bool {
-        self.cluster.as_ref().inspect(|cluster| cluster.has_group.notify_one()).is_some()
-    }
-
-    /// Makes the commit thread look for what there is to do.
+    /// Makes the commit thread, or with etcd the owner task, look for what there is to do.
     pub(super) fn make_commit_due(&self, state: &mut State) {
+        if state.ledger() == LedgerKind::Etcd {
+            return self.cluster.has_group.notify_one();
+        }
         state.is_commit_due = true;
         // A signal is a system call, also while no thread waits for it.
         if std::mem::take(&mut state.is_commit_thread_idle) {

@@ -71,7 +71,7 @@ impl SimulatedLedger {
         let effects = if is_committed {
             vec![Effect::Committed { sequence }]
         } else {
-            vec![Effect::ShortOfSpace(true), Effect::Refused { sequence, uncertain: 0 }]
+            vec![Effect::ShortOfSpace(true), Effect::Refused { uncertain: 0 }]
         };
         for effect in effects {
             service.handle_cluster_effect(effect, publisher);

@@ -9,7 +9,7 @@ use crate::server::delivery::{Outbound, Publisher, ReplyTo, Response};
 use crate::server::duplicate_detection::{self, DuplicateDetection};
 use crate::server::event::Event;
 use crate::server::exchange::participant::Participant;
-use crate::server::service::cluster_state::{ClusterState, new_duplicates};
+use crate::server::service::cluster_state::{ClusterState, ClusterStatistics, new_duplicates};
 use crate::server::service::statistics::{DiskStatistics, ServiceStatistics};
 use crate::server::service::tombstones::Tombstones;
 use crate::server::waiting_answer::{WaitingAnswer, WaitingWrite, WriteIdentity};
@@ -28,8 +28,7 @@ pub(super) struct State {
     reports_forgotten_ms: u64,
     pub(super) commit_queue: CommitQueue<WaitingAnswer>,
     pub(super) tombstones: Tombstones,
-    /// `None` unless the store is in a cluster.
-    pub(super) cluster: Option<Box<ClusterState>>,
+    pub(super) cluster: ClusterState,
     /// `None` if the store takes part in no exchange.
     pub(super) exchange: Option<Box<Participant>>,
     /// Whether keys may be in memory only although there is a disk.
@@ -62,7 +61,13 @@ pub(super) enum Handled {
 }
 
 impl State {
-    pub(super) fn new(store: Store, ledger: LedgerKind, has_memory_keys: bool) -> Self {
+    /// Returns the state of an instance: with etcd it follows at first, otherwise it serves.
+    pub(super) fn new(
+        store: Store,
+        ledger: LedgerKind,
+        has_registrations: bool,
+        has_memory_keys: bool,
+    ) -> Self {
         let duplicates = new_duplicates(store.limits());
         Self {
             store,
@@ -71,7 +76,7 @@ impl State {
             reports_forgotten_ms: 0,
             commit_queue: CommitQueue::new(ledger),
             tombstones: Tombstones::default(),
-            cluster: None,
+            cluster: ClusterState::new(has_registrations, ledger != LedgerKind::Etcd),
             exchange: None,
             has_memory_keys,
             lacks_room: false,
@@ -84,6 +89,10 @@ impl State {
         }
     }
 
+    pub(super) fn ledger(&self) -> LedgerKind {
+        self.commit_queue.ledger()
+    }
+
     pub(super) fn life(&self) -> u64 {
         self.life
     }
@@ -93,19 +102,18 @@ impl State {
     }
 
     pub(super) fn statistics(&self) -> ServiceStatistics {
-        let queue = &self.commit_queue;
-        let has_disk = queue.ledger() == LedgerKind::File;
+        let (queue, is_serving) = (&self.commit_queue, self.cluster.is_serving);
+        let is_short_of_room = queue.is_short_of_room();
+        let has = |ledger| self.ledger() == ledger;
         ServiceStatistics {
             store: self.store.statistics(),
             waiting_for_commit: queue.waiting(),
             recorded_bytes: self.duplicates.bytes(),
             recorded_bytes_max: self.duplicates.bytes_max(),
             recorded_forgotten: self.duplicates.forgotten(),
-            disk: has_disk.then(|| DiskStatistics {
-                is_short_of_room: queue.is_short_of_room(),
-                lacks_room: self.lacks_room,
-            }),
-            cluster: self.cluster_statistics(),
+            disk: has(LedgerKind::File)
+                .then_some(DiskStatistics { is_short_of_room, lacks_room: self.lacks_room }),
+            cluster: has(LedgerKind::Etcd).then_some(ClusterStatistics { is_serving, is_short_of_room }),
         }
     }
 
@@ -441,7 +449,7 @@ impl State {
     }
 
     fn may_expire(&self) -> bool {
-        !self.commit_queue.is_half_full() && self.cluster.as_ref().is_none_or(|cluster| cluster.is_serving())
+        !self.commit_queue.is_half_full() && self.cluster.is_serving
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tombstones: keys of which the disk has nothing but a version that is ahead of the ceiling.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -21,7 +21,8 @@ const REMOVED_PER_GROUP_MAX: usize = 1_000;
 /// The tombstones that are on disk, or will be with the next commit.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
-    versions: HashMap<Key, Version>,
+    /// Not a hash table: a large one is rehashed at once, and all requests wait meanwhile.
+    versions: BTreeMap<Key, Version>,
     in_order: BTreeSet<(Version, Key)>,
     bytes: usize,
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use mqkv::server::cluster::operation::{EtcdError, Txn, TxnAnswer};
+use mqkv::ledger::etcd::operation::{EtcdError, Txn, TxnAnswer};
 use mqkv::server::etcd::{Etcd, EtcdSettings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -12,7 +12,7 @@ impl PacketHandler {
     /// Handles packets of a lost connection, and discards the answers. No queued message is taken: it cannot be sent.
     ///
     /// Returns whether more input can be handled: after a malformed packet it is unknown where the next one starts. A message
-    /// that is still being routed must be completed first.
+    /// that is still being routed must be completed first, and a turn that is over must end: see [`PacketHandler::ends_turn`].
     ///
     /// # Errors
     ///
@@ -26,6 +26,9 @@ impl PacketHandler {
             // Its answer cannot be sent.
             self.unfinished = None;
             self.output.clear();
+            if !self.begin_packet() {
+                return Ok(true);
+            }
             let (packet, has_expired) = match self.deferred.pop(now) {
                 Some(deferred) => deferred,
                 None => match decode::decode(self.version, input, self.broker.settings().packet_bytes_max) {

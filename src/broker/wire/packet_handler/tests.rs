@@ -69,3 +69,30 @@ fn a_message_that_has_expired_while_it_was_deferred_is_acknowledged_and_not_hand
         assert_eq!(counting.0.load(Ordering::Relaxed), count);
     }
 }
+
+#[test]
+fn a_connection_with_much_input_leaves_the_thread_to_others_after_some_packets() {
+    const COUNT: usize = 5 * PACKETS_PER_TURN_MAX + 1;
+    for is_lost in [false, true] {
+        let counting = Arc::new(Counting::default());
+        let broker = Broker::new(Settings::default(), Hooks::new(Arc::<Counting>::clone(&counting)));
+        let mut handler = accept(&broker);
+        let mut input = BytesMut::from(&b"\x32\x07\0\x01t\0\x01\0x".repeat(COUNT)[..]);
+        let (mut before, mut turns) = (0, 1);
+        loop {
+            if is_lost {
+                assert!(handler.handle_final_input(&mut input).unwrap());
+            } else {
+                handler.handle_input(&mut input).unwrap();
+            }
+            let handled = counting.0.load(Ordering::Relaxed);
+            assert!(handled - before <= PACKETS_PER_TURN_MAX, "{}", handled - before);
+            before = handled;
+            if !handler.ends_turn() {
+                break;
+            }
+            turns += 1;
+        }
+        assert_eq!((before, turns, input.len()), (COUNT, 6, 0));
+    }
+}

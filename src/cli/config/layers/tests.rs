@@ -7,22 +7,23 @@ use proptest::prelude::*;
 
 use super::Rank::{DefaultContext, Flags, NamedContext, Sdk, TypedContext, Variables};
 use super::*;
-use crate::cli::config::setting::{PathBases, RawValue};
+use crate::cli::config::origin::Origin;
+use crate::cli::config::value::{PathBases, RawValue};
 
 const RANKS: [Rank; 6] = [Flags, TypedContext, Variables, NamedContext, Sdk, DefaultContext];
 
-fn value(setting: Setting, text: &str) -> Value {
-    setting.read(RawValue::Text(OsStr::new(text)), PathBases::default()).unwrap()
+fn put(layer: &mut Settings, rank: Rank, setting: Setting, text: &str) {
+    let place = if rank == Flags { Place::Flag } else { Place::Variable(format!("{rank:?}")) };
+    let raw = RawValue::Word(OsStr::new(text));
+    layer.read(setting, raw, PathBases::default(), &Origin { rank, place }).unwrap();
 }
 
 /// `broker=mqtt://h notls=1` as a layer.
-fn layer(rank: Rank, text: &str) -> Layer {
-    let mut layer = Layer::new(rank);
+fn layer(rank: Rank, text: &str) -> Settings {
+    let mut layer = Settings::default();
     for pair in text.split_whitespace() {
         let (key, text) = pair.split_once('=').unwrap();
-        let setting = Setting::of_key(key).unwrap();
-        let origin = if rank == Flags { Origin::Flag } else { Origin::Variable(format!("{rank:?}")) };
-        layer.put(setting, value(setting, text), origin);
+        put(&mut layer, rank, Setting::of_key(key).unwrap(), text);
     }
     layer
 }
@@ -30,9 +31,9 @@ fn layer(rank: Rank, text: &str) -> Layer {
 /// Returns the resolved layers as `key=RANK` of each setting.
 fn resolved(layers: &[(Rank, &str)]) -> Result<String, CommandError> {
     let layers = layers.iter().map(|(rank, text)| layer(*rank, text)).collect();
-    let settings = Resolved::of(layers)?;
+    let settings = Settings::resolve(layers)?;
     let mut left: Vec<_> =
-        settings.entries.iter().map(|(rank, entry)| format!("{}={rank:?}", entry.setting.key())).collect();
+        settings.iter().map(|(setting, _, origin)| format!("{}={:?}", setting.key(), origin.rank)).collect();
     left.sort();
     Ok(left.join(" "))
 }
@@ -201,36 +202,33 @@ proptest! {
     #[test]
     fn a_higher_layer_always_wins(chosen in vec(vec(0..27_usize, 0..6), 6)) {
         let all: Vec<Setting> = Setting::all().collect();
-        let layers: Vec<Layer> = RANKS.iter().zip(&chosen).map(|(rank, chosen)| {
-            let mut layer = Layer::new(*rank);
-            for setting in chosen.iter().map(|at| all[*at]).collect::<std::collections::BTreeSet<_>>() {
-                layer.put(setting, value(setting, sample(setting)), Origin::Variable("X".to_owned()));
+        let layers: Vec<Settings> = RANKS.iter().zip(&chosen).map(|(rank, chosen)| {
+            let mut layer = Settings::default();
+            for setting in chosen.iter().map(|at| all[*at]) {
+                put(&mut layer, *rank, setting, sample(setting));
             }
             layer
         }).collect();
-        let Ok(settings) = Resolved::of(layers.clone()) else { return Ok(()) };
-        let mut seen = std::collections::BTreeSet::new();
-        for (rank, entry) in &settings.entries {
-            prop_assert!(seen.insert(entry.setting), "each at most once");
-            let higher = layers.iter().filter(|layer| layer.rank < *rank);
-            for layer in higher {
-                prop_assert!(layer.get(entry.setting).is_none(), "{:?} of {:?} over {rank:?}", entry.setting, layer.rank);
+        let Ok(settings) = Settings::resolve(layers.clone()) else { return Ok(()) };
+        let of_rank = |rank: Rank| layers.iter().find(|layer| layer.rank() == Some(rank));
+        for (setting, _, origin) in settings.iter() {
+            for layer in layers.iter().filter(|layer| layer.rank().is_some_and(|rank| rank < origin.rank)) {
+                prop_assert!(layer.get(setting).is_none(), "{setting:?} of {:?} over {:?}", layer.rank(), origin.rank);
             }
         }
         // No option on the command line is lost.
-        for entry in &layers[0].entries {
-            prop_assert!(settings.get(entry.setting).is_some_and(|left| left == entry), "{:?}", entry.setting);
+        for (setting, value, _) in layers[0].iter() {
+            let left = settings.get(setting).filter(|(_, origin)| origin.rank == Flags);
+            prop_assert!(left.is_some_and(|(left, _)| left == value), "{setting:?}");
         }
         // Credentials of one kind, and never those of another broker.
         let is_set = |setting: Setting| settings.get(setting).is_some();
         prop_assert!(!(is_set(SatFile) && USER.iter().any(|setting| is_set(*setting))));
         if let Some(place) = settings.rank_of_broker() {
             for setting in BOUND_TO_BROKER {
-                let from = settings.rank(*setting).and_then(|rank| layers.iter().find(|layer| layer.rank == rank));
-                if let Some(from) = from {
-                    let is_own = from.rank <= place || from.rank == TypedContext || !from.has_any(&[Broker, Hostname, Embedded]);
-                    prop_assert!(is_own, "{setting:?}");
-                }
+                let Some((_, Origin { rank: from, .. })) = settings.get(*setting) else { continue };
+                let has_broker = of_rank(*from).is_some_and(|layer| layer.has_any(&[Broker, Hostname, Embedded]));
+                prop_assert!(*from <= place || *from == TypedContext || !has_broker, "{setting:?}");
             }
         }
     }

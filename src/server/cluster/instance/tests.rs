@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::server::cluster::action::ActionKind;
-use crate::server::cluster::codec::{Head, MemberState, encode_request, encode_run};
-use crate::server::cluster::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
+use crate::ledger::etcd::action::ActionKind;
+use crate::ledger::etcd::codec::{Head, MemberState, encode_request, encode_run};
+use crate::ledger::etcd::operation::{Operation, Pair, RangeAnswer, TxnAnswer, WatchEvent};
 
 const NOW: Now = Now { wall_ms: 1_000, monotonic_ms: 100 };
 

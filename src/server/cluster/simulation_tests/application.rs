@@ -1,11 +1,13 @@
-//! A small application: the real store, the responses to writes, registrations.
+//! A small application: the real store and the real commit queue, the responses to writes, registrations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Mistake;
 use super::requests::{Ledger, Operation, Reply, RequestId};
-use crate::ledger::{Group, KeyRecord, Record, RegistrationRecord, ResponseRecord};
+use crate::ledger::{
+    CommitQueue, Failed, Group, KeyRecord, LedgerKind, Record, RegistrationRecord, ResponseRecord, Undo,
+};
 use crate::protocol::reply::Outcome;
 use crate::protocol::{Condition, ConnectionId, Key, Request, Timestamp};
 use crate::server::cluster::Effect;
@@ -16,34 +18,16 @@ pub const KEPT_MS: u64 = 90_000;
 
 pub struct Application {
     pub store: Store,
-    pub responses: BTreeMap<RequestId, ResponseRecord>,
+    /// Each with the step that has recorded it; 0: another owner has.
+    responses: BTreeMap<RequestId, (u64, ResponseRecord)>,
     pub registrations: BTreeSet<(Key, Arc<str>)>,
-    pub is_serving: bool,
+    is_serving: bool,
     wall_ms: u64,
     is_short: bool,
-    records: Vec<(u64, Record)>,
-    sequence: u64,
-    /// The sequence number of the last group.
-    grouped: u64,
-    waiting: Vec<Waiting>,
-    undo: Vec<(u64, Undo)>,
-    /// Keys whose expiry is not committed.
-    expired: Vec<(u64, Key)>,
+    queue: CommitQueue<(RequestId, Reply)>,
     /// The last versions of keys that were removed while the instance followed.
     removed: BTreeMap<Key, Version>,
     mistake: Option<Mistake>,
-}
-
-struct Waiting {
-    sequence: u64,
-    id: RequestId,
-    reply: Reply,
-}
-
-enum Undo {
-    Row(Key, Option<(Version, StoredValue)>),
-    Response(RequestId),
-    Registration(Key, Arc<str>, bool),
 }
 
 impl Application {
@@ -55,12 +39,7 @@ impl Application {
             is_serving: false,
             wall_ms: 0,
             is_short: false,
-            records: Vec::new(),
-            sequence: 0,
-            grouped: 0,
-            waiting: Vec::new(),
-            undo: Vec::new(),
-            expired: Vec::new(),
+            queue: CommitQueue::new(LedgerKind::Etcd),
             removed: BTreeMap::new(),
             mistake,
         }
@@ -69,34 +48,21 @@ impl Application {
     /// Handles an effect; returns what can be answered.
     pub fn handle_effect(&mut self, effect: Effect, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
         match effect {
-            Effect::Reset => *self = Self { sequence: self.sequence, ..Self::new(self.mistake) },
-            Effect::Apply(Record::Key(record)) => {
-                if let Some(last) = self.store.last_version(&record.key).filter(|_| record.content.is_none())
+            Effect::Reset => {
+                let queue = std::mem::replace(&mut self.queue, CommitQueue::new(LedgerKind::Etcd));
+                *self = Self { queue, ..Self::new(self.mistake) };
+                self.queue.clear();
+            }
+            Effect::Apply(record) => {
+                if let Record::Key(KeyRecord { key, content: None, .. }) = &record
+                    && let Some(last) = self.store.last_version(key)
                 {
-                    self.removed.insert(record.key.clone(), last);
+                    self.removed.insert(key.clone(), last);
                 }
-                self.store.restore(&record.key.clone(), record.into_versioned());
-            }
-            Effect::Apply(Record::Response(response)) => {
-                if self.mistake != Some(Mistake::ForgetsResponses) {
-                    let id = RequestId {
-                        client: response.client_id.parse().unwrap(),
-                        number: response.fingerprint,
-                    };
-                    self.responses.insert(id, response);
-                }
-            }
-            Effect::Apply(Record::Registration(record)) => {
-                let RegistrationRecord { key, client_id, is_registered } = record;
-                if is_registered {
-                    self.registrations.insert((key, client_id));
-                } else {
-                    self.registrations.remove(&(key, client_id));
-                }
+                self.restore(record);
             }
             Effect::Serve { floor, greatest, wall_ms, .. } => {
                 self.is_serving = true;
-                self.grouped = self.sequence;
                 if self.mistake != Some(Mistake::NoFloor) {
                     self.store.raise_floor(floor);
                     self.store.raise_clock(wall_ms);
@@ -109,58 +75,70 @@ impl Application {
                 }
             }
             Effect::Committed { sequence } => {
-                self.undo.retain(|(at, _)| *at > sequence);
-                self.expired.retain(|(at, _)| *at > sequence);
-                let rest = self.waiting.partition_point(|waiting| waiting.sequence <= sequence);
-                return self.waiting.drain(..rest).map(|waiting| (waiting.id, waiting.reply)).collect();
+                let mut answers = Vec::new();
+                while self.queue.handle_commit(sequence, Version::default(), |answer| answers.push(answer)) {}
+                return answers;
             }
-            Effect::Refused { uncertain, .. } => return self.roll_back(uncertain, ledger, now),
+            Effect::Refused { uncertain } => return self.roll_back(uncertain, ledger, now),
             Effect::ShortOfSpace(is_short) => self.is_short = is_short,
             Effect::Stop => {
                 self.is_serving = false;
-                self.waiting.clear();
-                self.records.clear();
-                self.undo.clear();
-                self.expired.clear();
+                self.queue.clear();
             }
-            Effect::Apply(Record::Exchange(..)) | Effect::Joined { .. } | Effect::Report(_) => {}
+            Effect::Joined { .. } | Effect::Report(_) => {}
         }
         Vec::new()
     }
 
+    fn restore(&mut self, record: Record) {
+        match record {
+            Record::Key(record) => self.store.restore(&record.key.clone(), record.into_versioned()),
+            Record::Registration(RegistrationRecord { key, client_id, is_registered: true }) => {
+                self.registrations.insert((key, client_id));
+            }
+            Record::Registration(RegistrationRecord { key, client_id, is_registered: false }) => {
+                self.registrations.remove(&(key, client_id));
+            }
+            Record::Response(_) if self.mistake == Some(Mistake::ForgetsResponses) => {}
+            Record::Response(response) => {
+                let (client, number) = (response.client_id.parse().unwrap(), response.fingerprint);
+                self.responses.insert(RequestId { client, number }, (0, response));
+            }
+            Record::Exchange(..) => panic!("{record:?}"),
+        }
+    }
+
     /// Undoes all that is not committed: writes are refused, reads are handled again. Writes up to `uncertain` get no answer.
     fn roll_back(&mut self, uncertain: u64, ledger: &Ledger, now: Now) -> Vec<(RequestId, Reply)> {
-        for (_, undo) in self.undo.drain(..).rev() {
+        let Failed { committed, undo, answers, .. } = self.queue.take_all_undone();
+        self.responses.retain(|_, (sequence, _)| *sequence <= committed);
+        let mut repeated = Vec::new();
+        for undo in undo.into_iter().rev() {
             match undo {
-                Undo::Row(key, before) => self.store.restore(&key, before),
-                Undo::Response(id) => _ = self.responses.remove(&id),
-                Undo::Registration(key, client_id, true) => {
-                    _ = self.registrations.remove(&(key, client_id));
-                }
-                Undo::Registration(key, client_id, false) => {
-                    _ = self.registrations.insert((key, client_id));
-                }
+                Undo::Restore(record) => self.restore(record),
+                Undo::Repeat(record) => repeated.push(record),
             }
         }
-        self.records.clear();
-        self.grouped = self.sequence;
         // An expiry is not rolled back: it can be committed without space.
-        for (at, key) in &mut self.expired {
-            if self.store.read(key).is_none() {
-                self.sequence += 1;
-                *at = self.sequence;
-                self.records.push((*at, Record::Key(KeyRecord::new(key.clone(), None))));
-            }
+        for record in repeated.into_iter().rev() {
+            self.add_expired(record);
         }
-        let mut answers = Vec::new();
-        for Waiting { id, sequence, .. } in std::mem::take(&mut self.waiting) {
+        let mut replies = Vec::new();
+        for (sequence, (id, _)) in answers {
             if matches!(ledger.requests[&id].operation, Operation::Get) {
-                answers.extend(self.handle_request(id, ledger, now));
+                replies.extend(self.handle_request(id, ledger, now));
             } else if sequence > uncertain {
-                answers.push((id, Reply::NoSpace));
+                replies.push((id, Reply::NoSpace));
             }
         }
-        answers
+        replies
+    }
+
+    fn add_expired(&mut self, record: Record) {
+        if matches!(&record, Record::Key(record) if self.store.read(&record.key).is_none()) {
+            self.queue.begin_step();
+            self.queue.add_record(Some(Undo::Repeat(record.clone())), record);
+        }
     }
 
     fn now(&self, now: Now) -> Now {
@@ -173,8 +151,7 @@ impl Application {
             return None;
         }
         let (now, request) = (self.now(now), &ledger.requests[&id]);
-        self.sequence += 1;
-        let sequence = self.sequence;
+        self.queue.begin_step();
         let reply = match &request.operation {
             Operation::Register { is_registered } => {
                 if self.is_short && *is_registered {
@@ -185,14 +162,15 @@ impl Application {
             }
             Operation::Get => {
                 self.expire_all(now);
+                self.queue.begin_step();
                 let current = self.store.read(&request.key);
                 let version = current.as_ref().map(|(version, _)| *version);
                 let value = current.map(|(_, stored)| String::from_utf8(stored.value.to_vec()).unwrap());
                 Reply::Read { version, value }
             }
             write => {
-                let known = self.responses.get(&id).filter(|known| now.monotonic_ms < known.until_ms);
-                if let Some(known) = known {
+                let known = self.responses.get(&id).filter(|(_, known)| now.monotonic_ms < known.until_ms);
+                if let Some((_, known)) = known {
                     Reply::Written {
                         payload: known.payload.clone(),
                         version: known.version,
@@ -208,22 +186,20 @@ impl Application {
         if self.mistake == Some(Mistake::NoConfirmation) && matches!(reply, Reply::Read { .. }) {
             return Some((id, reply));
         }
-        self.waiting.push(Waiting { sequence, id, reply });
-        None
+        self.queue.add_answer((id, reply), 1)
     }
 
     fn register(&mut self, id: RequestId, key: Key, is_registered: bool) {
         let client_id: Arc<str> = id.client.to_string().into();
-        let entry = (key.clone(), Arc::clone(&client_id));
-        let has_changed =
-            if is_registered { self.registrations.insert(entry) } else { self.registrations.remove(&entry) };
-        if has_changed {
-            self.undo.push((
-                self.sequence,
-                Undo::Registration(key.clone(), Arc::clone(&client_id), is_registered),
-            ));
-            let record = RegistrationRecord { key, client_id, is_registered };
-            self.records.push((self.sequence, Record::Registration(record)));
+        let entry = (key, client_id);
+        let was_registered = self.registrations.contains(&entry);
+        if was_registered != is_registered {
+            let record = |is_registered| {
+                let (key, client_id) = entry.clone();
+                Record::Registration(RegistrationRecord { key, client_id, is_registered })
+            };
+            self.queue.add_record(Some(Undo::Restore(record(was_registered))), record(is_registered));
+            self.restore(record(is_registered));
         }
     }
 
@@ -235,7 +211,8 @@ impl Application {
         timestamp_ms: u64,
         now: Now,
     ) -> Reply {
-        let before = self.store.read(key);
+        let is_alive = |stored: &StoredValue| stored.deadline_ms.is_none_or(|at_ms| at_ms > now.monotonic_ms);
+        let before = self.store.read(key).filter(|(_, stored)| is_alive(stored));
         let stamp = |ms| Some(Ok(Timestamp::of_store(ms, 0)));
         let (request, fence) = match operation {
             Operation::Set { value, ttl_ms, is_nx, fence } => {
@@ -263,12 +240,13 @@ impl Application {
             refusal: None,
         };
         let response = self.store.handle_request(request, now);
-        let sequence = self.sequence;
-        for change in response.expired.iter().chain(&response.change) {
-            self.records.push((sequence, change.into()));
+        if let Some(expired) = &response.expired {
+            self.queue.add_record(Some(Undo::Repeat(expired.into())), expired.into());
+            self.queue.begin_step();
         }
-        if response.expired.is_some() || response.change.is_some() {
-            self.undo.push((sequence, Undo::Row(key.clone(), before)));
+        if let Some(change) = &response.change {
+            let before = Record::Key(KeyRecord::new(key.clone(), before));
+            self.queue.add_record(Some(Undo::Restore(before)), change.into());
         }
         let record = ResponseRecord {
             client_id: id.client.to_string().into(),
@@ -280,9 +258,8 @@ impl Application {
         };
         let reply =
             Reply::Written { payload: record.payload.clone(), version: record.version, is_duplicate: false };
-        self.responses.insert(id, record.clone());
-        self.undo.push((sequence, Undo::Response(id)));
-        self.records.push((sequence, Record::Response(record)));
+        self.queue.add_record(None, Record::Response(record.clone()));
+        self.responses.insert(id, (self.queue.sequence(), record));
         reply
     }
 
@@ -293,9 +270,7 @@ impl Application {
         }
         let now = self.now(now);
         for change in self.store.poll_expired(now) {
-            self.sequence += 1;
-            self.expired.push((self.sequence, change.key.clone()));
-            self.records.push((self.sequence, (&change).into()));
+            self.add_expired((&change).into());
         }
     }
 
@@ -305,14 +280,6 @@ impl Application {
 
     /// Returns what has come since the last group.
     pub fn take_group(&mut self) -> Option<Group> {
-        if self.sequence == self.grouped {
-            return None;
-        }
-        self.grouped = self.sequence;
-        Some(Group {
-            records: std::mem::take(&mut self.records),
-            sequence: self.sequence,
-            ..Group::default()
-        })
+        self.queue.take_group()
     }
 }

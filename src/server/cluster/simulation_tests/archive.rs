@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::application::KEPT_MS;
 use super::etcd::Etcd;
 use super::requests::{Ledger, Operation, Reply, RequestId};
+use crate::ledger::etcd::codec::{EncodedResponses, Head, Reception, decode_row};
+use crate::ledger::etcd::layout::{Layout, Place};
 use crate::protocol::{Key, Reply as Protocol, Timestamp};
-use crate::server::cluster::codec::{EncodedResponses, Head, Reception, decode_row};
-use crate::server::cluster::layout::{Layout, Place};
 use crate::store::{Now, StoredValue, Version};
 
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::server::cluster::action::{ActionKind, ActionResult, Answer, WatchRange};
-use crate::server::cluster::operation::{
+use crate::ledger::etcd::action::{ActionKind, ActionResult, Answer, WatchRange};
+use crate::ledger::etcd::operation::{
     EtcdError, OPERATIONS_MAX, Operation, Pair, RangeAnswer, RangeRead, Space, Txn, TxnAnswer, TxnOutcome,
     WatchBatch, WatchEvent,
 };

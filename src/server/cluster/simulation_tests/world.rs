@@ -7,14 +7,12 @@ use super::application::Application;
 use super::archive::{Allowance, Archive};
 use super::etcd::Etcd;
 use super::requests::{Ledger, Operation, Reply, Request, RequestId};
+use crate::ledger::etcd::action::{Action, ActionId, ActionKind, ActionResult, WatchRange};
+use crate::ledger::etcd::operation::{EtcdError, Operation as Change, Txn, WatchBatch, key_after};
+use crate::ledger::etcd::{Head, Layout, MemberState, encode_request, encode_run};
 use crate::ledger::file::simulated::SeededRandom;
 use crate::protocol::Key;
-use crate::server::cluster::action::{Action, ActionId, ActionKind, ActionResult, WatchRange};
-use crate::server::cluster::operation::{EtcdError, Operation as Change, Txn, WatchBatch, key_after};
-use crate::server::cluster::{
-    ClusterEvent, Effect, Head, Instance, InstanceSettings, Layout, MemberState, Role, encode_request,
-    encode_run,
-};
+use crate::server::cluster::{ClusterEvent, Effect, Instance, InstanceSettings, Role};
 use crate::server::simulation_figures::figures;
 use crate::store::Now;
 
@@ -490,7 +488,7 @@ impl World {
             Effect::Serve { .. } => self.figures.takeovers += 1,
             Effect::Stop => self.figures.stops += 1,
             Effect::Reset => self.figures.reloads += 1,
-            Effect::Refused { uncertain, .. } => {
+            Effect::Refused { uncertain } => {
                 self.figures.refused += 1;
                 self.figures.given_up += u64::from(*uncertain > 0);
             }
@@ -557,7 +555,7 @@ impl World {
             self.figures.stale_reads += 1;
             let behind = self.random.below((self.etcd.revision - self.etcd.compacted).min(20));
             let answer = self.etcd.read_at(read, self.etcd.revision - behind);
-            result = Ok(crate::server::cluster::action::Answer::Read(answer));
+            result = Ok(crate::ledger::etcd::action::Answer::Read(answer));
         }
         if matches!(result, Err(EtcdError::NoSpace)) {
             self.refused.insert((node, run, id));
@@ -898,8 +896,8 @@ impl World {
 
     /// Compares an application with etcd.
     fn check_state(&self, at: usize, application: &Application) -> Result<(), String> {
-        use crate::server::cluster::codec::{Reception, decode_row};
-        use crate::server::cluster::layout::Place;
+        use crate::ledger::etcd::codec::{Reception, decode_row};
+        use crate::ledger::etcd::layout::Place;
         let (mut keys, mut registrations) = (BTreeSet::new(), BTreeSet::new());
         for pair in self.etcd.pairs_of(self.layout.state()) {
             match self.layout.place(&pair.key) {

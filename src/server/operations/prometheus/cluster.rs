@@ -120,7 +120,7 @@ fn seconds(ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::cluster::operation::EtcdSize;
+    use crate::ledger::etcd::operation::EtcdSize;
     use crate::server::cluster::{ClusterEvent, Status};
     use crate::server::operations::cluster_metrics::Held;
 

@@ -1,0 +1,442 @@
+//! The owner's chain of commits: each compares the revision of the one before, so that memory and etcd agree.
+
+use std::collections::VecDeque;
+
+use super::action::{Action, ActionId, ActionResult, Call, Ids};
+use super::codec::{EncodedResponses, Head, StoreClock};
+use super::commit::{Part, divide, guarded, put};
+use super::layout::Layout;
+use super::operation::{EtcdError, Pair, RangeRead, TxnAnswer, TxnOutcome, prefix_end};
+use super::responses::{OldRecords, ResponseIndex};
+use crate::ledger::Group;
+use crate::store::Now;
+
+/// An owner without requests looks this often whether it is still the owner.
+const IDLE_CONFIRMATION_MS: u64 = 1_000;
+/// After this time without a commit, the ownership is confirmed by one: its head shows the store's clock to an instance that
+/// begins to follow.
+const CLOCK_COMMIT_MS: u64 = 10_000;
+/// The pause after etcd has refused an operation for good: the application may commit the same again.
+const REFUSAL_PAUSE_MS: u64 = 100;
+/// The most bytes of responses that wait for space in etcd; without room, later ones are not kept for a successor.
+const CARRIED_BYTES_MAX: usize = 256 * 1024;
+
+/// The commits of one ownership. At most one transaction is under way.
+///
+/// A transaction whose outcome is unknown is sent again, unchanged, until it is known: while the head has not changed since the
+/// last commit, no attempt was applied, and at most one ever is. If etcd refuses the repetition for lack of space, the head shows
+/// whether the first attempt was applied. If it was not, it is given up, although it could still arrive once there is space: then
+/// the next comparison of the head fails, and the state is read anew.
+#[derive(Debug)]
+pub struct Chain {
+    layout: Layout,
+    /// The last committed head, and the revision of its commit.
+    head: Head,
+    revision: u64,
+    /// The store's clock.
+    clock: StoreClock,
+    /// When the head's clock is old, in monotonic milliseconds.
+    clock_commit_ms: u64,
+    parts: VecDeque<Part>,
+    work: Option<Work>,
+    responses: ResponseIndex,
+    /// Responses that were given without a commit, because etcd has no space.
+    carried: EncodedResponses,
+    is_short_of_space: bool,
+    /// Whether a read is confirmed by a commit, because etcd may answer a read with a stale state.
+    confirms_by_commit: bool,
+    is_resigning: bool,
+    /// When to confirm the ownership without a group.
+    look_ms: u64,
+    /// The number of commits that were begun.
+    attempts: u64,
+    /// No operation begins before, because etcd has refused one for good.
+    resume_ms: u64,
+}
+
+#[derive(Debug)]
+struct Work {
+    call: Call,
+    kind: WorkKind,
+    /// Whether an attempt has no known outcome.
+    is_uncertain: bool,
+    /// Whether the call looks at the head, because etcd has refused the repetition of a transaction for lack of space.
+    is_look: bool,
+}
+
+#[derive(Debug)]
+enum WorkKind {
+    /// A commit of a part, with the head that it writes.
+    Commit { part: Part, next: Head, old: Option<OldRecords>, answers: Option<u64> },
+    /// The deletions of a part, without a change of the head.
+    Deletions { part: Part, answers: Option<u64> },
+    /// A read of the head.
+    Confirmation { answers: Option<u64> },
+    /// A head without an owner.
+    Resignation { next: Head },
+}
+
+/// What the chain reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChainEvent {
+    /// All up to this sequence number is committed and confirmed.
+    Committed(u64),
+    /// What is uncommitted was not committed, and never will be; but up to the step `uncertain`, an attempt that has no
+    /// outcome may still be applied.
+    Refused { uncertain: u64 },
+    /// Whether etcd has no space.
+    Space { is_short: bool },
+    /// etcd has refused an operation for good.
+    Error { reason: String },
+    /// Another owner may have committed, or memory may differ from etcd.
+    Lost,
+    /// The head names no owner any more, or etcd does not take such a head.
+    Resigned,
+}
+
+impl Chain {
+    /// Begins with the owner's first head, which was written at `revision`, the store's clock, and the responses in etcd.
+    pub fn new(
+        layout: Layout,
+        (head, revision): (Head, u64),
+        clock: StoreClock,
+        responses: ResponseIndex,
+        confirms_by_commit: bool,
+        now: Now,
+    ) -> Self {
+        Self {
+            layout,
+            head,
+            revision,
+            clock,
+            clock_commit_ms: now.monotonic_ms.saturating_add(CLOCK_COMMIT_MS),
+            parts: VecDeque::new(),
+            work: None,
+            responses,
+            carried: EncodedResponses::default(),
+            is_short_of_space: false,
+            confirms_by_commit,
+            is_resigning: false,
+            look_ms: now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS),
+            attempts: 0,
+            resume_ms: 0,
+        }
+    }
+
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Whether a group can be committed next.
+    pub fn wants_group(&self) -> bool {
+        let answers = self.work.as_ref().and_then(|work| work.kind.answers());
+        !self.is_resigning && self.parts.is_empty() && answers.is_none()
+    }
+
+    /// Commits a group after what is under way. All that has come up to now is confirmed with it.
+    ///
+    /// # Errors
+    /// The group is too long for any commit.
+    pub fn commit(&mut self, group: Group, now: Now) -> Result<(), ChainEvent> {
+        let parts = divide(group, &self.layout, now, self.clock.at(now));
+        self.parts.extend(parts.ok_or(ChainEvent::Refused { uncertain: 0 })?);
+        Ok(())
+    }
+
+    /// Gives the ownership up after what is under way.
+    pub fn resign(&mut self) {
+        self.is_resigning = true;
+    }
+
+    pub fn is_short_of_space(&self) -> bool {
+        self.is_short_of_space
+    }
+
+    /// Sets whether etcd takes deletions only, as etcd itself reports it.
+    pub fn set_short_of_space(&mut self, is_short: bool) {
+        self.is_short_of_space = is_short;
+    }
+
+    /// Whether there are responses that were given without a commit, and etcd has space for them.
+    fn has_late_responses(&self) -> bool {
+        !self.is_short_of_space && !self.carried.is_empty()
+    }
+
+    pub fn is_resigning(&self) -> bool {
+        self.is_resigning
+    }
+
+    /// Whether all groups are committed, and the ownership is given up next.
+    pub fn is_drained(&self) -> bool {
+        let is_resignation = |work: &Work| matches!(work.kind, WorkKind::Resignation { .. });
+        self.is_resigning && self.parts.is_empty() && self.work.as_ref().is_none_or(is_resignation)
+    }
+
+    pub fn poll_action(&mut self, now: Now, ids: &mut Ids) -> Option<Action> {
+        if self.work.is_none() {
+            self.work = self.next_work(now).map(|kind| self.work(kind));
+        }
+        self.work.as_mut()?.call.poll(now.monotonic_ms, ids)
+    }
+
+    /// Returns when to poll, in monotonic milliseconds; `None` while an operation is under way.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let due_ms = match &self.work {
+            Some(work) => return work.call.next_deadline(),
+            None if self.is_resigning || !self.parts.is_empty() => 0,
+            None if self.has_late_responses() => 0,
+            None => self.look_ms,
+        };
+        Some(due_ms.max(self.resume_ms))
+    }
+
+    fn next_work(&mut self, now: Now) -> Option<WorkKind> {
+        if now.monotonic_ms < self.resume_ms {
+            return None;
+        }
+        if let Some(part) = self.parts.pop_front() {
+            let answers = Some(part.sequence);
+            return Some(if part.is_empty() {
+                self.confirmation(answers, now)
+            } else if self.is_short_of_space && !part.has_puts() {
+                WorkKind::Deletions { part, answers }
+            } else {
+                self.commit_of(part, answers, now)
+            });
+        }
+        if self.is_resigning {
+            let next = self.next_head(&Part::empty(0), now);
+            return Some(WorkKind::Resignation { next: Head { owner: None, ..next } });
+        }
+        if self.has_late_responses() {
+            return Some(self.commit_of(Part::empty(0), None, now));
+        }
+        (self.look_ms <= now.monotonic_ms).then(|| self.confirmation(None, now))
+    }
+
+    fn confirmation(&mut self, answers: Option<u64>, now: Now) -> WorkKind {
+        let part = Part::empty(0);
+        if !self.confirms_by_commit && (self.is_short_of_space || now.monotonic_ms < self.clock_commit_ms) {
+            WorkKind::Confirmation { answers }
+        } else if self.is_short_of_space {
+            WorkKind::Deletions { part, answers }
+        } else {
+            self.commit_of(part, answers, now)
+        }
+    }
+
+    fn commit_of(&mut self, mut part: Part, answers: Option<u64>, now: Now) -> WorkKind {
+        part.carry(std::mem::take(&mut self.carried));
+        let next = self.next_head(&part, now);
+        let old = self.responses.old(next.clock_ms);
+        WorkKind::Commit { part, next, old, answers }
+    }
+
+    fn next_head(&mut self, part: &Part, now: Now) -> Head {
+        self.attempts = self.attempts.saturating_add(1);
+        let clock_ms = self.clock.at(now);
+        Head { attempt: self.attempts, clock_ms, ..part.next_head(&self.head, now.wall_ms) }
+    }
+
+    fn work(&self, kind: WorkKind) -> Work {
+        Work { call: self.call(&kind), kind, is_uncertain: false, is_look: false }
+    }
+
+    fn call(&self, kind: &WorkKind) -> Call {
+        let head = self.layout.head();
+        match kind {
+            WorkKind::Commit { part, next, old, .. } => {
+                Call::txn(part.txn(&self.layout, self.revision, next, *old))
+            }
+            WorkKind::Deletions { part, .. } => Call::txn(part.deletions(&self.layout, self.revision)),
+            WorkKind::Confirmation { .. } => {
+                let to = prefix_end(&head);
+                Call::read(RangeRead { from: head, to, limit: 1, revision: None })
+            }
+            WorkKind::Resignation { next } => {
+                Call::txn(guarded(&self.layout, self.revision, vec![put(head, next.encode())]))
+            }
+        }
+    }
+
+    pub fn awaits(&self, id: ActionId) -> bool {
+        self.work.as_ref().is_some_and(|work| work.call.is(id))
+    }
+
+    /// Handles the answer to the action under way.
+    pub fn handle_answer(&mut self, result: ActionResult, now: Now) -> Vec<ChainEvent> {
+        let Some(work) = self.work.take() else { return Vec::new() };
+        let answer = match (&work.kind, result) {
+            (_, Err(error)) => Err(error),
+            (WorkKind::Confirmation { .. }, Ok(answer)) => {
+                answer.into_read().map(|read| self.confirms(read.pairs.first()).then_some(self.revision))
+            }
+            (_, Ok(answer)) => answer.into_txn().map(|txn| self.revision_of(&work, txn)),
+        };
+        match answer {
+            // The look was applied, so that the head is still the earlier one.
+            Ok(Some(revision)) if work.is_look && revision == self.revision => {
+                self.handle_refusal(work.kind, Refusal { is_short: true, is_uncertain: true }, now)
+            }
+            Ok(Some(revision)) => self.finish(work.kind, revision, now),
+            Ok(None) => vec![ChainEvent::Lost],
+            Err(error) => self.handle_error(work, error, now),
+        }
+    }
+
+    /// Whether a head that was read is that of the last commit.
+    fn confirms(&self, pair: Option<&Pair>) -> bool {
+        let head = self.layout.head();
+        pair.is_some_and(|pair| pair.key == head && pair.mod_revision == self.revision)
+    }
+
+    /// Returns the revision of the head after a transaction; `None` if the transaction was not applied.
+    fn revision_of(&self, work: &Work, answer: TxnAnswer) -> Option<u64> {
+        let next = match &work.kind {
+            WorkKind::Commit { next, .. } | WorkKind::Resignation { next } => Some(next),
+            WorkKind::Deletions { .. } | WorkKind::Confirmation { .. } => None,
+        };
+        match (answer.outcome, next) {
+            (TxnOutcome::Applied, Some(_)) if !work.is_look => Some(answer.revision),
+            (TxnOutcome::Applied, _) => Some(self.revision),
+            (TxnOutcome::NotApplied(pairs), Some(next)) => {
+                // An earlier attempt may have been applied.
+                let pair = pairs.into_iter().next()??;
+                (Head::decode(&pair.value).ok()? == *next).then_some(pair.mod_revision)
+            }
+            (TxnOutcome::NotApplied(_), None) => None,
+        }
+    }
+
+    fn finish(&mut self, kind: WorkKind, revision: u64, now: Now) -> Vec<ChainEvent> {
+        self.revision = revision;
+        self.look_ms = now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS);
+        let mut events: Vec<_> = kind.answers().map(ChainEvent::Committed).into_iter().collect();
+        match kind {
+            WorkKind::Commit { part, next, old, .. } => {
+                if let Some(old) = old {
+                    self.responses.handle_deleted(old.last_seq);
+                }
+                if let Some(record) = part.indexed(next.seq) {
+                    self.responses.push(record);
+                }
+                self.head = next;
+                self.clock_commit_ms = now.monotonic_ms.saturating_add(CLOCK_COMMIT_MS);
+                if std::mem::take(&mut self.is_short_of_space) {
+                    events.push(ChainEvent::Space { is_short: false });
+                }
+            }
+            WorkKind::Deletions { part, .. } => self.carry(part),
+            WorkKind::Confirmation { .. } => {}
+            WorkKind::Resignation { next } => {
+                self.head = next;
+                events.push(ChainEvent::Resigned);
+            }
+        }
+        events
+    }
+
+    /// Keeps responses until etcd has space for them.
+    fn carry(&mut self, part: Part) {
+        let mut responses = part.into_responses();
+        if self.carried.len().saturating_add(responses.len()) <= CARRIED_BYTES_MAX {
+            self.carried.append(&mut responses);
+        }
+    }
+
+    fn handle_error(&mut self, mut work: Work, error: EtcdError, now: Now) -> Vec<ChainEvent> {
+        let now_ms = now.monotonic_ms;
+        let is_definite = matches!(error, EtcdError::NoSpace | EtcdError::Refused { .. });
+        let is_read = matches!(work.kind, WorkKind::Confirmation { .. });
+        if is_definite && !is_read && !work.is_uncertain {
+            let refusal = Refusal { is_short: error == EtcdError::NoSpace, is_uncertain: false };
+            let mut events = self.handle_refusal(work.kind, refusal, now);
+            if let EtcdError::Refused { reason } = error {
+                events.push(ChainEvent::Error { reason });
+            }
+            return events;
+        }
+        match error {
+            EtcdError::Refused { reason } if !is_read => {
+                // An earlier attempt may still be applied, and nothing else may have its number. The next takeover ends that.
+                return vec![ChainEvent::Error { reason }, ChainEvent::Lost];
+            }
+            EtcdError::Refused { reason } => {
+                work.call.retry_late(now_ms);
+                self.work = Some(work);
+                return vec![ChainEvent::Error { reason }];
+            }
+            // An earlier attempt may have been applied. A deletion shows it that etcd takes without space, and that no etcd answers
+            // with an earlier state.
+            EtcdError::NoSpace if work.kind.writes_head() && !work.is_look => {
+                work.call = Call::txn(Part::empty(0).deletions(&self.layout, self.revision));
+                work.is_look = true;
+            }
+            EtcdError::Unknown { .. } | EtcdError::NoSpace | EtcdError::Compacted { .. } => {
+                work.is_uncertain = true;
+                work.call.retry(now_ms);
+            }
+        }
+        self.work = Some(work);
+        Vec::new()
+    }
+
+    /// Handles a transaction that was not applied.
+    fn handle_refusal(&mut self, mut kind: WorkKind, refusal: Refusal, now: Now) -> Vec<ChainEvent> {
+        let Refusal { is_short, is_uncertain } = refusal;
+        let mut events = Vec::new();
+        if is_short {
+            if !std::mem::replace(&mut self.is_short_of_space, true) {
+                events.push(ChainEvent::Space { is_short });
+            }
+        } else {
+            self.resume_ms = now.monotonic_ms.saturating_add(REFUSAL_PAUSE_MS);
+        }
+        self.look_ms = now.monotonic_ms.saturating_add(IDLE_CONFIRMATION_MS);
+        if let WorkKind::Commit { part, .. } = &mut kind {
+            self.carried = part.take_carried();
+        }
+        match kind {
+            WorkKind::Commit { part, answers: Some(answers), .. } if is_short && !part.has_puts() => {
+                self.work = Some(self.work(WorkKind::Deletions { part, answers: Some(answers) }));
+            }
+            WorkKind::Commit { answers: Some(answers), .. }
+            | WorkKind::Deletions { answers: Some(answers), .. } => {
+                self.parts.clear();
+                events.push(ChainEvent::Refused { uncertain: if is_uncertain { answers } else { 0 } });
+            }
+            WorkKind::Resignation { .. } => events.push(ChainEvent::Resigned),
+            // It is tried again later.
+            WorkKind::Commit { .. } | WorkKind::Deletions { .. } | WorkKind::Confirmation { .. } => {}
+        }
+        events
+    }
+}
+
+/// How etcd has refused a transaction.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// Whether for lack of space.
+    is_short: bool,
+    /// Whether an earlier attempt has no outcome.
+    is_uncertain: bool,
+}
+
+impl WorkKind {
+    fn writes_head(&self) -> bool {
+        matches!(self, Self::Commit { .. } | Self::Resignation { .. })
+    }
+
+    /// Returns the sequence number that is answered when the work is done.
+    fn answers(&self) -> Option<u64> {
+        match self {
+            Self::Commit { answers, .. }
+            | Self::Deletions { answers, .. }
+            | Self::Confirmation { answers } => *answers,
+            Self::Resignation { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

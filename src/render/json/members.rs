@@ -1,0 +1,197 @@
+//! Members of JSON objects that are no plain values: functions for `serialize_with`.
+//!
+//! Bytes are two members: text or base64, and the encoding. Their functions are used with `flatten`.
+
+use std::borrow::{Borrow, Cow};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::protocol::{Condition, Key, Reply, Timestamp};
+use crate::render::duration::rfc3339;
+use crate::render::encoding::to_base64;
+
+/// Bytes that may be there.
+pub trait Members {
+    /// Returns the bytes.
+    fn bytes(&self) -> Option<&[u8]>;
+}
+
+impl Members for Key {
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self.as_bytes())
+    }
+}
+
+impl Members for Bytes {
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
+impl Members for Vec<u8> {
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+}
+
+impl<T: Members> Members for Option<T> {
+    fn bytes(&self) -> Option<&[u8]> {
+        self.as_ref()?.bytes()
+    }
+}
+
+impl<T: Members> Members for &T {
+    fn bytes(&self) -> Option<&[u8]> {
+        (*self).bytes()
+    }
+}
+
+/// Returns bytes as a string, and its encoding.
+pub(crate) fn text_and_encoding(bytes: &[u8]) -> (Cow<'_, str>, &'static str) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (text.into(), "utf-8"),
+        Err(_) => (to_base64(bytes).into(), "base64"),
+    }
+}
+
+/// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
+fn encoded<S: Serializer>(
+    name: &'static str,
+    encoding_name: &'static str,
+    bytes: &impl Members,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut members = serializer.serialize_map(None)?;
+    if let Some(bytes) = bytes.bytes() {
+        let (text, encoding) = text_and_encoding(bytes);
+        members.serialize_entry(name, &text)?;
+        if encoding_name == "encoding" || encoding == "base64" {
+            members.serialize_entry(encoding_name, encoding)?;
+        }
+    }
+    members.end()
+}
+
+pub fn client<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("client", "client_encoding", bytes, to)
+}
+
+pub fn client_id<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("client_id", "client_id_encoding", bytes, to)
+}
+
+pub fn holder<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("holder", "holder_encoding", bytes, to)
+}
+
+pub fn key<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("key", "key_encoding", bytes, to)
+}
+
+pub fn pattern<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("pattern", "pattern_encoding", bytes, to)
+}
+
+pub fn payload<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("payload", "payload_encoding", bytes, to)
+}
+
+pub fn prefix<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("prefix", "prefix_encoding", bytes, to)
+}
+
+pub fn start<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("start", "encoding", bytes, to)
+}
+
+pub fn token<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("token", "token_encoding", bytes, to)
+}
+
+pub fn value<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("value", "encoding", bytes, to)
+}
+
+/// As [`payload`], but with `encoding`.
+pub fn payload_value<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+    encoded("payload", "encoding", bytes, to)
+}
+
+/// Writes a version; with `skip_serializing_if`.
+pub fn version<S: Serializer>(
+    version: &Option<impl Borrow<Timestamp>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    version.as_ref().map(|version| version.borrow().to_text()).serialize(serializer)
+}
+
+/// Writes the text of a value.
+pub fn display<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// Writes a path; what is not UTF-8 in it is replaced.
+pub fn path<S: Serializer>(path: &(impl AsRef<Path> + ?Sized), serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.as_ref().to_string_lossy())
+}
+
+/// Writes a path as [`path`]; with `skip_serializing_if`.
+pub fn path_if_any<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
+}
+
+/// Writes a time in Unix milliseconds as RFC 3339 in UTC; null after the year 9999.
+pub fn time<S: Serializer>(ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    rfc3339(*ms).serialize(serializer)
+}
+
+/// Writes the beginning, the end and the length of a gap between two times in Unix milliseconds.
+pub fn gap<S: Serializer>(since_ms: &u64, until_ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut members = serializer.serialize_map(Some(3))?;
+    members.serialize_entry("since", &rfc3339(*since_ms))?;
+    members.serialize_entry("until", &rfc3339(*until_ms))?;
+    members.serialize_entry("ms", &until_ms.saturating_sub(*since_ms))?;
+    members.end()
+}
+
+/// Returns the name of a reply.
+#[must_use]
+pub fn reply_name(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Done => "done",
+        Reply::Value(_) => "value",
+        Reply::Count(_) => "count",
+        Reply::NotApplied => "not-applied",
+        Reply::Absent => "absent",
+        Reply::Keys { .. } => "keys",
+        Reply::Error(_) => "refused",
+    }
+}
+
+/// Writes milliseconds, rounded to microseconds.
+pub fn ms<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    const FRACTION: f64 = 1000.0;
+    serializer.serialize_f64((duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION)
+}
+
+/// Writes milliseconds as [`ms`]; with `skip_serializing_if`.
+pub fn ms_if_known<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => ms(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+/// Writes the condition of a SET; with `skip_serializing_if`.
+pub fn condition<S: Serializer>(condition: &Option<Condition>, serializer: S) -> Result<S::Ok, S::Error> {
+    let name = condition.map(|condition| match condition {
+        Condition::Absent => "nx",
+        Condition::AbsentOrEqual => "nex",
+    });
+    name.serialize(serializer)
+}
