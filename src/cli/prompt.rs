@@ -6,15 +6,13 @@ use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, Command as Definition, CommandFactory, FromArgMatches};
 
-use super::args::{Cli, Verb};
+use super::args::{self, Cli, Verb};
 use super::config::variables::Variables;
 use super::config::{self, Configuration};
 use super::connection::{Connection, Endpoint, Login};
-use super::definition;
 use super::exit::Exit;
-use super::help::request::HelpRequest;
 use super::help::show;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
@@ -70,7 +68,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let (named, named_with) = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let setup = Setup {
-        definition: definition::of_prompt(),
+        definition: definition(),
         parse: Box::new(parse),
         open: Box::new(move |destination| {
             open(&options, &opened_with, &connection_tracer, style, destination)
@@ -254,8 +252,8 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
     let matches = match definer.try_get_matches_from_mut(&words) {
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-            let request = HelpRequest::of(&error);
-            return Ok(ParsedLine::Show(show::requested(&request, Cli::command(), resolve::prompt_screen())));
+            let help = show::requested(&words, &args::definition(), resolve::prompt_screen());
+            return Ok(ParsedLine::Show(help));
         }
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
             return Ok(ParsedLine::Show(error.render().to_string()));
@@ -297,7 +295,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
         Some(Verb::Help(args)) => {
-            show::text(&args.names, Cli::command(), resolve::prompt_screen()).map(ParsedLine::Show)
+            show::text(&args.names, &args::definition(), resolve::prompt_screen()).map(ParsedLine::Show)
         }
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(
@@ -336,8 +334,27 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Verbs that the prompt refuses.
+const REFUSED: [&str; 8] = ["shell", "serve", "store", "data", "completions", "man", "context", "config"];
+
 fn is_available(verb: &str) -> bool {
-    !definition::NOT_AT_THE_PROMPT.contains(&verb)
+    !REFUSED.contains(&verb)
+}
+
+/// Returns the definition of a line, for completion and hints: what the prompt refuses is hidden.
+fn definition() -> Definition {
+    let connection = options::ids::<ConnectionArgs>();
+    let definition = args::definition().mut_subcommands(|verb| {
+        let is_available = is_available(verb.get_name());
+        verb.hide(!is_available)
+    });
+    hide_options(definition, &connection)
+}
+
+fn hide_options(verb: Definition, ids: &[String]) -> Definition {
+    let is_hidden = |id: &str| ids.iter().any(|hidden| hidden == id);
+    verb.mut_args(|option| if is_hidden(option.get_id().as_str()) { option.hide(true) } else { option })
+        .mut_subcommands(|below| hide_options(below, ids))
 }
 
 /// Returns the hint for a word that is no verb here: a habit from other prompts, or from the command line.

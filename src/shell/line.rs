@@ -81,7 +81,7 @@ pub fn is_open(text: &[u8]) -> bool {
 pub struct PartialLine {
     /// The `|` or `>` in front of the word at the cursor.
     pub operator: Option<u8>,
-    /// The words in front of the operator, or of the word at the cursor.
+    /// The words in front of the operator, or of the word at the cursor; the verb in lower case, and what `help` explains.
     pub words: Vec<Vec<u8>>,
     /// Where the word at the cursor begins, in bytes of the whole text.
     pub start: usize,
@@ -111,9 +111,14 @@ pub fn split_partial(text: &[u8]) -> Option<PartialLine> {
     let before = operator.and_then(|(_, at)| before.get(..at)).unwrap_or(before);
     let closed = |quote: &str| split(&[last, quote.as_bytes()].concat()).ok();
     let last_words = closed("").or_else(|| closed("'")).or_else(|| closed("\""))?;
+    let mut words: Vec<_> = split(before).ok()?.into_iter().map(|word| word.bytes).collect();
+    words.iter_mut().take(1).for_each(|verb| verb.make_ascii_lowercase());
+    if words.first().is_some_and(|verb| verb == b"help") {
+        words.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    }
     Some(PartialLine {
         operator: operator.map(|(operator, _)| operator),
-        words: split(before).ok()?.into_iter().map(|word| word.bytes).collect(),
+        words,
         start: offset.saturating_add(start),
         prefix: last_words.into_iter().next().map(|word| word.bytes).unwrap_or_default(),
     })

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 
+use super::kind::OtherForm;
 use crate::commands::encoding::{Encoded, parse_base64, parse_hex};
 use crate::commands::error::CommandError;
 use crate::commands::process::file;
@@ -19,16 +20,16 @@ pub struct ValueArgs {
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value_word: Option<OsString>,
     /// Value, literal, even if it begins with -
-    #[arg(long = "value", value_name = "STR", allow_hyphen_values = true)]
+    #[arg(long = "value", value_name = "STR", allow_hyphen_values = true, add = OtherForm::OfValue)]
     value_option: Option<OsString>,
     /// Read the value from FILE
-    #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE")]
+    #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE", add = OtherForm::OfValue)]
     value_file: Option<PathBuf>,
     /// Value in hexadecimal
-    #[arg(long = "hex", value_name = "HEX", value_parser = parse_hex)]
+    #[arg(long = "hex", value_name = "HEX", value_parser = parse_hex, add = OtherForm::OfValue)]
     value_hex: Option<Encoded>,
     /// Value in base64
-    #[arg(long = "base64", value_name = "BASE64", value_parser = parse_base64)]
+    #[arg(long = "base64", value_name = "BASE64", value_parser = parse_base64, add = OtherForm::OfValue)]
     value_base64: Option<Encoded>,
 }
 

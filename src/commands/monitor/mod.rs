@@ -13,6 +13,7 @@ use tokio::time::{sleep, sleep_until};
 use self::selection::{KeyPattern, Selection};
 use self::tracker::Tracker;
 use self::traffic_event::TrafficEvent;
+use super::args::kind::ValueKind;
 use super::duration;
 use super::error::CommandError;
 use super::output::{Emit, Output};
@@ -78,7 +79,7 @@ const CLIENTS: &str = "clients/#";
 #[command(after_long_help = HELP)]
 pub struct MonitorArgs {
     /// Show only this key; PREFIX* for a prefix
-    #[arg(short = 'k', long, value_name = "KEY")]
+    #[arg(short = 'k', long, value_name = "KEY", add = ValueKind::Key)]
     key: Option<KeyPattern>,
     /// Show only the traffic of this client
     #[arg(long, value_name = "ID")]
