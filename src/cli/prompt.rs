@@ -1,6 +1,5 @@
 //! `shell`: runs the prompt with the definition of the command line, connections and the streams of the process.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use super::{pager, runtime};
 use crate::cli::resolve;
 use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
-use crate::commands::grammar::{Grammar, wire_options_as_flags};
+use crate::commands::grammar::{Grammar, arguments};
 use crate::commands::lines::words::Word;
 use crate::commands::{Command, CommandError, usage};
 use crate::render::escape::escape;
@@ -225,28 +224,13 @@ fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
     }
 }
 
-/// Allows a line to write through a read-only context.
-const FORCE_WRITE: &[u8] = b"--force-write";
-
 /// Parses the words of a line.
 fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError> {
-    if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
-        // Quoted words are data; clap would take those with a hyphen for options.
-        let count = words.len();
-        words.retain(|word| word.is_quoted || word.bytes != FORCE_WRITE);
-        let is_forced = words.len() < count;
-        let command = Box::new(Grammar::default().parse(words)?);
-        return Ok(ParsedLine::Run { command, style, is_formatted: false, is_forced });
+    if words.first().is_some_and(|verb| verb.bytes.eq_ignore_ascii_case(b"help")) {
+        // The names after `help` are accepted in any case too.
+        words.iter_mut().for_each(|word| word.bytes.make_ascii_lowercase());
     }
-    if let Some(verb) = words.first_mut() {
-        verb.bytes.make_ascii_lowercase();
-        if verb.bytes == b"help" {
-            // The names after `help` are accepted in any case too.
-            words.iter_mut().for_each(|word| word.bytes.make_ascii_lowercase());
-        }
-    }
-    let words = words.into_iter().map(|word| word.bytes).collect();
-    let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
+    let words = arguments(words);
     let verb = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut definer = Cli::command().no_binary_name(true);
     let matches = match definer.try_get_matches_from_mut(&words) {
@@ -398,7 +382,7 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
-        assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "a quoted word is data");
+        assert_eq!(shown("set k '-x'"), shown("set k -- -x"), "a quoted word is data");
         assert!(matches!(meaning("help"), Ok(ParsedLine::Help)));
         assert!(matches!(meaning("help set"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
         let is_of_prompt = |text: &str| text.contains("\nOutput options: help options");

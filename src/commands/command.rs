@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::batch::{BatchArgs, BatchMode};
+use super::batch_args::{BatchArgs, BatchMode};
 use super::bench::BenchArgs;
 use super::decode::DecodeArgs;
 use super::del::DelArgs;

@@ -81,6 +81,7 @@ pub const PURE: &[&str] = &[
     "src/commands/bench/load.rs",
     "src/commands/bench/report.rs",
     "src/commands/monitor/tracker.rs",
+    "src/commands/lines/operators.rs",
     "src/commands/lines/words.rs",
     "src/commands/lines/error_policy.rs",
     "src/commands/lines/window.rs",

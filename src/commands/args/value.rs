@@ -40,6 +40,12 @@ impl ValueArgs {
         Self { value_word: Some(word), ..Self::default() }
     }
 
+    /// Creates a value that is a word, also if that is a hyphen.
+    #[must_use]
+    pub fn literal(word: OsString) -> Self {
+        Self { value_option: Some(word), ..Self::default() }
+    }
+
     /// Creates a value whose bytes are known.
     #[must_use]
     pub fn bytes(bytes: Vec<u8>) -> Self {

@@ -16,7 +16,7 @@ use self::request::{ask, put};
 use self::status::StatusArgs;
 use super::args::key::KeyArgs;
 use super::args::kind::ValueKind;
-use super::batch::BatchMode;
+use super::batch_args::BatchMode;
 use super::error::CommandError;
 use super::output::Emit;
 use super::session::Session;
