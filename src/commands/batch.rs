@@ -12,19 +12,15 @@ use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
 use super::lines::records::{Id, is_object};
 use super::lines::words;
-use super::pipelined::Call;
 use super::output::{Answer, Answered, Emit, Output, Progress};
+use super::pipelined::Call;
 use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
 use crate::client::{Client, Error, RawRequest, Response};
 
 /// Runs the verb.
-pub async fn run(
-    args: BatchArgs,
-    session: &Session,
-    emit: Emit<'_>,
-) -> Result<Verdict, CommandError> {
+pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let session = session.of_many_verbs();
     let file = stdin::file_or_input(args.file, "mqkv batch FILE")?;
     let lines = Lines::open(&file, b'\n', &session)?;
@@ -142,8 +138,10 @@ impl LineProcessor for Batch<'_> {
                 self.state.pipeline.push(pending, request, client);
             }
             DeferredLine::Command { place, id, command } if self.dry_run => {
-                let checked =
-                    self.session.dry_run(async |session| run_boxed(*command, session, &mut |_| Ok(())).await).await;
+                let checked = self
+                    .session
+                    .dry_run(async |session| run_boxed(*command, session, &mut |_| Ok(())).await)
+                    .await;
                 self.push_done(place, id, checked.map(|()| Verdict::Yes));
             }
             DeferredLine::Command { place, id, command } => {

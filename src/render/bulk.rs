@@ -136,7 +136,7 @@ fn value_line(value: &Bytes) -> Rendered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::lines::records::Record;
+    use crate::commands::lines::records::Members;
     use crate::commands::output::{DeleteOutcome, Deletion, Progress, VersionedValue};
     use crate::commands::{CommandError, Kind};
     use crate::protocol::{Key, Timestamp};
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_id_and_an_error_is_printed_once() {
-        let id = Record::parse(b"{\"id\":[7]}").unwrap().id();
+        let id = Members::parse(b"{\"id\":[7]}").unwrap().id();
         let deleted = Output::Deleted {
             verb: Deletion::Del,
             key: key(b"k"),

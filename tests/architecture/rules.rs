@@ -154,16 +154,8 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("tonic", &["src/server/etcd/channel.rs", "src/server/etcd/error.rs"]),
     ("sd_notify", &["src/cli/serve/systemd.rs"]),
     ("rustyline", &["src/shell/editor.rs"]),
-    ("serde", &["src/commands/lines/entry.rs", "src/render/json/entry.rs", "src/render/json/object.rs"]),
-    (
-        "serde_json",
-        &[
-            "src/commands/lines/entry.rs",
-            "src/render/json.rs",
-            "src/render/json/object.rs",
-            "src/commands/lines/records.rs",
-        ],
-    ),
+    ("serde", &["src/commands/lines/records.rs", "src/render/json/entry.rs", "src/render/json/object.rs"]),
+    ("serde_json", &["src/render/json.rs", "src/render/json/object.rs", "src/commands/lines/records.rs"]),
     ("hex", &["src/protocol/topic.rs", "src/commands/encoding.rs"]),
     ("clap", &["src/commands/", "src/cli/", "src/shell/"]),
     ("jiff", &["src/clock.rs"]),

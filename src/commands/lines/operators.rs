@@ -58,7 +58,9 @@ fn with_text(error: CommandError, word: &[u8]) -> CommandError {
     let words = words::split(word).unwrap_or_default();
     let text: Vec<u8> = words.into_iter().flat_map(|word| word.bytes).collect();
     match String::from_utf8(text) {
-        Ok(text) if !text.contains(|c: char| c == '\'' || c.is_control()) => error.hint(format!("as text: '{text}'")),
+        Ok(text) if !text.contains(|c: char| c == '\'' || c.is_control()) => {
+            error.hint(format!("as text: '{text}'"))
+        }
         _ => error,
     }
 }
@@ -189,7 +191,9 @@ mod tests {
             assert_eq!(error.message, format!("{operator} is not supported in a line"), "{line}");
         }
         assert_eq!(refuse_all(b"get a >file").unwrap_err().hints[1], "as text: '>file'");
-        for line in ["set k a|b", "set k '|'", r"set k \|", "set k \"a; b\"", "set k a->b", "# a | b; c", "get k"] {
+        for line in
+            ["set k a|b", "set k '|'", r"set k \|", "set k \"a; b\"", "set k a->b", "# a | b; c", "get k"]
+        {
             assert!(refuse_all(line.as_bytes()).is_ok(), "{line}");
         }
     }
