@@ -20,7 +20,7 @@ pub fn parse(line: &[u8]) -> (Option<Id>, Result<Command, CommandError>) {
         Ok(members) => members,
         Err(error) => return (None, Err(with_example(line, error))),
     };
-    (members.id(), command(members))
+    (members.id(), members.check_version().and_then(|()| command(members)))
 }
 
 /// Adds hints to the error of a line that is no object.
@@ -167,6 +167,7 @@ mod tests {
         assert_eq!(id.unwrap().value().to_string(), r#"{"a":[1]}"#);
         let error = result.unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (Kind::Data, "unknown op: gte"));
+        assert!(parse(br#"{"v":2,"id":7,"op":"get","key":"k"}"#).0.is_some());
     }
 
     #[test]

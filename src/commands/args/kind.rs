@@ -24,7 +24,7 @@ pub struct HelpSubject(pub fn() -> Vec<(&'static str, &'static str)>);
 
 impl ArgExt for HelpSubject {}
 
-/// An option that gives what another argument gives too. Hints leave it out.
+/// An argument that is one of several forms of the same. Hints leave out the options among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherForm {
     /// Of the first operand.

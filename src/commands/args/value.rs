@@ -17,7 +17,7 @@ use crate::commands::session::Session;
 #[group(id = "value_forms", multiple = false)]
 pub struct ValueArgs {
     /// Value, literal; - reads standard input
-    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    #[arg(value_name = "VALUE", allow_negative_numbers = true, add = OtherForm::OfValue)]
     value_word: Option<OsString>,
     /// Value, literal, even if it begins with -
     #[arg(long = "value", value_name = "STR", allow_hyphen_values = true, add = OtherForm::OfValue)]

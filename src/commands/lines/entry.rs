@@ -26,7 +26,8 @@ impl Entry {
     /// # Errors
     /// [`Kind::Data`](crate::commands::error::Kind) if the line is no entry.
     pub fn parse(line: &Bytes) -> Result<Self, CommandError> {
-        let members = Members::parse(line).map_err(|error| with_example(line, error))?;
+        let mut members = Members::parse(line).map_err(|error| with_example(line, error))?;
+        members.check_version()?;
         let ttl_ms = members.ttl_ms();
         let Members { key, key_encoding, value, encoding, .. } = members;
         let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)

@@ -45,19 +45,30 @@ pub struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Parses a line, and checks the version of its schema.
+    /// Parses a line.
     ///
     /// # Errors
-    /// [`Kind::Data`] if the line is no JSON object of schema 1.
+    /// [`Kind::Data`] if the line is no JSON object.
     pub fn parse(line: &'a [u8]) -> Result<Self, CommandError> {
         // Checking the whole line costs less than checking each of its strings.
         let members = match std::str::from_utf8(line) {
             Ok(line) => serde_json::from_str::<Self>(line),
             Err(_) => serde_json::from_slice::<Self>(line),
         };
-        let mut members = members.map_err(|error| invalid_json(line, &error))?;
-        check_version(members.version.take().map(Member::into_value))?;
-        Ok(members)
+        members.map_err(|error| invalid_json(line, &error))
+    }
+
+    /// Checks the member `v`.
+    ///
+    /// # Errors
+    /// [`Kind::Data`] if it is not schema 1.
+    pub fn check_version(&mut self) -> Result<(), CommandError> {
+        match self.version.take().map(Member::into_value) {
+            Some(version) if version != 1 => {
+                Err(data_error(format!("unsupported schema version {version}: expected \"v\":1")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes the member `id`.
@@ -255,18 +266,6 @@ pub fn is_object(line: &[u8]) -> bool {
 pub fn begins_with_verb(line: &[u8]) -> bool {
     let word = line.trim_ascii_start().split(u8::is_ascii_whitespace).next().unwrap_or_default();
     [&b"get"[..], b"set", b"del", b"vdel", b"keys", b"raw"].iter().any(|verb| word.eq_ignore_ascii_case(verb))
-}
-
-/// Checks the member `v`.
-///
-/// # Errors
-/// It is another schema.
-fn check_version(version: Option<Value>) -> Result<(), CommandError> {
-    match version {
-        None => Ok(()),
-        Some(version) if version == 1 => Ok(()),
-        Some(version) => Err(data_error(format!("unsupported schema version {version}: expected \"v\":1"))),
-    }
 }
 
 /// Decodes the text of a member as another member states.
