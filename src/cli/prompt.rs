@@ -383,6 +383,8 @@ mod tests {
         };
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
         assert_eq!(shown("set k '-x'"), shown("set k -- -x"), "a quoted word is data");
+        let forced = meaning("set k '-v' --force-write");
+        assert!(matches!(forced, Ok(ParsedLine::Run { is_forced: true, .. })), "{forced:?}");
         assert!(matches!(meaning("help"), Ok(ParsedLine::Help)));
         assert!(matches!(meaning("help set"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
         let is_of_prompt = |text: &str| text.contains("\nOutput options: help options");

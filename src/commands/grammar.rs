@@ -86,25 +86,28 @@ impl Grammar {
 /// Returns the words of a line as arguments of a command line.
 ///
 /// The verb may be in any case, and `set KEY VALUE` may be followed by the options of the wire, `NX`, `NEX`, `PX 5000`, in any
-/// case. In a line without options a quoted word is data: `set k "--nx"` stores these four characters, and `set k "-"` a
-/// hyphen.
+/// case. In a line without options, or with flags at its end only, a quoted word is data: `set k "--nx"` stores these four
+/// characters, and `set k "-"` a hyphen.
 #[must_use]
 pub fn arguments(mut words: Vec<Word>) -> Vec<OsString> {
     if let Some(verb) = words.first_mut() {
         verb.bytes.make_ascii_lowercase();
     }
-    let is_data = is_data(&words);
+    let flags = words.iter().rev().take_while(|word| is_flag(word)).count();
+    let flags_at = words.len().saturating_sub(flags);
+    let is_data = is_data(words.get(..flags_at).unwrap_or_default());
     let options = split_wire_options(&mut words);
     let has_value = words.first().is_some_and(|verb| matches!(verb.bytes.as_slice(), b"set" | b"vdel"));
     let (mut arguments, mut behind_dashes) = (Vec::new(), Vec::new());
     for (at, Word { bytes, is_quoted }) in words.into_iter().enumerate() {
+        let is_flag = at >= flags_at;
         let looks_like_option = is_data && is_quoted && at > 0 && bytes.starts_with(b"-");
         let is_hyphen_as_value = looks_like_option && has_value && at == 2 && bytes == b"-";
         let word = OsString::from_vec(bytes);
         if is_hyphen_as_value {
             // As a word it would be standard input.
             arguments.extend(["--value".into(), word]);
-        } else if looks_like_option || !behind_dashes.is_empty() {
+        } else if looks_like_option || !behind_dashes.is_empty() && !is_flag {
             behind_dashes.push(word);
         } else {
             arguments.push(word);
@@ -116,6 +119,15 @@ pub fn arguments(mut words: Vec<Word>) -> Vec<OsString> {
         arguments.extend(behind_dashes);
     }
     arguments
+}
+
+/// Returns whether a word at the end of a line is an option without a value, or with its value in the same word.
+fn is_flag(word: &Word) -> bool {
+    let is_number = word.bytes.get(1).is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.');
+    !word.is_quoted
+        && word.bytes.starts_with(b"-")
+        && !is_number
+        && !matches!(word.bytes.as_slice(), b"-" | b"--")
 }
 
 /// Returns whether no word behind the verb is an option.
@@ -250,7 +262,10 @@ mod tests {
         assert_eq!(formatted("raw SET k '-v'"), formatted("raw -- SET k -v"));
         assert_eq!(formatted("decode topic '-x'"), formatted("decode topic -- -x"));
         assert!(parse("get '-k'").is_ok() && parse("del '-k'").is_ok() && parse("vdel '-k' '-v'").is_ok());
-        assert!(parse("set k '-v' --persist").is_err(), "rejected, not guessed");
+        assert_eq!(formatted("set k '-v' --persist"), formatted("set k --persist -- -v"));
+        assert_eq!(formatted("get '-k' --default=x"), formatted("get --default=x -- -k"));
+        assert!(parse("set k '-v' --ttl 5s").is_err(), "rejected, not guessed");
+        assert!(parse("set '-k' -5").is_err(), "rejected, not guessed");
     }
 
     fn word() -> impl Strategy<Value = Vec<u8>> {

@@ -108,9 +108,12 @@ fn fence(members: &mut Members<'_>) -> Result<FenceArgs, CommandError> {
 }
 
 fn persist(members: &mut Members<'_>) -> Result<bool, CommandError> {
+    let name = "persist";
     match members.persist.take().map(Member::into_value) {
         None => Ok(false),
-        Some(flag) => flag.as_bool().ok_or_else(|| data_error("invalid \"persist\": neither true nor false")),
+        Some(flag) => {
+            flag.as_bool().ok_or_else(|| data_error(format!("invalid \"{name}\": neither true nor false")))
+        }
     }
 }
 
