@@ -4,6 +4,7 @@
 
 pub mod args;
 mod batch;
+mod batch_args;
 pub mod bench;
 mod command;
 pub mod configured;
@@ -28,6 +29,7 @@ mod lock;
 pub mod monitor;
 pub mod output;
 mod ping;
+mod pipelined;
 pub mod process;
 mod raw;
 mod scan;
@@ -45,7 +47,7 @@ mod vdel;
 mod verdict;
 mod watch;
 
-pub use batch::BatchMode;
+pub use batch_args::BatchMode;
 pub use command::Command;
 pub use error::{CommandError, Kind, Place, limit_hint};
 pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};

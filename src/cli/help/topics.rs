@@ -40,6 +40,11 @@ pub const TOPICS: &[Topic] = &[
     Topic::of("ttl", "Time to live of keys", || TTL.to_owned()),
 ];
 
+/// Returns the names of the topics, each with its description.
+pub fn names() -> Vec<(&'static str, &'static str)> {
+    TOPICS.iter().map(|topic| (topic.name, topic.about)).collect()
+}
+
 impl Topic {
     const fn of(name: &'static str, about: &'static str, text: fn() -> String) -> Self {
         Self { name, about, text, tables: Vec::new }

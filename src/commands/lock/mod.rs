@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::args::key::KeyArgs;
 use super::duration;
@@ -120,7 +120,7 @@ pub struct LockArgs {
     #[arg(long, conflicts_with = "once")]
     until_eof: bool,
     /// Command to run under the lock
-    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
