@@ -76,6 +76,7 @@ pub const PURE: &[&str] = &[
     "src/broker/publication.rs",
     "src/broker/principal.rs",
     "src/broker/event.rs",
+    "src/server/event/",
     "src/commands/bench/bands.rs",
     "src/commands/bench/histogram.rs",
     "src/commands/bench/load.rs",

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use tokio::sync::Notify;
 
-use super::event::ExternalEvent;
 use crate::protocol::reply::Outcome;
 use crate::protocol::topic::Topic;
 use crate::protocol::{ConnectionId, Key, Message};
 use crate::server::delivery::Publisher;
 use crate::server::event::EventSink;
+use crate::server::event::external::ExternalEvent;
 use crate::server::operations::metrics::{Metrics, Verb};
 
 /// Above these, no requests are read, because their responses would wait, too.

@@ -274,7 +274,7 @@ mod tests {
     use crate::protocol::reply::Outcome;
     use crate::server::cluster::ClusterEvent;
     use crate::server::event::Event;
-    use crate::server::external::event::ExternalEvent;
+    use crate::server::event::external::ExternalEvent;
     use crate::server::operations::metrics::Verb;
     use crate::server::service::StoreSettings;
 

@@ -9,6 +9,7 @@ use super::checks::Ledger;
 use super::mistakes::Mistake;
 use super::node::{NAMES, Node, Process, name};
 use crate::broker::Peer;
+use crate::exchange::effects::Event;
 use crate::exchange::frame::{IDLE_MS, LinkFrame, Records};
 use crate::exchange::leaf::Leaf;
 use crate::exchange::names::Mutex;
@@ -17,7 +18,7 @@ use crate::ledger::file::simulated::SeededRandom;
 use crate::ledger::{Group, Record};
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Request, Timestamp};
 use crate::server::delivery::ReplyTo;
-use crate::server::exchange::event::ExchangeEvent;
+use crate::server::event::exchange::ExchangeEvent;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::operations::metrics::Verb;
 use crate::server::simulation_figures::figures;
@@ -359,8 +360,10 @@ impl World {
             (after, state.exchange.as_mut().unwrap().take_events())
         });
         self.figures.expired += u64::try_from(before.saturating_sub(after)).unwrap();
-        self.figures.conflicts +=
-            events.iter().filter(|event| matches!(event, ExchangeEvent::Conflict { .. })).count() as u64;
+        self.figures.conflicts += events
+            .iter()
+            .filter(|event| matches!(event, ExchangeEvent::Link(Event::Conflict { .. })))
+            .count() as u64;
         self.trace(|| format!("{} works: {events:?}", NAMES[at]).chars().take(400).collect());
         // The walk has taken keys over.
         let found = self.keys.iter().filter_map(|key| Some((process.place(key)?, process.mutex(key)?, key)));
@@ -372,7 +375,8 @@ impl World {
             let base = if at > 0 { process.leaf(of_leaf) } else { Mutex::NIL };
             self.ledger.note_made(at, mutex, base, process.content(key, self.ms));
         }
-        let has_differed = events.iter().any(|event| matches!(event, ExchangeEvent::DigestDiffers { .. }));
+        let has_differed =
+            events.iter().any(|event| matches!(event, ExchangeEvent::Link(Event::Diverged { .. })));
         if has_differed && !self.damaged.remove(&at) {
             return Err(format!("{} has other records than the digest of the root", NAMES[at]));
         }
