@@ -167,7 +167,7 @@ impl Reporter {
 
     /// Writes an error and returns its exit code.
     pub fn error(&self, error: &CommandError) -> Exit {
-        let exit = Exit::from(error.kind);
+        let exit = Exit::Failed(error.kind);
         let words = render::error::error(error, exit.code(), &self.style);
         put_words(&words, self.style.color_stderr);
         exit

@@ -289,7 +289,7 @@ fn run_context(
             if let Some(hint) = hint {
                 reporter.put(&Output::Hint(hint))?;
             }
-            Ok(verdict.into())
+            Ok(verdict)
         }
         Done::Test(name) => {
             let context = name.or(options.connection.context.clone());
@@ -357,7 +357,7 @@ fn run_command(
         if let Some(tracing) = &tracing {
             tracing.finish();
         }
-        Ok(Exit::from(result?))
+        result
     })?
 }
 

@@ -237,12 +237,12 @@ fn key_text(key: &Key, report: &KeyReport) -> String {
     if report.ver > 0 {
         rows.push(("ver", report.ver.to_string()));
     }
-    rows.extend(report.mutex.map(|mutex| ("mutex", to_hex(&mutex))));
+    rows.extend(report.change_id.map(|change_id| ("change id", to_hex(&change_id))));
     match &report.owner {
         Origin::Unknown => {}
         owner => rows.push(("by", origin(owner))),
     }
-    rows.extend(report.pending.map(|mutex| ("pending", to_hex(&mutex))));
+    rows.extend(report.pending.map(|change_id| ("pending", to_hex(&change_id))));
     properties(&rows)
 }
 
@@ -567,7 +567,7 @@ mod tests {
                 leaves: None,
             }),
             ver: 5,
-            mutex: Some([1; 16]),
+            change_id: Some([1; 16]),
             owner: Origin::Root,
             pending: None,
         };
@@ -576,13 +576,13 @@ mod tests {
         assert_eq!(
             rendered.stdout,
             "key:       line/2\nstate:     captured\nrule:      2: line/*, state/*\nchange:    leaves\n\
-             leaves:    all\nver:       5\nmutex:     01010101010101010101010101010101\nby:        the root\n"
+             leaves:    all\nver:       5\nchange id: 01010101010101010101010101010101\nby:        the root\n"
         );
         let local = KeyReport {
             state: KeyState::Local,
             rule: None,
             ver: 0,
-            mutex: None,
+            change_id: None,
             owner: Origin::Unknown,
             ..report
         };

@@ -17,7 +17,7 @@ use super::event::exchange::ExchangeEvent;
 use super::event::{Event, EventSink};
 use super::exchange::settings::RootFile;
 use super::external::{ConnectionError, External};
-use super::operations::metrics::Metrics;
+use super::metrics::Metrics;
 use super::operations::{AdminSettings, OperationsSettings, Phase, ServerMonitor, admin, sys};
 use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};

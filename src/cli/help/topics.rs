@@ -108,10 +108,9 @@ Records have v (the schema, 1) and op (the verb).
 - `exchange`: op is exchange-status, exchange-key, exchange-conflict (one object for each conflict), exchange-value,
   exchange-clear, exchange-add-leaf, exchange-drop-leaf, exchange-resync or exchange-check. by is null if the root made
   the version; of a conflict, lost and won have deletion, or size and value, which is left out if it is long
-- `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is whole, late (the last writes
-  cannot be read), gap (some keys are lost, and the keys found in their place doubtful), loose (the order is lost) or
-  rows (the keys are whole, the rows of the exchange are not); damage is the cause. rows is their number, only if the
-  store takes part in an exchange. The exit code is the same as with text
+- `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is intact, log-corrupt (the
+  last writes cannot be read) or snapshot-corrupt (some keys are lost); corruption is the cause. rows is the number of
+  rows of an exchange, only if the store takes part in one. The exit code is the same as with text
 - `serve user`: op is user
 
 A value comes with its encoding, utf-8 or base64; a key has key_encoding only if that is base64.

@@ -102,7 +102,7 @@ fn put_tls(object: &mut Object, handshake: &TlsHandshake, now_s: u64) {
             put(object, "roots", "file");
             put(object, "cafile", path.display().to_string());
         }
-        TrustedRoots::Any => put(object, "roots", "anybody"),
+        TrustedRoots::Any => put(object, "roots", "any"),
     }
     let certificate = |certificate: &Result<Certificate, _>| match certificate {
         Ok(certificate) => certificate_object(certificate, now_s),

@@ -129,9 +129,9 @@ fn put_key(object: &mut Object, report: &KeyReport) {
         put_some(object, "leaves", leaves.as_deref());
     }
     put_some(object, "ver", Some(report.ver).filter(|ver| *ver > 0));
-    put_some(object, "mutex", report.mutex.map(|mutex| to_hex(&mutex)));
+    put_some(object, "change_id", report.change_id.map(|change_id| to_hex(&change_id)));
     put_origin(object, "by", &report.owner);
-    put_some(object, "pending", report.pending.map(|mutex| to_hex(&mutex)));
+    put_some(object, "pending", report.pending.map(|change_id| to_hex(&change_id)));
 }
 
 fn put_origin(object: &mut Object, name: &str, origin: &Origin) {

@@ -25,7 +25,7 @@ use crate::server::cluster_key::CLUSTER_KEY_BYTES;
 use crate::server::delivery::Publisher;
 use crate::server::error::{ClusterErrorKind, Error};
 use crate::server::event::EventSink;
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
 use crate::server::service::{Service, StoreSettings};
 use crate::store::Now;
 

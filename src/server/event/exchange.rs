@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::exchange::effects::LinkEnd;
     use crate::exchange::frame::Reason;
-    use crate::exchange::names::Mutex;
+    use crate::exchange::names::ChangeId;
     use crate::protocol::Key;
 
     fn name(text: &str) -> Name {
@@ -214,7 +214,7 @@ mod tests {
         let conflict = Conflict {
             key: Key::new("line/2\n").unwrap(),
             leaf: name("press-7"),
-            mutex: Mutex::NIL,
+            change_id: ChangeId::NIL,
             reason: Reason::FirstLeafWins,
             lost: crate::exchange::row::LostContent::Deletion,
             winner,

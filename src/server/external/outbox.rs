@@ -14,7 +14,7 @@ use crate::protocol::{ConnectionId, Key, Message};
 use crate::server::delivery::Publisher;
 use crate::server::event::EventSink;
 use crate::server::event::external::ExternalEvent;
-use crate::server::operations::metrics::{Metrics, Verb};
+use crate::server::metrics::{Metrics, Verb};
 
 /// Above these, no requests are read, because their responses would wait, too.
 const BYTES_ENOUGH: usize = 8 * 1024 * 1024;

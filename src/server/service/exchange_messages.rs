@@ -27,7 +27,7 @@ use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, execute};
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::settings::RootFile;
 use crate::server::exchange::uplink::FrameOutcome;
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
 
 /// The time between two attempts to handle a frame that waits for commits.
 const FRAME_PAUSE: Duration = Duration::from_millis(5);

@@ -1,10 +1,12 @@
 //! Counters and histograms: relaxed atomics without a lock, so that counting costs a request next to nothing.
 
+pub mod cluster;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::cluster_metrics::ClusterMetrics;
+use self::cluster::ClusterMetrics;
 use crate::broker;
 use crate::broker::counters::{Counter, Counters};
 use crate::exchange::effects;
@@ -302,7 +304,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::names::{Mutex, Name};
+    use crate::exchange::names::{ChangeId, Name};
     use crate::exchange::row::Conflict;
     use crate::protocol::Key;
 
@@ -353,7 +355,7 @@ mod tests {
             let conflict = Conflict {
                 key: Key::new("k").unwrap(),
                 leaf: Name::new("press-7").unwrap(),
-                mutex: Mutex::NIL,
+                change_id: ChangeId::NIL,
                 reason,
                 lost: crate::exchange::row::LostContent::Deletion,
                 winner: 0,
