@@ -704,7 +704,7 @@ fn a_leaf_that_is_offline_was_heard_with_its_last_frame() {
     assert_eq!(state(&mut testbed), (false, None));
     testbed.leaves[0].leaf().handle_lost();
     testbed.settle();
-    assert_eq!(state(&mut testbed), (true, Some(6_000)));
+    assert_eq!(state(&mut testbed), (true, Some(4_000)));
 }
 
 #[test]

@@ -141,7 +141,7 @@ impl Ledger {
                     }
                 }
                 (RowId::Conflict(_), Row::Conflict(conflict)) => {
-                    drop(self.settled.insert(conflict.change_id))
+                    self.settled.insert(conflict.change_id);
                 }
                 _ => {}
             }
