@@ -253,7 +253,7 @@ fn run_serve(
     {
         return serve::exchange::leave(directory, quiet, reporter);
     }
-    Ok(serve::run(args, &display, reporter.style())?.into())
+    serve::run(args, &display, reporter.style())
 }
 
 /// The client id of a store behind another broker; in a cluster, the name of the instance follows.
@@ -274,7 +274,7 @@ fn run_store(
     }
     let (quiet, verbose) = (settings.is_on(Setting::Quiet), settings.is_on(Setting::Verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
-    Ok(store::run(args, &connection, &display, reporter.style())?.into())
+    store::run(args, &connection, &display, reporter.style())
 }
 
 fn run_context(
