@@ -247,13 +247,13 @@ fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
         ("log_bytes", Field::Number(report.log_bytes)),
     ];
     match &report.integrity {
-        Integrity::Intact => fields.push(("condition", text("whole"))),
+        Integrity::Intact => fields.push(("condition", text("intact"))),
         Integrity::IncompleteSnapshot { corruption, lost } => {
-            fields.extend([("condition", text("gap")), ("damage", text(corruption))]);
+            fields.extend([("condition", text("snapshot-corrupt")), ("corruption", text(corruption))]);
             fields.extend(lost.map(|lost| ("lost", number(lost))));
         }
         Integrity::IncompleteLog { corruption } => {
-            fields.extend([("condition", text("late")), ("damage", text(corruption))]);
+            fields.extend([("condition", text("log-corrupt")), ("corruption", text(corruption))]);
         }
     }
     fields.extend([
@@ -374,12 +374,12 @@ mod tests {
         let snapshot = VerifyReport { integrity, ..report(None) };
         assert!(describe(&snapshot).contains("corrupt; 7 records of the snapshot cannot be read"));
         let json = answer("verify", fields(&snapshot));
-        let expected = "\"condition\":\"gap\",\"damage\":\"snapshot-3: damaged at byte 4096\",\"lost\":7";
+        let expected = "\"condition\":\"snapshot-corrupt\",\"corruption\":\"snapshot-3: damaged at byte 4096\",\"lost\":7";
         assert!(json.contains(expected), "{json}");
         let message = "kept is corrupt: snapshot-3: damaged at byte 4096";
         assert_eq!(super::corruption(&snapshot).as_deref(), Some(message));
         let integrity = Integrity::IncompleteLog { corruption: "log-3 is missing".to_owned() };
         let log = VerifyReport { integrity, ..report(None) };
-        assert!(answer("verify", fields(&log)).contains("\"condition\":\"late\""));
+        assert!(answer("verify", fields(&log)).contains("\"condition\":\"log-corrupt\""));
     }
 }

@@ -53,5 +53,7 @@ use exit::Exit;
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     // The panic message is on standard error by then; the exit code is left to set.
-    catch_unwind(AssertUnwindSafe(|| run::run(&words))).unwrap_or(Exit::Bug).into()
+    catch_unwind(AssertUnwindSafe(|| run::run(&words)))
+        .unwrap_or(Exit::Failed(crate::commands::Kind::Bug))
+        .into()
 }

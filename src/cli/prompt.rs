@@ -90,7 +90,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     if let Some(to_file) = to_file {
         to_file.finish();
     }
-    Ok(verdict?.into())
+    verdict
 }
 
 /// Opens a session with the broker of the command line, of a URL or of a context.

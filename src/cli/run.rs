@@ -252,7 +252,7 @@ fn run_serve(
     {
         return serve::exchange::leave(directory, quiet, reporter);
     }
-    Ok(serve::run(args, &display, reporter.style())?.into())
+    serve::run(args, &display, reporter.style())
 }
 
 /// The client id of a store behind another broker; in a cluster, the name of the instance follows.
@@ -273,7 +273,7 @@ fn run_store(
     }
     let (quiet, verbose) = (is_on(&settings.quiet), is_on(&settings.verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
-    Ok(store::run(args, &connection, &display, reporter.style())?.into())
+    store::run(args, &connection, &display, reporter.style())
 }
 
 fn run_context(
@@ -288,7 +288,7 @@ fn run_context(
             if let Some(hint) = hint {
                 reporter.put(&Hint(hint))?;
             }
-            Ok(verdict.into())
+            Ok(verdict)
         }
         Done::Test(name) => {
             let context = name.or(options.connection.context.clone());
@@ -356,7 +356,7 @@ fn run_command(
         if let Some(tracing) = &tracing {
             tracing.finish();
         }
-        Ok(Exit::from(result?))
+        result
     })?
 }
 

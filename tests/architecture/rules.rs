@@ -36,6 +36,25 @@ pub const FOLDER_IMPORTS: &[(&str, &str)] =
 /// Files in an import cycle. This list only shrinks: a row that is no longer needed fails the test.
 pub const KNOWN_CYCLES: &[&str] = &[];
 
+/// Folders in an import cycle of folders. This list only shrinks: a row that is no longer needed fails the test.
+pub const KNOWN_FOLDER_CYCLES: &[&str] = &[
+    "cli/args",
+    "cli/completion",
+    "cli/config",
+    "cli/connection",
+    "cli/definition",
+    "cli/help",
+    "cli/options",
+    "commands/batch",
+    "commands/bench",
+    "commands/doctor",
+    "commands/exchange",
+    "commands/monitor",
+    "commands/output",
+    "render/json",
+    "render/trace",
+];
+
 /// Files and the top modules that they import against [`IMPORTS`]. This list only shrinks.
 pub const KNOWN_IMPORTS: &[(&str, &str)] = &[];
 
@@ -77,6 +96,7 @@ pub const PURE: &[&str] = &[
     "src/broker/publication.rs",
     "src/broker/principal.rs",
     "src/broker/event.rs",
+    "src/server/event/",
     "src/commands/bench/bands.rs",
     "src/commands/bench/histogram.rs",
     "src/commands/bench/load.rs",
@@ -120,7 +140,7 @@ pub const PURE: &[&str] = &[
     "src/server/cluster/",
     "src/server/etcd/assembly.rs",
     "src/server/etcd/version.rs",
-    "src/server/operations/metrics.rs",
+    "src/server/metrics.rs",
     "src/shell/complete.rs",
     "src/shell/line_completion.rs",
     "src/cli/completion/bash_line.rs",

@@ -324,7 +324,7 @@ async fn report_holder(
 ) -> Result<Verdict, CommandError> {
     let holder = client.get(&request.key).await?.map(|found| found.value);
     emit(&LockHeld { key: request.key.clone(), acquired: false, holder, unrenewed })?;
-    Ok(request.conflict_code.map_or(Verdict::No, Verdict::NoAs))
+    Ok(request.conflict_code.map_or(Verdict::No, Verdict::Child))
 }
 
 /// Converts the error of an attempt that is not repeated.
