@@ -1,22 +1,25 @@
 //! Definition of the command line: the verbs, with the shared options before and after each.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{
     ArgMatches, Args, Command as Definition, CommandFactory, Error, FromArgMatches, Parser, Subcommand,
+    ValueHint,
 };
 
-use super::completion::stub::Shell;
+use super::completion_script::Shell;
 use super::context::args::ContextArgs;
 use super::context::config::ConfigArgs;
 use super::data::DataArgs;
-use super::help::request::report_requests;
+use super::help::topics;
 use super::options::{self, ConnectionArgs, DisplayArgs, Options, Shared};
 use super::serve::args::ServeArgs;
 use super::store::args::StoreArgs;
 use crate::commands::Command;
+use crate::commands::args::kind::HelpSubject;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -107,7 +110,7 @@ pub struct CompletionsArgs {
     #[arg(value_name = "SHELL", required_unless_present = "all")]
     pub shell: Option<Shell>,
     /// Write the scripts of all shells to this directory
-    #[arg(long, value_name = "DIR", conflicts_with = "shell")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "shell")]
     pub all: Option<PathBuf>,
 }
 
@@ -115,7 +118,7 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args)]
 pub struct ManArgs {
     /// Verb to print the page of, or directory for all pages
-    #[arg(value_name = "VERB|DIR")]
+    #[arg(value_name = "VERB|DIR", value_hint = ValueHint::Other)]
     pub of: Vec<PathBuf>,
 }
 
@@ -141,7 +144,7 @@ impl ManArgs {
 #[derive(Debug, Args)]
 pub struct HelpArgs {
     /// A verb, or a topic such as locks
-    #[arg(value_name = "VERB|TOPIC")]
+    #[arg(value_name = "VERB|TOPIC", add = HelpSubject(topics::names))]
     pub names: Vec<String>,
 }
 
@@ -157,7 +160,7 @@ const WITHOUT_CONNECTION: [&str; 5] = ["serve", "data", "completions", "man", "h
 
 impl CommandFactory for Cli {
     fn command() -> Definition {
-        report_requests(Root::command()).mut_subcommands(|verb| {
+        Root::command().mut_subcommands(|verb| {
             // Deferred: most runs need the options of one verb only.
             if verb.get_name() == STORE {
                 verb.defer(options::add_to_both::<Options, DisplayArgs>)
@@ -177,23 +180,10 @@ impl CommandFactory for Cli {
 impl FromArgMatches for Cli {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let Root { verb, before_verb } = Root::from_arg_matches(matches)?;
-        let options = match matches.subcommand() {
-            None => before_verb,
-            Some((STORE, below)) if let Some((_, action)) = below.subcommand() => {
-                refuse_connection_options(matches)?;
-                let display = options::collect::<DisplayArgs>(action)?.or(before_verb.display);
-                Options { display, ..Options::default() }
-            }
-            Some((verb, below)) if takes_connection(verb) => {
-                options::collect::<Options>(below)?.or(before_verb)
-            }
-            Some((_, below)) => {
-                refuse_connection_options(matches)?;
-                let display = options::collect::<DisplayArgs>(below)?.or(before_verb.display);
-                Options { display, ..Options::default() }
-            }
-        };
-        Ok(Self { verb, options })
+        if !connects(matches) {
+            refuse_connection_options(matches)?;
+        }
+        Ok(Self { verb, options: options_of(matches, before_verb)? })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -203,6 +193,63 @@ impl FromArgMatches for Cli {
 }
 
 impl Parser for Cli {}
+
+impl Cli {
+    /// Parses the words of a command line.
+    ///
+    /// # Errors
+    /// That of the whole definition, which also suggests what was meant.
+    pub fn parse_words(words: &[OsString]) -> Result<Self, Error> {
+        let parsed = definition_for(words).and_then(|definition| {
+            let mut matches = definition.try_get_matches_from(words).ok()?;
+            let options = options_of(&matches, Options::default()).ok()?;
+            Some(Self { verb: Some(Verb::from_arg_matches_mut(&mut matches).ok()?), options })
+        });
+        parsed.map_or_else(|| Self::try_parse_from(words), Ok)
+    }
+}
+
+/// Returns the definition of the program, built: as completion and help walk it.
+#[must_use]
+pub fn definition() -> Definition {
+    let mut definition = Cli::command();
+    definition.build();
+    definition
+}
+
+/// Returns a definition with the one verb that the words begin with, if that is a frequent one: all verbs take more instructions
+/// than the rest of a `get`, and a server would hold their memory for as long as it runs.
+fn definition_for(words: &[OsString]) -> Option<Definition> {
+    let verb = match words.get(1)?.to_str()? {
+        "serve" => options::add_to::<DisplayArgs>(ServeArgs::augment_args(Definition::new("serve"))),
+        STORE => {
+            options::add_to_both::<Options, DisplayArgs>(StoreArgs::augment_args(Definition::new(STORE)))
+        }
+        name => options::add_to::<Options>(Command::define_frequent(name)?),
+    };
+    Some(Definition::new("mqkv").subcommand(verb))
+}
+
+/// Returns whether the verb connects to a broker or works with the settings of connections.
+fn connects(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((STORE, below)) => below.subcommand().is_none(),
+        Some((verb, _)) => takes_connection(verb),
+        None => true,
+    }
+}
+
+/// Returns the options of all levels, those before the verb included.
+fn options_of(matches: &ArgMatches, before_verb: Options) -> Result<Options, Error> {
+    match matches.subcommand() {
+        None => Ok(before_verb),
+        Some((_, below)) if connects(matches) => Ok(options::collect::<Options>(below)?.or(before_verb)),
+        Some((_, below)) => {
+            let display = options::collect::<DisplayArgs>(below)?.or(before_verb.display);
+            Ok(Options { display, ..Options::default() })
+        }
+    }
+}
 
 /// Rejects connection options before a verb that does not connect, as clap rejects them after it.
 fn refuse_connection_options(before_verb: &ArgMatches) -> Result<(), Error> {
@@ -247,6 +294,57 @@ mod tests {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.options.connection.port, Some(1884), "{line}");
             assert!(cli.options.display.json, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_frequent_verb_is_parsed_as_by_the_whole_definition() {
+        for line in [
+            "get k",
+            "get -k k -n host -p 1883 --notls",
+            "get k -j -t 3s -b mqtt://h:1",
+            "get k -f file --default x",
+            "get --embedded=dir k -o hex -q -v --color never",
+            "get -- -k",
+            "get help",
+            "set k v --ttl 30s --nx",
+            "set k -5 -i me",
+            "set k -",
+            "set -k k --value -abc --persist --fence 1:2:x",
+            "set k --hex 00ff --connect-timeout 1s",
+            "del a b c --ignore-missing",
+            "vdel k v --keep-alive 3s",
+            "get k --cautious",
+            "store -b mqtt://h --data dir --keys-max 5 -q --requests in/+",
+            "store status --etcd http://h -j",
+            "serve",
+            "serve --data dir --keys-max 5 -q",
+            "serve --listen ws://127.0.0.1:0/mqtt --port-file p --users u",
+            "serve user add FILE NAME -j",
+            "serve user add FILE NAME --password-file p",
+            "get k -x prod --config file --trace=t",
+            "set k v --no-context --force-write",
+        ] {
+            let words: Vec<OsString> = ["mqkv"].into_iter().chain(line.split(' ')).map(Into::into).collect();
+            let whole = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert!(definition_for(&words).is_some(), "{line}");
+            let fast = Cli::parse_words(&words).unwrap();
+            assert_eq!(format!("{fast:?}"), format!("{whole:?}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_line_of_a_frequent_verb_has_the_error_of_the_whole_definition() {
+        for line in
+            ["get", "get k -V", "get --help", "set k v --nx --nex", "serve -b mqtt://h:1", "serve user"]
+        {
+            let words: Vec<OsString> = ["mqkv"].into_iter().chain(line.split(' ')).map(Into::into).collect();
+            let whole = Cli::try_parse_from(&words).map(drop).map_err(|error| error.to_string());
+            assert_eq!(
+                Cli::parse_words(&words).map(drop).map_err(|error| error.to_string()),
+                whole,
+                "{line}"
+            );
         }
     }
 

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 
 use super::exit::Exit;
 use super::report::{self, Reporter};
 use super::storage_error::{of_read, of_start, restore};
 use crate::clock;
+use crate::commands::args::kind::{OtherForm, ValueKind};
 use crate::commands::{CommandError, Kind, duration};
 use crate::ledger::LoweredVersions;
 use crate::protocol::{Key, Timestamp};
@@ -44,7 +45,7 @@ pub enum DataVerb {
     /// Changes nothing. Exit status: 0 if the files are intact, 74 if they are corrupt.
     Verify {
         /// Directory of the store
-        #[arg(value_name = "DIR")]
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
     /// Write the readable keys of a corrupt store to a new one
@@ -54,7 +55,7 @@ pub enum DataVerb {
     /// The new store has no rows of an exchange: a store that takes part in one joins it anew.
     Recover {
         /// Directory of the store
-        #[arg(value_name = "DIR")]
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
     /// Remove the fencing token from a key
@@ -68,7 +69,7 @@ pub enum DataVerb {
     /// lock: a token from before is greater than the new ones.
     LowerVersions {
         /// Directory of the store
-        #[arg(value_name = "DIR")]
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         directory: PathBuf,
     },
 }
@@ -76,16 +77,16 @@ pub enum DataVerb {
 #[derive(Debug, Args)]
 pub struct ClearFenceArgs {
     /// Directory of the store
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     /// The key, any bytes
-    #[arg(value_name = "KEY", required_unless_present_any = ["key_hex", "key_base64"], conflicts_with_all = ["key_hex", "key_base64"])]
+    #[arg(value_name = "KEY", add = ValueKind::Key, required_unless_present_any = ["key_hex", "key_base64"], conflicts_with_all = ["key_hex", "key_base64"])]
     key: Option<OsString>,
     /// The key in hexadecimal digits
-    #[arg(long, value_name = "HEX", value_parser = parse_hex, conflicts_with = "key_base64")]
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, add = OtherForm::OfOperand, conflicts_with = "key_base64")]
     key_hex: Option<Encoded>,
     /// The key in base64
-    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64, add = OtherForm::OfOperand)]
     key_base64: Option<Encoded>,
 }
 
@@ -246,13 +247,13 @@ fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
         ("log_bytes", Field::Number(report.log_bytes)),
     ];
     match &report.integrity {
-        Integrity::Intact => fields.push(("condition", text("whole"))),
+        Integrity::Intact => fields.push(("condition", text("intact"))),
         Integrity::IncompleteSnapshot { corruption, lost } => {
-            fields.extend([("condition", text("gap")), ("damage", text(corruption))]);
+            fields.extend([("condition", text("snapshot-corrupt")), ("corruption", text(corruption))]);
             fields.extend(lost.map(|lost| ("lost", number(lost))));
         }
         Integrity::IncompleteLog { corruption } => {
-            fields.extend([("condition", text("late")), ("damage", text(corruption))]);
+            fields.extend([("condition", text("log-corrupt")), ("corruption", text(corruption))]);
         }
     }
     fields.extend([
@@ -373,12 +374,12 @@ mod tests {
         let snapshot = VerifyReport { integrity, ..report(None) };
         assert!(describe(&snapshot).contains("corrupt; 7 records of the snapshot cannot be read"));
         let json = answer("verify", fields(&snapshot));
-        let expected = "\"condition\":\"gap\",\"damage\":\"snapshot-3: damaged at byte 4096\",\"lost\":7";
+        let expected = "\"condition\":\"snapshot-corrupt\",\"corruption\":\"snapshot-3: damaged at byte 4096\",\"lost\":7";
         assert!(json.contains(expected), "{json}");
         let message = "kept is corrupt: snapshot-3: damaged at byte 4096";
         assert_eq!(super::corruption(&snapshot).as_deref(), Some(message));
         let integrity = Integrity::IncompleteLog { corruption: "log-3 is missing".to_owned() };
         let log = VerifyReport { integrity, ..report(None) };
-        assert!(answer("verify", fields(&log)).contains("\"condition\":\"late\""));
+        assert!(answer("verify", fields(&log)).contains("\"condition\":\"log-corrupt\""));
     }
 }

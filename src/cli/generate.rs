@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::ValueEnum;
 
-use super::args::{Cli, CompletionsArgs, ManArgs};
-use super::completion::stub::Shell;
+use super::args::{CompletionsArgs, ManArgs, definition};
+use super::completion_script::Shell;
 use super::help::{manual, markdown};
 use crate::commands::CommandError;
 
@@ -24,18 +24,13 @@ pub fn all_completions() -> Vec<Generated> {
 /// Returns the manual pages of the program and of each verb.
 #[must_use]
 pub fn man_pages() -> Vec<Generated> {
-    let mut root = Cli::command();
-    root.build();
-    let pages = manual::pages(&root);
-    pages.into_iter().map(|(name, page)| (name.into(), page.into_bytes())).collect()
+    manual::pages(&definition()).into_iter().map(|(name, page)| (name.into(), page.into_bytes())).collect()
 }
 
 /// Returns `docs/reference.md`: all verbs with their help.
 #[must_use]
 pub fn reference() -> String {
-    let mut root = Cli::command();
-    root.build();
-    markdown::page(&root)
+    markdown::page(&definition())
 }
 
 /// Returns the output of `completions`.
@@ -57,8 +52,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<Vec<u8>, CommandError> {
 pub fn man(args: &ManArgs) -> Result<Vec<u8>, CommandError> {
     let pages = man_pages();
     if let Some(verbs) = args.verbs() {
-        let mut root = Cli::command();
-        root.build();
+        let root = definition();
         let (mut name, mut command) = ("mqkv".to_owned(), Some(&root));
         for verb in &verbs {
             command = command.and_then(|command| command.find_subcommand(verb));

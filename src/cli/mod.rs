@@ -3,11 +3,11 @@
 mod args;
 mod broker;
 mod completion;
+mod completion_script;
 mod config;
 mod connection;
 mod context;
 mod data;
-mod definition;
 mod descriptors;
 mod detached;
 mod embedded;
@@ -30,7 +30,6 @@ mod run;
 mod runtime;
 mod serve;
 mod session;
-mod short_parse;
 mod signals;
 mod storage_error;
 mod store;
@@ -54,5 +53,7 @@ use exit::Exit;
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     // The panic message is on standard error by then; the exit code is left to set.
-    catch_unwind(AssertUnwindSafe(|| run::run(&words))).unwrap_or(Exit::Bug).into()
+    catch_unwind(AssertUnwindSafe(|| run::run(&words)))
+        .unwrap_or(Exit::Failed(crate::commands::Kind::Bug))
+        .into()
 }

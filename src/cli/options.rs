@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args, Command, Error, ValueEnum};
+use clap::{ArgMatches, Args, Command, Error, ValueEnum, ValueHint};
 
-use super::help::request::report_requests;
+use crate::commands::args::kind::ValueKind;
 use crate::commands::duration;
 
 /// Options of the verbs that connect to a broker or work with the settings of connections.
@@ -82,7 +82,7 @@ pub struct ConnectionArgs {
     /// Use a store inside this process
     ///
     /// The data is in DIR. Without DIR the data is in memory and lost at exit.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, num_args = 0..=1, require_equals = true)]
     pub embedded: Option<Option<PathBuf>>,
     /// MQTT client id [default: mqkv-HOST-RANDOM]
     #[arg(short = 'i', long, value_name = "ID")]
@@ -114,7 +114,7 @@ pub struct ConnectionArgs {
     /// Context to use
     ///
     /// A context is a broker with credentials and more under one name; see `mqkv help config`.
-    #[arg(short = 'x', long, value_name = "CONTEXT", conflicts_with = "no_context")]
+    #[arg(short = 'x', long, value_name = "CONTEXT", add = ValueKind::Context, conflicts_with = "no_context")]
     pub context: Option<String>,
     /// Use no context, not even the default
     #[arg(long)]
@@ -265,8 +265,7 @@ pub fn add_to<O: Shared>(command: Command) -> Command {
 pub fn add_to_both<O: Shared, Below: Shared>(command: Command) -> Command {
     // Argument by argument: augmenting the command itself would replace its description by that of `O`.
     let options = O::augment_args(Command::new("options"));
-    let command = report_requests(command).args(options.get_arguments().cloned());
-    command.mut_subcommands(|below| below.defer(add_to::<Below>))
+    command.args(options.get_arguments().cloned()).mut_subcommands(|below| below.defer(add_to::<Below>))
 }
 
 /// Collects the options of a level and of all levels below it. Where two levels set one option, the lower one wins.

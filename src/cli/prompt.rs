@@ -1,20 +1,17 @@
 //! `shell`: runs the prompt with the definition of the command line, connections and the streams of the process.
 
-use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, Command as Definition, CommandFactory, FromArgMatches};
 
-use super::args::{Cli, Verb};
+use super::args::{self, Cli, Verb};
 use super::config::variables::Variables;
 use super::config::{self, Configuration};
 use super::connection::{Connection, Endpoint, Login};
-use super::definition;
 use super::exit::Exit;
-use super::help::request::HelpRequest;
 use super::help::show;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
@@ -24,7 +21,7 @@ use super::{pager, runtime};
 use crate::cli::resolve;
 use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
-use crate::commands::grammar::{Grammar, wire_options_as_flags};
+use crate::commands::grammar::{Grammar, arguments};
 use crate::commands::lines::words::Word;
 use crate::commands::{Command, CommandError, trace, usage};
 use crate::render::Style;
@@ -70,7 +67,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     let (named, named_with) = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let setup = Setup {
-        definition: definition::of_prompt(),
+        definition: definition(),
         parse: Box::new(parse),
         open: Box::new(move |destination| {
             open(&options, &opened_with, &connection_tracer, style, destination)
@@ -93,7 +90,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     if let Some(to_file) = to_file {
         to_file.finish();
     }
-    Ok(verdict?.into())
+    verdict
 }
 
 /// Opens a session with the broker of the command line, of a URL or of a context.
@@ -227,35 +224,20 @@ fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
     }
 }
 
-/// Allows a line to write through a read-only context.
-const FORCE_WRITE: &[u8] = b"--force-write";
-
 /// Parses the words of a line.
 fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError> {
-    if words.iter().any(|word| word.is_quoted && word.bytes.starts_with(b"-")) {
-        // Quoted words are data; clap would take those with a hyphen for options.
-        let count = words.len();
-        words.retain(|word| word.is_quoted || word.bytes != FORCE_WRITE);
-        let is_forced = words.len() < count;
-        let command = Box::new(Grammar::default().parse(words)?);
-        return Ok(ParsedLine::Run { command, style, is_formatted: false, is_forced });
+    if words.first().is_some_and(|verb| verb.bytes.eq_ignore_ascii_case(b"help")) {
+        // The names after `help` are accepted in any case too.
+        words.iter_mut().for_each(|word| word.bytes.make_ascii_lowercase());
     }
-    if let Some(verb) = words.first_mut() {
-        verb.bytes.make_ascii_lowercase();
-        if verb.bytes == b"help" {
-            // The names after `help` are accepted in any case too.
-            words.iter_mut().for_each(|word| word.bytes.make_ascii_lowercase());
-        }
-    }
-    let words = words.into_iter().map(|word| word.bytes).collect();
-    let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
+    let words = arguments(words);
     let verb = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut definer = Cli::command().no_binary_name(true);
     let matches = match definer.try_get_matches_from_mut(&words) {
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-            let request = HelpRequest::of(&error);
-            return Ok(ParsedLine::Show(show::requested(&request, Cli::command(), resolve::prompt_screen())));
+            let help = show::requested(&words, &args::definition(), resolve::prompt_screen());
+            return Ok(ParsedLine::Show(help));
         }
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
             return Ok(ParsedLine::Show(error.render().to_string()));
@@ -297,7 +279,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
         Some(Verb::Help(args)) => {
-            show::text(&args.names, Cli::command(), resolve::prompt_screen()).map(ParsedLine::Show)
+            show::text(&args.names, &args::definition(), resolve::prompt_screen()).map(ParsedLine::Show)
         }
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(
@@ -336,8 +318,27 @@ fn refuse_connection(matches: &ArgMatches) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Verbs that the prompt refuses.
+const REFUSED: [&str; 8] = ["shell", "serve", "store", "data", "completions", "man", "context", "config"];
+
 fn is_available(verb: &str) -> bool {
-    !definition::NOT_AT_THE_PROMPT.contains(&verb)
+    !REFUSED.contains(&verb)
+}
+
+/// Returns the definition of a line, for completion and hints: what the prompt refuses is hidden.
+fn definition() -> Definition {
+    let connection = options::ids::<ConnectionArgs>();
+    let definition = args::definition().mut_subcommands(|verb| {
+        let is_available = is_available(verb.get_name());
+        verb.hide(!is_available)
+    });
+    hide_options(definition, &connection)
+}
+
+fn hide_options(verb: Definition, ids: &[String]) -> Definition {
+    let is_hidden = |id: &str| ids.iter().any(|hidden| hidden == id);
+    verb.mut_args(|option| if is_hidden(option.get_id().as_str()) { option.hide(true) } else { option })
+        .mut_subcommands(|below| hide_options(below, ids))
 }
 
 /// Returns the hint for a word that is no verb here: a habit from other prompts, or from the command line.
@@ -381,7 +382,9 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         assert_eq!(shown("SET k v NX PX 5000"), shown("set k v --nx --ttl 5s"));
-        assert!(shown("set k '-x'").contains("Encoded([45, 120])"), "a quoted word is data");
+        assert_eq!(shown("set k '-x'"), shown("set k -- -x"), "a quoted word is data");
+        let forced = meaning("set k '-v' --force-write");
+        assert!(matches!(forced, Ok(ParsedLine::Run { is_forced: true, .. })), "{forced:?}");
         assert!(matches!(meaning("help"), Ok(ParsedLine::Help)));
         assert!(matches!(meaning("help set"), Ok(ParsedLine::Show(text)) if text.contains("--ttl")));
         let is_of_prompt = |text: &str| text.contains("\nOutput options: help options");

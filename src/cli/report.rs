@@ -164,7 +164,7 @@ impl Reporter {
     /// Writes an error and returns its exit code.
     pub fn error(&self, error: &CommandError) -> Exit {
         put_words(&error.rendered(&self.style), self.style.color_stderr);
-        error.kind.into()
+        Exit::Failed(error.kind)
     }
 }
 

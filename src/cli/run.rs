@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::task::Poll;
 
-use clap::{CommandFactory, Parser};
-
-use super::args::{Cli, Verb};
+use super::args::{Cli, Verb, definition};
 use super::completion::answer;
 use super::config::Configuration;
 use super::config::setting::{is_on, value};
@@ -31,7 +29,7 @@ use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
 use super::trace::{self, Tracing};
 use super::usage::{self, Instead};
-use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, short_parse, store};
+use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, store};
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
@@ -55,21 +53,20 @@ pub fn run(words: &[OsString]) -> Exit {
         Err(error) => return end(Err(error), &mut reporter_of_usage(words)),
     };
     let words = completed.as_ref().map_or(words, |completed| &completed.words);
-    let (mut reporter, result) =
-        match short_parse::parse(words).map_or_else(|| Cli::try_parse_from(words), Ok) {
-            Ok(cli) => run_parsed(cli, words),
-            Err(error) => {
-                let mut reporter = reporter_of_usage(words);
-                let instead = match (usage::explain(error, words), &completed) {
-                    (Instead::Fail(error), Some(Completed { file, .. })) => {
-                        Instead::Fail(error.cause(format!("with the options of {}", file.display())))
-                    }
-                    (instead, _) => instead,
-                };
-                let result = show_or_fail(instead, &mut reporter);
-                (reporter, result)
-            }
-        };
+    let (mut reporter, result) = match Cli::parse_words(words) {
+        Ok(cli) => run_parsed(cli, words),
+        Err(error) => {
+            let mut reporter = reporter_of_usage(words);
+            let instead = match (usage::explain(error, words), &completed) {
+                (Instead::Fail(error), Some(Completed { file, .. })) => {
+                    Instead::Fail(error.cause(format!("with the options of {}", file.display())))
+                }
+                (instead, _) => instead,
+            };
+            let result = show_or_fail(instead, words, &mut reporter);
+            (reporter, result)
+        }
+    };
     end(result, &mut reporter)
 }
 
@@ -225,13 +222,13 @@ fn run_verb(
         Verb::Man(args) => match args.verbs() {
             Some(verbs) if resolve::is_at_terminal() => {
                 let screen = resolve::screen(reporter.has_color());
-                let text = show::text(&verbs, Cli::command(), screen)?;
+                let text = show::text(&verbs, &definition(), screen)?;
                 pager::show(&text, reporter)?;
             }
             _ => reporter.data(&generate::man(&args)?)?,
         },
         Verb::Help(args) => {
-            let text = show::text(&args.names, Cli::command(), resolve::screen(reporter.has_color()))?;
+            let text = show::text(&args.names, &definition(), resolve::screen(reporter.has_color()))?;
             pager::show(&text, reporter)?;
         }
     }
@@ -255,7 +252,7 @@ fn run_serve(
     {
         return serve::exchange::leave(directory, quiet, reporter);
     }
-    Ok(serve::run(args, &display, reporter.style())?.into())
+    serve::run(args, &display, reporter.style())
 }
 
 /// The client id of a store behind another broker; in a cluster, the name of the instance follows.
@@ -276,7 +273,7 @@ fn run_store(
     }
     let (quiet, verbose) = (is_on(&settings.quiet), is_on(&settings.verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
-    Ok(store::run(args, &connection, &display, reporter.style())?.into())
+    store::run(args, &connection, &display, reporter.style())
 }
 
 fn run_context(
@@ -291,7 +288,7 @@ fn run_context(
             if let Some(hint) = hint {
                 reporter.put(&Hint(hint))?;
             }
-            Ok(verdict.into())
+            Ok(verdict)
         }
         Done::Test(name) => {
             let context = name.or(options.connection.context.clone());
@@ -359,7 +356,7 @@ fn run_command(
         if let Some(tracing) = &tracing {
             tracing.finish();
         }
-        Ok(Exit::from(result?))
+        result
     })?
 }
 
@@ -384,11 +381,12 @@ async fn run_and_flush(
     result
 }
 
-fn show_or_fail(instead: Instead, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+fn show_or_fail(instead: Instead, words: &[OsString], reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let text = match instead {
         Instead::Fail(error) => return Err(error),
-        Instead::Help(request) => {
-            show::requested(&request, Cli::command(), resolve::screen(reporter.has_color()))
+        Instead::Help => {
+            let words = words.get(1..).unwrap_or_default();
+            show::requested(words, &definition(), resolve::screen(reporter.has_color()))
         }
         Instead::Version(text) => text,
     };

@@ -7,15 +7,14 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::args::Cli;
 use super::habits;
-use super::help::request::HelpRequest;
 use super::help::topics::TOPICS;
 use crate::commands::{CommandError, usage};
 
 /// What to do instead of running a verb.
 #[derive(Debug)]
 pub enum Instead {
-    /// Print the help that was requested.
-    Help(HelpRequest),
+    /// Print the help that the words request.
+    Help,
     /// Print the version.
     Version(String),
     Fail(CommandError),
@@ -26,7 +25,7 @@ pub enum Instead {
 pub fn explain(error: Error, words: &[OsString]) -> Instead {
     match error.kind() {
         ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(host_after_h(words)),
-        ErrorKind::DisplayHelp => Instead::Help(HelpRequest::of(&error)),
+        ErrorKind::DisplayHelp => Instead::Help,
         ErrorKind::DisplayVersion => Instead::Version(error.render().to_string()),
         ErrorKind::InvalidUtf8 => Instead::Fail(not_utf8(words).hint(help_hint(words))),
         kind => {

@@ -207,14 +207,6 @@ impl Client {
         decode_response(request.verb(), self.send(RawRequest::new(request, properties)).await?)
     }
 
-    /// Sends a command of any words, also unknown ones, and returns the response without decoding it.
-    ///
-    /// # Errors
-    /// Any [`Error`] of a request except [`Error::Refused`]: an error of the store is a response, too.
-    pub async fn raw(&self, words: &[Bytes], properties: RequestProperties) -> Result<Response, Error> {
-        self.send(RawRequest::of_words(words, properties)).await
-    }
-
     /// Sends an encoded request and returns the response without decoding it.
     ///
     /// # Errors

@@ -1,19 +1,22 @@
 //! `batch`: runs the lines of a file on one session.
 
-use std::path::PathBuf;
 use std::pin::Pin;
 
-use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::batch_args::{BatchArgs, BatchMode, LineFormat};
+use super::command::Command;
 use super::error::{CommandError, Place};
+use super::grammar::Grammar;
+use super::json_request;
 use super::lines::answered::{Answered, FailedLine};
-use super::lines::pipeline::INFLIGHT_MAX;
+use super::lines::operators;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
 use super::lines::records::{Id, is_object};
-use super::lines::words::{self, Word};
+use super::lines::words;
 use super::output::{BulkProgress, Emit};
+use super::pipelined::Call;
 use super::process::stdin;
 use super::session::Session;
 use super::verdict::Verdict;
@@ -21,131 +24,6 @@ use crate::client::{Client, Error, RawRequest, Response};
 use crate::render::escape::escape;
 use crate::render::json::Json;
 use crate::render::{Format, Record, Rendered, Style, Widths, negative, notice};
-
-const HELP: &str = "\
-Examples:
-  mqkv batch setup.mqkv
-  mqkv batch --dry-run setup.mqkv       check all lines, send nothing
-  printf 'set a 1\\nset b 2 --ttl 30s\\nget a\\n' | mqkv batch -
-  jq -c '{op:\"set\",key:.name,value:.text}' items.json |
-    mqkv batch --format jsonl -
-
-Lines:
-Each line is a verb with its arguments: get, set, del, vdel, raw, keys, ping, decode, exchange. Verbs are case-insensitive, and \
-SET accepts the options of the wire: SET k v NX PX 5000. Blanks separate words. 'Single quotes' keep every character; \
-\"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. Outside quotes a backslash escapes a blank, a quote, #, |, > \
-and a backslash. Before any other character a backslash is literal: C:\\temp. In a line without options, a quoted key or value is literal, also \
-\"-\" and \"--nx\". Lines that begin with # are comments.
-
-JSON lines:
-Members: op (get, set, del, vdel), key and value; optionally key_encoding and encoding (utf-8 or base64), ttl_ms, \
-condition (nx or nex), fence, persist, and id (any JSON, returned with the answer).
-
-Order:
-Requests are sent in the order of the lines, up to --inflight of them before the first answer, and the store handles \
-them in that order: a get sees the set before it. Without --inflight their number grows from 64, to 4096 at most, as long \
-as answers then arrive faster, and falls if the store becomes slower. Answers are printed in the order of the lines. In a pipe each get \
-prints one line, escaped as in double quotes; the line is empty if the key does not exist. With -j, and for JSON lines, \
-each answer is one object with the number of its line.
-
-Exit status:
-The batch stops at the first error and exits with its status. Requests that were already sent are completed, and the \
-error lists their lines. A \"no\" (status 1) does not stop the batch; it exits with 1 at the end, and in a pipe it \
-reports the number of such lines. With --keep-going all \
-lines run, and the greatest status counts.";
-
-/// Run the lines of a file on one session
-#[derive(Debug, Args)]
-#[command(after_long_help = HELP)]
-pub struct BatchArgs {
-    /// File with the lines [default: -, standard input]
-    #[arg(value_name = "FILE|-")]
-    file: Option<PathBuf>,
-    /// Check all lines, without a connection
-    #[arg(long)]
-    dry_run: bool,
-    /// Run all lines, even after an error
-    #[arg(long)]
-    keep_going: bool,
-    /// Requests in flight [default: adapts]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=INFLIGHT_MAX))]
-    inflight: Option<u16>,
-    /// Format of the lines
-    #[arg(long, value_name = "FORMAT", default_value = "lines")]
-    format: LineFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LineFormat {
-    /// Verbs and arguments, as on the command line
-    Lines,
-    /// JSON objects; answers are JSON too
-    Jsonl,
-}
-
-impl BatchArgs {
-    /// Returns whether JSON is the default format of the answers.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.format == LineFormat::Jsonl
-    }
-
-    /// Returns whether no request is made.
-    #[must_use]
-    pub fn is_offline(&self) -> bool {
-        self.dry_run
-    }
-}
-
-/// How a command runs as a line of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchMode {
-    /// It makes one request, which may be in flight together with others.
-    Pipelined,
-    /// It makes several requests, or uses much memory: it runs after all lines before it and before all lines after it.
-    Exclusive,
-    /// It cannot be a line of a batch.
-    Unsupported,
-}
-
-/// The future of [`BatchCommand::run`].
-pub type CommandFuture<'a> = Pin<Box<dyn Future<Output = Result<Verdict, CommandError>> + 'a>>;
-
-/// What becomes of the response to a pipelined command.
-pub trait PipelinedCall {
-    /// Emits the records of the command.
-    fn finish(self, result: Result<Response, Error>, emit: Emit<'_>) -> Result<Verdict, CommandError>;
-}
-
-/// What a batch needs of the command on a line. The batch is itself a command, so it knows the others by this trait only.
-pub trait BatchCommand: Sized {
-    /// A pipelined command that is sent.
-    type Call: PipelinedCall;
-
-    /// Returns how the command runs as a line.
-    fn mode(&self) -> BatchMode;
-
-    /// Returns whether the command needs no broker.
-    fn is_offline(&self) -> bool;
-
-    /// Returns the request of a pipelined command.
-    fn prepare(self, session: &Session) -> Result<(RawRequest, Self::Call), CommandError>;
-
-    /// Runs the command.
-    fn run<'a>(self, session: &'a Session, emit: Emit<'a>) -> CommandFuture<'a>;
-}
-
-/// Parses lines as commands.
-pub trait LineParser {
-    /// The command of a line.
-    type Command: BatchCommand;
-
-    /// Parses the words of a line.
-    fn parse_words(&mut self, words: Vec<Word>) -> Result<Self::Command, CommandError>;
-
-    /// Parses a JSON line. The id is returned for invalid requests too, as far as it is readable.
-    fn parse_json(&self, line: &[u8]) -> (Option<Id>, Result<Self::Command, CommandError>);
-}
 
 /// The number of lines with a negative answer, and the first of them.
 #[derive(Debug)]
@@ -163,12 +41,7 @@ struct Validated {
 }
 
 /// Runs the verb.
-pub async fn run(
-    args: BatchArgs,
-    parser: impl LineParser,
-    session: &Session,
-    emit: Emit<'_>,
-) -> Result<Verdict, CommandError> {
+pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
     let session = session.of_many_verbs();
     let file = stdin::file_or_input(args.file, "mqkv batch FILE")?;
     let lines = Lines::open(&file, b'\n', &session)?;
@@ -177,7 +50,7 @@ pub async fn run(
         session: &session,
         client: None,
         emit,
-        parser,
+        grammar: None,
         format: args.format,
         state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
         dry_run: args.dry_run,
@@ -196,42 +69,52 @@ pub async fn run(
     Ok(verdict)
 }
 
-struct Batch<'a, P: LineParser> {
+struct Batch<'a> {
     session: &'a Session,
     /// None before the first request.
     client: Option<&'a Client>,
     emit: Emit<'a>,
-    parser: P,
+    /// Built for the first line that needs it.
+    grammar: Option<Box<Grammar>>,
     format: LineFormat,
-    state: ProcessorState<PendingLine<<P::Command as BatchCommand>::Call>>,
+    state: ProcessorState<PendingLine>,
     dry_run: bool,
     answered: u64,
 }
 
 /// A line that waits for its answer or its turn.
-struct PendingLine<C> {
+struct PendingLine {
     place: Place,
     id: Option<Id>,
-    state: PendingState<C>,
+    state: PendingState,
 }
 
-enum PendingState<C> {
-    Sent(C),
+enum PendingState {
+    Sent(Call),
     /// It needs no request.
     Done(Result<Verdict, CommandError>),
 }
 
 /// A line that is not sent at once.
-enum DeferredLine<C: BatchCommand> {
+enum DeferredLine {
     /// There is no connection yet.
-    Request(Box<(PendingLine<C::Call>, RawRequest)>),
+    Request(Box<(PendingLine, RawRequest)>),
     /// It runs alone, or is only checked.
-    Command { place: Place, id: Option<Id>, command: Box<C> },
+    Command { place: Place, id: Option<Id>, command: Box<Command> },
 }
 
-impl<P: LineParser> LineProcessor for Batch<'_, P> {
-    type Pending = PendingLine<<P::Command as BatchCommand>::Call>;
-    type Deferred = DeferredLine<P::Command>;
+/// Runs a verb in a future of its own: a batch is itself a verb.
+fn run_boxed<'a>(
+    command: Command,
+    session: &'a Session,
+    emit: Emit<'a>,
+) -> Pin<Box<dyn Future<Output = Result<Verdict, CommandError>> + 'a>> {
+    Box::pin(command.run(session, emit))
+}
+
+impl LineProcessor for Batch<'_> {
+    type Pending = PendingLine;
+    type Deferred = DeferredLine;
 
     fn state(&mut self) -> &mut ProcessorState<Self::Pending> {
         &mut self.state
@@ -251,10 +134,10 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 return Ok(None);
             }
         };
-        if self.dry_run || command.mode() != BatchMode::Pipelined {
+        if self.dry_run || command.batch_mode() != BatchMode::Pipelined {
             return Ok(Some(DeferredLine::Command { place, id, command: Box::new(command) }));
         }
-        match command.prepare(self.session) {
+        match Call::prepare(command, self.session) {
             Ok((request, call)) => {
                 let pending = PendingLine { place, id, state: PendingState::Sent(call) };
                 match self.client {
@@ -276,8 +159,10 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
                 self.state.pipeline.push(pending, request, client);
             }
             DeferredLine::Command { place, id, command } if self.dry_run => {
-                let checked =
-                    self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
+                let checked = self
+                    .session
+                    .dry_run(async |session| run_boxed(*command, session, &mut |_| Ok(())).await)
+                    .await;
                 self.push_done(place, id, checked.map(|()| Verdict::Yes));
             }
             DeferredLine::Command { place, id, command } => {
@@ -323,9 +208,9 @@ impl<P: LineParser> LineProcessor for Batch<'_, P> {
 }
 
 /// The id and the command of a line.
-type ParsedLine<C> = (Option<Id>, Result<C, CommandError>);
+type ParsedLine = (Option<Id>, Result<Command, CommandError>);
 
-impl<P: LineParser> Batch<'_, P> {
+impl Batch<'_> {
     /// Adds a line that needs no request.
     fn push_done(&mut self, place: Place, id: Option<Id>, result: Result<Verdict, CommandError>) {
         let has_failed = result.is_err();
@@ -358,7 +243,7 @@ impl<P: LineParser> Batch<'_, P> {
         &mut self,
         place: Place,
         id: Option<Id>,
-        command: P::Command,
+        command: Command,
     ) -> Result<(), CommandError> {
         while !self.state.pipeline.is_empty() {
             self.state.pipeline.wait().await;
@@ -371,12 +256,12 @@ impl<P: LineParser> Batch<'_, P> {
         }
         let emit = &mut self.emit;
         let mut emit_line = |record: &dyn Record| emit(&Answered { place: &place, id: id.as_ref(), record });
-        let result = command.run(self.session, &mut emit_line).await;
+        let result = run_boxed(command, self.session, &mut emit_line).await;
         self.record(place, id, result)
     }
 
     /// Parses a line; None if it is empty or a comment.
-    fn parse(&mut self, line: Line) -> Option<ParsedLine<P::Command>> {
+    fn parse(&mut self, line: Line) -> Option<ParsedLine> {
         let content = match line.content {
             Ok(content) => content,
             Err(error) => return Some((None, Err(error))),
@@ -386,13 +271,14 @@ impl<P: LineParser> Batch<'_, P> {
         let is_lines = self.format == LineFormat::Lines;
         let (id, command) = match self.format {
             LineFormat::Jsonl if content.trim_ascii().is_empty() => return None,
-            LineFormat::Jsonl => self.parser.parse_json(content),
+            LineFormat::Jsonl => json_request::parse(content),
             LineFormat::Lines => {
                 let words = match words::split(content) {
                     Ok(words) if words.is_empty() => return None,
                     words => words.map_err(|error| CommandError::usage(error.to_string())),
                 };
-                (None, words.and_then(|words| self.parser.parse_words(words)))
+                let words = words.and_then(|words| operators::refuse_all(content).map(|()| words));
+                (None, words.and_then(|words| self.grammar.get_or_insert_default().parse(words)))
             }
         };
         let command = command.and_then(|command| check_mode(command, content));
@@ -403,8 +289,8 @@ impl<P: LineParser> Batch<'_, P> {
 /// Editors on Windows write it at the beginning of a text file.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-fn check_mode<C: BatchCommand>(command: C, line: &[u8]) -> Result<C, CommandError> {
-    match command.mode() {
+fn check_mode(command: Command, line: &[u8]) -> Result<Command, CommandError> {
+    match command.batch_mode() {
         BatchMode::Pipelined | BatchMode::Exclusive => Ok(command),
         BatchMode::Unsupported => {
             let words = words::split(line).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The verbs as one type, and their properties.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-use super::batch::{BatchArgs, BatchMode};
+use super::batch_args::{BatchArgs, BatchMode};
 use super::bench::BenchArgs;
 use super::decode::DecodeArgs;
 use super::del::DelArgs;
@@ -50,6 +50,18 @@ pub enum Command {
 }
 
 impl Command {
+    /// Returns the definition of a frequent verb alone.
+    #[must_use]
+    pub fn define_frequent(name: &str) -> Option<clap::Command> {
+        Some(match name {
+            "get" => GetArgs::augment_args(clap::Command::new("get")),
+            "set" => SetArgs::augment_args(clap::Command::new("set")),
+            "del" => DelArgs::augment_args(clap::Command::new("del")),
+            "vdel" => VdelArgs::augment_args(clap::Command::new("vdel")),
+            _ => return None,
+        })
+    }
+
     /// Returns whether the verb needs no broker.
     #[must_use]
     pub fn is_offline(&self) -> bool {

@@ -29,9 +29,8 @@ struct Line {
 
 /// A parser of lines.
 ///
-/// Verbs are case-insensitive, and `set KEY VALUE` may be followed by the options of the wire, `NX`, `NEX`, `PX 5000`, in
-/// any case. In the plain forms `get KEY`, `set KEY VALUE NX PX 5000`, `del KEY` and `vdel KEY VALUE` a quoted word is
-/// data: `set k "--nx"` stores these four characters, and `set k "-"` a hyphen.
+/// Words become arguments, and clap parses these. Only the plain forms `get KEY`, `set KEY VALUE NX PX 5000`, `del KEY` and
+/// `vdel KEY VALUE`, of which a batch has thousands, do without clap, which takes tens of microseconds for a line.
 #[derive(Debug)]
 pub struct Grammar {
     definition: clap::Command,
@@ -52,18 +51,18 @@ impl Grammar {
         if let Some(verb) = words.first_mut() {
             verb.bytes.make_ascii_lowercase();
         }
-        if is_plain(&words) {
+        if is_data(&words) {
             words = match plain(words) {
                 Ok(command) => return Ok(command),
                 Err(words) => words,
             };
         }
-        self.parse_any(words.into_iter().map(|word| word.bytes).collect())
+        self.parse_any(words)
     }
 
-    /// Parses words with the whole definition. For plain words without quotes the result is the same as of [`plain`].
-    fn parse_any(&mut self, words: Vec<Vec<u8>>) -> Result<Command, CommandError> {
-        let words: Vec<_> = wire_options_as_flags(words).into_iter().map(OsString::from_vec).collect();
+    /// Parses words with the whole definition. For the plain forms the result is the same as of [`plain`].
+    fn parse_any(&mut self, words: Vec<Word>) -> Result<Command, CommandError> {
+        let words = arguments(words);
         let verb = words.first().map(|word| word.to_string_lossy().into_owned());
         let matches = self.definition.try_get_matches_from_mut(&words);
         matches.and_then(|matches| Line::from_arg_matches(&matches)).map(|line| line.verb).map_err(|error| {
@@ -84,21 +83,67 @@ impl Grammar {
     }
 }
 
-/// Returns whether the words may have one of the plain forms, which spare the whole definition (tens of microseconds).
-fn is_plain(words: &[Word]) -> bool {
-    let is_data = |word: &Word| word.is_quoted || !word.bytes.starts_with(b"-");
-    matches!(words, [_, rest @ ..] if rest.iter().all(is_data))
+/// Returns the words of a line as arguments of a command line.
+///
+/// The verb may be in any case, and `set KEY VALUE` may be followed by the options of the wire, `NX`, `NEX`, `PX 5000`, in any
+/// case. In a line without options, or with flags at its end only, a quoted word is data: `set k "--nx"` stores these four
+/// characters, and `set k "-"` a hyphen.
+#[must_use]
+pub fn arguments(mut words: Vec<Word>) -> Vec<OsString> {
+    if let Some(verb) = words.first_mut() {
+        verb.bytes.make_ascii_lowercase();
+    }
+    let flags = words.iter().rev().take_while(|word| is_flag(word)).count();
+    let flags_at = words.len().saturating_sub(flags);
+    let is_data = is_data(words.get(..flags_at).unwrap_or_default());
+    let options = split_wire_options(&mut words);
+    let has_value = words.first().is_some_and(|verb| matches!(verb.bytes.as_slice(), b"set" | b"vdel"));
+    let (mut arguments, mut behind_dashes) = (Vec::new(), Vec::new());
+    for (at, Word { bytes, is_quoted }) in words.into_iter().enumerate() {
+        let is_flag = at >= flags_at;
+        let looks_like_option = is_data && is_quoted && at > 0 && bytes.starts_with(b"-");
+        let is_hyphen_as_value = looks_like_option && has_value && at == 2 && bytes == b"-";
+        let word = OsString::from_vec(bytes);
+        if is_hyphen_as_value {
+            // As a word it would be standard input.
+            arguments.extend(["--value".into(), word]);
+        } else if looks_like_option || !behind_dashes.is_empty() && !is_flag {
+            behind_dashes.push(word);
+        } else {
+            arguments.push(word);
+        }
+    }
+    arguments.extend(options.into_iter().map(OsString::from_vec));
+    if !behind_dashes.is_empty() {
+        arguments.push("--".into());
+        arguments.extend(behind_dashes);
+    }
+    arguments
+}
+
+/// Returns whether a word at the end of a line is an option without a value, or with its value in the same word.
+fn is_flag(word: &Word) -> bool {
+    let is_number = word.bytes.get(1).is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.');
+    !word.is_quoted
+        && word.bytes.starts_with(b"-")
+        && !is_number
+        && !matches!(word.bytes.as_slice(), b"-" | b"--")
+}
+
+/// Returns whether no word behind the verb is an option.
+fn is_data(words: &[Word]) -> bool {
+    words.iter().skip(1).all(|word| word.is_quoted || !word.bytes.starts_with(b"-"))
 }
 
 /// Parses a plain form, or returns the words.
 fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
     Ok(match words.as_mut_slice() {
-        [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(key_list_of(key))),
+        [verb, key] if verb.bytes == b"get" => Command::Get(GetArgs::plain(KeyListArgs::word(take(key)))),
         [verb, key] if verb.bytes == b"del" => {
-            Command::Del(DelArgs::plain(key_list_of(key), FenceArgs::default()))
+            Command::Del(DelArgs::plain(KeyListArgs::word(take(key)), FenceArgs::default()))
         }
         [verb, key, value] if verb.bytes == b"vdel" => {
-            Command::Vdel(VdelArgs::plain(key_of(key), value_of(value), FenceArgs::default()))
+            Command::Vdel(VdelArgs::plain(KeyArgs::word(take(key)), value_of(value), FenceArgs::default()))
         }
         [verb, key, value, options @ ..] if verb.bytes == b"set" => {
             let (condition, options) = match options {
@@ -116,62 +161,53 @@ fn plain(mut words: Vec<Word>) -> Result<Command, Vec<Word>> {
                 }
                 _ => return Err(words),
             };
-            Command::Set(SetArgs::plain(key_of(key), value_of(value), condition, ttl))
+            Command::Set(SetArgs::plain(KeyArgs::word(take(key)), value_of(value), condition, ttl))
         }
         _ => return Err(words),
     })
 }
 
-fn take(word: &mut Word) -> Word {
-    Word { bytes: std::mem::take(&mut word.bytes), is_quoted: word.is_quoted }
-}
-
-fn key_of(word: &mut Word) -> KeyArgs {
-    let Word { bytes, is_quoted } = take(word);
-    if is_quoted { KeyArgs::bytes(bytes) } else { KeyArgs::word(OsString::from_vec(bytes)) }
-}
-
-fn key_list_of(word: &mut Word) -> KeyListArgs {
-    let Word { bytes, is_quoted } = take(word);
-    if is_quoted { KeyListArgs::bytes(bytes) } else { KeyListArgs::word(OsString::from_vec(bytes)) }
+fn take(word: &mut Word) -> OsString {
+    OsString::from_vec(std::mem::take(&mut word.bytes))
 }
 
 fn value_of(word: &mut Word) -> ValueArgs {
-    let Word { bytes, is_quoted } = take(word);
-    if is_quoted { ValueArgs::bytes(bytes) } else { ValueArgs::word(OsString::from_vec(bytes)) }
+    let is_hyphen = word.bytes == b"-";
+    if is_hyphen { ValueArgs::literal(take(word)) } else { ValueArgs::word(take(word)) }
 }
 
 fn is_option(word: &Word, name: &[u8]) -> bool {
     word.bytes.eq_ignore_ascii_case(name)
 }
 
-/// Rewrites `set KEY VALUE NX PX 5000` as `set KEY VALUE --nx --ttl 5000ms`.
-#[must_use]
-pub fn wire_options_as_flags(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let is_set = words.first().is_some_and(|verb| verb == b"set");
-    let has_value = words.iter().skip(1).take(2).filter(|word| !word.starts_with(b"-")).count() == 2;
-    if !is_set || !has_value || words.len() < 4 {
-        return words;
+/// Removes what follows `set KEY VALUE`, and returns it with the options of the wire as those of the command line: `--nx --ttl
+/// 5000ms` for `NX PX 5000`.
+fn split_wire_options(words: &mut Vec<Word>) -> Vec<Vec<u8>> {
+    let is_set = words.first().is_some_and(|verb| verb.bytes == b"set");
+    let has_value = words.get(..3).is_some_and(is_data);
+    if !is_set || !has_value {
+        return Vec::new();
     }
-    let mut options = words.split_off(3).into_iter().peekable();
+    let mut options = words.split_off(3).into_iter().map(|word| word.bytes).peekable();
+    let mut arguments = Vec::new();
     while let Some(word) = options.next() {
         let number = options.peek().and_then(|number| milliseconds(number));
         match (word.to_ascii_uppercase().as_slice(), number) {
-            (b"NX", _) => words.push(b"--nx".to_vec()),
-            (b"NEX", _) => words.push(b"--nex".to_vec()),
+            (b"NX", _) => arguments.push(b"--nx".to_vec()),
+            (b"NEX", _) => arguments.push(b"--nex".to_vec()),
             (b"PX", Some(ttl)) => {
                 options.next();
-                words.extend([b"--ttl".to_vec(), ttl.into_bytes()]);
+                arguments.extend([b"--ttl".to_vec(), ttl.into_bytes()]);
             }
             // Words after one that is no option of the wire are left as they are.
             _ => {
-                words.push(word);
-                words.extend(options);
+                arguments.push(word);
+                arguments.extend(options);
                 break;
             }
         }
     }
-    words
+    arguments
 }
 
 fn milliseconds(word: &[u8]) -> Option<String> {
@@ -218,15 +254,17 @@ mod tests {
     }
 
     #[test]
-    fn a_word_in_quotes_is_data_in_the_plain_forms() {
-        let set = |value: &str| {
-            let (key, value) = (KeyArgs::word("k".into()), ValueArgs::bytes(value.into()));
-            format!("{:?}", Command::Set(SetArgs::plain(key, value, None, None)))
-        };
-        assert_eq!(formatted("set k '--nx'"), set("--nx"));
-        assert_eq!(formatted("set k \"-\""), set("-"));
+    fn a_word_in_quotes_is_data_in_a_line_without_options() {
+        assert_eq!(formatted("set k '--nx'"), formatted("set k -- --nx"));
+        assert_eq!(formatted("set k \"-\""), formatted("set k --value -"));
+        assert_eq!(formatted("set '-k' \"-\" NX"), formatted("set --nx --value - -- -k"));
+        assert_eq!(formatted("del a '-b' c"), formatted("del -- a -b c"));
+        assert_eq!(formatted("raw SET k '-v'"), formatted("raw -- SET k -v"));
+        assert_eq!(formatted("decode topic '-x'"), formatted("decode topic -- -x"));
         assert!(parse("get '-k'").is_ok() && parse("del '-k'").is_ok() && parse("vdel '-k' '-v'").is_ok());
-        assert!(parse("set k '-v' --persist").is_err(), "rejected, not guessed");
+        assert_eq!(formatted("set k '-v' --persist"), formatted("set k --persist -- -v"));
+        assert_eq!(formatted("get '-k' --default=x"), formatted("get --default=x -- -k"));
+        assert!(parse("set k '-v' --ttl 5s").is_err(), "rejected, not guessed");
     }
 
     fn word() -> impl Strategy<Value = Vec<u8>> {
@@ -243,12 +281,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn plain_forms_parse_as_the_whole_definition_does(words in vec(word(), 1..7)) {
+        fn plain_forms_parse_as_the_whole_definition_does(words in vec((word(), any::<bool>()), 1..7)) {
+            let words: Vec<_> = words.into_iter().map(|(bytes, is_quoted)| Word { bytes, is_quoted }).collect();
             let mut grammar = Grammar::default();
-            let mut lower = words.clone();
-            lower[0].make_ascii_lowercase();
-            let whole = grammar.parse_any(lower);
-            let quick = grammar.parse(words.into_iter().map(|bytes| Word { bytes, is_quoted: false }).collect());
+            let whole = grammar.parse_any(words.clone());
+            let quick = grammar.parse(words);
             prop_assert_eq!(format!("{quick:?}"), format!("{whole:?}"));
         }
     }

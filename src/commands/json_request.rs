@@ -7,17 +7,20 @@ use super::command::Command;
 use super::del::DelArgs;
 use super::error::CommandError;
 use super::get::GetArgs;
-use super::lines::records::{Id, Record, begins_with_verb, data_error, is_object};
+use super::lines::records::{
+    Id, Member, Members, Named, begins_with_verb, data_error, decoded, is_object, missing, text,
+};
 use super::set::SetArgs;
 use super::vdel::VdelArgs;
+use crate::protocol::Condition;
 
 /// Parses a request. Its id is returned even if the rest is invalid.
 pub fn parse(line: &[u8]) -> (Option<Id>, Result<Command, CommandError>) {
-    let mut record = match Record::parse(line) {
-        Ok(record) => record,
+    let mut members = match Members::parse(line) {
+        Ok(members) => members,
         Err(error) => return (None, Err(with_example(line, error))),
     };
-    (record.id(), command(record))
+    (members.id(), members.check_version().and_then(|()| command(members)))
 }
 
 /// Adds hints to the error of a line that is no object.
@@ -32,29 +35,86 @@ fn with_example(line: &[u8], error: CommandError) -> CommandError {
     }
 }
 
-fn command(mut record: Record) -> Result<Command, CommandError> {
-    let op = record.required_text("op")?;
-    let key = record.required_bytes("key", "key_encoding")?;
-    // Members that the op does not have stay in the record, and are reported at the end.
-    let fence = |record: &mut Record| record.fence().map(FenceArgs::token);
-    let value = |record: &mut Record| record.required_bytes("value", "encoding").map(ValueArgs::bytes);
-    let command = match op.as_str() {
+fn command(mut members: Members<'_>) -> Result<Command, CommandError> {
+    let op = text(("op", members.op.take()))?.ok_or_else(|| missing("op"))?;
+    let key = bytes(("key", members.key.take()), ("key_encoding", members.key_encoding.take()))?;
+    // Members that the op does not have are left, and reported at the end.
+    let mut value = || {
+        let value = ("value", members.value.take());
+        bytes(value, ("encoding", members.encoding.take())).map(ValueArgs::bytes)
+    };
+    let command = match op.as_ref() {
         "get" => Command::Get(GetArgs::plain(KeyListArgs::bytes(key))),
         "set" => {
-            let (value, fence) = (value(&mut record)?, fence(&mut record)?);
-            let (condition, ttl) = (record.condition()?, record.ttl_ms()?);
+            let (value, fence) = (value()?, fence(&mut members)?);
+            let (condition, ttl) = (condition(&mut members)?, members.ttl_ms()?);
+            members.ttl_ms = None;
             let set = SetArgs::plain(KeyArgs::bytes(key), value, condition, ttl);
-            Command::Set(set.with_fence(fence, record.flag("persist")?))
+            Command::Set(set.with_fence(fence, persist(&mut members)?))
         }
-        "del" => Command::Del(DelArgs::plain(KeyListArgs::bytes(key), fence(&mut record)?)),
+        "del" => Command::Del(DelArgs::plain(KeyListArgs::bytes(key), fence(&mut members)?)),
         "vdel" => {
-            let (value, fence) = (value(&mut record)?, fence(&mut record)?);
+            let (value, fence) = (value()?, fence(&mut members)?);
             Command::Vdel(VdelArgs::plain(KeyArgs::bytes(key), value, fence))
         }
         other => return Err(data_error(format!("unknown op: {other}")).hint("use get, set, del or vdel")),
     };
-    record.finish(&op)?;
-    Ok(command)
+    // A misspelt member would be a condition or an expiry that is silently left out.
+    match left(&members) {
+        None => Ok(command),
+        Some(name) => Err(data_error(format!("unknown member \"{name}\" of {op}"))),
+    }
+}
+
+/// Returns the first member that was not taken.
+fn left<'a>(members: &'a Members<'_>) -> Option<&'a str> {
+    let Members { value, encoding, ttl_ms, condition, fence, persist, .. } = members;
+    let known = [
+        ("value", value),
+        ("encoding", encoding),
+        ("ttl_ms", ttl_ms),
+        ("condition", condition),
+        ("fence", fence),
+        ("persist", persist),
+    ];
+    members
+        .unknown
+        .as_deref()
+        .or_else(|| known.into_iter().find_map(|(name, member)| member.as_ref().map(|_| name)))
+}
+
+/// Returns the bytes of a member that must exist; another member states its encoding.
+fn bytes(member: Named<'_>, encoding: Named<'_>) -> Result<Vec<u8>, CommandError> {
+    let (name, encoding_name) = (member.0, encoding.0);
+    let encoding = text(encoding)?;
+    let text = text(member)?.ok_or_else(|| missing(name))?;
+    decoded(name, text.into_owned(), encoding_name, encoding.as_deref())
+}
+
+fn condition(members: &mut Members<'_>) -> Result<Option<Condition>, CommandError> {
+    match text(("condition", members.condition.take()))?.as_deref() {
+        None => Ok(None),
+        Some("nx") => Ok(Some(Condition::Absent)),
+        Some("nex") => Ok(Some(Condition::AbsentOrEqual)),
+        Some(other) => {
+            Err(data_error(format!("invalid \"condition\": {other}")).hint("use \"nx\" or \"nex\""))
+        }
+    }
+}
+
+fn fence(members: &mut Members<'_>) -> Result<FenceArgs, CommandError> {
+    let token = text(("fence", members.fence.take()))?.map(|text| text.parse()).transpose();
+    token.map(FenceArgs::token).map_err(|error| data_error(format!("invalid \"fence\": {error}")))
+}
+
+fn persist(members: &mut Members<'_>) -> Result<bool, CommandError> {
+    let name = "persist";
+    match members.persist.take().map(Member::into_value) {
+        None => Ok(false),
+        Some(flag) => {
+            flag.as_bool().ok_or_else(|| data_error(format!("invalid \"{name}\": neither true nor false")))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +126,6 @@ mod tests {
 
     use super::*;
     use crate::commands::error::Kind;
-    use crate::protocol::Condition;
 
     fn failure(line: &str) -> String {
         parse(line.as_bytes()).1.unwrap_err().message
@@ -111,6 +170,7 @@ mod tests {
         assert_eq!(id.unwrap().value().to_string(), r#"{"a":[1]}"#);
         let error = result.unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (Kind::Data, "unknown op: gte"));
+        assert!(parse(br#"{"v":2,"id":7,"op":"get","key":"k"}"#).0.is_some());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 pub mod args;
 mod batch;
+mod batch_args;
 pub mod bench;
 mod command;
 pub mod configured;
@@ -16,6 +17,7 @@ mod edit;
 pub mod error;
 mod error_text;
 pub mod exchange;
+pub mod exit;
 mod export;
 mod get;
 pub mod grammar;
@@ -28,6 +30,7 @@ mod lock;
 pub mod monitor;
 pub mod output;
 mod ping;
+mod pipelined;
 pub mod process;
 mod raw;
 mod scan;
@@ -45,9 +48,10 @@ mod vdel;
 mod verdict;
 mod watch;
 
-pub use batch::BatchMode;
+pub use batch_args::BatchMode;
 pub use command::Command;
 pub use error::{CommandError, Kind, Place, limit_hint};
+pub use exit::Exit;
 pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};
 pub use output::{Emit, Hint};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};

@@ -2,7 +2,7 @@
 
 use crate::protocol::Key;
 
-use super::names::Mutex;
+use super::names::ChangeId;
 
 /// The start value of FNV-1a.
 const FNV: u64 = 0xcbf2_9ce4_8422_2325;
@@ -14,8 +14,8 @@ pub(super) fn fnv(bytes: &[u8]) -> u64 {
 
 /// Returns the part of one record. The digest of records is the XOR of their parts: it does not depend on their order,
 /// and a record is added and removed alike.
-pub(super) fn record(key: &Key, mutex: Mutex) -> u64 {
-    let hash = fnv_from(fnv(&mutex.to_bytes()), key.as_bytes());
+pub(super) fn record(key: &Key, change_id: ChangeId) -> u64 {
+    let hash = fnv_from(fnv(&change_id.to_bytes()), key.as_bytes());
     // The finalizer of MurmurHash3: FNV alone changes few bits for the last byte, so that parts could cancel out.
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);

@@ -6,7 +6,7 @@ use crate::protocol::frame::Frame;
 
 pub(super) use crate::protocol::exchange::elements::{Elements, number, simple, text};
 
-use super::names::{Mutex, Name, Serial};
+use super::names::{ChangeId, Name, Serial};
 
 /// The longest free text in bytes: a version of the software, the reason of a refusal.
 pub(super) const TEXT_BYTES_MAX: usize = 512;
@@ -15,8 +15,8 @@ pub(super) fn id(id: u64) -> Frame {
     Frame::Bulk(Bytes::copy_from_slice(&id.to_be_bytes()))
 }
 
-pub(super) fn mutex(mutex: Mutex) -> Frame {
-    Frame::Bulk(Bytes::copy_from_slice(&mutex.to_bytes()))
+pub(super) fn change_id(change_id: ChangeId) -> Frame {
+    Frame::Bulk(Bytes::copy_from_slice(&change_id.to_bytes()))
 }
 
 pub(super) fn serial(serial: Serial) -> Frame {
@@ -28,8 +28,8 @@ impl Elements<'_> {
         self.bulk()?.as_ref().try_into().ok().map(u64::from_be_bytes)
     }
 
-    pub(super) fn mutex(&mut self) -> Option<Mutex> {
-        Mutex::from_bytes(self.bulk()?)
+    pub(super) fn change_id(&mut self) -> Option<ChangeId> {
+        ChangeId::from_bytes(self.bulk()?)
     }
 
     pub(super) fn serial(&mut self) -> Option<Serial> {

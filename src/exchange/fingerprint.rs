@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::protocol::Key;
 
-use super::names::{Mutex, Name, Serial};
+use super::names::{ChangeId, Name, Serial};
 
 /// A digest of a value, for a change that travels without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,7 +95,7 @@ impl Fingerprint {
     }
 }
 
-impl Mutex {
+impl ChangeId {
     /// Returns the id of a change of a leaf, or of the root if `owner` is `None`.
     ///
     /// The root makes the id of a proposal itself, with the name of the leaf that has sent it. So a leaf can neither use the
@@ -164,19 +164,19 @@ mod tests {
         let (a, root, serial) = (name("a"), name("root"), Serial { run: 1, counter: 2 });
         let value = |text: &'static [u8], expires| Fingerprint::of(Some(&Bytes::from_static(text)), expires);
         let ids = [
-            Mutex::of(Some(&a), serial, &key("k"), value(b"v", false)),
-            Mutex::of(Some(&a), serial, &key("k"), value(b"v", true)),
-            Mutex::of(Some(&a), serial, &key("k"), value(b"", false)),
-            Mutex::of(Some(&a), serial, &key("k"), Fingerprint::Deletion),
-            Mutex::of(Some(&a), serial, &key("kk"), value(b"v", false)),
-            Mutex::of(Some(&name("ak")), serial, &key("k"), value(b"v", false)),
-            Mutex::of(Some(&a), Serial { counter: 3, ..serial }, &key("k"), value(b"v", false)),
+            ChangeId::of(Some(&a), serial, &key("k"), value(b"v", false)),
+            ChangeId::of(Some(&a), serial, &key("k"), value(b"v", true)),
+            ChangeId::of(Some(&a), serial, &key("k"), value(b"", false)),
+            ChangeId::of(Some(&a), serial, &key("k"), Fingerprint::Deletion),
+            ChangeId::of(Some(&a), serial, &key("kk"), value(b"v", false)),
+            ChangeId::of(Some(&name("ak")), serial, &key("k"), value(b"v", false)),
+            ChangeId::of(Some(&a), Serial { counter: 3, ..serial }, &key("k"), value(b"v", false)),
             // A leaf may be called root.
-            Mutex::of(Some(&root), serial, &key("k"), value(b"v", false)),
-            Mutex::of(None, serial, &key("k"), value(b"v", false)),
+            ChangeId::of(Some(&root), serial, &key("k"), value(b"v", false)),
+            ChangeId::of(None, serial, &key("k"), value(b"v", false)),
         ];
         let different: std::collections::BTreeSet<_> = ids.iter().collect();
-        assert!(different.len() == ids.len() && !ids.contains(&Mutex::NIL), "{ids:?}");
-        assert_eq!(Mutex::of(Some(&a), serial, &key("k"), value(b"v", false)), ids[0]);
+        assert!(different.len() == ids.len() && !ids.contains(&ChangeId::NIL), "{ids:?}");
+        assert_eq!(ChangeId::of(Some(&a), serial, &key("k"), value(b"v", false)), ids[0]);
     }
 }

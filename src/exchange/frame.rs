@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use crate::protocol::Key;
 use crate::protocol::frame::{self, Frame};
 
-use super::elements::{Elements, TEXT_BYTES_MAX, id, mutex, number, simple, text};
-use super::names::{Mutex, Name};
+use super::elements::{Elements, TEXT_BYTES_MAX, change_id, id, number, simple, text};
+use super::names::{ChangeId, Name};
 use super::rules::Rules;
 pub use content::Content;
 pub use proposal::{Flags, Proposal, Proposed, ValueKind};
@@ -94,8 +94,8 @@ pub struct Welcome {
     pub root: u64,
     /// The last change of the leaf's stream that the root has judged.
     pub applied: u64,
-    /// The mutex of the change `applied`.
-    pub mutex: Mutex,
+    /// The change id of the change `applied`.
+    pub change_id: ChangeId,
     /// The last change of which the root has dropped the verdict.
     pub pruned: u64,
     pub start: Start,
@@ -178,7 +178,7 @@ pub enum Item {
 pub struct RecordItem {
     pub key: Key,
     pub ver: u64,
-    pub mutex: Mutex,
+    pub change_id: ChangeId,
     /// The leaf that made it; `None`: the root.
     pub owner: Option<Name>,
     /// `None`: a tombstone.
@@ -336,7 +336,7 @@ impl Welcome {
             id(self.link),
             id(self.root),
             number(self.applied),
-            mutex(self.mutex),
+            change_id(self.change_id),
             number(self.pruned),
             simple(self.start.as_str()),
             number(self.from),
@@ -352,7 +352,7 @@ fn welcome(rest: &mut Elements<'_>) -> Option<Welcome> {
         link: rest.id()?,
         root: rest.id()?,
         applied: rest.number()?,
-        mutex: rest.mutex()?,
+        change_id: rest.change_id()?,
         pruned: rest.number()?,
         start: Start::parse(rest.simple()?)?,
         from: rest.number()?,
@@ -464,7 +464,7 @@ impl RecordItem {
     fn to_frame(&self) -> Frame {
         let owner = self.owner.as_ref().map_or(Frame::Null, |owner| text(owner.as_str()));
         let key = Frame::Bulk(self.key.to_bytes());
-        let mut elements = vec![simple("R"), key, number(self.ver), mutex(self.mutex), owner];
+        let mut elements = vec![simple("R"), key, number(self.ver), change_id(self.change_id), owner];
         elements.extend(content::to_frames(self.content.as_ref()));
         Frame::Array(elements)
     }
@@ -474,7 +474,7 @@ fn record_item(rest: &mut Elements<'_>) -> Option<RecordItem> {
     Some(RecordItem {
         key: rest.key()?,
         ver: rest.number()?,
-        mutex: rest.mutex()?,
+        change_id: rest.change_id()?,
         owner: rest.optional_name()?,
         content: content::decode(rest)?,
     })

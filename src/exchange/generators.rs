@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::names::{Mutex, Name, Serial};
+use super::names::{ChangeId, Name, Serial};
 use crate::protocol::Key;
 
 pub fn counter() -> impl Strategy<Value = u64> {
@@ -19,8 +19,8 @@ pub fn name() -> impl Strategy<Value = Name> {
     "[a-z0-9._-]{1,64}".prop_map(|text| Name::new(&text).unwrap())
 }
 
-pub fn any_mutex() -> impl Strategy<Value = Mutex> {
-    any::<[u8; 16]>().prop_map(|bytes| Mutex::from_bytes(&bytes).unwrap())
+pub fn any_change_id() -> impl Strategy<Value = ChangeId> {
+    any::<[u8; 16]>().prop_map(|bytes| ChangeId::from_bytes(&bytes).unwrap())
 }
 
 pub fn serial() -> impl Strategy<Value = Serial> {

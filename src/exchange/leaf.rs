@@ -13,12 +13,12 @@ use bytes::Bytes;
 
 use crate::protocol::Key;
 
-use super::conflict::ConflictLog;
+use super::conflict_log::ConflictLog;
 use super::digest;
 use super::effects::{Cause, Effects, Event, LinkEnd, Values};
 use super::fingerprint::Fingerprint;
 use super::frame::{Content, LinkFrame, Reason};
-use super::names::{Mutex, SerialSource};
+use super::names::{ChangeId, SerialSource};
 use super::row::{
     Conflict, Counts, Entry, EntryState, FOREVER, Identity, LeafNodeRow, LostContent, Note, Resync,
     ResyncKind, Row, RowId,
@@ -57,7 +57,7 @@ pub struct Leaf {
     outbox_bytes: usize,
     /// Live entries by key.
     live: BTreeMap<Key, BTreeSet<u64>>,
-    by_mutex: BTreeMap<Mutex, u64>,
+    by_change_id: BTreeMap<ChangeId, u64>,
     /// The last change that may have been sent. After a start that is the last one: an older process, or the one
     /// before a restored backup, may have sent it.
     offered: u64,
@@ -151,7 +151,7 @@ impl Leaf {
             last_ver: 0,
             term: 0,
             acked: 0,
-            acked_mutex: Mutex::NIL,
+            acked_change_id: ChangeId::NIL,
             stream,
             last_seq: 0,
             again_to: 0,
@@ -174,7 +174,7 @@ impl Leaf {
             outbox: BTreeMap::new(),
             outbox_bytes: 0,
             live: BTreeMap::new(),
-            by_mutex: BTreeMap::new(),
+            by_change_id: BTreeMap::new(),
             offered: 0,
             digests: BTreeMap::new(),
             conflicts: ConflictLog::default(),
@@ -257,7 +257,7 @@ impl Leaf {
         self.finish(effects)
     }
 
-    /// Records that a value has expired. That is no change: the mutex and the version stay.
+    /// Records that a value has expired. That is no change: the change id and the version stay.
     pub fn handle_expired(&mut self, key: &Key, now_ms: u64) -> Effects {
         let mut effects = Effects::default();
         if let Some(note) = self.notes.get(key).copied().filter(|note| note.until > 0 && note.until <= now_ms)
@@ -285,8 +285,8 @@ impl Leaf {
         let live = self.live.get(key).map_or(0, BTreeSet::len);
         let last = self.live.get(key).and_then(BTreeSet::last).copied();
         let entry = last.and_then(|seq| self.outbox.get(&seq));
-        let shared = self.note_of(key).map_or(Mutex::NIL, |note| note.mutex);
-        let mut base = entry.map_or(shared, |entry| entry.mutex);
+        let shared = self.note_of(key).map_or(ChangeId::NIL, |note| note.change_id);
+        let mut base = entry.map_or(shared, |entry| entry.change_id);
         self.row.counts.made = self.row.counts.made.saturating_add(1);
         if let (Some(seq), Some(merged)) = (last, entry)
             && (self.outbox_bytes > OUTBOX_BYTES_MAX / 2 || live >= LIVE_PER_KEY_MAX)
@@ -308,7 +308,7 @@ impl Leaf {
     fn put_next(
         &mut self,
         key: &Key,
-        base: Mutex,
+        base: ChangeId,
         state: EntryState,
         value: Option<Bytes>,
         until: u64,
@@ -316,9 +316,9 @@ impl Leaf {
     ) {
         let serial = self.source.next();
         let fingerprint = Fingerprint::of(value.as_ref(), until != FOREVER);
-        let mutex = Mutex::of(Some(&self.row.identity.node), serial, key, fingerprint);
+        let change_id = ChangeId::of(Some(&self.row.identity.node), serial, key, fingerprint);
         self.row.last_seq = self.row.last_seq.saturating_add(1);
-        let entry = Entry { key: key.clone(), serial, mutex, base, state, value, until };
+        let entry = Entry { key: key.clone(), serial, change_id, base, state, value, until };
         self.put_entry(self.row.last_seq, Some(entry), effects);
     }
 
@@ -366,7 +366,7 @@ impl Leaf {
     fn count(&mut self, key: &Key, note: Note) {
         if note.until == FOREVER {
             let sum = self.digests.entry(note.epoch).or_default();
-            *sum ^= digest::record(key, note.mutex);
+            *sum ^= digest::record(key, note.change_id);
             if *sum == 0 {
                 self.digests.remove(&note.epoch);
             }
@@ -399,7 +399,7 @@ impl Leaf {
     fn set_entry(&mut self, seq: u64, entry: Option<Entry>) {
         if let Some(before) = self.outbox.remove(&seq) {
             self.outbox_bytes = self.outbox_bytes.saturating_sub(size(&before));
-            self.by_mutex.remove(&before.mutex);
+            self.by_change_id.remove(&before.change_id);
             if let Some(live) = self.live.get_mut(&before.key) {
                 live.remove(&seq);
                 if live.is_empty() {
@@ -409,7 +409,7 @@ impl Leaf {
         }
         let Some(entry) = entry else { return };
         self.outbox_bytes = self.outbox_bytes.saturating_add(size(&entry));
-        self.by_mutex.insert(entry.mutex, seq);
+        self.by_change_id.insert(entry.change_id, seq);
         if entry.state == EntryState::Live {
             self.live.entry(entry.key.clone()).or_default().insert(seq);
         }

@@ -3,7 +3,7 @@
 //! The root decides in the order of its commits. A leaf shows its own changes at once, proposes them, and steps back
 //! where the root decides otherwise. Nothing is lost silently: each change of a leaf gets a verdict.
 
-pub mod conflict;
+pub mod conflict_log;
 mod digest;
 pub mod effects;
 mod elements;
@@ -28,7 +28,7 @@ use bytes::Bytes;
 
 use crate::protocol::Key;
 
-use conflict::ConflictLog;
+use conflict_log::ConflictLog;
 use effects::{Effects, Values};
 use frame::{Content, LinkFrame};
 use leaf::{ChangeError, Leaf};

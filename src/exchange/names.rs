@@ -59,14 +59,14 @@ impl fmt::Display for InvalidName {
 
 impl std::error::Error for InvalidName {}
 
-/// The identity of one change: a digest of who made it, of its number there, and of what it does ([`Mutex::of`]).
+/// The identity of one change: a digest of who made it, of its number there, and of what it does ([`ChangeId::of`]).
 ///
-/// It is a *change mutex* in an outbox, a *shared mutex* in a record, and obsolete once a record has replaced it (S11).
-/// Changes with the same mutex have the same key and the same content, and no node can make the mutex of another one.
+/// It is pending in an outbox, shared in a record, and obsolete once a record has replaced it (S11). Changes with the same id
+/// have the same key and the same content, and no node can make the id of a change of another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Mutex([u8; 16]);
+pub struct ChangeId([u8; 16]);
 
-impl Mutex {
+impl ChangeId {
     /// The base of a change that is based on nothing.
     pub const NIL: Self = Self([0; 16]);
 
@@ -87,13 +87,13 @@ impl Mutex {
     }
 }
 
-impl fmt::Debug for Mutex {
+impl fmt::Debug for ChangeId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{self}")
     }
 }
 
-impl fmt::Display for Mutex {
+impl fmt::Display for ChangeId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
     }
@@ -171,10 +171,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mutex_has_16_bytes() {
-        let mutex = Mutex::from_bytes(&[0x1b; 16]).unwrap();
-        assert_eq!(Mutex::from_bytes(&mutex.to_bytes()), Some(mutex));
-        assert_eq!(Mutex::from_bytes(&[0; 15]).or(Mutex::from_bytes(&[0; 17])), None);
-        assert_eq!(mutex.to_string(), "1b".repeat(16));
+    fn a_change_id_has_16_bytes() {
+        let change_id = ChangeId::from_bytes(&[0x1b; 16]).unwrap();
+        assert_eq!(ChangeId::from_bytes(&change_id.to_bytes()), Some(change_id));
+        assert_eq!(ChangeId::from_bytes(&[0; 15]).or(ChangeId::from_bytes(&[0; 17])), None);
+        assert_eq!(change_id.to_string(), "1b".repeat(16));
     }
 }

@@ -11,11 +11,11 @@ use std::ops::Bound;
 
 use crate::protocol::Key;
 
-use super::conflict::ConflictLog;
+use super::conflict_log::ConflictLog;
 use super::effects::{Cause, Effects, Event, Values};
 use super::fingerprint::Fingerprint;
 use super::frame::{Content, LinkFrame, Refused, VERDICTS_MAX};
-use super::names::{Mutex, Name, SerialSource};
+use super::names::{ChangeId, Name, SerialSource};
 use super::row::{Identity, LeafRow, Record, RecordKind, RootRow, Row, RowId, Term, Verdict};
 use super::rules::{Patterns, Rules};
 use super::steps::{Steps, UncommittedRemovals};
@@ -102,7 +102,7 @@ struct Leaf {
 
 /// The state of a leaf.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LeafState<'a> {
+pub(super) struct KnownLeaf<'a> {
     pub(super) name: &'a Name,
     pub(super) row: &'a LeafRow,
     /// The number of verdicts that it has not acknowledged.
@@ -225,8 +225,8 @@ impl Root {
         if self.concerns(key) {
             let expires = content.is_some_and(|content| content.ttl_ms.is_some());
             let fingerprint = Fingerprint::of(content.map(|content| &content.value), expires);
-            let mutex = Mutex::of(None, self.source.next(), key, fingerprint);
-            self.write(key.clone(), mutex, None, RecordKind::of(content), &mut effects);
+            let change_id = ChangeId::of(None, self.source.next(), key, fingerprint);
+            self.write(key.clone(), change_id, None, RecordKind::of(content), &mut effects);
         } else if self.has_leftovers() {
             // The record does not stand for this value, should the key come back into the rules.
             self.put_record(key.clone(), None, &mut effects);
@@ -234,7 +234,7 @@ impl Root {
         self.finish(effects)
     }
 
-    /// Records that a value has expired. That is no change: the mutex and the version stay.
+    /// Records that a value has expired. That is no change: the change id and the version stay.
     pub fn handle_expired(&mut self, key: &Key) -> Effects {
         let mut effects = Effects::default();
         let record = self.records.get(key).filter(|record| record.kind != RecordKind::Tombstone);
@@ -313,7 +313,7 @@ impl Root {
     fn write(
         &mut self,
         key: Key,
-        mutex: Mutex,
+        change_id: ChangeId,
         owner: Option<Name>,
         kind: RecordKind,
         effects: &mut Effects,
@@ -321,7 +321,7 @@ impl Root {
         let before = self.node();
         let ver = self.next_ver(effects);
         self.put_node(before, effects);
-        self.put_record(key, Some(Record { ver, mutex, owner, kind }), effects);
+        self.put_record(key, Some(Record { ver, change_id, owner, kind }), effects);
         ver
     }
 
@@ -470,14 +470,14 @@ impl Root {
     }
 
     /// Returns the state of each leaf after a name, in the order of the names.
-    pub(super) fn leaves_after(&self, last: Option<&Name>) -> impl Iterator<Item = LeafState<'_>> {
+    pub(super) fn leaves_after(&self, last: Option<&Name>) -> impl Iterator<Item = KnownLeaf<'_>> {
         let first = last.map_or(Bound::Unbounded, Bound::Excluded);
         let leaves = self.leaves.range::<Name, _>((first, Bound::Unbounded));
         leaves.map(|(name, leaf)| self.state_of(name, leaf))
     }
 
     /// Returns the state of a leaf.
-    pub(super) fn leaf(&self, name: &Name) -> Option<LeafState<'_>> {
+    pub(super) fn leaf(&self, name: &Name) -> Option<KnownLeaf<'_>> {
         self.leaves.get_key_value(name).map(|(name, leaf)| self.state_of(name, leaf))
     }
 
@@ -493,10 +493,10 @@ impl Root {
         self.expected.contains(name) && !self.leaves.contains_key(name)
     }
 
-    fn state_of<'a>(&'a self, name: &'a Name, leaf: &'a Leaf) -> LeafState<'a> {
+    fn state_of<'a>(&'a self, name: &'a Name, leaf: &'a Leaf) -> KnownLeaf<'a> {
         let is_busy = self.row.is_walk_due || self.sweep.is_some() || self.is_adoption_due();
         let link = self.links.get(name).filter(|link| link.is_welcome());
-        LeafState {
+        KnownLeaf {
             name,
             row: &leaf.row,
             verdicts: leaf.verdicts.len(),

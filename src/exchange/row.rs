@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::protocol::Key;
 
 use super::frame::{Content, Proposed, Reason};
-use super::names::{Mutex, Name, Serial};
+use super::names::{ChangeId, Name, Serial};
 use super::rules::Rules;
 
 /// The address of a row in the table `notes`.
@@ -87,7 +87,7 @@ pub struct Term {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     pub ver: u64,
-    pub mutex: Mutex,
+    pub change_id: ChangeId,
     /// The leaf that made it; `None`: the root.
     pub owner: Option<Name>,
     pub kind: RecordKind,
@@ -119,8 +119,8 @@ pub struct LeafRow {
     pub earlier_streams: Vec<u64>,
     /// The last change of the stream that is judged.
     pub applied: u64,
-    /// The mutex of the change `applied`.
-    pub mutex: Mutex,
+    /// The change id of the change `applied`.
+    pub change_id: ChangeId,
     /// The last change of which the verdict is dropped.
     pub pruned: u64,
     /// The leaf has committed all records up to this version.
@@ -160,8 +160,8 @@ pub struct LeafNodeRow {
     pub term: u64,
     /// The last change of which the verdict is applied.
     pub acked: u64,
-    /// The mutex of the change `acked`.
-    pub acked_mutex: Mutex,
+    /// The change id of the change `acked`.
+    pub acked_change_id: ChangeId,
     pub stream: u64,
     /// The last change of the stream.
     pub last_seq: u64,
@@ -215,7 +215,7 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
     pub ver: u64,
-    pub mutex: Mutex,
+    pub change_id: ChangeId,
     /// The time when the record's value expires; 0 for a tombstone, [`FOREVER`] without expiry.
     pub until: u64,
     pub epoch: u32,
@@ -230,8 +230,8 @@ pub struct Entry {
     pub key: Key,
     pub serial: Serial,
     /// The id that the root makes of the serial, the key and the value.
-    pub mutex: Mutex,
-    pub base: Mutex,
+    pub change_id: ChangeId,
+    pub base: ChangeId,
     pub state: EntryState,
     /// `None`: the key is deleted.
     pub value: Option<Bytes>,
@@ -257,7 +257,7 @@ pub enum EntryState {
 pub struct Conflict {
     pub key: Key,
     pub leaf: Name,
-    pub mutex: Mutex,
+    pub change_id: ChangeId,
     pub reason: Reason,
     pub lost: LostContent,
     /// The version that won; 0 if there is no record.

@@ -82,7 +82,9 @@ mod tests {
         authenticator: Arc<dyn Authenticator>,
     ) -> (Server, TcpStream, mpsc::UnboundedReceiver<String>) {
         let (sender, log) = mpsc::unbounded_channel();
-        let events = Arc::new(move |event: broker::Event| drop(sender.send(event.to_string())));
+        let events = Arc::new(move |event: broker::Event| {
+            drop(sender.send(crate::server::Event::from(event).to_string()))
+        });
         let hooks = Hooks { authenticator, events, ..Hooks::new(Arc::new(())) };
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = ListenerSettings { is_anonymous: false, ..ListenerSettings::plain(address) };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::operations::metrics::{Metrics, Verb};
+use super::metrics::{Metrics, Verb};
 use crate::broker::Broker;
 use crate::clock;
 use crate::protocol::message::{

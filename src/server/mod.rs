@@ -13,9 +13,11 @@ pub mod event;
 pub mod exchange;
 pub mod external;
 pub mod identity;
+pub mod metrics;
 #[cfg(not(feature = "cluster"))]
 mod no_cluster;
 pub mod operations;
+mod operations_settings;
 mod rate_limit;
 pub mod service;
 pub mod settings;

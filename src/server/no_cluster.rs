@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::delivery::Publisher;
 use super::error::Error;
 use super::event::EventSink;
-use super::operations::metrics::Metrics;
+use super::metrics::Metrics;
 use super::service::{Service, StoreSettings};
 
 /// Settings of an instance of a cluster.

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::event::Event;
 use super::event::EventSink;
-use crate::broker::event::Subject;
+use super::event::row::{Row, Subject};
 use crate::clock;
 
 /// The period in which events are counted.
@@ -95,11 +95,12 @@ impl EventCounts {
     fn handle(&mut self, event: Event, now: Instant) -> Vec<Event> {
         let mut events = self.poll(now);
         self.since.get_or_insert(now);
-        let Some(subject) = event.subject() else {
+        let Row { subject, is_failure, .. } = event.row();
+        if subject.is_none() {
             events.push(event);
             return events;
-        };
-        let mut subject = (Some(subject), event.is_failure());
+        }
+        let mut subject = (subject, is_failure);
         if self.counts.len() >= SUBJECTS_MAX && !self.counts.contains_key(&subject) {
             subject.0 = None;
         }
@@ -172,7 +173,7 @@ mod tests {
         let reports: Vec<_> = counts
             .poll(start + PERIOD)
             .into_iter()
-            .map(|event| (event.to_string(), event.is_failure()))
+            .map(|event| (event.to_string(), event.row().is_failure))
             .collect();
         let expected = [
             ("… and 30 more from 192.0.2.1 within 10 s", true),

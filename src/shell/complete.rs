@@ -1,9 +1,17 @@
 //! Completion engine: what can stand at the cursor of a command line, for the prompt and for the system's shells (pure).
+//!
+//! `clap_complete`'s engine, which walks the same definition, lists the files itself instead of leaving them to the shell,
+//! completes no command behind `--`, offers options again that were given, and does not pass the options that were typed to
+//! what lists contexts and keys.
 
-use super::definition::{Definition, Expected, Operand, Place, ValueKind, Verb, VerbOption};
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, Command, ValueHint};
+
+use super::place::{self, Expected, Place, is_command, longs, shorts};
+use crate::commands::args::kind::{HelpSubject, ValueKind};
 
 /// What can stand at the cursor.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Completion<'a> {
     /// The command line before the cursor.
     pub place: Place<'a>,
@@ -17,10 +25,8 @@ pub struct Completion<'a> {
 pub enum Candidates {
     /// These words.
     Words(Vec<Candidate>),
-    Keys,
-    Contexts,
-    Leaves,
-    Conflicts,
+    /// Values of this kind.
+    Listed(ValueKind),
     Files,
     Directories,
     /// What the command that begins with the word of this index takes; a program's name where that word is missing.
@@ -38,26 +44,28 @@ pub struct Candidate {
 /// Completes `current`, the part of a word in front of the cursor, behind `words`. Returns `None` if the words contain a
 /// verb that does not exist.
 #[must_use]
-pub fn complete<'a>(definition: &'a Definition, words: &[Vec<u8>], current: &[u8]) -> Option<Completion<'a>> {
-    let place = definition.place(words)?;
+pub fn complete<'a>(definition: &'a Command, words: &[Vec<u8>], current: &[u8]) -> Option<Completion<'a>> {
+    let place = place::place(definition, words)?;
     let (kept, candidates) = match place.expected {
-        Expected::Value(operand) => values(operand, 0, words, current, definition),
+        Expected::Value(option) => values(option, 0, words, current),
         Expected::Argument(first) => (0, Candidates::Command(first)),
         Expected::Word { has_dashes: false, .. } if current.starts_with(b"-") => {
             match value_within(place.verb, current) {
-                Some((operand, at)) => values(operand, at, words, current, definition),
+                Some((option, at)) => values(option, at, words, current),
                 None => (0, Candidates::Words(options(&place, current))),
             }
         }
-        Expected::Word { count: 0, .. } if !place.verb.verbs.is_empty() => {
-            (0, Candidates::Words(verbs(place.verb, current, definition.ignores_case)))
+        Expected::Word { count: 0, .. } if place.verb.has_subcommands() => {
+            (0, Candidates::Words(verbs(place.verb, current)))
         }
-        Expected::Word { count, has_dashes } => match place.verb.operand(count, has_dashes) {
-            Some(Operand { kind: ValueKind::HelpSubject, .. }) => {
-                let subject: Vec<_> = place.operands.iter().filter_map(|at| words.get(*at)).collect();
-                (0, Candidates::Words(subjects(definition, &subject, current)))
-            }
-            Some(operand) => values(operand, 0, words, current, definition),
+        Expected::Word { count, has_dashes } => match place::operand(place.verb, count, has_dashes) {
+            Some(operand) => match operand.get::<HelpSubject>() {
+                Some(topics) => {
+                    let subject: Vec<_> = place.operands.iter().filter_map(|at| words.get(*at)).collect();
+                    (0, Candidates::Words(subjects(definition, &subject, topics, current)))
+                }
+                None => values(operand, 0, words, current),
+            },
             None => (0, Candidates::Words(Vec::new())),
         },
     };
@@ -65,92 +73,87 @@ pub fn complete<'a>(definition: &'a Definition, words: &[Vec<u8>], current: &[u8
 }
 
 /// The value that a word with its option contains, and where it begins: `--output=js`, `-ojs`.
-fn value_within<'a>(verb: &'a Verb, current: &[u8]) -> Option<(&'a Operand, usize)> {
-    let cluster = verb.cluster(current)?;
-    let last = cluster.given.last()?;
-    Some((last.option.value.as_ref()?, cluster.value_at?))
+fn value_within<'a>(verb: &'a Command, current: &[u8]) -> Option<(&'a Arg, usize)> {
+    let cluster = place::cluster(verb, current)?;
+    let option = cluster.given.last().filter(|last| last.option.get_action().takes_values())?.option;
+    Some((option, cluster.value_at?))
 }
 
-fn values(
-    operand: &Operand,
-    at: usize,
-    words: &[Vec<u8>],
-    current: &[u8],
-    definition: &Definition,
-) -> (usize, Candidates) {
+fn values(arg: &Arg, at: usize, words: &[Vec<u8>], current: &[u8]) -> (usize, Candidates) {
     let value = current.get(at..).unwrap_or_default();
-    let last_delimiter =
-        operand.delimiter.and_then(|delimiter| value.iter().rposition(|byte| char::from(*byte) == delimiter));
+    let is_delimiter = |byte: &u8| arg.get_value_delimiter() == Some(char::from(*byte));
+    let last_delimiter = value.iter().rposition(is_delimiter);
     let kept = at.saturating_add(last_delimiter.map_or(0, |at| at.saturating_add(1)));
     let prefix = current.get(kept..).unwrap_or_default();
-    let candidates = match &operand.kind {
-        ValueKind::Choices(choices) => {
-            let choices = choices.iter().map(|(word, about)| candidate(word, about));
-            Candidates::Words(beginning_with(prefix, choices))
-        }
-        ValueKind::Key => Candidates::Keys,
-        ValueKind::File => Candidates::Files,
-        ValueKind::Directory => Candidates::Directories,
-        ValueKind::Context => Candidates::Contexts,
-        ValueKind::Leaf => Candidates::Leaves,
-        ValueKind::Conflict => Candidates::Conflicts,
-        ValueKind::Command => Candidates::Command(words.len()),
-        ValueKind::HelpSubject => Candidates::Words(subjects(definition, &[], prefix)),
-        ValueKind::Other => Candidates::Words(Vec::new()),
+    let choices = || arg.get_possible_values().into_iter().filter(|choice| !choice.is_hide_set());
+    let candidates = match (arg.get::<ValueKind>(), arg.get_value_hint()) {
+        (Some(kind), _) => Candidates::Listed(*kind),
+        (None, ValueHint::DirPath) => Candidates::Directories,
+        (None, ValueHint::FilePath | ValueHint::AnyPath) => Candidates::Files,
+        (None, _) if is_command(arg) => Candidates::Command(words.len()),
+        (None, _) => Candidates::Words(beginning_with(prefix, choices().map(choice))),
     };
     (kept, candidates)
 }
 
+fn choice(value: PossibleValue) -> Candidate {
+    let about = value.get_help().map(ToString::to_string).unwrap_or_default();
+    Candidate { word: value.get_name().to_owned(), about }
+}
+
 /// The options that can still be given, by their first long names.
 fn options(place: &Place<'_>, current: &[u8]) -> Vec<Candidate> {
-    let is_left = |option: &&VerbOption| {
-        option.is_repeatable || !place.given.iter().any(|given| given.option.longs == option.longs)
+    let is_left = |option: &&Arg| {
+        matches!(option.get_action(), ArgAction::Append | ArgAction::Count)
+            || !place.given.iter().any(|given| given.option.get_id() == option.get_id())
     };
-    let left: Vec<_> = place.verb.options.iter().filter(is_left).collect();
+    let left: Vec<_> = place::options(place.verb).filter(is_left).collect();
+    let about = |option: &Arg| option.get_help().map(ToString::to_string).unwrap_or_default();
     // A short option that is complete is offered as it is, so that the shell adds a blank.
-    let short = match current {
-        [b'-', short] if *short != b'-' => Some(char::from(*short)),
-        _ => None,
-    };
-    if let Some(short) = short {
-        let known = left.iter().find(|option| option.shorts.contains(&short));
-        return known.map(|option| candidate(&format!("-{short}"), &option.about)).into_iter().collect();
+    if let [b'-', letter] = current
+        && *letter != b'-'
+    {
+        let known = left.iter().find(|option| shorts(option).contains(&char::from(*letter)));
+        let short = |option: &&Arg| candidate(&format!("-{}", char::from(*letter)), &about(option));
+        return known.map(short).into_iter().collect();
     }
-    let by = |pick: fn(&VerbOption) -> &[String]| {
+    let first_of = |names_max: usize| {
         let named = left.iter().flat_map(|option| {
-            pick(option).iter().map(|long| candidate(&format!("--{long}"), &option.about))
+            let names = longs(option).into_iter().take(names_max);
+            names.map(|long| candidate(&format!("--{long}"), &about(option)))
         });
         beginning_with(current, named)
     };
-    let names = by(|option| option.longs.get(..1).unwrap_or_default());
-    if names.is_empty() { by(|option| &option.longs) } else { names }
+    let names = first_of(1);
+    if names.is_empty() { first_of(usize::MAX) } else { names }
 }
 
 /// The verbs below a verb by name; by alias if no name fits.
-fn verbs(verb: &Verb, current: &[u8], ignores_case: bool) -> Vec<Candidate> {
-    let is_upper = ignores_case && current.first().is_some_and(u8::is_ascii_uppercase);
-    let case = |name: &str| if is_upper { name.to_ascii_uppercase() } else { name.to_owned() };
-    let names = verb.verbs.iter().map(|verb| candidate(&case(&verb.name), &verb.about));
+fn verbs(verb: &Command, current: &[u8]) -> Vec<Candidate> {
+    let about = |verb: &Command| verb.get_about().map(ToString::to_string).unwrap_or_default();
+    let names = place::verbs(verb).map(|verb| candidate(verb.get_name(), &about(verb)));
     let names = beginning_with(current, names);
     if !names.is_empty() {
         return names;
     }
-    let aliases = verb.verbs.iter().flat_map(|verb| {
-        verb.aliases.iter().map(|alias| candidate(&case(alias), &verb.about)).collect::<Vec<_>>()
-    });
+    let aliases = place::verbs(verb)
+        .flat_map(|verb| verb.get_visible_aliases().map(move |alias| candidate(alias, &about(verb))));
     beginning_with(current, aliases)
 }
 
 /// The verbs and topics of `help`; behind a verb, the verbs below it.
-fn subjects(definition: &Definition, path: &[&Vec<u8>], current: &[u8]) -> Vec<Candidate> {
-    let mut verb = &definition.root;
-    for word in path {
-        let Some(below) = verb.below(word, definition.ignores_case) else { return Vec::new() };
-        verb = below;
-    }
-    let mut subjects = verbs(verb, current, definition.ignores_case);
+fn subjects(
+    definition: &Command,
+    path: &[&Vec<u8>],
+    HelpSubject(topics): &HelpSubject,
+    current: &[u8],
+) -> Vec<Candidate> {
+    let Some(verb) = path.iter().try_fold(definition, |verb, word| place::below(verb, word)) else {
+        return Vec::new();
+    };
+    let mut subjects = verbs(verb, current);
     if path.is_empty() {
-        let topics = definition.topics.iter().map(|(topic, about)| candidate(topic, about));
+        let topics = topics().into_iter().map(|(topic, about)| candidate(topic, about));
         subjects.extend(beginning_with(current, topics));
     }
     subjects
@@ -169,7 +172,7 @@ fn candidate(word: &str, about: &str) -> Candidate {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::definition::sample;
+    use super::super::place::sample;
     use super::*;
 
     /// Completes the last word of a line without quotes.
@@ -205,17 +208,16 @@ mod tests {
         assert_eq!(words("-q un"), ["unlock"], "options may stand before the verb");
         assert_eq!(words("decode "), ["topic"]);
         assert_eq!(words("unknown "), ["no such verb"]);
-        assert_eq!(words("UN"), ["UNLOCK"]);
     }
 
     #[test]
     fn keys_stand_where_a_key_belongs() {
-        assert_listed("get ", 0, Candidates::Keys);
-        assert_listed("get -k ", 0, Candidates::Keys);
-        assert_listed("get --key=a", 6, Candidates::Keys);
-        assert_listed("get -ka", 2, Candidates::Keys);
-        assert_listed("del a b ", 0, Candidates::Keys);
-        assert_listed("del -- -", 0, Candidates::Keys);
+        assert_listed("get ", 0, Candidates::Listed(ValueKind::Key));
+        assert_listed("get -k ", 0, Candidates::Listed(ValueKind::Key));
+        assert_listed("get --key=a", 6, Candidates::Listed(ValueKind::Key));
+        assert_listed("get -ka", 2, Candidates::Listed(ValueKind::Key));
+        assert_listed("del a b ", 0, Candidates::Listed(ValueKind::Key));
+        assert_listed("del -- -", 0, Candidates::Listed(ValueKind::Key));
         assert_eq!(words("get a "), [""; 0]);
         assert_eq!(words("set k "), [""; 0], "a value cannot be known");
         assert_eq!(words("set -k k "), [""; 0], "the key is an option, so a value follows");
@@ -242,11 +244,11 @@ mod tests {
         assert_eq!(words("get -qoj"), ["-qojson"]);
         assert_eq!(words("watch k --only set,d"), ["--only set,del".rsplit(' ').next().unwrap()]);
         assert_eq!(words("watch k --only=set,d"), ["--only=set,del"]);
-        assert_listed("get -x ", 0, Candidates::Contexts);
-        assert_listed("-x p", 0, Candidates::Contexts);
+        assert_listed("get -x ", 0, Candidates::Listed(ValueKind::Context));
+        assert_listed("-x p", 0, Candidates::Listed(ValueKind::Context));
         assert_listed("get k -f o", 0, Candidates::Files);
         assert_listed("get --embedded=st", 11, Candidates::Directories);
-        assert_listed("get --embedded ", 0, Candidates::Keys);
+        assert_listed("get --embedded ", 0, Candidates::Listed(ValueKind::Key));
     }
 
     #[test]
@@ -258,7 +260,7 @@ mod tests {
         assert_listed("lock d ls -- ", 0, Candidates::Command(2));
         assert_listed("watch a b -- ", 0, Candidates::Command(4));
         assert_listed("watch a b -- c d", 0, Candidates::Command(4));
-        assert_listed("watch a ", 0, Candidates::Keys);
+        assert_listed("watch a ", 0, Candidates::Listed(ValueKind::Key));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Hints of errors, as lines of the prompt (pure).
 
-use super::definition::Definition;
+use clap::{Arg, Command};
+
+use super::place::{self, longs, shorts};
 
 /// The name of the program and a blank, in front of a verb.
 const PROGRAM: &str = "mqkv ";
@@ -8,10 +10,10 @@ const PROGRAM: &str = "mqkv ";
 /// Adapts a hint that was written for the command line: a verb needs no `mqkv`, a verb that the prompt refuses needs `\!`, a
 /// URL of `-b` is one of `\c`, and options of the connection can be given only when the prompt is started.
 #[must_use]
-pub fn at_prompt(hint: &str, definition: &Definition) -> String {
+pub fn at_prompt(hint: &str, definition: &Command) -> String {
     let is_available = |text: &str| {
         let verb = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-        definition.verb(verb.as_bytes()).is_some()
+        place::below(definition, verb.as_bytes()).is_some()
     };
     if hint.strip_prefix(PROGRAM).is_some_and(|rest| !is_available(rest)) {
         // A command of the system takes the options of the connection itself.
@@ -26,16 +28,27 @@ pub fn at_prompt(hint: &str, definition: &Definition) -> String {
         }
         adapted.push_str(part);
     }
-    let is_option = |word: &str| definition.unavailable_options.iter().any(|option| option == word);
-    if adapted.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(is_option) {
+    let is_unavailable =
+        |word: &str| definition.get_arguments().any(|option| option.is_hide_set() && is_named(option, word));
+    if adapted.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(is_unavailable) {
         adapted.push_str(" (of `mqkv shell`)");
     }
     adapted
 }
 
+/// Returns whether a word is a name of an option, with its dashes.
+fn is_named(option: &Arg, word: &str) -> bool {
+    match word.strip_prefix("--") {
+        Some(long) => longs(option).contains(&long),
+        None => word
+            .strip_prefix('-')
+            .is_some_and(|short| shorts(option).iter().any(|letter| *short == letter.to_string())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::definition::sample;
+    use super::super::place::sample;
     use super::*;
 
     fn adapted(hint: &str) -> String {

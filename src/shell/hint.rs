@@ -1,8 +1,11 @@
 //! Hints in grey behind the cursor: the usage of the verb, or the rest of an earlier line (pure).
 
 use super::backslash;
-use super::definition::{Definition, Expected, Verb};
+use clap::{Arg, Command};
+
 use super::line::{is_open, split_partial};
+use super::place::{self, Expected, is_many, value_name};
+use crate::commands::args::kind::OtherForm;
 use crate::render::escape::is_safe;
 
 /// A hint.
@@ -17,7 +20,7 @@ pub struct Hint {
 #[must_use]
 pub fn hint<'a>(
     text: &str,
-    definition: &Definition,
+    definition: &Command,
     earlier: impl IntoIterator<Item = &'a str>,
 ) -> Option<Hint> {
     if text.trim().is_empty() {
@@ -37,7 +40,7 @@ pub fn hint<'a>(
     Some(Hint { shown, is_text: true })
 }
 
-fn usage(text: &str, definition: &Definition) -> Option<String> {
+fn usage(text: &str, definition: &Command) -> Option<String> {
     if let Some((_, prefix, _)) = backslash::expectation(text) {
         let name = text.trim();
         let (_, argument, about) = backslash::NAMES.iter().find(|(known, ..)| *known == name)?;
@@ -52,45 +55,52 @@ fn usage(text: &str, definition: &Definition) -> Option<String> {
     let is_behind_blank = partial.prefix.is_empty() && text.ends_with(char::is_whitespace);
     if !is_behind_blank {
         // A complete verb shows its usage already before a blank is typed.
-        let verb = definition.verb(&partial.prefix).filter(|_| partial.words.is_empty())?;
+        let name = partial.prefix.to_ascii_lowercase();
+        let verb = place::below(definition, &name).filter(|_| partial.words.is_empty())?;
         return Some(format!(" {}", formatted(verb, 0)?));
     }
-    let place = definition.place(&partial.words)?;
+    let place = place::place(definition, &partial.words)?;
     match place.expected {
-        Expected::Value(operand) => Some(operand.name.clone()),
-        Expected::Word { .. } if std::ptr::eq(place.verb, &definition.root) => None,
+        Expected::Value(option) => Some(value_name(option)),
+        Expected::Word { .. } if std::ptr::eq(place.verb, definition) => None,
         Expected::Word { count, .. } => formatted(place.verb, count),
         Expected::Argument(_) => None,
     }
 }
 
 /// Formats the operands from one on, then the verb's own options.
-fn formatted(verb: &Verb, from: usize) -> Option<String> {
+fn formatted(verb: &Command, from: usize) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
-    if !verb.verbs.is_empty() {
-        let below: Vec<_> = verb.verbs.iter().map(|below| below.name.as_str()).collect();
+    if verb.has_subcommands() {
+        let below: Vec<_> = place::verbs(verb).map(Command::get_name).collect();
         parts.push(below.join("|"));
     }
-    if let Some(first) = verb.operand(from, false) {
-        let after = verb.operands.iter().skip(from.saturating_add(1));
+    if let Some(first) = place::operand(verb, from, false) {
+        let after = place::operands(verb).skip(from.saturating_add(1));
         parts.extend(std::iter::once(first).chain(after).map(|operand| {
-            let more = if operand.is_many { "..." } else { "" };
-            format!("{}{more}", operand.name)
+            let more = if is_many(operand) { "..." } else { "" };
+            format!("{}{more}", value_name(operand))
         }));
     }
-    for option in verb.options.iter().filter(|option| option.is_hinted) {
-        if let Some(long) = option.longs.first() {
-            let value =
-                option.value.as_ref().map_or_else(String::new, |operand| format!(" {}", operand.name));
+    for option in place::options(verb).filter(|option| is_hinted(option)) {
+        if let Some(long) = option.get_long() {
+            let has_value = option.get_action().takes_values();
+            let value = if has_value { format!(" {}", value_name(option)) } else { String::new() };
             parts.push(format!("[--{long}{value}]"));
         }
     }
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
+/// Options that every verb has stand under a heading. Those, `--help` and every way to write a key or a value would fill the
+/// line.
+fn is_hinted(option: &Arg) -> bool {
+    option.get_help_heading().is_none() && option.get::<OtherForm>().is_none() && option.get_id() != "help"
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::definition::sample;
+    use super::super::place::sample;
     use super::*;
 
     fn hinted(text: &str) -> Option<Hint> {
@@ -103,10 +113,10 @@ mod tests {
 
     #[test]
     fn a_verb_shows_its_remaining_usage() {
-        assert!(formatted("get").starts_with(" KEY [--key KEY]"));
+        assert!(formatted("get").starts_with(" KEY [--file FILE]"));
         assert!(formatted("set ").starts_with("KEY VALUE [--value STR]"));
         assert!(formatted("set k ").starts_with("VALUE [--value STR]"));
-        assert!(formatted("del a ").starts_with("KEY..."));
+        assert!(formatted("DEL a ").starts_with("KEY..."));
         assert_eq!(formatted("set k v --ttl "), "DURATION");
         assert_eq!(formatted("decode "), "topic");
     }

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::definition::Definition;
+use clap::Command;
+
 use super::redact;
 use crate::commands::lines::words::Word;
 use crate::commands::process::file;
@@ -46,7 +47,7 @@ impl History {
     pub fn add(
         &mut self,
         line: &str,
-        definition: &Definition,
+        definition: &Command,
         is_valid: &dyn Fn(Vec<Word>) -> bool,
     ) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
@@ -97,7 +98,7 @@ fn unescaped(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::definition::sample;
+    use super::super::place::sample;
     use super::*;
 
     #[test]

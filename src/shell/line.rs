@@ -4,6 +4,7 @@
 //! `a|b` and `a>b` are words, so that a line means the same here as in a batch.
 
 use crate::commands::CommandError;
+use crate::commands::lines::operators::{ONE_VERB, Scan, operator, redirection, refuse, unsupported};
 use crate::commands::lines::words::{Word, split};
 use crate::render::escape::{self, is_safe};
 
@@ -30,9 +31,9 @@ pub enum OutputTarget {
 /// # Errors
 /// A usage error; for quotes and escapes it names the column.
 pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
-    let Some((operator, at)) = find_operator(statement) else {
+    let Some((operator, at)) = redirection(statement) else {
         let words = words(statement)?;
-        refuse_operators(statement)?;
+        refuse(statement)?;
         return Ok(Statement { words, target: OutputTarget::Screen });
     };
     let (left, rest) = statement.split_at_checked(at).unwrap_or((statement, b""));
@@ -42,7 +43,7 @@ pub fn parse(statement: &[u8]) -> Result<Statement, CommandError> {
         let message = format!("missing verb before {}", char::from(operator));
         return Err(CommandError::usage(message));
     }
-    refuse_operators(left)?;
+    refuse(left)?;
     let target = if operator == b'|' {
         OutputTarget::Command(command(rest)?)
     } else {
@@ -81,7 +82,7 @@ pub fn is_open(text: &[u8]) -> bool {
 pub struct PartialLine {
     /// The `|` or `>` in front of the word at the cursor.
     pub operator: Option<u8>,
-    /// The words in front of the operator, or of the word at the cursor.
+    /// The words in front of the operator, or of the word at the cursor; the verb in lower case, and what `help` explains.
     pub words: Vec<Vec<u8>>,
     /// Where the word at the cursor begins, in bytes of the whole text.
     pub start: usize,
@@ -100,7 +101,7 @@ pub fn split_partial(text: &[u8]) -> Option<PartialLine> {
             start = found.at.saturating_add(1);
         }
     }
-    let operator = find_operator(statement);
+    let operator = redirection(statement);
     if let Some((_, at)) = operator
         && start <= at
     {
@@ -111,9 +112,14 @@ pub fn split_partial(text: &[u8]) -> Option<PartialLine> {
     let before = operator.and_then(|(_, at)| before.get(..at)).unwrap_or(before);
     let closed = |quote: &str| split(&[last, quote.as_bytes()].concat()).ok();
     let last_words = closed("").or_else(|| closed("'")).or_else(|| closed("\""))?;
+    let mut words: Vec<_> = split(before).ok()?.into_iter().map(|word| word.bytes).collect();
+    words.iter_mut().take(1).for_each(|verb| verb.make_ascii_lowercase());
+    if words.first().is_some_and(|verb| verb == b"help") {
+        words.iter_mut().for_each(|name| name.make_ascii_lowercase());
+    }
     Some(PartialLine {
         operator: operator.map(|(operator, _)| operator),
-        words: split(before).ok()?.into_iter().map(|word| word.bytes).collect(),
+        words,
         start: offset.saturating_add(start),
         prefix: last_words.into_iter().next().map(|word| word.bytes).unwrap_or_default(),
     })
@@ -140,49 +146,6 @@ pub fn quote(word: &[u8]) -> String {
 
 fn words(text: &[u8]) -> Result<Vec<Word>, CommandError> {
     split(text).map_err(|error| CommandError::usage(error.to_string()))
-}
-
-/// Rejects operators of a shell behind the verb: as arguments they would be keys, and `del a && del b` would delete three more.
-fn refuse_operators(statement: &[u8]) -> Result<(), CommandError> {
-    for word in raw_words(statement).skip(1) {
-        if let Some((operator, hint)) = operator(word) {
-            let text: Vec<u8> = words(word)?.into_iter().flat_map(|word| word.bytes).collect();
-            return Err(unsupported(operator).hint(hint).hint(format!("as text: {}", quote(&text))));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the operator of a shell that a word without quotes begins or ends with, and what to do instead.
-fn operator(word: &[u8]) -> Option<(&'static str, &'static str)> {
-    const ONLY_OUTPUT: &str = "only the output is redirected: get KEY > FILE";
-    Some(match word {
-        b"&" => ("&", "a watch runs in the background without it"),
-        [b'&', b'&', ..] => ("&&", ONE_VERB),
-        [b';', ..] | [.., b';'] => (";", ONE_VERB),
-        [b'<', ..] => ("<", "set KEY -f FILE"),
-        [b'2', b'>', ..] => ("2>", ONLY_OUTPUT),
-        [b'&', b'>', ..] => ("&>", ONLY_OUTPUT),
-        _ => return None,
-    })
-}
-
-/// Returns the words of a statement with their quotes.
-fn raw_words(statement: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let blanks = Scan::new(statement).filter(|found| found.byte.is_ascii_whitespace());
-    let ends = blanks.map(|found| found.at).chain([statement.len()]);
-    let starts_and_ends = ends.scan(0, |start, end| {
-        let word = statement.get(*start..end);
-        *start = end.saturating_add(1);
-        Some(word)
-    });
-    starts_and_ends.flatten().filter(|word| !word.is_empty())
-}
-
-const ONE_VERB: &str = "a line has one verb";
-
-fn unsupported(operator: &str) -> CommandError {
-    CommandError::usage(format!("{operator} is not supported at the prompt"))
 }
 
 fn command(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
@@ -213,82 +176,6 @@ fn file(rest: &[u8]) -> Result<Vec<u8>, CommandError> {
         (None, _) => Err(CommandError::usage("missing file name after >")),
         (Some(_), false) => Err(CommandError::usage("only one file name can follow >")
             .hint("quote a file name with blanks, and a literal >")),
-    }
-}
-
-/// Finds the first operator, `|` or `>`, and its place.
-fn find_operator(statement: &[u8]) -> Option<(u8, usize)> {
-    Scan::new(statement)
-        .find(|found| found.begins_word && matches!(found.byte, b'|' | b'>'))
-        .map(|found| (found.byte, found.at))
-}
-
-/// A byte outside quotes and comments.
-struct Unquoted {
-    byte: u8,
-    at: usize,
-    begins_word: bool,
-}
-
-struct Scan<'a> {
-    text: &'a [u8],
-    at: usize,
-    begins_word: bool,
-    is_comment: bool,
-    is_open: bool,
-}
-
-impl<'a> Scan<'a> {
-    fn new(text: &'a [u8]) -> Self {
-        let is_comment = text.trim_ascii_start().starts_with(b"#");
-        Self { text, at: 0, begins_word: true, is_comment, is_open: false }
-    }
-
-    fn step(&mut self) -> Option<u8> {
-        let byte = self.text.get(self.at).copied()?;
-        self.at = self.at.saturating_add(1);
-        Some(byte)
-    }
-
-    /// Skips to behind the closing quote.
-    fn skip_quoted(&mut self, quote: u8) {
-        while let Some(byte) = self.step() {
-            if byte == quote {
-                return;
-            }
-            if byte == b'\\' && quote == b'"' {
-                self.step();
-            }
-        }
-        self.is_open = true;
-    }
-}
-
-impl Iterator for Scan<'_> {
-    type Item = Unquoted;
-
-    fn next(&mut self) -> Option<Unquoted> {
-        loop {
-            let at = self.at;
-            let byte = self.step()?;
-            if self.is_comment {
-                // A line feed ends a comment.
-                if byte == b'\n' {
-                    self.is_comment = false;
-                    return Some(Unquoted { byte, at, begins_word: true });
-                }
-                continue;
-            }
-            let begins_word = self.begins_word;
-            self.begins_word = byte.is_ascii_whitespace();
-            match byte {
-                b'\'' | b'"' => self.skip_quoted(byte),
-                // A line feed ends the statement all the same.
-                b'\\' if self.text.get(self.at) != Some(&b'\n') => drop(self.step()),
-                b'\\' => {}
-                _ => return Some(Unquoted { byte, at, begins_word }),
-            }
-        }
     }
 }
 
@@ -337,7 +224,7 @@ mod tests {
             ("get a >& file", ">& or >|", "get KEY > FILE"),
         ] {
             let error = error(line);
-            assert_eq!(error.message, format!("{operator} is not supported at the prompt"), "{line}");
+            assert_eq!(error.message, format!("{operator} is not supported in a line"), "{line}");
             assert_eq!(error.hints[0], hint, "{line}");
         }
         assert_eq!(error("set a &").hints[1], "as text: '&'");

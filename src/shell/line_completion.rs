@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use clap::Command;
+
 use super::backslash;
 use super::complete::{Candidates, Completion, complete};
-use super::definition::Definition;
 use super::line::{quote, split_partial};
+use crate::commands::args::kind::ValueKind;
 use crate::render::escape::{escape, is_safe};
 
 /// What completion goes by.
 pub struct Known<'a> {
-    pub definition: &'a Definition,
+    pub definition: &'a Command,
     /// The keys that this session has seen, in order.
     pub keys: Vec<Vec<u8>>,
     /// Lists keys of the store that begin with a prefix, in bounded time: a broker that does not answer must not block a key press.
@@ -59,11 +61,32 @@ pub fn complete_line(text: &str, known: &Known<'_>) -> Replacements {
     let replacements = match partial.operator {
         Some(b'>') => files("", &partial.prefix, known),
         Some(_) => Vec::new(),
-        None => complete(known.definition, &partial.words, &partial.prefix)
-            .map(|completion| of_completion(completion, &partial.prefix, known))
-            .unwrap_or_default(),
+        None if is_verb_in_capitals(&partial.words, &partial.prefix) => {
+            let prefix = partial.prefix.to_ascii_lowercase();
+            in_capitals(of_words(&partial.words, &prefix, known))
+        }
+        None => of_words(&partial.words, &partial.prefix, known),
     };
     Replacements { start: partial.start, replacements }
+}
+
+fn of_words(words: &[Vec<u8>], current: &[u8], known: &Known<'_>) -> Vec<Replacement> {
+    let completion = complete(known.definition, words, current);
+    completion.map(|completion| of_completion(completion, current, known)).unwrap_or_default()
+}
+
+/// Returns whether the word at the cursor is a verb that is typed in capitals, of the line or of `help`.
+fn is_verb_in_capitals(words: &[Vec<u8>], current: &[u8]) -> bool {
+    let is_verb = words.first().is_none_or(|verb| verb == b"help");
+    is_verb && current.first().is_some_and(u8::is_ascii_uppercase)
+}
+
+fn in_capitals(mut replacements: Vec<Replacement>) -> Vec<Replacement> {
+    for Replacement { shown, typed } in &mut replacements {
+        shown.make_ascii_uppercase();
+        typed.make_ascii_uppercase();
+    }
+    replacements
 }
 
 /// The start and text of a context's name behind `-x`, wherever that stands: also in a command of the system.
@@ -99,20 +122,21 @@ fn of_completion(completion: Completion<'_>, current: &[u8], known: &Known<'_>) 
             .into_iter()
             .map(|candidate| whole(&candidate.word, &format!("{before}{}", candidate.word)))
             .collect(),
-        Candidates::Keys => {
-            let is_unlock = place.verb.name == "unlock" && !known.locks.is_empty();
+        Candidates::Listed(ValueKind::Key) => {
+            let is_unlock = place.verb.get_name() == "unlock" && !known.locks.is_empty();
             let stored = if is_unlock { Vec::new() } else { (known.stored_keys)(prefix) };
             let keys = if is_unlock { &known.locks } else { &known.keys };
             let keys: BTreeSet<_> =
                 keys.iter().chain(&stored).filter(|key| key.starts_with(prefix)).collect();
             keys.into_iter().map(|key| whole(&quote(key), &format!("{before}{}", quote(key)))).collect()
         }
-        Candidates::Contexts => words((known.contexts)(), prefix),
+        Candidates::Listed(ValueKind::Context) => words((known.contexts)(), prefix),
         // The paths of the prompt are few; directories among them lead to both.
         Candidates::Files | Candidates::Directories => files(&before, prefix, known),
-        // A line of the prompt runs no command of the system: `lock` holds its lock in the background. And no key press
-        // waits for an answer of the broker.
-        Candidates::Command(_) | Candidates::Leaves | Candidates::Conflicts => Vec::new(),
+        // No key press waits for an answer of the broker.
+        Candidates::Listed(ValueKind::Leaf | ValueKind::Conflict) => Vec::new(),
+        // A line of the prompt runs no command of the system: `lock` holds its lock in the background.
+        Candidates::Command(_) => Vec::new(),
     }
 }
 
@@ -144,7 +168,7 @@ fn whole(shown: &str, typed: &str) -> Replacement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::definition::sample;
+    use super::super::place::sample;
     use super::*;
 
     fn with<T>(ask: impl FnOnce(&Known<'_>) -> T) -> T {
@@ -177,6 +201,7 @@ mod tests {
     fn the_first_word_is_a_verb() {
         assert_eq!(typed("un"), ["unlock "]);
         assert_eq!(typed("UN"), ["UNLOCK "]);
+        assert_eq!(typed("HELP UN"), ["UNLOCK "]);
         assert_eq!(typed("").len(), 10);
         assert_eq!(typed("nonsense "), Vec::<String>::new());
     }

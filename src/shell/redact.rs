@@ -1,8 +1,10 @@
 //! Redaction of lines for the history: no values (pure).
 
+use clap::Command;
+
 use super::backslash;
-use super::definition::{Definition, Verb};
 use super::line::{OutputTarget, Statement, parse, quote, statements};
+use super::place::{self, longs};
 use crate::commands::lines::words::Word;
 use crate::commands::url_secret::has_secret;
 
@@ -15,7 +17,7 @@ const WITH_VALUE: [&str; 3] = ["set", "vdel", "raw"];
 /// because a value in it would not be recognised; and one that contains another command with a value, or a password in a
 /// URL.
 #[must_use]
-pub fn redacted(line: &str, definition: &Definition, is_valid: &dyn Fn(Vec<Word>) -> bool) -> Option<String> {
+pub fn redacted(line: &str, definition: &Command, is_valid: &dyn Fn(Vec<Word>) -> bool) -> Option<String> {
     if line.trim().is_empty() || line.starts_with(char::is_whitespace) {
         return None;
     }
@@ -28,7 +30,7 @@ pub fn redacted(line: &str, definition: &Definition, is_valid: &dyn Fn(Vec<Word>
 
 fn redacted_statement(
     statement: &[u8],
-    definition: &Definition,
+    definition: &Command,
     is_valid: &dyn Fn(Vec<Word>) -> bool,
 ) -> Option<String> {
     let text = std::str::from_utf8(statement).ok()?;
@@ -40,12 +42,12 @@ fn redacted_statement(
     let Some(first) = words.first() else {
         return unchanged(text);
     };
-    let verb = definition.verb(&first.bytes)?;
+    let verb = place::below(definition, &first.bytes.to_ascii_lowercase())?;
     if !is_valid(words.clone()) {
         return None;
     }
     let words: Vec<_> = words.into_iter().map(|word| word.bytes).collect();
-    let words = match verb.name.as_str() {
+    let words = match verb.get_name() {
         "set" | "vdel" => without_value(verb, &words)?,
         "raw" => words.into_iter().take(3).collect(),
         _ => {
@@ -82,7 +84,7 @@ fn has_password(text: &str) -> bool {
 }
 
 /// Returns the words without the value, or `None` if an option is unknown.
-fn without_value(verb: &Verb, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+fn without_value(verb: &Command, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
     let mut kept = Vec::new();
     let mut words = words.iter();
     kept.extend(words.next().cloned());
@@ -103,11 +105,10 @@ fn without_value(verb: &Verb, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
             has_key = true;
             continue;
         }
-        let cluster = verb.cluster(word)?;
-        let options: Vec<_> = cluster.given.iter().map(|given| given.option).chain(cluster.pending).collect();
+        let cluster = place::cluster(verb, word)?;
         let value = if cluster.pending.is_some() { words.next().cloned() } else { None };
         let has = |names: &[&str]| {
-            options.iter().any(|option| option.longs.iter().any(|long| names.contains(&long.as_str())))
+            cluster.options().any(|option| longs(option).iter().any(|long| names.contains(long)))
         };
         if has(&["value", "hex", "base64"]) {
             continue;
@@ -127,7 +128,7 @@ fn is_number(word: &[u8]) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::definition::sample;
+    use super::super::place::sample;
     use super::*;
 
     fn stored(line: &str) -> Option<String> {

@@ -6,8 +6,9 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use clap::Command as Definition;
+
 use super::contexts::{ActiveContext, ListContexts};
-use super::definition::Definition;
 use super::streams::Streams;
 use super::trace::TraceOutput;
 use crate::client::Tracer;
@@ -17,6 +18,7 @@ use crate::render::Style;
 
 /// Settings and functions of the process that the prompt runs in.
 pub struct Setup {
+    /// Without the verbs and options that a line cannot have: they are hidden.
     pub definition: Definition,
     /// Parses the words of a line; the style is the session's.
     pub parse: Box<dyn Fn(Vec<Word>, Style) -> Result<ParsedLine, CommandError>>,

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use clap::Command;
+
 use super::contexts::{ActiveContext, ListContexts};
-use super::definition::Definition;
 use super::line_completion::{Known, Replacements, complete_line};
 use super::paths;
 use super::prompt::{PromptState, end_of};
@@ -20,7 +21,7 @@ const KEYS_MAX: usize = 10_000;
 
 /// The shared state.
 pub struct SharedState {
-    definition: Definition,
+    definition: Command,
     contexts: ListContexts,
     inner: Mutex<Inner>,
 }
@@ -49,12 +50,12 @@ impl fmt::Debug for SharedState {
 
 impl SharedState {
     #[must_use]
-    pub fn new(definition: Definition, contexts: ListContexts) -> Self {
+    pub fn new(definition: Command, contexts: ListContexts) -> Self {
         Self { definition, contexts, inner: Mutex::default() }
     }
 
     #[must_use]
-    pub fn definition(&self) -> &Definition {
+    pub fn definition(&self) -> &Command {
         &self.definition
     }
 

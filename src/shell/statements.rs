@@ -276,7 +276,7 @@ impl Shell {
             tokio::select! {
                 result = &mut run => {
                     let verdict = result?;
-                    let is_canceled = matches!(verdict, Verdict::Interrupted | Verdict::Terminated);
+                    let is_canceled = matches!(verdict, Verdict::Failed(Kind::Interrupted | Kind::Terminated));
                     return Ok((if is_canceled { End::Canceled } else { End::Done }, verdict));
                 }
                 signal = self.signals.next() => match signal {

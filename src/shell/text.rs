@@ -1,14 +1,17 @@
 //! Help and greeting of the prompt (pure).
 
+use clap::Command;
+
 use super::backslash;
-use super::definition::Definition;
+use super::place;
 
 /// Returns the help that `\?` and `help` print.
 #[must_use]
-pub fn help(definition: &Definition) -> String {
+pub fn help(definition: &Command) -> String {
     let mut out = String::from("Verbs, in any case; `help VERB` describes one:\n");
-    for verb in &definition.root.verbs {
-        out.push_str(&format!("  {:<12} {}\n", verb.name, verb.about));
+    for verb in place::verbs(definition) {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        out.push_str(&format!("  {:<12} {about}\n", verb.get_name()));
     }
     out.push_str("\nCommands of the prompt:\n");
     for (name, argument, about) in backslash::NAMES {

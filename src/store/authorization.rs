@@ -7,7 +7,6 @@ use hashbrown::{HashMap, HashSet};
 
 pub use super::glob::InvalidPattern;
 use super::glob::Pattern;
-use crate::protocol::{ErrorReply, Key};
 
 /// Keys that one client may read and write.
 #[derive(Debug, Default)]
@@ -61,14 +60,6 @@ impl KeySet {
     }
 }
 
-/// Rejects a request for a key outside of `keys`; `None` stands for a server without rules.
-pub(super) fn check_permission(keys: Option<&KeySet>, key: &Key) -> Result<(), ErrorReply> {
-    match keys {
-        Some(keys) if !keys.contains(key.as_bytes()) => Err(ErrorReply::NotAuthorized),
-        _ => Ok(()),
-    }
-}
-
 /// Returns a pattern that matches `text` alone: a client id that is inserted into a rule must not widen it.
 #[must_use]
 pub fn escape(text: &str) -> String {
@@ -92,17 +83,6 @@ mod tests {
             keys.add_pattern(pattern).unwrap();
         }
         keys
-    }
-
-    #[test]
-    fn a_key_that_no_rule_allows_is_rejected_and_without_rules_all_are_allowed() {
-        let key = |name: &str| Key::new(name.to_owned()).unwrap();
-        assert_eq!(check_permission(None, &key("k")), Ok(()));
-        assert_eq!(check_permission(Some(&KeySet::default()), &key("k")), Err(ErrorReply::NotAuthorized));
-        let mut some = KeySet::default();
-        some.add(b"k");
-        assert_eq!(check_permission(Some(&some), &key("k")), Ok(()));
-        assert_eq!(check_permission(Some(&some), &key("k2")), Err(ErrorReply::NotAuthorized));
     }
 
     #[test]

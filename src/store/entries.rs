@@ -5,8 +5,8 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use super::deadlines::Slot;
 use super::entry::{Entry, Version};
-use super::expiry::Slot;
 use crate::protocol::{EncodedValue, Timestamp};
 
 /// Number of shards of the index. They grow one by one: with a single table, the request at which a million

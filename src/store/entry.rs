@@ -71,13 +71,13 @@ pub struct StoredValue {
     pub value: Value,
     /// The fencing token that protects the key (protocol §5).
     pub fence: Option<Timestamp>,
-    /// Expiry in monotonic milliseconds; `None`: never.
+    /// Deadlines in monotonic milliseconds; `None`: never.
     pub deadline_ms: Option<u64>,
     /// Whether the key is persistent.
     pub persist: bool,
 }
 
-/// A key with value, version and fencing token. Its deadline is in [`super::expiry::Expiry`].
+/// A key with value, version and fencing token. Its deadline is in [`super::deadlines::Deadlines`].
 ///
 /// The default has an empty key, which no request can have. It marks a vacant slot.
 #[derive(Debug, Default)]

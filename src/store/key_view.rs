@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::protocol::{ConnectionId, Key, Timestamp};
 
+use super::deadlines::Slot;
 use super::entry::{Entry, Version};
-use super::expiry::Slot;
 use super::key_walk::KeyWalk;
 use super::machine::Store;
 use super::request::Now;
@@ -47,7 +47,7 @@ impl<'a> KeyView<'a> {
     /// Returns the milliseconds until the key expires; `None`: never.
     #[must_use]
     pub fn ttl_ms(&self) -> Option<u64> {
-        self.store.expiry.get(self.slot).map(|at_ms| at_ms.saturating_sub(self.now.monotonic_ms))
+        self.store.deadlines.get(self.slot).map(|at_ms| at_ms.saturating_sub(self.now.monotonic_ms))
     }
 
     #[must_use]
@@ -92,7 +92,7 @@ impl Store {
     }
 
     fn view_of<'a>(&'a self, slot: Slot, entry: &'a Entry, now: Now) -> Option<KeyView<'a>> {
-        let deadline_ms = self.expiry.get(slot);
+        let deadline_ms = self.deadlines.get(slot);
         let is_expired = deadline_ms.is_some_and(|at_ms| at_ms <= now.monotonic_ms);
         (!is_expired).then_some(KeyView { store: self, slot, entry, now })
     }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
+use super::deadlines::Slot;
 use super::entries::Entries;
 use super::entry::Entry;
-use super::expiry::Slot;
 use super::glob::{InvalidPattern, Pattern};
 
 /// The most slots that one walk for an operator looks at.

@@ -8,16 +8,17 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-use crate::protocol::timestamp::TimestampError;
 use crate::protocol::{
     Condition, ConnectionId, EncodedValue, ErrorReply, Key, Reply, Request, Timestamp, Value, topic,
 };
 
-use super::authorization::check_permission;
-use super::condition::{CurrentEntry, Verdict, Write, evaluate};
+use super::checks::{
+    CurrentEntry, Verdict, Write, check_fence, check_key_length, check_lengths, check_permission,
+    check_timestamp, evaluate,
+};
+use super::deadlines::{Deadlines, Slot};
 use super::entries::Entries;
 use super::entry::{Entry, StoredValue, Version, cost};
-use super::expiry::{Expiry, Slot};
 use super::limits::Limits;
 use super::request::{Change, Now, StoreRequest, StoreResponse};
 use super::scan::Scan;
@@ -68,7 +69,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 pub struct Store {
     pub(super) limits: Limits,
     pub(super) entries: Entries,
-    pub(super) expiry: Expiry,
+    pub(super) deadlines: Deadlines,
     versions: Versions,
     pub(super) watchers: Watchers,
     monotonic_ms: u64,
@@ -90,8 +91,7 @@ impl Store {
         Self { limits, ..Self::default() }
     }
 
-    /// Handles a request. The checks have the order of protocol §5: lengths, timestamps, authorization, fence,
-    /// condition.
+    /// Handles a request, after its [`checks`](super::checks) in the order of protocol §5.
     ///
     /// A SCAN takes long: see [`Scan`], which does the same in bounded calls.
     pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {
@@ -113,24 +113,20 @@ impl Store {
             check_permission(writable, key).and_then(|()| request.refusal.clone().map_or(Ok(()), Err))
         };
         let response = match request.request {
-            Request::Set { key, value, condition, ttl_ms } => self
-                .check_lengths(&key, &value)
+            Request::Set { key, value, condition, ttl_ms } => check_lengths(&key, &value, &self.limits)
                 .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
                 .and_then(|stamps| check_write(&key).map(|()| stamps))
                 .map(|(timestamp, fence)| {
                     self.set(Set { key, value, condition, ttl_ms, encoded, persist }, &timestamp, fence)
                 }),
-            Request::Get { key } => self
-                .check_key_length(&key)
+            Request::Get { key } => check_key_length(&key, &self.limits)
                 .and_then(|()| check_permission(readable, &key))
                 .map(|()| self.get(&key)),
-            Request::Del { key } => self
-                .check_key_length(&key)
+            Request::Del { key } => check_key_length(&key, &self.limits)
                 .and_then(|()| check_fence(fence, wall_ms))
                 .and_then(|fence| check_write(&key).map(|()| fence))
                 .map(|fence| self.delete(&key, Write::Del, fence.as_ref())),
-            Request::VDel { key, value } => self
-                .check_lengths(&key, &value)
+            Request::VDel { key, value } => check_lengths(&key, &value, &self.limits)
                 .and_then(|()| check_fence(fence, wall_ms))
                 .and_then(|fence| check_write(&key).map(|()| fence))
                 .map(|fence| self.delete(&key, Write::VDel(&value), fence.as_ref())),
@@ -138,8 +134,7 @@ impl Store {
                 let was_watched = self.watchers.remove(&key, connection);
                 Ok(if was_watched { Reply::Done } else { Reply::Count(0) }.into())
             }
-            Request::KeyNotify { key, stop: false } => self
-                .check_key_length(&key)
+            Request::KeyNotify { key, stop: false } => check_key_length(&key, &self.limits)
                 .and_then(|()| check_permission(readable, &key))
                 .and_then(|()| self.watch(&key, Watcher { connection, client_id }, &owner)),
             Request::Scan { pattern, token } => Scan::new(&pattern, token.as_deref()).map(|mut scan| {
@@ -202,7 +197,7 @@ impl Store {
         if self.versions.has_passed() {
             return Some(0);
         }
-        self.expiry.first().map(|(deadline_ms, _)| deadline_ms)
+        self.deadlines.first().map(|(deadline_ms, _)| deadline_ms)
     }
 
     #[must_use]
@@ -232,7 +227,7 @@ impl Store {
         let stored = StoredValue {
             value: entry.to_value(),
             fence: entry.fence().cloned(),
-            deadline_ms: self.expiry.get(slot),
+            deadline_ms: self.deadlines.get(slot),
             persist: entry.is_persistent(),
         };
         (entry.version(), stored)
@@ -281,7 +276,7 @@ impl Store {
     /// [`Change`], because no watcher knows of the one that is undone.
     pub fn restore(&mut self, key: &Key, earlier: Option<(Version, StoredValue)>) {
         if let Some(slot) = self.entries.find(key.as_bytes()) {
-            self.expiry.set(slot, None);
+            self.deadlines.set(slot, None);
             self.entries.remove(slot);
         }
         if let Some((version, stored)) = earlier {
@@ -290,7 +285,7 @@ impl Store {
                 entry.set_persistent();
             }
             let slot = self.entries.insert(entry);
-            self.expiry.set(slot, stored.deadline_ms);
+            self.deadlines.set(slot, stored.deadline_ms);
             self.versions.raise_greatest(version);
         }
     }
@@ -337,17 +332,6 @@ impl Store {
     fn advance_clocks(&mut self, now: Now) -> u64 {
         self.monotonic_ms = self.monotonic_ms.max(now.monotonic_ms);
         self.versions.advance_clock(now.wall_ms)
-    }
-
-    fn check_key_length(&self, key: &Key) -> Result<(), ErrorReply> {
-        let fits = key.as_bytes().len() <= self.limits.key_bytes_max;
-        fits.then_some(()).ok_or(ErrorReply::KeyTooLong)
-    }
-
-    fn check_lengths(&self, key: &Key, value: &Value) -> Result<(), ErrorReply> {
-        self.check_key_length(key)?;
-        let fits = value.len() <= self.limits.value_bytes_max;
-        fits.then_some(()).ok_or(ErrorReply::ValueTooLong)
     }
 
     /// Whether a SET stays within the limits. One that takes no more memory than what it replaces always does, so that a
@@ -427,7 +411,7 @@ impl Store {
         if persist {
             self.entries.set_persistent(slot);
         }
-        self.expiry.set(slot, deadline_ms);
+        self.deadlines.set(slot, deadline_ms);
         let encoded = self.entries.get(slot).and_then(Entry::encoded);
         // A long value is shared with the entry. Its packet would stay in memory otherwise.
         let (value, notification) = match encoded {
@@ -500,11 +484,11 @@ impl Store {
     /// Looks at the earliest deadline first: while that is ahead, no other needs to be read from memory.
     fn is_expired(&self, slot: Slot) -> bool {
         self.first_expired().is_some()
-            && self.expiry.get(slot).is_some_and(|deadline_ms| deadline_ms <= self.monotonic_ms)
+            && self.deadlines.get(slot).is_some_and(|deadline_ms| deadline_ms <= self.monotonic_ms)
     }
 
     fn first_expired(&self) -> Option<Slot> {
-        let (deadline_ms, slot) = self.expiry.first()?;
+        let (deadline_ms, slot) = self.deadlines.first()?;
         (deadline_ms <= self.monotonic_ms).then_some(slot)
     }
 
@@ -514,7 +498,7 @@ impl Store {
     }
 
     fn remove(&mut self, slot: Slot, key: Key) -> Option<Change> {
-        self.expiry.set(slot, None);
+        self.deadlines.set(slot, None);
         let entry = self.entries.remove(slot)?;
         let (version, persist) = (entry.version(), entry.is_persistent());
         self.versions.remember_removed(&key, version);
@@ -527,30 +511,6 @@ impl<'a> From<&'a Entry> for CurrentEntry<'a> {
     fn from(entry: &'a Entry) -> Self {
         Self { value: entry.value(), fence: entry.fence() }
     }
-}
-
-/// Returns the `__ts` of a SET. Other requests do not need it, and their `__ts` is ignored (protocol §0 row 8).
-fn check_timestamp(
-    timestamp: Option<Result<Timestamp, TimestampError>>,
-    wall_ms: u64,
-) -> Result<Timestamp, ErrorReply> {
-    let timestamp =
-        timestamp.ok_or(ErrorReply::MissingTimestamp)?.map_err(|_| ErrorReply::MalformedTimestamp)?;
-    if timestamp.is_too_far_ahead(wall_ms) {
-        return Err(ErrorReply::TimestampTooFarAhead);
-    }
-    Ok(timestamp)
-}
-
-fn check_fence(
-    fence: Option<Result<Timestamp, TimestampError>>,
-    wall_ms: u64,
-) -> Result<Option<Timestamp>, ErrorReply> {
-    let fence = fence.transpose().map_err(|_| ErrorReply::MalformedTimestamp)?;
-    if fence.as_ref().is_some_and(|fence| fence.is_too_far_ahead(wall_ms)) {
-        return Err(ErrorReply::FenceTooFarAhead);
-    }
-    Ok(fence)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Key-value state machine of the state store: requests in, replies and changes out; no I/O, no clock.
 
 pub mod authorization;
-mod condition;
+mod checks;
+mod deadlines;
 mod entries;
 mod entry;
-mod expiry;
 mod glob;
 mod key_view;
 mod key_walk;

@@ -8,8 +8,8 @@ use crate::protocol::key::KEY_BYTES_MAX;
 use crate::protocol::{ErrorReply, Reply};
 
 use super::authorization::KeySet;
+use super::deadlines::Slot;
 use super::entries::Entries;
-use super::expiry::Slot;
 use super::glob::Pattern;
 use super::key_walk::KeyWalk;
 

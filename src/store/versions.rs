@@ -2,9 +2,9 @@
 
 use crate::protocol::{Key, Timestamp};
 
+use super::deadlines::{Deadlines, Slot};
 use super::entries::Entries;
 use super::entry::{Entry, Version};
-use super::expiry::{Expiry, Slot};
 
 /// The removed keys that a request forgets besides its own work.
 const FORGOTTEN_PER_REQUEST_MAX: usize = 8;
@@ -22,7 +22,7 @@ pub(super) struct Versions {
     /// Removed keys with their last versions.
     removed: Entries,
     /// When the clock passes each of `removed`, in Unix milliseconds.
-    passed: Expiry,
+    passed: Deadlines,
     /// A version that any absent key may have had. Only the versions of an earlier process raise it.
     floor: Version,
     greatest: Version,

@@ -1,4 +1,4 @@
-//! Import cycles between the files of one top module, found through re-exports to the defining file.
+//! Import cycles between the files and between the folders of one top module, found through re-exports to the defining file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,13 +125,15 @@ pub struct Tie<'a> {
 
 type Imports = BTreeMap<String, BTreeMap<String, usize>>;
 
-/// Returns every file that is part of a cycle.
-pub fn cycles<'a>(
+/// What each file imports from the other files of its top module.
+pub type Graph<'a> = BTreeMap<&'a str, Imports>;
+
+pub fn graph<'a>(
     sources: &'a BTreeMap<String, Source>,
     modules: &Modules<'_>,
     is_test: impl Fn(&str) -> bool,
-) -> Vec<Tie<'a>> {
-    let mut graph = BTreeMap::<&str, Imports>::new();
+) -> Graph<'a> {
+    let mut graph = Graph::new();
     for (file, source) in sources.iter().filter(|(file, _)| !is_test(file)) {
         let imports = graph.entry(file).or_default();
         for reference in source.references.iter().filter(|reference| !reference.in_test) {
@@ -143,13 +145,19 @@ pub fn cycles<'a>(
             }
         }
     }
-    let reachable: BTreeMap<_, _> = graph.keys().map(|file| (*file, reachable(&graph, file))).collect();
+    graph
+}
+
+/// Returns every file that is part of a cycle.
+pub fn cycles<'a>(graph: &Graph<'a>) -> Vec<Tie<'a>> {
+    let next = |file: &str| graph.get(file).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+    let reachable: BTreeMap<_, _> = graph.keys().map(|file| (*file, reachable(next, file))).collect();
     let in_cycle_with = |file: &str, other: &str| {
         let reaches = |from: &str, to: &str| reachable.get(from).is_some_and(|files| files.contains(to));
         reaches(file, other) && reaches(other, file)
     };
     let mut ties = Vec::new();
-    for (file, imports) in &graph {
+    for (file, imports) in graph {
         let tied: Vec<_> = imports.iter().filter(|(other, _)| in_cycle_with(file, other)).collect();
         if let Some(line) = tied.iter().flat_map(|(_, items)| items.values()).min() {
             let items = tied.iter().map(|(other, items)| ((*other).clone(), items.keys().cloned().collect()));
@@ -160,15 +168,67 @@ pub fn cycles<'a>(
     ties
 }
 
-/// Returns the files that can be reached over one or more imports.
-fn reachable<'a>(graph: &'a BTreeMap<&str, Imports>, file: &str) -> BTreeSet<&'a str> {
-    let mut found = BTreeSet::new();
-    let mut left = vec![file];
-    while let Some(file) = left.pop() {
-        for next in graph.get(file).into_iter().flat_map(BTreeMap::keys) {
-            if found.insert(next.as_str()) {
-                left.push(next);
+/// A folder, or a file beside folders, in a cycle of these.
+pub struct FolderTie {
+    pub folder: String,
+    /// The first import that ties it, as a file with its line.
+    pub file: String,
+    pub line: usize,
+    /// What it imports from the others of the cycle: their paths, each with an item.
+    pub imports: BTreeMap<String, String>,
+}
+
+/// Returns every folder that is part of a cycle of neighbours. A file `x.rs` and the folder `x/` are one; what a parent's own
+/// file imports from its children is no import of the folder.
+pub fn folder_cycles(graph: &Graph<'_>) -> Vec<FolderTie> {
+    let mut folders = BTreeMap::<String, BTreeMap<String, (String, usize, String)>>::new();
+    let mut files = BTreeMap::<String, BTreeSet<&str>>::new();
+    for (file, imports) in graph {
+        let from = module_of(file);
+        for len in 1..=from.len() {
+            files.entry(from[..len].join("/")).or_default().insert(file);
+        }
+        for (target, items) in imports {
+            let to = module_of(target);
+            let common = from.iter().zip(&to).take_while(|(from, to)| from == to).count();
+            if common == from.len() || common == to.len() {
+                continue;
             }
+            let (from, to) = (from[..=common].join("/"), to[..=common].join("/"));
+            let (item, line) = items.first_key_value().expect("an import has an item");
+            let import = ((*file).to_owned(), *line, item.clone());
+            folders.entry(from).or_default().entry(to).or_insert(import);
+        }
+    }
+    let next = |folder: &str| folders.get(folder).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+    let reachable: BTreeMap<_, _> = folders.keys().map(|folder| (folder, reachable(next, folder))).collect();
+    let in_cycle_with = |folder: &String, other: &String| {
+        let reaches = |from, to| reachable.get(from).is_some_and(|folders| folders.contains(to));
+        reaches(folder, other) && reaches(other, folder)
+    };
+    let mut ties = Vec::new();
+    for (folder, imports) in &folders {
+        let is_folder = |of: &String| files.get(of).is_some_and(|files| files.len() > 1);
+        // A cycle of files alone is reported as that.
+        if !folders.keys().any(|other| is_folder(other) && in_cycle_with(folder, other)) {
+            continue;
+        }
+        let tied: Vec<_> = imports.iter().filter(|(other, _)| in_cycle_with(folder, other)).collect();
+        if let Some((_, (file, line, _))) = tied.first() {
+            let imports = tied.iter().map(|(other, (.., item))| ((*other).clone(), item.clone())).collect();
+            ties.push(FolderTie { folder: folder.clone(), file: file.clone(), line: *line, imports });
+        }
+    }
+    ties
+}
+
+/// Returns what can be reached over one or more imports.
+fn reachable(next: impl Fn(&str) -> Vec<String>, from: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left = next(from);
+    while let Some(at) = left.pop() {
+        if found.insert(at.clone()) {
+            left.extend(next(&at));
         }
     }
     found

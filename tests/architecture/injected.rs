@@ -171,7 +171,7 @@ fn a_crate_outside_its_owner_is_reported() {
         ("src/shell/mod.rs", "pub use ::rustyline::Editor;"),
         ("src/cli/args.rs", "fn f() { serde_json::to_string(&1); }"),
         ("src/render/text.rs", "fn f() { hex::encode([]); }"),
-        ("src/shell/backslash.rs", "use clap::Parser;"),
+        ("src/render/text.rs", "use clap::Parser;"),
         ("src/server/service.rs", "#[cfg(test)] mod tests { use rustix::fs::fadvise; }"),
     ] {
         assert_eq!(rules_broken_in(path, code), [(Rule::Owner, 2)], "{path}: {code}");
@@ -408,8 +408,42 @@ fn a_cycle_through_files_of_several_folders_is_reported_as_one() {
         report,
         [
             "src/store/a.rs:2: Cycle: in a cycle of 3 files: imports src/store/b/c.rs (C)",
+            "src/store/a.rs:2: FolderCycle: store/a is in a cycle of folders: imports store/b (C)",
             "src/store/b/c.rs:2: Cycle: in a cycle of 3 files: imports src/store/b/mod.rs (b)",
             "src/store/b/mod.rs:3: Cycle: in a cycle of 3 files: imports src/store/a.rs (a)",
+            "src/store/b/mod.rs:3: FolderCycle: store/b is in a cycle of folders: imports store/a (a)",
         ]
     );
+}
+
+#[test]
+fn a_cycle_of_folders_without_a_cycle_of_files_is_reported() {
+    let tree = |import: &str| {
+        violations(&[
+            ("src/store/mod.rs", "//! Store.\nmod a;\nmod b;\nmod event;"),
+            ("src/store/a/mod.rs", "//! A.\npub mod one;\npub mod two;"),
+            ("src/store/a/one.rs", "//! One.\nuse crate::store::b::three::Three;\npub struct One(Three);"),
+            ("src/store/a/two.rs", "//! Two.\npub struct Two;"),
+            (
+                "src/store/b.rs",
+                "//! B.\npub mod three;\npub mod four;\nuse three::Three;\npub struct B(Three);",
+            ),
+            ("src/store/b/three.rs", "//! Three.\npub struct Three;"),
+            ("src/store/b/four.rs", &format!("//! Four.\n{import}")),
+            ("src/store/event.rs", "//! Event.\nuse super::a::two::Two;\npub struct Event(Two);"),
+        ])
+    };
+    let report = |import: &str| tree(import).iter().map(Violation::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        report("use crate::store::a::two::Two;"),
+        [
+            "src/store/a/one.rs:2: FolderCycle: store/a is in a cycle of folders: imports store/b (Three)",
+            "src/store/b/four.rs:2: FolderCycle: store/b is in a cycle of folders: imports store/a (Two)",
+        ]
+    );
+    assert_eq!(report("use crate::store::event::Event;").len(), 3, "the file between them is part of it");
+    for import in ["use super::B;", "use super::three::Three;", "#[cfg(test)] use crate::store::a::two::Two;"]
+    {
+        assert_eq!(report(import), [""; 0], "{import}");
+    }
 }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::{env, fmt, fs};
 
-use cycles::{Modules, cycles};
+use cycles::{Modules, cycles, folder_cycles, graph};
 use rules::{
     CLOCK_OWNER, ENVIRONMENT_OWNER, FOLDER_IMPORTS, IMPORTS, KNOWN_CYCLES, KNOWN_IMPORTS, LINES_MAX, OWNERS,
     PLANNED, PURE,
@@ -31,6 +31,7 @@ use source::{Kind, Reference, Source, module_of};
 enum Rule {
     Import,
     Cycle,
+    FolderCycle,
     Purity,
     Owner,
     FirstLine,
@@ -110,7 +111,14 @@ impl Tree {
                 }
             }
         }
-        for tie in cycles(&self.sources, &modules, is_test) {
+        let graph = graph(&self.sources, &modules, is_test);
+        for tie in folder_cycles(&graph) {
+            let imports = tie.imports.iter().map(|(folder, item)| format!("{folder} ({item})"));
+            let imports: Vec<_> = imports.collect();
+            let what = format!("{} is in a cycle of folders: imports {}", tie.folder, imports.join(", "));
+            report(&tie.file, tie.line, Rule::FolderCycle, what);
+        }
+        for tie in cycles(&graph) {
             let items = tie.items.iter().map(|(file, items)| {
                 let items: Vec<_> = items.iter().map(String::as_str).collect();
                 format!("{file} ({})", items.join(", "))

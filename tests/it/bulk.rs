@@ -57,6 +57,21 @@ fn answers_keep_the_order_of_the_lines_and_each_line_sees_the_effects_of_earlier
 }
 
 #[test]
+fn operators_of_a_shell_are_an_error_and_no_keys() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    batch(&place, &server, &[], "set a 1\nset b 2\nset del 3\n");
+    for line in ["del a && del b", "del a ; del b", "del a > b"] {
+        let answer = batch(&place, &server, &[], line);
+        assert!(
+            answer.contains(" is not supported in a line\n") && answer.ends_with("--- exit 2\n"),
+            "{answer}"
+        );
+    }
+    assert_eq!(batch(&place, &server, &[], "keys --count"), "--- stdout\n3\n--- exit 0\n");
+}
+
+#[test]
 fn a_line_of_several_requests_is_ordered_with_the_lines_around_it() {
     let place = Place::new();
     let server = Server::start(&place, &[]);

@@ -189,7 +189,7 @@ fn offline_commands_print_one_json_object() {
          greatest written"
     );
     assert_eq!([&whole["v"], &whole["keys"], &whole["value_bytes"]], [1, 10, 12 * 10]);
-    assert_eq!([&whole["op"], &whole["condition"]], ["verify", "whole"]);
+    assert_eq!([&whole["op"], &whole["condition"]], ["verify", "intact"]);
     assert_eq!(whole["greatest"], whole["version_max"]);
     assert_eq!(object("recover kept", 0)["op"], "recover");
     let shown = |verb: &str| run(&place, &format!("data {verb} -j"));
@@ -219,10 +219,10 @@ fn offline_commands_print_one_json_object() {
     place.write(FILE, &bytes);
     for (verb, code) in [("verify", 74), ("recover", 0)] {
         let damaged = object(&format!("{verb} kept"), code);
-        assert_eq!([&damaged["condition"], &damaged["op"]], ["late", verb], "{damaged}");
+        assert_eq!([&damaged["condition"], &damaged["op"]], ["log-corrupt", verb], "{damaged}");
         // The key with a fence is one more.
         assert_eq!(damaged["keys"], 10, "{damaged}");
-        assert!(damaged["damage"].is_string(), "{damaged}");
+        assert!(damaged["corruption"].is_string(), "{damaged}");
         assert_eq!(damaged["recovered"].as_str(), (code == 0).then_some("kept/recovered"));
     }
     assert!(shown("verify kept").contains("--- stderr\n{\"v\":1,\"error\":{\"kind\":\"file\",\"code\":74,"));

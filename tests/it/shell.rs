@@ -91,7 +91,7 @@ fn history_is_private_and_has_no_values() {
     terminal.ends_with("embedded> set k secret --ttl 5m");
     terminal.clear("embedded>");
     terminal.line("get k; set k SECRET8");
-    terminal.shows("error: ; is not supported at the prompt");
+    terminal.shows("error: ; is not supported in a line");
     terminal.line("get k --vlaue SECRET8");
     terminal.shows("--vlaue");
     terminal.line("\\c mqtt://user:SECRET8@h");
@@ -576,7 +576,7 @@ fn an_operator_of_a_shell_has_a_hint() {
     let place = Place::new();
     let terminal = embedded(&place);
     terminal.line("set a b &");
-    terminal.shows("error: & is not supported at the prompt");
+    terminal.shows("error: & is not supported in a line");
     terminal.shows("as text: '&'");
     terminal.line("set a '&'");
     terminal.shows("stored a (1 byte)");

@@ -256,13 +256,13 @@ fn raw_connect(version: u8, clean_start: bool) -> Vec<u8> {
     [&[0x10, u8::try_from(body.len()).unwrap()], &body[..]].concat()
 }
 
-/// Starts a server with a listener; returns it with its log lines.
-async fn start_tcp() -> (Server, UnboundedReceiver<String>) {
-    let (sender, lines) = unbounded_channel();
-    let events = Arc::new(move |event: Event| drop(sender.send(event.to_string())));
+/// Starts a server with a listener; returns it with its events.
+async fn start_tcp() -> (Server, UnboundedReceiver<Event>) {
+    let (sender, received) = unbounded_channel();
+    let events = Arc::new(move |event: Event| drop(sender.send(event)));
     let listeners = vec![ListenerSettings::plain("127.0.0.1:0".parse().unwrap())];
     let hooks = Hooks { events, ..Hooks::new(Arc::new(())) };
-    (Server::start(Settings { listeners, ..Settings::default() }, hooks).await.unwrap(), lines)
+    (Server::start(Settings { listeners, ..Settings::default() }, hooks).await.unwrap(), received)
 }
 
 /// Connects the client `a` and reads the CONNACK; returns its Session Present.
@@ -282,12 +282,12 @@ async fn an_idle_session_whose_connack_has_arrived_is_resumed() {
     for (version, clean_start) in [(5, false), (5, true), (4, false)] {
         // Whether the server notices the end of the connection before the client comes back.
         for is_noticed in [true, false] {
-            let (server, mut lines) = start_tcp().await;
+            let (server, mut events) = start_tcp().await;
             let (first, session_present) = connect_by_tcp(&server, version, clean_start).await;
             assert!(!session_present);
             if is_noticed {
                 drop(first);
-                while !lines.recv().await.unwrap().contains(" disconnected: ") {}
+                while !matches!(events.recv().await.unwrap(), Event::Disconnected { .. }) {}
             }
             let (_second, session_present) = connect_by_tcp(&server, version, false).await;
             assert!(session_present, "version {version}, Clean Start {clean_start}, {is_noticed}");
@@ -299,7 +299,7 @@ async fn an_idle_session_whose_connack_has_arrived_is_resumed() {
 async fn a_session_whose_connack_was_lost_is_not_resumed_unless_the_client_began_it_with_clean_start() {
     for (version, can_be_clean) in VERSIONS {
         for (is_reset, clean_start) in [(true, false), (false, false), (true, can_be_clean)] {
-            let (server, mut lines) = start_tcp().await;
+            let (server, mut events) = start_tcp().await;
             // The server's tasks do not run before the client is gone.
             let mut client = std::net::TcpStream::connect(server.addresses()[0]).unwrap();
             std::io::Write::write_all(&mut client, &raw_connect(version, clean_start)).unwrap();
@@ -309,8 +309,9 @@ async fn a_session_whose_connack_was_lost_is_not_resumed_unless_the_client_began
             } else {
                 drop(client);
             }
-            assert!(lines.recv().await.unwrap().ends_with(", new session"));
-            while !lines.recv().await.unwrap().contains(" disconnected: ") {}
+            let connected = events.recv().await.unwrap();
+            assert!(matches!(connected, Event::Connected { session_present: false, .. }));
+            while !matches!(events.recv().await.unwrap(), Event::Disconnected { .. }) {}
             let (second, session_present) = connect_by_tcp(&server, version, false).await;
             assert_eq!(session_present, clean_start, "version {version}, {is_reset}");
             drop(second);

@@ -302,42 +302,42 @@ mod tests {
     use super::*;
     use crate::broker::{Hooks, Server, Settings};
 
-    /// Starts a server with one listener; returns it with its log lines.
+    /// Starts a server with one listener; returns it with its events.
     async fn start(
         change: impl FnOnce(&mut ListenerSettings),
         settings: Settings,
-    ) -> (Server, mpsc::UnboundedReceiver<String>) {
-        let (sender, lines) = mpsc::unbounded_channel();
-        let events = Arc::new(move |event: Event| drop(sender.send(event.to_string())));
+    ) -> (Server, mpsc::UnboundedReceiver<Event>) {
+        let (sender, received) = mpsc::unbounded_channel();
+        let events = Arc::new(move |event: Event| drop(sender.send(event)));
         let mut listener = ListenerSettings::plain("127.0.0.1:0".parse().unwrap());
         change(&mut listener);
         let settings = Settings { listeners: vec![listener], ..settings };
-        (Server::start(settings, Hooks { events, ..Hooks::new(Arc::new(())) }).await.unwrap(), lines)
+        (Server::start(settings, Hooks { events, ..Hooks::new(Arc::new(())) }).await.unwrap(), received)
     }
 
     #[tokio::test]
     async fn a_client_that_does_not_finish_the_web_socket_handshake_is_disconnected() {
         let settings = Settings { connect_timeout: Duration::from_millis(50), ..Settings::default() };
         let web_socket = Some(WebSocketSettings::default());
-        let (server, mut lines) = start(|listener| listener.web_socket = web_socket, settings).await;
+        let (server, mut events) = start(|listener| listener.web_socket = web_socket, settings).await;
         let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
         client.write_all(b"GET /mqtt HTTP/1.1\r\n").await.unwrap();
-        let line = lines.recv().await.unwrap();
-        assert!(line.ends_with(" refused: no WebSocket handshake in time"), "{line}");
+        let Some(Event::Refused { reason, .. }) = events.recv().await else { panic!("no event") };
+        assert_eq!(reason, "no WebSocket handshake in time");
         assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
         server.shutdown().await;
     }
 
     #[tokio::test]
     async fn a_connect_longer_than_any_valid_one_is_rejected_before_it_is_complete() {
-        let (server, mut lines) = start(|_| {}, Settings::default()).await;
+        let (server, mut events) = start(|_| {}, Settings::default()).await;
         let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
         // 3 MiB: less than an accepted client may send.
         client.write_all(b"\x10\x80\x80\xC0\x01\0\x04MQTT\x05").await.unwrap();
         let mut connack = [0; 4];
         client.read_exact(&mut connack).await.unwrap();
         assert_eq!((connack[0], connack[3]), (0x20, 0x95));
-        assert!(lines.recv().await.unwrap().contains(" refused: "));
+        assert!(matches!(events.recv().await.unwrap(), Event::Refused { .. }));
         server.shutdown().await;
     }
 }

@@ -323,26 +323,6 @@ impl PacketHandler {
             .fold(0, usize::saturating_add)
     }
 
-    /// Whether so many packets have been handled that the other connections of the thread are to have a turn. The next one
-    /// begins then.
-    ///
-    /// The task of a connection could otherwise go on for as long as its client sends: with seven on a thread that sent a
-    /// thousand writes each, the requests of others took 20 ms.
-    pub fn ends_turn(&mut self) -> bool {
-        let is_over = self.handled >= PACKETS_PER_TURN_MAX;
-        if is_over {
-            self.handled = 0;
-        }
-        is_over
-    }
-
-    /// Counts a packet that is about to be handled; returns false if the turn is over.
-    fn begin_packet(&mut self) -> bool {
-        let may_begin = self.handled < PACKETS_PER_TURN_MAX;
-        self.handled = self.handled.saturating_add(usize::from(may_begin));
-        may_begin
-    }
-
     /// Handles packets and takes queued messages until there is enough output, no input is left, the turn of the connection
     /// is over, or one step of a packet with several has been done; returns the number of bytes that are missing for the next
     /// packet.

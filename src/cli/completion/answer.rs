@@ -11,16 +11,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use clap::{Arg, Args, Command, Parser, ValueEnum};
 
 use super::bash_line::{self, BashLine};
-use super::stored::{self, Stored};
-use super::stub::Shell;
-use crate::cli::args::Cli;
+use super::stored;
+use crate::cli::args::{Cli, definition};
+use crate::cli::completion_script::Shell;
+use crate::cli::config;
 use crate::cli::config::variables::Variables;
 use crate::cli::options::{ConnectionArgs, Options};
-use crate::cli::{config, definition};
 use crate::commands::CommandError;
+use crate::commands::args::kind::ValueKind;
 use crate::render::escape::is_safe;
 use crate::shell::complete::{Candidate, Candidates, Completion, beginning_with, complete};
-use crate::shell::definition::{Definition, Given};
+use crate::shell::place::{self, Given};
 
 /// The verb that the scripts use. The definition of the command line does not contain it, so that no help names it and no
 /// error suggests it.
@@ -36,32 +37,25 @@ pub fn answer(arguments: &[OsString], variables: &Variables) -> Result<Vec<u8>, 
         return Err(CommandError::usage(format!("{VERB} takes the name of a shell")));
     };
     let line = Line::of(shell, arguments);
-    let lister = |given: &[Given<'_>], listed: Listed<'_>| list(given, listed, variables);
-    let answer = line.map(|line| line.answer(&definition::of_command_line(), &lister)).unwrap_or_default();
+    let lister = |given: &[Given<'_>], kind, prefix: &str| list(given, kind, prefix, variables);
+    let answer = line.map(|line| line.answer(&definition(), &lister)).unwrap_or_default();
     Ok(answer.into_bytes())
 }
 
-/// What only the process edge can list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listed<'a> {
-    Contexts,
-    Stored(Stored<'a>),
-}
+/// Lists values of a kind, with the options that were typed; of keys, those that begin with a prefix.
+type Lister<'a> = dyn Fn(&[Given<'_>], ValueKind, &str) -> Vec<String> + 'a;
 
-/// Lists contexts, or names that a broker knows, with the options that were typed.
-type Lister<'a> = dyn Fn(&[Given<'_>], Listed<'_>) -> Vec<String> + 'a;
-
-/// Reads a file or asks a broker only here, where the cursor stands at a context or at such a name.
-fn list(given: &[Given<'_>], listed: Listed<'_>, variables: &Variables) -> Vec<String> {
+/// Reads a file or asks a broker only here, where the cursor stands at a context or at a name that the broker knows.
+fn list(given: &[Given<'_>], kind: ValueKind, prefix: &str, variables: &Variables) -> Vec<String> {
     let Some(options) = options(given) else { return Vec::new() };
-    match listed {
-        Listed::Contexts => {
+    match kind {
+        ValueKind::Context => {
             let file = config::whole_file(&options.connection, variables);
             file.map(|file| file.contexts.iter().map(|context| context.name.to_string()).collect())
                 .unwrap_or_default()
         }
-        Listed::Stored(stored) if stored::are_wanted(variables) => stored::list(&options, variables, stored),
-        Listed::Stored(_) => Vec::new(),
+        _ if stored::are_wanted(variables) => stored::list(&options, variables, kind, prefix),
+        _ => Vec::new(),
     }
 }
 
@@ -71,7 +65,7 @@ fn options(given: &[Given<'_>]) -> Option<Options> {
     let longs: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
     let mut words: Vec<OsString> = vec!["mqkv".into(), "ping".into()];
     for Given { option, value } in given {
-        let Some(long) = option.longs.first().filter(|long| longs.contains(&long.as_str())) else { continue };
+        let Some(long) = option.get_long().filter(|long| longs.contains(long)) else { continue };
         let mut word = OsString::from(format!("--{long}"));
         if let Some(value) = value {
             word.push("=");
@@ -109,7 +103,7 @@ impl Line {
         Some(Self { shell, bash })
     }
 
-    fn answer(&self, definition: &Definition, list: &Lister<'_>) -> String {
+    fn answer(&self, definition: &Command, list: &Lister<'_>) -> String {
         let BashLine { words, current, preceding, .. } = &self.bash;
         if self.bash.is_redirection {
             return "files 0\n".to_owned();
@@ -120,20 +114,16 @@ impl Line {
         let prefix = current.get(kept..).and_then(|prefix| std::str::from_utf8(prefix).ok());
         let (Some(prefix), Some(before)) = (prefix, current.get(..kept)) else { return String::new() };
         let before = String::from_utf8_lossy(before);
-        let listed = |listed| {
-            let listed = list(&place.given, listed).into_iter();
-            let listed = listed.map(|word| Candidate { word, about: String::new() });
-            self.words(&before, beginning_with(prefix.as_bytes(), listed))
-        };
         let characters = before.chars().count();
         match candidates {
             Candidates::Words(candidates) => self.words(&before, candidates),
-            Candidates::Contexts => listed(Listed::Contexts),
             // The keys of a verb without a connection are in files.
-            Candidates::Keys if place.verb.option(b"--broker").is_none() => self.words(&before, Vec::new()),
-            Candidates::Keys => listed(Listed::Stored(Stored::Keys(prefix))),
-            Candidates::Leaves => listed(Listed::Stored(Stored::Leaves)),
-            Candidates::Conflicts => listed(Listed::Stored(Stored::Conflicts)),
+            Candidates::Listed(ValueKind::Key) if !connects(place.verb) => self.words(&before, Vec::new()),
+            Candidates::Listed(kind) => {
+                let listed = list(&place.given, kind, prefix).into_iter();
+                let listed = listed.map(|word| Candidate { word, about: String::new() });
+                self.words(&before, beginning_with(prefix.as_bytes(), listed))
+            }
             Candidates::Files => format!("files {characters}\n"),
             Candidates::Directories => format!("directories {characters}\n"),
             Candidates::Command(first) => {
@@ -169,23 +159,27 @@ impl Line {
     }
 }
 
+/// Returns whether a verb has the options of a connection.
+fn connects(verb: &Command) -> bool {
+    place::options(verb).any(|option| option.get_long() == Some("broker"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn answered(shell: Shell, arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
-        let list = |_: &[Given<'_>], listed: Listed<'_>| match listed {
-            Listed::Contexts => vec!["lab".to_owned(), "prod".to_owned()],
-            Listed::Stored(Stored::Leaves) => vec!["press-7".to_owned(), "mill".to_owned()],
-            Listed::Stored(Stored::Conflicts) => vec!["40".to_owned(), "41".to_owned()],
-            Listed::Stored(Stored::Keys(_)) => {
-                vec!["a b".to_owned(), "line1/temp".to_owned(), "tab\there".to_owned()]
-            }
+        let list = |_: &[Given<'_>], kind: ValueKind, _: &str| {
+            let names: &[&str] = match kind {
+                ValueKind::Context => &["lab", "prod"],
+                ValueKind::Leaf => &["press-7", "mill"],
+                ValueKind::Conflict => &["40", "41"],
+                ValueKind::Key => &["a b", "line1/temp", "tab\there"],
+            };
+            names.iter().map(ToString::to_string).collect()
         };
-        Line::of(shell, &arguments)
-            .map(|line| line.answer(&definition::of_command_line(), &list))
-            .unwrap_or_default()
+        Line::of(shell, &arguments).map(|line| line.answer(&definition(), &list)).unwrap_or_default()
     }
 
     fn bash(line: &str) -> String {
@@ -210,6 +204,7 @@ mod tests {
         assert_eq!(bash("mqkv exchange value "), "words\n40\n41\n");
         assert_eq!(bash("mqkv exchange clear 40 "), "words\n40\n41\n");
         assert_eq!(bash("mqkv exchange check "), "files 0\n");
+        assert_eq!(bash("mqkv get -i "), "words\n", "a client id is no conflict");
     }
 
     #[test]
@@ -231,10 +226,10 @@ mod tests {
 
     #[test]
     fn options_of_the_connection_are_found_wherever_they_were_typed() {
-        let definition = definition::of_command_line();
+        let definition = definition();
         let words = ["-x", "lab", "get", "--config", "c", "-o", "json", "-f", "f"]
             .map(|word| word.as_bytes().to_vec());
-        let given = definition.place(&words).unwrap().given;
+        let given = place::place(&definition, &words).unwrap().given;
         let connection = options(&given).unwrap().connection;
         assert_eq!((connection.context.as_deref(), connection.config.is_some()), (Some("lab"), true));
     }

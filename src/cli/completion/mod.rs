@@ -3,4 +3,3 @@
 pub mod answer;
 mod bash_line;
 mod stored;
-pub mod stub;

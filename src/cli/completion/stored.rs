@@ -10,18 +10,8 @@ use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
 use crate::cli::signals::EndSignals;
+use crate::commands::args::kind::ValueKind;
 use crate::commands::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, CommandError, exchange, first_keys};
-
-/// The names to list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored<'a> {
-    /// The keys that begin with this text.
-    Keys(&'a str),
-    /// The leaves of the exchange.
-    Leaves,
-    /// The numbers of its conflicts.
-    Conflicts,
-}
 
 /// Returns whether the user has asked for such names. Each Tab costs a connection, so it is off by default.
 #[must_use]
@@ -29,16 +19,17 @@ pub fn are_wanted(variables: &Variables) -> bool {
     variables.get(COMPLETE_KEYS).is_some_and(|value| value == "1")
 }
 
-/// Lists names in order; the time includes connecting. Without an answer in time there are none: a completion reports no errors.
+/// Lists names in order, of keys those with a prefix; the time includes connecting. Without an answer in time there are none: a completion reports no errors.
 #[must_use]
-pub fn list(options: &Options, variables: &Variables, stored: Stored<'_>) -> Vec<String> {
-    try_list(options, variables, stored).unwrap_or_default()
+pub fn list(options: &Options, variables: &Variables, kind: ValueKind, prefix: &str) -> Vec<String> {
+    try_list(options, variables, kind, prefix).unwrap_or_default()
 }
 
 fn try_list(
     options: &Options,
     variables: &Variables,
-    stored: Stored<'_>,
+    kind: ValueKind,
+    prefix: &str,
 ) -> Result<Vec<String>, CommandError> {
     let configuration = Configuration::resolve(&options.connection, &options.display, variables)?;
     let connection = Connection::of(&configuration.settings, resolve::process())?;
@@ -51,13 +42,14 @@ fn try_list(
     runtime::block_on(false, async {
         let (mut names, mut keys) = (Vec::new(), Vec::new());
         let list_and_close = async {
-            match stored {
-                Stored::Keys(prefix) => {
+            match kind {
+                ValueKind::Key => {
                     let client = session.early_client().await?;
                     first_keys(client, prefix.as_bytes(), COMPLETION_NAMES_MAX, &mut keys).await?;
                 }
-                Stored::Leaves => names = exchange::leaf_names(&session).await?,
-                Stored::Conflicts => names = exchange::conflict_ids(&session).await?,
+                ValueKind::Leaf => names = exchange::leaf_names(&session).await?,
+                ValueKind::Conflict => names = exchange::conflict_ids(&session).await?,
+                ValueKind::Context => {}
             }
             session.clone().close().await;
             Ok::<_, CommandError>(())
@@ -66,10 +58,8 @@ fn try_list(
         let listed = timeout(COMPLETION_WAIT_MAX, list_and_close).await.unwrap_or(Ok(()));
         store.stop().await;
         listed?;
-        if matches!(stored, Stored::Keys(_)) {
-            names.extend(keys.iter().filter_map(|key| text(key.as_bytes())));
-            names.sort();
-        }
+        keys.sort();
+        names.extend(keys.iter().filter_map(|key| text(key.as_bytes())));
         Ok(names)
     })?
 }

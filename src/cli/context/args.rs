@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use crate::commands::args::kind::ValueKind;
+
 const EXAMPLES: &str = "\
 Examples:
   mqkv context add lab -b mqtt://lab:1883
@@ -37,7 +39,7 @@ pub enum ContextVerb {
     /// Rename a context
     Rename {
         /// Name of the context
-        #[arg(value_name = "CONTEXT")]
+        #[arg(value_name = "CONTEXT", add = ValueKind::Context)]
         name: String,
         /// New name
         #[arg(value_name = "NAME")]
@@ -46,7 +48,7 @@ pub enum ContextVerb {
     /// Set the default context
     Use {
         /// Name of the context
-        #[arg(value_name = "CONTEXT", required_unless_present = "none", conflicts_with = "none")]
+        #[arg(value_name = "CONTEXT", add = ValueKind::Context, required_unless_present = "none", conflicts_with = "none")]
         name: Option<String>,
         /// Remove the default context
         #[arg(long)]
@@ -55,7 +57,7 @@ pub enum ContextVerb {
     /// Show a context, or the one in use
     Show {
         /// Name of the context
-        #[arg(value_name = "CONTEXT")]
+        #[arg(value_name = "CONTEXT", add = ValueKind::Context)]
         name: Option<String>,
     },
     /// Edit the configuration file in $VISUAL or $EDITOR
@@ -65,13 +67,13 @@ pub enum ContextVerb {
     /// Remove a context
     Rm {
         /// Name of the context
-        #[arg(value_name = "CONTEXT")]
+        #[arg(value_name = "CONTEXT", add = ValueKind::Context)]
         name: String,
     },
     /// Connect and ping with a context, or with the one in use
     Test {
         /// Name of the context
-        #[arg(value_name = "CONTEXT")]
+        #[arg(value_name = "CONTEXT", add = ValueKind::Context)]
         name: Option<String>,
     },
 }
@@ -80,7 +82,7 @@ pub enum ContextVerb {
 #[derive(Debug, Args)]
 pub struct SetArgs {
     /// Name of the context
-    #[arg(value_name = "CONTEXT")]
+    #[arg(value_name = "CONTEXT", add = ValueKind::Context)]
     pub name: String,
     /// Whether to reject writes through this context
     ///

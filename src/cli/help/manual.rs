@@ -226,15 +226,11 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::cli::args::Cli;
+    use crate::cli::args::definition;
 
     fn every_page() -> Vec<(String, String)> {
-        let mut program = Cli::command();
-        program.build();
-        pages(&program)
+        pages(&definition())
     }
 
     #[test]

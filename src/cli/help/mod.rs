@@ -4,7 +4,6 @@ pub mod manual;
 pub mod markdown;
 mod page;
 mod program;
-pub mod request;
 pub mod show;
 pub mod terminal;
 mod text;

@@ -4,6 +4,8 @@ use clap::{Arg, ArgAction, Command};
 
 use super::text::{Block, Content, Section, sections};
 use crate::cli::options::{CONNECTION, OUTPUT};
+use crate::commands::args::kind::{OtherForm, ValueKind};
+use crate::shell::place::is_command;
 
 /// The help of the program or of a verb.
 #[derive(Debug)]
@@ -204,18 +206,18 @@ fn usage(command: &Command, path: &str) -> String {
     let mut usage = path.to_owned();
     let positionals = || command.get_arguments().filter(|arg| arg.is_positional());
     // A command of the system stands last, so that its options are its own.
-    let is_command = |arg: &&Arg| value(arg).starts_with("CMD");
     for arg in positionals().filter(|arg| !is_command(arg)) {
         let name = value(arg);
+        let is_key = arg.get::<ValueKind>() == Some(&ValueKind::Key);
         // A key or a value can also be an option, but it is always there.
-        let is_required = arg.is_required_set() || name.starts_with("KEY") || name.starts_with("VALUE");
+        let is_required = arg.is_required_set() || is_key || arg.get::<OtherForm>().is_some();
         usage.push_str(&if is_required { format!(" {name}") } else { format!(" [{name}]") });
-        if name.starts_with("KEY") && command.get_arguments().any(|arg| arg.get_long() == Some("prefix")) {
+        if is_key && command.get_arguments().any(|arg| arg.get_long() == Some("prefix")) {
             usage.push_str(" | --prefix P");
         }
     }
     usage.push_str(" [options]");
-    if positionals().any(|arg| is_command(&arg)) {
+    if positionals().any(is_command) {
         usage.push_str(" [-- CMD ARG...]");
     }
     usage

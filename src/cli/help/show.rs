@@ -1,28 +1,29 @@
 //! Help of a verb or a topic as text.
 
+use std::ffi::OsString;
+
 use clap::Command;
 
 use super::page::Page;
 use super::program;
-use super::request::HelpRequest;
 use super::terminal::{Screen, Writer};
 use super::text::sections;
 use super::topics::{TOPICS, Topic};
 use crate::commands::CommandError;
 use crate::commands::suggestions::closest;
+use crate::shell::place::{self, Expected};
 
-/// Returns the help of a topic, or of the verb with these names in the definition.
+/// Returns the help of a topic, or of the verb with these names in the definition, which must have been built.
 ///
 /// # Errors
 /// There is no such verb or topic.
-pub fn text(names: &[String], mut definition: Command, screen: Screen) -> Result<String, CommandError> {
+pub fn text(names: &[String], definition: &Command, screen: Screen) -> Result<String, CommandError> {
     if let [name] = names
         && let Some(topic) = TOPICS.iter().find(|topic| topic.name == name)
     {
         return Ok(topic_text(topic, screen));
     }
-    definition.build();
-    let mut command = &definition;
+    let mut command = definition;
     for (index, name) in names.iter().enumerate() {
         let above = names.get(..index).unwrap_or_default();
         command =
@@ -44,20 +45,34 @@ fn unknown(name: &str, command: &Command, above: &[String], program: &str) -> Co
     error.hint(help(above).trim_end())
 }
 
-/// Returns the help that was requested with an option.
+/// Returns the help that the words behind the program request with an option, as clap has found. The definition must have been
+/// built.
+///
+/// Clap's own help cannot begin with examples or leave out the options that verbs share.
 #[must_use]
-pub fn requested(request: &HelpRequest, mut definition: Command, screen: Screen) -> String {
-    definition.build();
-    let command = below(&definition, &request.name).unwrap_or(&definition);
-    page(command, request.is_long, command.get_name() == definition.get_name(), screen)
+pub fn requested(words: &[OsString], definition: &Command, screen: Screen) -> String {
+    let (verb, is_long) = requested_by(words, definition).unwrap_or((definition, true));
+    page(verb, is_long, verb.get_name() == definition.get_name(), screen)
 }
 
-/// Returns the command with a display name.
-fn below<'a>(command: &'a Command, name: &str) -> Option<&'a Command> {
-    if command.get_display_name() == Some(name) {
-        return Some(command);
-    }
-    command.get_subcommands().find_map(|command| below(command, name))
+/// Returns the verb whose help is requested first, and whether it is `--help`, not the summary.
+fn requested_by<'a>(words: &[OsString], definition: &'a Command) -> Option<(&'a Command, bool)> {
+    let words: Vec<_> = words.iter().map(|word| word.as_encoded_bytes().to_vec()).collect();
+    words.iter().enumerate().filter(|(_, word)| word.starts_with(b"-")).find_map(|(at, word)| {
+        let is_long = word.starts_with(b"--");
+        if !(word == b"--help" || !is_long && word.contains(&b'h')) {
+            return None;
+        }
+        let place = place::place(definition, words.get(..at)?)?;
+        let is_value = match place.expected {
+            Expected::Word { has_dashes, .. } => has_dashes,
+            Expected::Value(option) => option.is_allow_hyphen_values_set(),
+            Expected::Argument(_) => true,
+        };
+        let cluster = place::cluster(place.verb, word)?;
+        let is_help = !is_value && cluster.options().any(|option| option.get_id() == "help");
+        is_help.then_some((place.verb, is_long))
+    })
 }
 
 fn page(command: &Command, is_long: bool, is_program: bool, screen: Screen) -> String {
@@ -83,10 +98,8 @@ fn topic_text(topic: &Topic, screen: Screen) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::cli::args::Cli;
+    use crate::cli::args::definition;
     use crate::cli::help::terminal::NARROW;
     use crate::cli::help::text::Content;
 
@@ -94,20 +107,7 @@ mod tests {
 
     fn shown(names: &[&str]) -> Result<String, CommandError> {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-        text(&names, Cli::command(), PLAIN)
-    }
-
-    /// Returns the display names of all verbs, at every level.
-    fn every_name() -> Vec<String> {
-        fn add(command: &Command, names: &mut Vec<String>) {
-            names.push(command.get_display_name().unwrap_or("mqkv").to_owned());
-            command.get_subcommands().for_each(|below| add(below, names));
-        }
-        let mut definition = Cli::command();
-        definition.build();
-        let mut names = Vec::new();
-        add(&definition, &mut names);
-        names
+        text(&names, &definition(), PLAIN)
     }
 
     #[test]
@@ -135,32 +135,55 @@ mod tests {
 
     #[test]
     fn the_summary_of_every_verb_fits_on_a_screen_of_24_lines_and_80_columns() {
-        let names = every_name();
-        assert!(names.len() > 35, "{names:?}");
-        for name in names {
-            let request = HelpRequest { name: name.clone(), is_long: false };
+        for_every_verb(|verb| {
             // On a wide terminal nothing is wrapped, so that a row that is too long is found.
-            let summary = requested(
-                &request,
-                Cli::command(),
-                Screen { width: 200, has_color: false, is_prompt: false },
-            );
+            let wide = Screen { width: 200, has_color: false, is_prompt: false };
+            let summary = page(verb, false, verb.get_name() == "mqkv", wide);
+            let name = Page::of(verb).path;
             let lines: Vec<_> = summary.lines().collect();
             assert!(lines.len() <= 24, "{name} has {} lines:\n{summary}", lines.len());
             assert!(lines.iter().all(|line| line.len() <= 80), "{name}:\n{summary}");
             assert!(lines.iter().any(|line| line.contains("mqkv help options")), "{name}:\n{summary}");
+        });
+    }
+
+    #[test]
+    fn help_is_that_of_the_verb_in_front_of_its_option() {
+        let definition = definition();
+        let requested = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(Into::into).collect();
+            requested_by(&words, &definition).map(|(verb, is_long)| (verb.get_name(), is_long))
+        };
+        for (line, verb, is_long) in [
+            ("-h", "mqkv", false),
+            ("--help", "mqkv", true),
+            ("get -h", "get", false),
+            ("get k -jh --help", "get", false),
+            ("-b mqtt://h context add --help", "add", true),
+            ("rm --help", "del", true),
+            ("-h get", "mqkv", false),
+            ("get -b --help", "get", true),
+            ("set k --value -h --help", "set", true),
+            ("lock k --help -- cmd -h", "lock", true),
+        ] {
+            assert_eq!(requested(line), Some((verb, is_long)), "{line}");
+        }
+        for line in ["lock k cmd -h", "get -- -h", "get k"] {
+            assert_eq!(requested(line), None, "{line}");
         }
     }
 
-    /// Asserts something about the page of every verb, at every level.
-    fn for_every_page(check: impl Fn(&Page)) {
-        fn visit(command: &Command, check: &impl Fn(&Page)) {
-            check(&Page::of(command));
+    /// Asserts something about every verb, at every level.
+    fn for_every_verb(check: impl Fn(&Command)) {
+        fn visit(command: &Command, check: &impl Fn(&Command)) {
+            check(command);
             command.get_subcommands().for_each(|below| visit(below, check));
         }
-        let mut definition = Cli::command();
-        definition.build();
-        visit(&definition, &check);
+        visit(&definition(), &check);
+    }
+
+    fn for_every_page(check: impl Fn(&Page)) {
+        for_every_verb(|verb| check(&Page::of(verb)));
     }
 
     #[test]

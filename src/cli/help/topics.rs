@@ -40,6 +40,11 @@ pub const TOPICS: &[Topic] = &[
     Topic::of("ttl", "Time to live of keys", || TTL.to_owned()),
 ];
 
+/// Returns the names of the topics, each with its description.
+pub fn names() -> Vec<(&'static str, &'static str)> {
+    TOPICS.iter().map(|topic| (topic.name, topic.about)).collect()
+}
+
 impl Topic {
     const fn of(name: &'static str, about: &'static str, text: fn() -> String) -> Self {
         Self { name, about, text, tables: Vec::new }
@@ -108,10 +113,10 @@ Records have v (the schema, 1) and op (the verb).
 - `exchange`: op is exchange-status, exchange-key, exchange-conflict (one object for each conflict), exchange-value,
   exchange-clear, exchange-add-leaf, exchange-drop-leaf, exchange-resync or exchange-check. by is null if the root made
   the version; of a conflict, lost and won have deletion, or size and value, which is left out if it is long
-- `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is whole, late (the last writes
-  cannot be read, or not all of them) or gap (keys are missing); damage is the cause, lost the number of records of the
-  snapshot that cannot be read. rows is the number of rows, only if the store takes part in an exchange. The exit code is
-  the same as with text
+- `data`: op is verify, recover, clear-fence or lower-versions. The condition of a store is intact, log-corrupt (the last
+  writes cannot be read, or not all of them) or snapshot-corrupt (keys are missing); corruption is the cause, lost the
+  number of records of the snapshot that cannot be read. rows is the number of rows, only if the store takes part in an
+  exchange. The exit code is the same as with text
 - `serve user`: op is user
 
 A value comes with its encoding, utf-8 or base64; a key has key_encoding only if that is base64.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::cluster::ClusterArgs;
 use super::exchange::ExchangeOptions;
@@ -211,6 +211,7 @@ pub struct ExecArgs {
     pub exec: bool,
     /// Command of --exec
     #[arg(last = true, hide_short_help = true, value_name = "CMD", requires = "exec")]
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 }
 

@@ -118,7 +118,9 @@ impl File<'_> {
     /// Returns an option with one value.
     fn word(&self, arg: &Arg, node: &Node, content: &Content) -> Result<OsString, CommandError> {
         let value = match content {
-            Content::Text(text) if matches!(arg.get_value_hint(), ValueHint::AnyPath) => {
+            Content::Text(text)
+                if matches!(arg.get_value_hint(), ValueHint::AnyPath | ValueHint::DirPath) =>
+            {
                 self.path.parent().unwrap_or(Path::new("")).join(text).into_os_string()
             }
             Content::Text(text) => OsString::from(text),

@@ -10,6 +10,7 @@ use crate::commands::CommandError;
 use crate::render::Style;
 use crate::render::log::{Field, json, text};
 use crate::server::Event;
+use crate::server::event::row::Value;
 
 /// The events that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,21 +87,19 @@ impl EventLog {
 
     /// Logs an event of the server.
     pub fn event(&self, event: &Event) {
-        let level = if event.is_failure() { LogLevel::Warnings } else { LogLevel::All };
+        let row = event.row();
+        let level = if row.is_failure { LogLevel::Warnings } else { LogLevel::All };
         self.write(level, || match self.format {
-            LogFormat::Text => line(&event.to_string(), &self.style),
+            LogFormat::Text => line(&row.to_string(), &self.style),
             LogFormat::Json => {
-                let message = ("message", Field::Text(event.to_string()));
-                let field = |name, text: String| match event {
-                    Event::LeftOut { count, .. } if name == "count" => Field::Number(u64::from(*count)),
-                    Event::Cluster(_) if name == "epoch" => {
-                        text.parse().map_or(Field::Text(text), Field::Number)
-                    }
-                    Event::Certificates { outcome: Ok(Some(days)) } => Field::Signed(*days),
-                    _ => Field::Text(text),
+                let message = ("message", Field::Text(row.to_string()));
+                let field = |value| match value {
+                    Value::Text(text) => Field::Text(text.into_owned()),
+                    Value::Number(number) => Field::Number(number),
+                    Value::Signed(number) => Field::Signed(number),
                 };
-                let fields = event.fields().into_iter().map(|(name, text)| (name, field(name, text)));
-                object(event.name(), fields.chain([message]))
+                let fields = row.fields.into_iter().map(|(name, value)| (name, field(value)));
+                object(row.name, fields.chain([message]))
             }
         });
     }

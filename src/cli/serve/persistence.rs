@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 use crate::render::escape::escape;
 use crate::server::Persistence;
@@ -14,7 +14,7 @@ pub struct PersistenceArgs {
     ///
     /// Disk space is reserved (file `reserve`), so that keys can be deleted when the disk is full: as much as a snapshot of the
     /// keys takes, and up to 4M more.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
     /// Keys that are persistent [default: all]
     #[arg(long, value_name = "WHAT", requires = "data")]

@@ -43,7 +43,7 @@ pub fn run(args: &EtcdArgs, is_read_only: bool, reporter: &mut Reporter) -> Resu
         let Report { reporter, results, .. } = report;
         let failure = results.iter().find_map(CheckResult::failure);
         reporter.put(&CheckSummary(results))?;
-        Ok(failure.map_or(Exit::Yes, Exit::from))
+        Ok(failure.map_or(Exit::Yes, Exit::Failed))
     })
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::kind::{OtherForm, ValueKind};
 use crate::commands::error::CommandError;
 use crate::protocol::Key;
 use crate::render::encoding::{Encoded, parse_base64, parse_hex};
@@ -12,16 +13,17 @@ use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 #[derive(Clone, Debug, Default, Args)]
 pub struct KeyArgs {
     /// Key, any bytes
-    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    #[arg(value_name = "KEY", allow_negative_numbers = true, add = ValueKind::Key)]
     key_word: Option<OsString>,
     /// Key, as an option
     #[arg(short = 'k', long = "key", value_name = "KEY", conflicts_with_all = ["key_hex", "key_base64"])]
+    #[arg(add = ValueKind::Key, add = OtherForm::OfOperand)]
     key_option: Option<OsString>,
     /// Key in hexadecimal
-    #[arg(long, value_name = "HEX", value_parser = parse_hex, conflicts_with = "key_base64")]
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, add = OtherForm::OfOperand, conflicts_with = "key_base64")]
     key_hex: Option<Encoded>,
     /// Key in base64
-    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64, add = OtherForm::OfOperand)]
     key_base64: Option<Encoded>,
 }
 
@@ -76,16 +78,16 @@ impl KeyArgs {
 #[derive(Debug, Default, Args)]
 pub struct KeyListArgs {
     /// Keys, any bytes
-    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    #[arg(value_name = "KEY", allow_negative_numbers = true, add = ValueKind::Key)]
     key_words: Vec<OsString>,
     /// Key, as an option
-    #[arg(short = 'k', long = "key", value_name = "KEY")]
+    #[arg(short = 'k', long = "key", value_name = "KEY", add = ValueKind::Key, add = OtherForm::OfOperand)]
     key_options: Vec<OsString>,
     /// Key in hexadecimal
-    #[arg(long, value_name = "HEX", value_parser = parse_hex)]
+    #[arg(long, value_name = "HEX", value_parser = parse_hex, add = OtherForm::OfOperand)]
     key_hex: Vec<Encoded>,
     /// Key in base64
-    #[arg(long, value_name = "BASE64", value_parser = parse_base64)]
+    #[arg(long, value_name = "BASE64", value_parser = parse_base64, add = OtherForm::OfOperand)]
     key_base64: Vec<Encoded>,
 }
 

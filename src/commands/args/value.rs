@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 
+use super::kind::OtherForm;
 use crate::commands::error::CommandError;
 use crate::commands::process::file;
 use crate::commands::session::Session;
@@ -16,19 +17,19 @@ use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 #[group(id = "value_forms", multiple = false)]
 pub struct ValueArgs {
     /// Value, literal; - reads standard input
-    #[arg(value_name = "VALUE", allow_negative_numbers = true)]
+    #[arg(value_name = "VALUE", allow_negative_numbers = true, add = OtherForm::OfValue)]
     value_word: Option<OsString>,
     /// Value, literal, even if it begins with -
-    #[arg(long = "value", value_name = "STR", allow_hyphen_values = true)]
+    #[arg(long = "value", value_name = "STR", allow_hyphen_values = true, add = OtherForm::OfValue)]
     value_option: Option<OsString>,
     /// Read the value from FILE
-    #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE")]
+    #[arg(short = 'f', long = "file", visible_alias = "valuefile", value_name = "FILE", add = OtherForm::OfValue)]
     value_file: Option<PathBuf>,
     /// Value in hexadecimal
-    #[arg(long = "hex", value_name = "HEX", value_parser = parse_hex)]
+    #[arg(long = "hex", value_name = "HEX", value_parser = parse_hex, add = OtherForm::OfValue)]
     value_hex: Option<Encoded>,
     /// Value in base64
-    #[arg(long = "base64", value_name = "BASE64", value_parser = parse_base64)]
+    #[arg(long = "base64", value_name = "BASE64", value_parser = parse_base64, add = OtherForm::OfValue)]
     value_base64: Option<Encoded>,
 }
 
@@ -37,6 +38,12 @@ impl ValueArgs {
     #[must_use]
     pub fn word(word: OsString) -> Self {
         Self { value_word: Some(word), ..Self::default() }
+    }
+
+    /// Creates a value that is a word, also if that is a hyphen.
+    #[must_use]
+    pub fn literal(word: OsString) -> Self {
+        Self { value_option: Some(word), ..Self::default() }
     }
 
     /// Creates a value whose bytes are known.

@@ -46,7 +46,7 @@ pub fn tls<S: Serializer>(handshake: &TlsHandshake, now_s: &u64, serializer: S) 
     enum Roots {
         Platform { roots_count: usize },
         File { cafile: String },
-        Anybody,
+        Any,
     }
     let TlsHandshake { version, cipher, roots, chain, requests_client_certificate, client_certificate } =
         handshake;
@@ -57,7 +57,7 @@ pub fn tls<S: Serializer>(handshake: &TlsHandshake, now_s: &u64, serializer: S) 
         roots: match roots {
             TrustedRoots::Platform { count } => Roots::Platform { roots_count: *count },
             TrustedRoots::File(path) => Roots::File { cafile: path.display().to_string() },
-            TrustedRoots::Any => Roots::Anybody,
+            TrustedRoots::Any => Roots::Any,
         },
         chain: chain.iter().map(|sent| certificate(sent.as_ref().ok())).collect(),
         asks_for_client_certificate: *requests_client_certificate,

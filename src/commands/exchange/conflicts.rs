@@ -9,6 +9,7 @@ use super::conflict_record::Conflict;
 use super::request::{ask, unexpected};
 use crate::client::WatchEvent;
 use crate::clock;
+use crate::commands::args::kind::ValueKind;
 use crate::commands::error::CommandError;
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
@@ -24,10 +25,10 @@ const PAGE_MAX: u64 = 500;
 #[derive(Debug, Args)]
 pub struct ConflictsArgs {
     /// Only changes of this leaf
-    #[arg(long, value_name = "LEAF")]
+    #[arg(long, value_name = "LEAF", add = ValueKind::Leaf)]
     leaf: Option<String>,
     /// Only conflicts after this one
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", add = ValueKind::Conflict)]
     since: Option<u64>,
     /// Go on with new conflicts until a signal
     #[arg(long)]

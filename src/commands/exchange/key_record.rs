@@ -28,7 +28,7 @@ fn members<S: Serializer>(report: &KeyReport, serializer: S) -> Result<S::Ok, S:
         #[serde(skip_serializing_if = "Option::is_none")]
         ver: Option<u64>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        mutex: Option<String>,
+        change_id: Option<String>,
         #[serde(flatten)]
         by: Option<By<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ fn members<S: Serializer>(report: &KeyReport, serializer: S) -> Result<S::Ok, S:
         #[serde(skip_serializing_if = "Option::is_none")]
         leaves: Option<&'a [String]>,
     }
-    let KeyReport { state, rule, ver, mutex, owner, pending } = report;
+    let KeyReport { state, rule, ver, change_id, owner, pending } = report;
     let members = Members {
         state: state.as_str(),
         rule: rule.as_ref().map(|rule| Rule {
@@ -53,9 +53,9 @@ fn members<S: Serializer>(report: &KeyReport, serializer: S) -> Result<S::Ok, S:
             leaves: rule.leaves.as_deref(),
         }),
         ver: Some(*ver).filter(|ver| *ver > 0),
-        mutex: mutex.map(|mutex| to_hex(&mutex)),
+        change_id: change_id.map(|change_id| to_hex(&change_id)),
         by: By::of(owner),
-        pending: pending.map(|mutex| to_hex(&mutex)),
+        pending: pending.map(|change_id| to_hex(&change_id)),
     };
     members.serialize(serializer)
 }
@@ -88,12 +88,12 @@ fn text(key: &Key, report: &KeyReport) -> String {
     if report.ver > 0 {
         rows.push(("ver", report.ver.to_string()));
     }
-    rows.extend(report.mutex.map(|mutex| ("mutex", to_hex(&mutex))));
+    rows.extend(report.change_id.map(|change_id| ("change id", to_hex(&change_id))));
     match &report.owner {
         Origin::Unknown => {}
         owner => rows.push(("by", origin(owner))),
     }
-    rows.extend(report.pending.map(|mutex| ("pending", to_hex(&mutex))));
+    rows.extend(report.pending.map(|change_id| ("pending", to_hex(&change_id))));
     properties(&rows)
 }
 
@@ -118,7 +118,7 @@ mod tests {
                 leaves: None,
             }),
             ver: 5,
-            mutex: Some([1; 16]),
+            change_id: Some([1; 16]),
             owner: Origin::Root,
             pending: None,
         };
@@ -127,13 +127,13 @@ mod tests {
         assert_eq!(
             stdout,
             "key:       line/2\nstate:     captured\nrule:      2: line/*, state/*\nchange:    leaves\n\
-             leaves:    all\nver:       5\nmutex:     01010101010101010101010101010101\nby:        the root\n"
+             leaves:    all\nver:       5\nchange id: 01010101010101010101010101010101\nby:        the root\n"
         );
         let local = KeyReport {
             state: KeyState::Local,
             rule: None,
             ver: 0,
-            mutex: None,
+            change_id: None,
             owner: Origin::Unknown,
             ..report
         };

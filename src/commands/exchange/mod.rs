@@ -20,7 +20,8 @@ use self::record::{Cleared, LeafAdded, LeafDropped, Reconnected, Resync};
 use self::request::{ask, put};
 use self::status::StatusArgs;
 use super::args::key::KeyArgs;
-use super::batch::BatchMode;
+use super::args::kind::ValueKind;
+use super::batch_args::BatchMode;
 use super::error::CommandError;
 use super::output::Emit;
 use super::session::Session;
@@ -106,7 +107,7 @@ enum ExchangeVerb {
     /// The output is the exact value, as that of get.
     Value {
         /// Number of the conflict
-        #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(value_name = "ID", add = ValueKind::Conflict, value_parser = clap::value_parser!(u64).range(1..))]
         id: u64,
     },
     /// Remove conflicts that are dealt with
@@ -118,7 +119,7 @@ enum ExchangeVerb {
     /// It can join again if the file of the root admits it, or after add-leaf.
     DropLeaf {
         /// Name of the leaf
-        #[arg(value_name = "LEAF")]
+        #[arg(value_name = "LEAF", add = ValueKind::Leaf)]
         name: String,
     },
     /// Send all records again
@@ -134,7 +135,7 @@ enum ExchangeVerb {
 #[derive(Debug, Args)]
 struct ClearArgs {
     /// Numbers of the conflicts
-    #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..), required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "ID", add = ValueKind::Conflict, value_parser = clap::value_parser!(u64).range(1..), required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<u64>,
     /// Remove all conflicts of the node
     #[arg(long)]
@@ -158,7 +159,7 @@ struct ResyncArgs {
     /// Name of a leaf; the broker is the root [default: all]
     ///
     /// If the broker is a leaf, that leaf gets all records again.
-    #[arg(value_name = "LEAF")]
+    #[arg(value_name = "LEAF", add = ValueKind::Leaf)]
     name: Option<String>,
     /// Join a root that has lost its store
     ///
@@ -174,7 +175,7 @@ pub struct CheckArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Keys, to show which rule holds for each
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", add = ValueKind::Key)]
     pub keys: Vec<OsString>,
 }
 

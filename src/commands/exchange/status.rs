@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use super::request::{ask, put, refused, unexpected};
 use super::status_record::{LeafStatus, NoLeaf, RootStatus};
 use crate::clock;
+use crate::commands::args::kind::ValueKind;
 use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::Emit;
@@ -22,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// Name of a leaf [default: all]
-    #[arg(value_name = "LEAF")]
+    #[arg(value_name = "LEAF", add = ValueKind::Leaf)]
     leaf: Option<String>,
     /// Require that N leaves or more have joined
     ///

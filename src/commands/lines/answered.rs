@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_id_and_an_error_is_printed_once() {
-        let id = records::Record::parse(b"{\"id\":[7]}").unwrap().id();
+        let id = records::Members::parse(b"{\"id\":[7]}").unwrap().id();
         let answered = Answered { place: &place(1), id: id.as_ref(), record: &No };
         assert_eq!(shown(&answered, &Style::JSON).0, "{\"v\":1,\"id\":[7],\"line\":1,\"op\":\"no\"}\n");
         let error = CommandError::new(Kind::Data, "no JSON").at(place(2));

@@ -1,18 +1,11 @@
 //! Entries of an import: keys and their values, as JSON lines.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 
-use super::records::{
-    self, begins_with_verb, check_version, data_error, decoded, invalid_json, is_object, missing,
-    not_a_string,
-};
+use super::records::{Members, Named, begins_with_verb, data_error, decoded, is_object, missing, text};
 use crate::commands::error::CommandError;
 use crate::commands::process::file::value_within_limit;
 use crate::protocol::Key;
@@ -33,19 +26,14 @@ impl Entry {
     /// # Errors
     /// [`Kind::Data`](crate::commands::error::Kind) if the line is no entry.
     pub fn parse(line: &Bytes) -> Result<Self, CommandError> {
-        // Checking the whole line costs less than checking each of its strings.
-        let members = match std::str::from_utf8(line) {
-            Ok(line) => serde_json::from_str::<Members<'_>>(line),
-            Err(_) => serde_json::from_slice::<Members<'_>>(line),
-        };
-        let members = members.map_err(|error| with_example(line, invalid_json(line, &error)))?;
-        let Members { version, key, key_encoding, value, encoding, ttl_ms } = members;
-        check_version(version.map(Member::into_value))?;
+        let mut members = Members::parse(line).map_err(|error| with_example(line, error))?;
+        members.check_version()?;
+        let ttl_ms = members.ttl_ms();
+        let Members { key, key_encoding, value, encoding, .. } = members;
         let key = Key::new(bytes(line, ("key", key), ("key_encoding", key_encoding))?)
             .map_err(|error| data_error(error.to_string()))?;
         let value = bytes(line, ("value", value), ("encoding", encoding))?;
-        let ttl_ms = records::ttl_ms(ttl_ms.map(Member::into_value))?;
-        Ok(Self { key, value: value_within_limit(value)?, ttl_ms })
+        Ok(Self { key, value: value_within_limit(value)?, ttl_ms: ttl_ms? })
     }
 }
 
@@ -61,8 +49,6 @@ fn with_example(line: &[u8], error: CommandError) -> CommandError {
     }
 }
 
-type Named<'a> = (&'static str, Option<Member<'a>>);
-
 /// Returns the bytes of a member whose encoding another member states.
 fn bytes(line: &Bytes, (name, member): Named, encoding: Named) -> Result<Bytes, CommandError> {
     let encoding = (encoding.0, text(encoding)?);
@@ -74,127 +60,6 @@ fn bytes(line: &Bytes, (name, member): Named, encoding: Named) -> Result<Bytes, 
         (text, (encoding_name, encoding)) => {
             decoded(name, text.into_owned(), encoding_name, encoding.as_deref()).map(Bytes::from)
         }
-    }
-}
-
-fn text((name, member): Named<'_>) -> Result<Option<Cow<'_, str>>, CommandError> {
-    match member {
-        None => Ok(None),
-        Some(Member::Text(text)) => Ok(Some(text)),
-        Some(Member::Other(_)) => Err(not_a_string(name)),
-    }
-}
-
-/// The members of an entry; of equal names, the last one.
-#[derive(Default)]
-struct Members<'a> {
-    version: Option<Member<'a>>,
-    key: Option<Member<'a>>,
-    key_encoding: Option<Member<'a>>,
-    value: Option<Member<'a>>,
-    encoding: Option<Member<'a>>,
-    ttl_ms: Option<Member<'a>>,
-}
-
-/// A JSON value. A string without escapes is a part of the line.
-enum Member<'a> {
-    Text(Cow<'a, str>),
-    Other(Value),
-}
-
-impl Member<'_> {
-    fn into_value(self) -> Value {
-        match self {
-            Self::Text(text) => Value::String(text.into_owned()),
-            Self::Other(value) => value,
-        }
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members::default();
-        while let Some(name) = map.next_key::<Member<'de>>()? {
-            let member = map.next_value::<Member<'de>>()?;
-            let Member::Text(name) = name else { continue };
-            let place = match name.as_ref() {
-                "v" => &mut members.version,
-                "key" => &mut members.key,
-                "key_encoding" => &mut members.key_encoding,
-                "value" => &mut members.value,
-                "encoding" => &mut members.encoding,
-                "ttl_ms" => &mut members.ttl_ms,
-                _ => continue,
-            };
-            *place = Some(member);
-        }
-        Ok(members)
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MemberVisitor)
-    }
-}
-
-struct MemberVisitor;
-
-impl<'de> Visitor<'de> for MemberVisitor {
-    type Value = Member<'de>;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a JSON value")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Member::Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Member::Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
-        Ok(Member::Other(flag.into()))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Member::Other(number.into()))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Member::Other(number.into()))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(Member::Other(number.into()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Member::Other(Value::Null))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(elements)).map(Member::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(members)).map(Member::Other)
     }
 }
 

@@ -1,14 +1,17 @@
-//! The members of JSON requests. Only `render` writes JSON.
+//! The members of JSON lines: of requests, and of the entries of an import. Only `render` writes JSON.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::error::Category;
-use serde_json::{Map, Value};
 
 use crate::commands::duration::TTL_MAX;
 use crate::commands::error::{CommandError, Kind};
-use crate::protocol::{Condition, Timestamp};
 use crate::render::encoding::parse_base64;
 
 /// The id of a request, returned with its answer: any JSON value.
@@ -23,120 +26,199 @@ impl Id {
     }
 }
 
-/// A JSON object whose members are taken one by one.
-#[derive(Debug)]
-pub struct Record(Map<String, Value>);
+/// The members of a JSON line; of equal names, the last one.
+#[derive(Debug, Default)]
+pub struct Members<'a> {
+    version: Option<Member<'a>>,
+    id: Option<Member<'a>>,
+    pub op: Option<Member<'a>>,
+    pub key: Option<Member<'a>>,
+    pub key_encoding: Option<Member<'a>>,
+    pub value: Option<Member<'a>>,
+    pub encoding: Option<Member<'a>>,
+    pub ttl_ms: Option<Member<'a>>,
+    pub condition: Option<Member<'a>>,
+    pub fence: Option<Member<'a>>,
+    pub persist: Option<Member<'a>>,
+    /// The first name that is none of these.
+    pub unknown: Option<Cow<'a, str>>,
+}
 
-impl Record {
-    /// Parses a line, and checks the version of its schema.
+impl<'a> Members<'a> {
+    /// Parses a line.
     ///
     /// # Errors
-    /// [`Kind::Data`] if the line is no JSON object of schema 1.
-    pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
-        let mut record =
-            serde_json::from_slice(line).map(Self).map_err(|error| invalid_json(line, &error))?;
-        check_version(record.0.remove("v"))?;
-        Ok(record)
+    /// [`Kind::Data`] if the line is no JSON object.
+    pub fn parse(line: &'a [u8]) -> Result<Self, CommandError> {
+        // Checking the whole line costs less than checking each of its strings.
+        let members = match std::str::from_utf8(line) {
+            Ok(line) => serde_json::from_str::<Self>(line),
+            Err(_) => serde_json::from_slice::<Self>(line),
+        };
+        members.map_err(|error| invalid_json(line, &error))
+    }
+
+    /// Checks the member `v`.
+    ///
+    /// # Errors
+    /// [`Kind::Data`] if it is not schema 1.
+    pub fn check_version(&mut self) -> Result<(), CommandError> {
+        match self.version.take().map(Member::into_value) {
+            Some(version) if version != 1 => {
+                Err(data_error(format!("unsupported schema version {version}: expected \"v\":1")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Takes the member `id`.
     pub fn id(&mut self) -> Option<Id> {
-        self.0.remove("id").map(Id)
+        self.id.take().map(|id| Id(id.into_value()))
     }
 
-    /// Takes a string.
+    /// Returns the time to live.
     ///
     /// # Errors
-    /// The member is no string.
-    pub fn text(&mut self, name: &str) -> Result<Option<String>, CommandError> {
-        match self.0.remove(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(not_a_string(name)),
+    /// It is no positive integer, or too long.
+    pub fn ttl_ms(&self) -> Result<Option<NonZeroU64>, CommandError> {
+        let Some(member) = &self.ttl_ms else { return Ok(None) };
+        let ms = match member {
+            Member::Other(number) => number.as_u64().and_then(NonZeroU64::new),
+            Member::Text(_) => None,
+        };
+        let ms = ms.ok_or_else(|| data_error("invalid \"ttl_ms\": not a positive integer"))?;
+        match Duration::from_millis(ms.get()) > TTL_MAX {
+            true => Err(data_error("invalid \"ttl_ms\": longer than 100 years")),
+            false => Ok(Some(ms)),
         }
     }
+}
 
-    /// Takes a string that must exist.
-    ///
-    /// # Errors
-    /// The member is missing or no string.
-    pub fn required_text(&mut self, name: &str) -> Result<String, CommandError> {
-        self.text(name)?.ok_or_else(|| missing(name))
+/// A member, if it is there, with its name.
+pub type Named<'a> = (&'static str, Option<Member<'a>>);
+
+/// Returns the text of a member.
+///
+/// # Errors
+/// It is no string.
+pub fn text((name, member): Named<'_>) -> Result<Option<Cow<'_, str>>, CommandError> {
+    match member {
+        None => Ok(None),
+        Some(Member::Text(text)) => Ok(Some(text)),
+        Some(Member::Other(_)) => Err(not_a_string(name)),
     }
+}
 
-    /// Takes bytes, which are UTF-8 or encoded as the member `encoding_name` states.
-    ///
-    /// # Errors
-    /// The member is malformed, or the encoding is unknown.
-    pub fn bytes(&mut self, name: &str, encoding_name: &str) -> Result<Option<Vec<u8>>, CommandError> {
-        let encoding = self.text(encoding_name)?;
-        let Some(text) = self.text(name)? else { return Ok(None) };
-        decoded(name, text, encoding_name, encoding.as_deref()).map(Some)
-    }
+/// A JSON value. A string without escapes is a part of the line.
+#[derive(Debug)]
+pub enum Member<'a> {
+    Text(Cow<'a, str>),
+    Other(Value),
+}
 
-    /// Takes bytes that must exist.
-    ///
-    /// # Errors
-    /// The member is missing or malformed.
-    pub fn required_bytes(&mut self, name: &str, encoding_name: &str) -> Result<Vec<u8>, CommandError> {
-        self.bytes(name, encoding_name)?.ok_or_else(|| missing(name))
-    }
-
-    /// Takes the member `ttl_ms`.
-    ///
-    /// # Errors
-    /// It is no positive integer.
-    pub fn ttl_ms(&mut self) -> Result<Option<NonZeroU64>, CommandError> {
-        ttl_ms(self.0.remove("ttl_ms"))
-    }
-
-    /// Takes the member `condition`.
-    ///
-    /// # Errors
-    /// It is unknown.
-    pub fn condition(&mut self) -> Result<Option<Condition>, CommandError> {
-        match self.text("condition")?.as_deref() {
-            None => Ok(None),
-            Some("nx") => Ok(Some(Condition::Absent)),
-            Some("nex") => Ok(Some(Condition::AbsentOrEqual)),
-            Some(other) => {
-                Err(data_error(format!("invalid \"condition\": {other}")).hint("use \"nx\" or \"nex\""))
-            }
+impl Member<'_> {
+    /// Returns the JSON value.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text.into_owned()),
+            Self::Other(value) => value,
         }
     }
+}
 
-    /// Takes the member `fence`.
-    ///
-    /// # Errors
-    /// It is no fencing token.
-    pub fn fence(&mut self) -> Result<Option<Timestamp>, CommandError> {
-        let parse =
-            |text: String| text.parse().map_err(|error| data_error(format!("invalid \"fence\": {error}")));
-        self.text("fence")?.map(parse).transpose()
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
     }
 
-    /// Takes a boolean; false if it is missing.
-    ///
-    /// # Errors
-    /// The member is no boolean.
-    pub fn flag(&mut self, name: &str) -> Result<bool, CommandError> {
-        match self.0.remove(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(flag),
-            Some(_) => Err(data_error(format!("invalid \"{name}\": neither true nor false"))),
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Members::default();
+        while let Some(name) = map.next_key::<Member<'de>>()? {
+            let member = map.next_value::<Member<'de>>()?;
+            let Member::Text(name) = name else { continue };
+            let place = match name.as_ref() {
+                "v" => &mut members.version,
+                "id" => &mut members.id,
+                "op" => &mut members.op,
+                "key" => &mut members.key,
+                "key_encoding" => &mut members.key_encoding,
+                "value" => &mut members.value,
+                "encoding" => &mut members.encoding,
+                "ttl_ms" => &mut members.ttl_ms,
+                "condition" => &mut members.condition,
+                "fence" => &mut members.fence,
+                "persist" => &mut members.persist,
+                _ => {
+                    members.unknown.get_or_insert(name);
+                    continue;
+                }
+            };
+            *place = Some(member);
         }
+        Ok(members)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MemberVisitor)
+    }
+}
+
+struct MemberVisitor;
+
+impl<'de> Visitor<'de> for MemberVisitor {
+    type Value = Member<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a JSON value")
     }
 
-    /// Checks that all members have been taken: a misspelt member would be a condition or an expiry that is silently
-    /// left out.
-    ///
-    /// # Errors
-    /// A member is left.
-    pub fn finish(self, op: &str) -> Result<(), CommandError> {
-        match self.0.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(data_error(format!("unknown member \"{name}\" of {op}"))),
-        }
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Member::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Member::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
+        Ok(Member::Other(flag.into()))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(Member::Other(number.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Member::Other(Value::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, elements: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(elements)).map(Member::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(members)).map(Member::Other)
     }
 }
 
@@ -151,12 +233,12 @@ pub fn missing(name: &str) -> CommandError {
 }
 
 /// Returns the error of a member that must be a string.
-pub fn not_a_string(name: &str) -> CommandError {
+fn not_a_string(name: &str) -> CommandError {
     data_error(format!("invalid \"{name}\": not a string"))
 }
 
 /// Returns the error of a line that is no JSON object.
-pub fn invalid_json(line: &[u8], error: &serde_json::Error) -> CommandError {
+fn invalid_json(line: &[u8], error: &serde_json::Error) -> CommandError {
     match error.classify() {
         _ if !is_object(line) => data_error("not a JSON object"),
         Category::Data => data_error("not a JSON object"),
@@ -186,18 +268,6 @@ pub fn begins_with_verb(line: &[u8]) -> bool {
     [&b"get"[..], b"set", b"del", b"vdel", b"keys", b"raw"].iter().any(|verb| word.eq_ignore_ascii_case(verb))
 }
 
-/// Checks the member `v`.
-///
-/// # Errors
-/// It is another schema.
-pub fn check_version(version: Option<Value>) -> Result<(), CommandError> {
-    match version {
-        None => Ok(()),
-        Some(version) if version == 1 => Ok(()),
-        Some(version) => Err(data_error(format!("unsupported schema version {version}: expected \"v\":1"))),
-    }
-}
-
 /// Decodes the text of a member as another member states.
 ///
 /// # Errors
@@ -219,19 +289,4 @@ pub fn decoded(
                 .hint("use \"utf-8\" or \"base64\""))
         }
     }
-}
-
-/// Returns the time to live in the member `ttl_ms`.
-///
-/// # Errors
-/// It is no positive integer, or too long.
-pub fn ttl_ms(number: Option<Value>) -> Result<Option<NonZeroU64>, CommandError> {
-    let Some(number) = number else { return Ok(None) };
-    let Some(ms) = number.as_u64().and_then(NonZeroU64::new) else {
-        return Err(data_error("invalid \"ttl_ms\": not a positive integer".to_owned()));
-    };
-    if Duration::from_millis(ms.get()) > TTL_MAX {
-        return Err(data_error("invalid \"ttl_ms\": longer than 100 years".to_owned()));
-    }
-    Ok(Some(ms))
 }

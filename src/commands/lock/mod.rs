@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueHint};
 
 use super::args::key::KeyArgs;
 use super::duration;
@@ -120,7 +120,7 @@ pub struct LockArgs {
     #[arg(long, conflicts_with = "once")]
     until_eof: bool,
     /// Command to run under the lock
-    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -324,7 +324,7 @@ async fn report_holder(
 ) -> Result<Verdict, CommandError> {
     let holder = client.get(&request.key).await?.map(|found| found.value);
     emit(&LockHeld { key: request.key.clone(), acquired: false, holder, unrenewed })?;
-    Ok(request.conflict_code.map_or(Verdict::No, Verdict::NoAs))
+    Ok(request.conflict_code.map_or(Verdict::No, Verdict::Child))
 }
 
 /// Converts the error of an attempt that is not repeated.

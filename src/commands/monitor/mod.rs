@@ -17,6 +17,7 @@ use self::record::Traffic;
 use self::selection::{KeyPattern, Selection};
 use self::tracker::Tracker;
 use self::traffic_event::TrafficEvent;
+use super::args::kind::ValueKind;
 use super::duration;
 use super::error::CommandError;
 use super::output::Emit;
@@ -82,7 +83,7 @@ const CLIENTS: &str = "clients/#";
 #[command(after_long_help = HELP)]
 pub struct MonitorArgs {
     /// Show only this key; PREFIX* for a prefix
-    #[arg(short = 'k', long, value_name = "KEY")]
+    #[arg(short = 'k', long, value_name = "KEY", add = ValueKind::Key)]
     key: Option<KeyPattern>,
     /// Show only the traffic of this client
     #[arg(long, value_name = "ID")]

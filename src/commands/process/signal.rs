@@ -32,8 +32,8 @@ impl Signal {
     #[must_use]
     pub fn verdict(self) -> Verdict {
         match self {
-            Self::Interrupt => Verdict::Interrupted,
-            Self::Terminate => Verdict::Terminated,
+            Self::Interrupt => Verdict::Failed(Kind::Interrupted),
+            Self::Terminate => Verdict::Failed(Kind::Terminated),
             Self::Hangup => Verdict::Child(129),
             Self::Quit => Verdict::Child(131),
         }

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use tokio::time::{sleep, timeout};
 
 use self::handler::Handler;
@@ -133,7 +133,7 @@ pub struct WatchArgs {
     )]
     exec_on: Vec<Trigger>,
     /// Command to run for each change
-    #[arg(value_name = "CMD", last = true)]
+    #[arg(value_name = "CMD", last = true, value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 

@@ -49,7 +49,7 @@ impl Control {
             }
             (LinkFrame::Welcome(welcome), Some(Control::NoStreamCheck)) => {
                 let row = world.leaves[at].0.row();
-                (welcome.pruned, welcome.mutex) = (0, row.acked_mutex);
+                (welcome.pruned, welcome.change_id) = (0, row.acked_change_id);
                 welcome.applied = row.acked;
             }
             _ => {}

@@ -8,10 +8,10 @@ use super::super::leaf::{ChangeError, JoinPolicy, Leaf};
 use super::super::names::Name;
 use super::super::row::{Identity, Row, RowId};
 use super::super::rules::tests::plant;
-use super::super::status::KeyState;
 use super::Model;
 use super::world::{Action, Bounds, World, name};
 use crate::protocol::Key;
+use crate::protocol::exchange::{KeyState, LeafState};
 
 const BOUNDS: Bounds = Bounds {
     leaves: 2,
@@ -82,7 +82,7 @@ fn a_change_based_on_a_lost_one_is_lost_with_it() {
 #[test]
 fn a_key_can_be_made_again_after_its_tombstone_is_purged() {
     let mut world = after(&[Action::RootSet, Action::RootDelete]);
-    assert_eq!(world.root.status().tombstones, 0, "all leaves have received it");
+    assert_eq!(world.root.report().tombstones, 0, "all leaves have received it");
     world.perform(&Action::LeafSet(0)).unwrap();
     while let Some(action) = world.progress().first() {
         world.perform(action).unwrap();
@@ -93,17 +93,17 @@ fn a_key_can_be_made_again_after_its_tombstone_is_purged() {
 #[test]
 fn the_status_of_a_key_names_its_state() {
     let mut world = World::new(BOUNDS);
-    assert_eq!(world.root.key_status(&key()).state, KeyState::Absent);
+    assert_eq!(world.root.key_report(&key()).state, KeyState::Absent);
     world.perform(&Action::LeafSet(0)).unwrap();
-    assert_eq!(world.leaves[0].0.key_status(&key()).state, KeyState::Proposed);
+    assert_eq!(world.leaves[0].0.key_report(&key()).state, KeyState::Proposed);
     world.perform(&Action::Up(0)).unwrap();
-    assert_eq!(world.root.key_status(&key()).state, KeyState::Captured);
+    assert_eq!(world.root.key_report(&key()).state, KeyState::Captured);
     while let Some(action) = world.progress().first() {
         world.perform(action).unwrap();
     }
-    assert_eq!(world.root.key_status(&key()).state, KeyState::Synchronised);
-    assert_eq!(world.leaves[1].0.key_status(&key()).state, KeyState::Synchronised);
-    assert!(world.root.status().leaves.iter().all(|leaf| leaf.is_synchronised()));
+    assert_eq!(world.root.key_report(&key()).state, KeyState::Synchronised);
+    assert_eq!(world.leaves[1].0.key_report(&key()).state, KeyState::Synchronised);
+    assert!(world.root.report().leaves.iter().all(|leaf| leaf.state == LeafState::Synchronised));
 }
 
 #[test]
@@ -159,6 +159,6 @@ fn a_leaf_that_is_not_the_one_of_its_name_is_refused() {
             panic!("{cause:?} is accepted")
         };
         assert_eq!(refused.code, cause.as_str());
-        assert_eq!(world.root.status().leaves.len(), 2);
+        assert_eq!(world.root.report().leaves.len(), 2);
     }
 }

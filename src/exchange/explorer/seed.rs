@@ -17,7 +17,7 @@ struct Literal {
     owner: usize,
     change: u8,
     value: u8,
-    /// Of each leaf: its shared mutex, and its value.
+    /// Of each leaf: its shared change id, and its value.
     leaves: [(u8, u8); 2],
     up: [VecDeque<Message>; 2],
     down: [VecDeque<Message>; 2],
@@ -26,7 +26,7 @@ struct Literal {
     duplicates: u8,
     reorders: u8,
     losses: u8,
-    /// Deletions at the root: the row goes with its mutexes.
+    /// Deletions at the root: the row goes with its change ids.
     deletes: u8,
 }
 

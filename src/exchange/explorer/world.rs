@@ -9,7 +9,7 @@ use super::super::frame::{
     Changes, Content, Flags, Hello, LinkFrame, OLDEST_VERSION, Proposal, Proposed, STALL_MS, VERSION,
 };
 use super::super::leaf::{JoinPolicy, Leaf};
-use super::super::names::{Mutex, Name, Serial};
+use super::super::names::{ChangeId, Name, Serial};
 use super::super::root::Root;
 use super::super::row::{Identity, Row, RowId};
 use super::super::rules::tests::{all_keys, keys};
@@ -150,13 +150,13 @@ pub struct World {
     links: Vec<u64>,
     runs: Vec<u64>,
     made: u8,
-    /// The mutexes that the root's record has had, in the order of commits.
-    history: Vec<Mutex>,
+    /// The change ids that the root's record has had, in the order of commits.
+    history: Vec<ChangeId>,
     /// The values that the root has had, and those that clients of leaves have set.
     root_values: BTreeSet<Bytes>,
     leaf_values: BTreeSet<Bytes>,
     /// The bases of the changes of leaves, as their clients saw them.
-    bases: BTreeMap<Mutex, Mutex>,
+    bases: BTreeMap<ChangeId, ChangeId>,
     /// The serial of the last change of the first leaf.
     last_serial: Option<Serial>,
     /// The number of changes that were forged.
@@ -235,16 +235,16 @@ impl Site {
         }
     }
 
-    /// Commits all steps as one group. Returns the last one, and the mutexes of records.
-    fn commit(&mut self) -> (u64, Vec<Mutex>) {
-        let (mut last, mut mutexes) = (0, Vec::new());
+    /// Commits all steps as one group. Returns the last one, and the change ids of records.
+    fn commit(&mut self) -> (u64, Vec<ChangeId>) {
+        let (mut last, mut change_ids) = (0, Vec::new());
         for (effects, values) in std::mem::take(&mut self.pending) {
             last = last.max(effects.step);
             for change in effects.rows {
                 if let (Some(Row::Record(record)), before) = (&change.after, &change.before)
-                    && !matches!(before, Some(Row::Record(before)) if before.mutex == record.mutex)
+                    && !matches!(before, Some(Row::Record(before)) if before.change_id == record.change_id)
                 {
-                    mutexes.push(record.mutex);
+                    change_ids.push(record.change_id);
                 }
                 // What is on disk is what the codec makes of it.
                 match change.after {
@@ -262,7 +262,7 @@ impl Site {
                 };
             }
         }
-        (last, mutexes)
+        (last, change_ids)
     }
 
     /// Undoes all uncommitted steps. Returns whether the rules are among the rows that are back.
@@ -400,9 +400,9 @@ impl World {
             None => {
                 let written = self.root_site.pending.iter().flat_map(|(_, values)| values.iter());
                 self.root_values.extend(written.filter_map(|(_, _, after)| after.clone()));
-                let (step, mutexes) = self.root_site.commit();
+                let (step, change_ids) = self.root_site.commit();
                 self.root.handle_saved(step);
-                self.history.extend(mutexes);
+                self.history.extend(change_ids);
             }
             Some(at) => {
                 let (leaf, site) = &mut self.leaves[at];
@@ -528,11 +528,11 @@ impl World {
             Some(at) => {
                 self.leaf_values.extend(value.clone());
                 let leaf = &mut self.leaves[at].0;
-                let before = leaf.pending(&key()).map(|(_, entry)| entry.mutex);
-                let before = before.or(leaf.note(&key()).map(|note| note.mutex)).unwrap_or_default();
+                let before = leaf.pending(&key()).map(|(_, entry)| entry.change_id);
+                let before = before.or(leaf.note(&key()).map(|note| note.change_id)).unwrap_or_default();
                 let effects = leaf.handle_change(&key(), content.as_ref(), 0);
                 if let Some((_, made)) = leaf.pending(&key()) {
-                    self.bases.insert(made.mutex, before);
+                    self.bases.insert(made.change_id, before);
                     self.last_serial = Some(made.serial);
                 }
                 self.take_leaf(at, &effects, Some((key(), value)));
@@ -566,11 +566,11 @@ impl World {
             last_seq: self.forged,
             is_busy: false,
         };
-        let base = self.root.record(&key()).map_or(Mutex::NIL, |record| record.mutex);
+        let base = self.root.record(&key()).map_or(ChangeId::NIL, |record| record.change_id);
         self.forged += 1;
         let content =
             self.value().map_or(Proposed::Deletion, |value| Proposed::Value(Content { value, ttl_ms: None }));
-        let flags = Flags { is_base_absent: base == Mutex::NIL, ..Flags::default() };
+        let flags = Flags { is_base_absent: base == ChangeId::NIL, ..Flags::default() };
         let proposal = Proposal { seq: self.forged, key: key(), serial, base, flags, content };
         let changes = Changes { link, n: 1, items: vec![proposal] };
         for frame in [LinkFrame::Hello(hello), LinkFrame::Changes(changes)] {
@@ -842,14 +842,14 @@ impl Model for World {
                 self.take_root(&effects, None);
             }
         }
-        for (at, mutex) in self.history.iter().enumerate() {
-            if self.history[..at].contains(mutex) {
+        for (at, change_id) in self.history.iter().enumerate() {
+            if self.history[..at].contains(change_id) {
                 return Err("a change was accepted twice".to_owned());
             }
             // I2, I3: what is accepted was made on what the root holds.
-            let base = self.bases.get(mutex).copied().unwrap_or_default();
-            let before = at.checked_sub(1).map_or(Mutex::NIL, |before| self.history[before]);
-            if base != Mutex::NIL && base != before && !self.is_restored {
+            let base = self.bases.get(change_id).copied().unwrap_or_default();
+            let before = at.checked_sub(1).map_or(ChangeId::NIL, |before| self.history[before]);
+            if base != ChangeId::NIL && base != before && !self.is_restored {
                 return Err("a change on an obsolete base was accepted".to_owned());
             }
         }
@@ -884,7 +884,8 @@ impl Model for World {
             if counts.made != counts.accepted + counts.refused + counts.merged && !self.is_restored {
                 return Err("the counters differ".to_owned());
             }
-            let accepted = self.history.iter().filter(|mutex| self.bases.contains_key(mutex)).count() as u64;
+            let accepted =
+                self.history.iter().filter(|change_id| self.bases.contains_key(change_id)).count() as u64;
             if counts.accepted > accepted && !self.is_restored {
                 return Err("the root does not have a change that it accepted".to_owned());
             }

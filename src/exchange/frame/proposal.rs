@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::super::elements::{Elements, mutex, number, serial, simple};
+use super::super::elements::{Elements, change_id, number, serial, simple};
 use super::super::fingerprint::{Fingerprint, ValueHash};
-use super::super::names::{Mutex, Name, Serial};
+use super::super::names::{ChangeId, Name, Serial};
 use super::content::{self, Content};
 use crate::protocol::Key;
 use crate::protocol::frame::Frame;
@@ -15,7 +15,7 @@ pub struct Proposal {
     pub seq: u64,
     pub key: Key,
     pub serial: Serial,
-    pub base: Mutex,
+    pub base: ChangeId,
     pub flags: Flags,
     pub content: Proposed,
 }
@@ -54,8 +54,8 @@ pub struct Flags {
 impl Proposal {
     /// Returns the id of the change, if this leaf has made it.
     #[must_use]
-    pub fn mutex(&self, leaf: &Name) -> Mutex {
-        Mutex::of(Some(leaf), self.serial, &self.key, self.content.fingerprint())
+    pub fn change_id(&self, leaf: &Name) -> ChangeId {
+        ChangeId::of(Some(leaf), self.serial, &self.key, self.content.fingerprint())
     }
 
     pub(super) fn to_frame(&self) -> Frame {
@@ -63,7 +63,7 @@ impl Proposal {
             number(self.seq),
             Frame::Bulk(self.key.to_bytes()),
             serial(self.serial),
-            mutex(self.base),
+            change_id(self.base),
             self.flags.to_frame(),
         ];
         elements.extend(content::to_frames(self.content.content()));
@@ -76,7 +76,7 @@ impl Proposal {
             seq: rest.number().filter(|seq| *seq > 0)?,
             key: rest.key()?,
             serial: rest.serial()?,
-            base: rest.mutex()?,
+            base: rest.change_id()?,
             flags: Flags::parse(rest.simple()?),
             content: Proposed::decode(rest)?,
         })

@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::super::fingerprint::ValueHash;
-use super::super::generators::{any_mutex, counter, key, name, serial, value};
+use super::super::generators::{any_change_id, counter, key, name, serial, value};
 use super::super::rules::tests::plant;
 use super::*;
 
@@ -15,8 +15,8 @@ fn content() -> impl Strategy<Value = Option<Content>> {
 }
 
 fn record() -> impl Strategy<Value = RecordItem> {
-    (key(), counter(), any_mutex(), option::of(name()), content())
-        .prop_map(|(key, ver, mutex, owner, content)| RecordItem { key, ver, mutex, owner, content })
+    (key(), counter(), any_change_id(), option::of(name()), content())
+        .prop_map(|(key, ver, change_id, owner, content)| RecordItem { key, ver, change_id, owner, content })
 }
 
 fn any_item() -> impl Strategy<Value = Item> {
@@ -49,7 +49,7 @@ fn any_proposal() -> impl Strategy<Value = Proposal> {
         is_again,
         is_base_absent,
     });
-    (1..=i64::MAX as u64, key(), serial(), any_mutex(), flags, proposed()).prop_map(
+    (1..=i64::MAX as u64, key(), serial(), any_change_id(), flags, proposed()).prop_map(
         |(seq, key, serial, base, flags, content)| Proposal { seq, key, serial, base, flags, content },
     )
 }
@@ -83,15 +83,15 @@ fn any_frame() -> impl Strategy<Value = LinkFrame> {
                 })
             }
         ),
-        (ids(), any_mutex(), start, counter(), any::<bool>()).prop_map(
-            |((link, root, ..), mutex, start, counter, has_rules)| {
+        (ids(), any_change_id(), start, counter(), any::<bool>()).prop_map(
+            |((link, root, ..), change_id, start, counter, has_rules)| {
                 let rules = has_rules.then(plant);
                 let (applied, pruned, from, horizon) = (counter, counter / 2, counter / 3, counter);
                 LinkFrame::Welcome(Welcome {
                     link,
                     root,
                     applied,
-                    mutex,
+                    change_id,
                     pruned,
                     start,
                     from,
@@ -190,8 +190,8 @@ fn a_value_without_any_time_left_is_rejected() {
     let content = |ttl_ms| Some(Content { value: "v".into(), ttl_ms: Some(ttl_ms) });
     let key = || Key::new("k").unwrap();
     let item = |ttl_ms| {
-        let (ver, mutex, owner) = (1, Mutex::NIL, None);
-        Item::Record(RecordItem { key: key(), ver, mutex, owner, content: content(ttl_ms) })
+        let (ver, change_id, owner) = (1, ChangeId::NIL, None);
+        Item::Record(RecordItem { key: key(), ver, change_id, owner, content: content(ttl_ms) })
     };
     let records = |ttl_ms| {
         let items = vec![item(ttl_ms)];

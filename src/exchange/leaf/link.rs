@@ -8,7 +8,7 @@ use super::super::frame::{
 };
 use super::window::{Link, Phase};
 use super::{
-    Bytes, Cause, Effects, Entry, EntryState, Event, FOREVER, Leaf, LinkEnd, LinkFrame, Mutex, Progress,
+    Bytes, Cause, ChangeId, Effects, Entry, EntryState, Event, FOREVER, Leaf, LinkEnd, LinkFrame, Progress,
     ResyncKind, Row, RowId, Values, frame_bytes,
 };
 
@@ -175,7 +175,7 @@ impl Leaf {
             return Err(Cause::Version);
         }
         let before = self.node();
-        if !self.continues(welcome.applied, welcome.mutex, welcome.pruned) {
+        if !self.continues(welcome.applied, welcome.change_id, welcome.pruned) {
             self.begin_stream(now_ms);
             self.put_node(before, effects);
             return Ok(());
@@ -208,16 +208,16 @@ impl Leaf {
     }
 
     /// Whether the root has judged the stream of this very store: neither was restored or cloned since.
-    fn continues(&self, applied: u64, mutex: Mutex, pruned: u64) -> bool {
+    fn continues(&self, applied: u64, change_id: ChangeId, pruned: u64) -> bool {
         let own = if applied == self.row.acked {
-            Some(self.row.acked_mutex)
+            Some(self.row.acked_change_id)
         } else {
-            self.outbox.get(&applied).map(|entry| entry.mutex)
+            self.outbox.get(&applied).map(|entry| entry.change_id)
         };
         pruned <= self.row.acked
             && self.row.acked <= applied
             && applied <= self.row.last_seq
-            && own == Some(mutex)
+            && own == Some(change_id)
     }
 
     /// Begins another stream: all entries are offered anew, those that were offered before with the flag `again`.
@@ -225,7 +225,7 @@ impl Leaf {
         let Some(link) = self.link.take() else { return };
         // The id of a link is random; so is the one after it, and frames of the old one are ignored.
         let id = link.id.wrapping_add(1);
-        (self.row.stream, self.row.acked, self.row.acked_mutex) = (id, 0, Mutex::NIL);
+        (self.row.stream, self.row.acked, self.row.acked_change_id) = (id, 0, ChangeId::NIL);
         self.row.again_to = self.offered;
         self.link = Some(Link::new(id, now_ms));
         self.hello_after = self.steps.next();
@@ -284,17 +284,17 @@ impl Leaf {
 
     fn proposal(&self, seq: u64, entry: &Entry, now_ms: u64) -> Proposal {
         // Decided when it is sent: the base may have been accepted, deleted and purged since the change was made.
-        let note = self.notes.get(&entry.key).filter(|note| note.mutex == entry.base);
+        let note = self.notes.get(&entry.key).filter(|note| note.change_id == entry.base);
         let is_live = |seq: &u64| self.outbox.get(seq).is_some_and(|base| base.state == EntryState::Live);
         let is_known = seq > self.row.rejoin_to
             || note.is_some_and(|note| note.epoch == self.row.epoch)
-            || self.by_mutex.get(&entry.base).is_some_and(is_live);
-        let base = if is_known { entry.base } else { Mutex::NIL };
+            || self.by_change_id.get(&entry.base).is_some_and(is_live);
+        let base = if is_known { entry.base } else { ChangeId::NIL };
         let flags = Flags {
             is_lost: matches!(entry.state, EntryState::Lost | EntryState::Restored),
             is_restored: entry.state == EntryState::Restored,
             is_again: seq <= self.row.again_to,
-            is_base_absent: base == Mutex::NIL || note.is_some_and(|note| note.until <= now_ms),
+            is_base_absent: base == ChangeId::NIL || note.is_some_and(|note| note.until <= now_ms),
         };
         let (key, serial) = (entry.key.clone(), entry.serial);
         Proposal { seq, key, serial, base, flags, content: self.proposed(entry, now_ms) }

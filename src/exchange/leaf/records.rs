@@ -2,7 +2,7 @@
 
 use super::super::frame::{Item, RecordItem};
 use super::{
-    BTreeSet, Cause, Conflict, Effects, Entry, EntryState, Key, Leaf, LostContent, Mutex, Note, Reason,
+    BTreeSet, Cause, ChangeId, Conflict, Effects, Entry, EntryState, Key, Leaf, LostContent, Note, Reason,
     ResyncKind, Values,
 };
 
@@ -37,7 +37,7 @@ impl Leaf {
         let oldest = self.outbox.first_key_value().filter(|(oldest, _)| **oldest == seq);
         let entry = oldest.map(|(_, entry)| entry.clone()).ok_or(Cause::Gap)?;
         self.put_entry(seq, None, effects);
-        (self.row.acked, self.row.acked_mutex) = (seq, entry.mutex);
+        (self.row.acked, self.row.acked_change_id) = (seq, entry.change_id);
         Ok(Some(entry))
     }
 
@@ -55,7 +55,7 @@ impl Leaf {
         // Within a resync, the verdict does not say whether the root still has the record: if so, it names it.
         let is_unnamed = self.row.resync.is_some_and(|resync| ver <= resync.horizon);
         let epoch = self.row.epoch.wrapping_sub(is_unnamed.into());
-        let note = Note { ver, mutex: entry.mutex, until: entry.value_until(), epoch };
+        let note = Note { ver, change_id: entry.change_id, until: entry.value_until(), epoch };
         self.put_note(entry.key, Some(note), effects);
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Leaf {
         let conflict = Conflict {
             key: entry.key.clone(),
             leaf: self.row.identity.node.clone(),
-            mutex: entry.mutex,
+            change_id: entry.change_id,
             reason,
             lost: LostContent::of(entry.value),
             winner: record.as_ref().map_or(0, |record| record.ver),
@@ -111,14 +111,14 @@ impl Leaf {
         values: &dyn Values,
         effects: &mut Effects,
     ) {
-        let RecordItem { key, ver, mutex, owner, content } = record;
+        let RecordItem { key, ver, change_id, owner, content } = record;
         if !is_forced && !self.is_news(&key, ver) {
             return;
         }
         let note = self.note_of(&key);
         let had_live = self.live.contains_key(&key) || is_forced;
-        let own = self.by_mutex.get(&mutex).copied();
-        let is_known = note.is_some_and(|note| note.mutex == mutex);
+        let own = self.by_change_id.get(&change_id).copied();
+        let is_known = note.is_some_and(|note| note.change_id == change_id);
         match own {
             // The change and those before it are accepted; later ones are based on it.
             Some(own) => self.lose(&key, own, EntryState::Settled, effects),
@@ -141,7 +141,7 @@ impl Leaf {
             }
             effects.value(key.clone(), content);
         }
-        self.put_note(key, Some(Note { ver, mutex, until, epoch: self.row.epoch }), effects);
+        self.put_note(key, Some(Note { ver, change_id, until, epoch: self.row.epoch }), effects);
     }
 
     /// Reports a local value that a record replaces although no change of it is pending: when the leaf joins, or when
@@ -168,12 +168,12 @@ impl Leaf {
             return;
         }
         let leaf = self.row.identity.node.clone();
-        let mutex = note.map_or(Mutex::NIL, |note| note.mutex);
+        let change_id = note.map_or(ChangeId::NIL, |note| note.change_id);
         if reason == Reason::Restored {
             self.offer_restored(key, &local.value, effects);
         }
         let (key, lost) = (key.clone(), LostContent::Value(local.value));
-        self.conflict(Conflict { key, leaf, mutex, reason, lost, winner, owner, at_ms: now_ms }, effects);
+        self.conflict(Conflict { key, leaf, change_id, reason, lost, winner, owner, at_ms: now_ms }, effects);
     }
 
     /// Whether a version of a key is newer than the leaf's, or the first one since a resync began.

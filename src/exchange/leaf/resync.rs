@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use super::super::frame::VERDICTS_MAX;
 use super::{
-    Bytes, Cause, ChangeError, Conflict, Content, Effects, EntryState, FOREVER, Key, Leaf, LostContent,
-    Mutex, OnJoin, Reason, Resync, ResyncKind, Values,
+    Bytes, Cause, ChangeError, ChangeId, Conflict, Content, Effects, EntryState, FOREVER, Key, Leaf,
+    LostContent, OnJoin, Reason, Resync, ResyncKind, Values,
 };
 
 /// The most notes that one step of a sweep looks at, because requests wait meanwhile.
@@ -39,7 +39,7 @@ impl Leaf {
         }
         // The number after a random one is random, too.
         self.row.stream = self.row.stream.wrapping_add(1);
-        (self.row.root, self.row.acked, self.row.acked_mutex) = (None, 0, Mutex::NIL);
+        (self.row.root, self.row.acked, self.row.acked_change_id) = (None, 0, ChangeId::NIL);
         (self.row.cursor, self.row.last_ver, self.row.term, self.row.resync) = (0, 0, 0, None);
         // The new root has never seen the changes that wait: they are not `again`.
         (self.row.again_to, self.row.rejoin_to, self.offered) = (0, self.row.last_seq, 0);
@@ -84,7 +84,7 @@ impl Leaf {
             match resync.kind {
                 ResyncKind::Missed => effects.value(key.clone(), None),
                 ResyncKind::Restored => {
-                    self.discard(key, note.mutex, Reason::Restored, now_ms, values, effects);
+                    self.discard(key, note.change_id, Reason::Restored, now_ms, values, effects);
                 }
                 // The walk offers it.
                 ResyncKind::NewRoot => {}
@@ -130,7 +130,7 @@ impl Leaf {
                 (_, Err(ChangeError::NotJoined)) => {}
                 (OnJoin::Discard, Ok(()) | Err(ChangeError::TooLarge)) | (_, Err(ChangeError::RootOnly)) => {
                     let before = self.node();
-                    self.discard(key, Mutex::NIL, Reason::Joined, now_ms, values, &mut effects);
+                    self.discard(key, ChangeId::NIL, Reason::Joined, now_ms, values, &mut effects);
                     self.put_node(before, &mut effects);
                 }
             }
@@ -154,7 +154,7 @@ impl Leaf {
     pub(super) fn offer_restored(&mut self, key: &Key, value: &Bytes, effects: &mut Effects) {
         if !self.is_half_full() {
             let value = Some(value.clone());
-            self.put_next(key, Mutex::NIL, EntryState::Restored, value, FOREVER, effects);
+            self.put_next(key, ChangeId::NIL, EntryState::Restored, value, FOREVER, effects);
         }
     }
 
@@ -162,7 +162,7 @@ impl Leaf {
     fn discard(
         &mut self,
         key: &Key,
-        mutex: Mutex,
+        change_id: ChangeId,
         reason: Reason,
         now_ms: u64,
         values: &dyn Values,
@@ -176,7 +176,7 @@ impl Leaf {
             let conflict = Conflict {
                 key: key.clone(),
                 leaf,
-                mutex,
+                change_id,
                 reason,
                 lost: LostContent::Value(content.value),
                 winner: 0,

@@ -5,6 +5,7 @@ use super::super::frame::{Hello, ITEMS_MAX, LinkFrame, VERDICTS_MAX};
 use super::super::rules::tests::{all_keys, plant};
 use super::super::testbed::{Node, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
+use crate::protocol::exchange::{LeafState, OwnState};
 
 fn ttl(testbed: &Testbed, at: usize, text: &str) -> Option<u64> {
     testbed.leaves[at].store.content(&key(text)).and_then(|content| content.ttl_ms)
@@ -24,7 +25,7 @@ fn the_time_that_is_left_travels_and_expiry_is_no_change() {
     assert!(testbed.root.value("k").is_none() && testbed.leaves[1].value("k").is_none());
     assert_eq!(testbed.root.root().ver(), ver);
     let expired = *testbed.leaves[1].leaf().note(&key("k")).unwrap();
-    assert_eq!((expired.ver, expired.mutex), (note.ver, note.mutex));
+    assert_eq!((expired.ver, expired.change_id), (note.ver, note.change_id));
     testbed.leaves[1].set("k", "again");
     testbed.settle();
     assert_eq!(testbed.leaves[0].value("k").as_deref(), Some("again"));
@@ -117,12 +118,12 @@ fn a_leaf_without_room_is_blocked_and_skips_nothing() {
     testbed.root.set("a", "3");
     testbed.try_to_settle();
     assert_eq!(testbed.leaves[0].values(), [("a".to_owned(), "1".to_owned())]);
-    assert!(testbed.leaves[0].leaf().status().ended.unwrap().is_blocked());
+    assert!(testbed.leaves[0].leaf().report().state == OwnState::Blocked);
     assert!(testbed.leaves[0].causes().contains(&Cause::Blocked));
     testbed.leaves[0].store.values_max = 2;
     testbed.settle();
     assert_eq!(testbed.leaves[0].values(), testbed.root.values());
-    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+    assert_eq!(testbed.leaves[0].leaf().report().ended, None);
 }
 
 #[test]
@@ -135,9 +136,10 @@ fn changes_wait_while_the_root_has_no_room_and_both_show_it() {
     testbed.leaves[0].set("a", "3");
     testbed.try_to_settle();
     assert_eq!(testbed.root.values(), [("a".to_owned(), "1".to_owned())]);
-    assert!(testbed.root.root().status().leaves[0].is_blocked);
-    let ended = testbed.leaves[0].leaf().status().ended.unwrap();
-    assert_eq!((ended.is_blocked(), ended.text.as_str()), (true, "the store has no room for a change"));
+    assert!(testbed.root.root().report().leaves[0].state == LeafState::Blocked);
+    let report = testbed.leaves[0].leaf().report();
+    assert_eq!(report.state, OwnState::Blocked);
+    assert_eq!(report.ended.unwrap(), "the store has no room for a change");
     // A connection that is lost meanwhile does not hide it.
     let count = |testbed: &Testbed| {
         let events = testbed.leaves[0].events.iter();
@@ -146,15 +148,15 @@ fn changes_wait_while_the_root_has_no_room_and_both_show_it() {
     let before = count(&testbed);
     testbed.disconnect(0);
     testbed.leaves[0].leaf().handle_unreachable("timed out".to_owned());
-    assert_eq!(testbed.leaves[0].leaf().status().ended.unwrap().text, "timed out");
+    assert_eq!(testbed.leaves[0].leaf().report().ended.unwrap(), "timed out");
     testbed.try_to_settle();
-    assert!(testbed.leaves[0].leaf().status().ended.unwrap().is_blocked());
+    assert!(testbed.leaves[0].leaf().report().state == OwnState::Blocked);
     assert_eq!(count(&testbed), before, "it is reported once");
     testbed.root.store.values_max = 0;
     testbed.settle();
     assert_eq!(testbed.root.values(), testbed.leaves[0].values());
-    assert!(!testbed.root.root().status().leaves[0].is_blocked);
-    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+    assert_ne!(testbed.root.root().report().leaves[0].state, LeafState::Blocked);
+    assert_eq!(testbed.leaves[0].leaf().report().ended, None);
 }
 
 #[test]
@@ -235,7 +237,7 @@ fn a_leaf_refuses_a_new_root_until_an_operator_says_so() {
     let mut testbed = with_new_root();
     testbed.try_to_settle();
     assert!(testbed.leaves[0].causes().iter().all(|cause| *cause == Cause::OtherRoot));
-    assert_eq!(testbed.leaves[0].leaf().status().ended.unwrap().code, "other-root");
+    assert_eq!(testbed.leaves[0].leaf().ended().unwrap().code, "other-root");
     assert_eq!(testbed.root.values().len(), 1);
 }
 
@@ -477,15 +479,15 @@ fn a_change_that_the_root_does_not_accept_in_a_packet_holds_up_the_changes_and_i
     assert!(
         matches!(reported[..], [Event::TooLarge { key: k, bytes: 1_261, bytes_max: 1_000, .. }] if *k == key("large"))
     );
-    let status = testbed.leaves[0].leaf().status();
-    let ended = status.ended.unwrap();
-    assert!(status.is_linked && !status.is_synchronised && ended.is_blocked());
-    assert_eq!(ended.text, "a change takes 1261 bytes in a packet, the root accepts 1000: large");
+    let report = testbed.leaves[0].leaf().report();
+    assert!(testbed.leaves[0].leaf().is_linked() && !report.is_synchronised);
+    assert_eq!(report.state, OwnState::Blocked);
+    assert_eq!(report.ended.unwrap(), "a change takes 1261 bytes in a packet, the root accepts 1000: large");
     testbed.disconnect(0);
     testbed.leaves[0].leaf().set_frame_bytes_max(2_000);
     testbed.settle();
     assert_eq!(testbed.root.values(), testbed.leaves[0].values());
-    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+    assert_eq!(testbed.leaves[0].leaf().report().ended, None);
 }
 
 #[test]
@@ -572,7 +574,7 @@ fn a_large_value_that_has_expired_holds_up_no_change() {
     testbed.connect(0);
     testbed.settle();
     assert_eq!(testbed.root.value("small").as_deref(), Some("1"));
-    assert_eq!(testbed.leaves[0].leaf().status().ended, None);
+    assert_eq!(testbed.leaves[0].leaf().report().ended, None);
 }
 
 /// The root's value expires later than the one of the leaf that made it, by the time that the change took to arrive.

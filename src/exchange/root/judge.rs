@@ -2,7 +2,9 @@
 
 use super::super::frame::{Proposal, Reason, SILENCE_MS};
 use super::super::row::{Conflict, LostContent, RecordKind, VerdictKind};
-use super::{Cause, Effects, LeafRow, Mutex, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict};
+use super::{
+    Cause, ChangeId, Effects, LeafRow, Name, Record, Root, Row, RowId, VERDICTS_MAX, Values, Verdict,
+};
 
 impl Root {
     /// Judges one change of a leaf's stream. A change that was judged before is ignored.
@@ -22,21 +24,21 @@ impl Root {
             return Err(Cause::Window);
         }
         let row = leaf.row.clone();
-        let mutex = proposal.mutex(name);
-        let kind = match self.judge(name, &proposal, mutex, values) {
+        let change_id = proposal.change_id(name);
+        let kind = match self.judge(name, &proposal, change_id, values) {
             Judgement::Accept => {
                 let (key, content) = (proposal.key.clone(), proposal.content.content().cloned());
                 if content.as_ref().is_some_and(|content| !values.has_room(&key, content)) {
                     return Err(Cause::Blocked);
                 }
                 let kind = RecordKind::of(content.as_ref());
-                let ver = self.write(key.clone(), mutex, Some(name.clone()), kind, effects);
+                let ver = self.write(key.clone(), change_id, Some(name.clone()), kind, effects);
                 effects.value(key, content);
                 VerdictKind::Accepted { ver }
             }
             Judgement::Known { ver } => VerdictKind::Accepted { ver },
             Judgement::Refuse(reason) => {
-                let conflict = self.conflict(name, &proposal, mutex, reason, now_ms);
+                let conflict = self.conflict(name, &proposal, change_id, reason, now_ms);
                 let is_known =
                     proposal.flags.is_restored && self.conflicts.has_restored(&proposal.key, &conflict.lost);
                 if !is_known {
@@ -49,7 +51,7 @@ impl Root {
         let is_refused = !is_accepted && !proposal.flags.is_restored;
         let row = LeafRow {
             applied: proposal.seq,
-            mutex,
+            change_id,
             accepted: row.accepted.saturating_add(is_accepted.into()),
             refused: row.refused.saturating_add(is_refused.into()),
             ..row
@@ -72,7 +74,7 @@ impl Root {
         self.put_node(before, effects);
     }
 
-    fn judge(&self, name: &Name, proposal: &Proposal, mutex: Mutex, values: &dyn Values) -> Judgement {
+    fn judge(&self, name: &Name, proposal: &Proposal, change_id: ChangeId, values: &dyn Values) -> Judgement {
         let Proposal { key, base, flags, .. } = proposal;
         if flags.is_restored && self.rules.concerns(key, name) {
             return Judgement::Refuse(Reason::Restored);
@@ -82,9 +84,9 @@ impl Root {
         }
         match self.records.get(key) {
             _ if flags.is_lost => Judgement::Refuse(self.winner(key)),
-            Some(record) if record.mutex == mutex => Judgement::Known { ver: record.ver },
+            Some(record) if record.change_id == change_id => Judgement::Known { ver: record.ver },
             // The base is what the root holds: a compare-and-swap in the order of commits.
-            Some(record) if record.mutex == *base => Judgement::Accept,
+            Some(record) if record.change_id == *base => Judgement::Accept,
             Some(record)
                 if flags.is_base_absent
                     && !flags.is_again
@@ -93,7 +95,7 @@ impl Root {
                 Judgement::Accept
             }
             // A change that may have been judged before may have been accepted, deleted and purged since.
-            None if (*base == Mutex::NIL || flags.is_base_absent) && !flags.is_again => Judgement::Accept,
+            None if (*base == ChangeId::NIL || flags.is_base_absent) && !flags.is_again => Judgement::Accept,
             _ => Judgement::Refuse(self.winner(key)),
         }
     }
@@ -125,7 +127,7 @@ impl Root {
         &self,
         name: &Name,
         proposal: &Proposal,
-        mutex: Mutex,
+        change_id: ChangeId,
         reason: Reason,
         now_ms: u64,
     ) -> Conflict {
@@ -133,7 +135,7 @@ impl Root {
         Conflict {
             key: proposal.key.clone(),
             leaf: name.clone(),
-            mutex,
+            change_id,
             reason,
             lost: LostContent::of_proposed(&proposal.content),
             winner: record.map_or(0, |record| record.ver),

@@ -10,8 +10,8 @@ use super::super::frame::{
 use super::super::row::{EARLIER_STREAMS_MAX, RecordKind, VerdictKind};
 use super::window::{DIGEST_MS, Link, WelcomeStart};
 use super::{
-    Cause, Effects, Event, Key, LEAVES_MAX, LEAVES_PER_IDENTITY_MAX, Leaf, LeafRow, LinkFrame, Mutex, Name,
-    REFUSALS_MAX, Refused, Root, Row, RowId, Values,
+    Cause, ChangeId, Effects, Event, Key, LEAVES_MAX, LEAVES_PER_IDENTITY_MAX, Leaf, LeafRow, LinkFrame,
+    Name, REFUSALS_MAX, Refused, Root, Row, RowId, Values,
 };
 
 /// The most records that one step looks at, because requests wait meanwhile.
@@ -224,11 +224,11 @@ impl Root {
                 row.earlier_streams.drain(..excess);
                 row.earlier_streams.push(row.stream);
             }
-            (row.stream, row.applied, row.pruned, row.mutex) = (hello.stream, 0, 0, Mutex::NIL);
+            (row.stream, row.applied, row.pruned, row.change_id) = (hello.stream, 0, 0, ChangeId::NIL);
         }
         if is_forgotten || is_restored {
-            // Its changes may have been judged: with a mutex that it has not made, it begins another stream.
-            row.mutex = Mutex::of_no_change(self.source.run());
+            // Its changes may have been judged: with a change id that it has not made, it begins another stream.
+            row.change_id = ChangeId::of_no_change(self.source.run());
         }
         // A leaf that is ahead begins another stream after WELCOME.
         if hello.acked <= row.applied {
@@ -400,7 +400,7 @@ impl Root {
                 link: link.id,
                 root: self.row.identity.store,
                 applied: leaf.row.applied,
-                mutex: leaf.row.mutex,
+                change_id: leaf.row.change_id,
                 pruned: leaf.row.pruned,
                 start: welcome.start,
                 from: welcome.from,
@@ -523,8 +523,8 @@ impl Root {
     fn record_item(&self, name: &Name, key: &Key, values: &dyn Values) -> Option<RecordItem> {
         let record = self.records.get(key).filter(|_| self.rules.concerns(key, name))?;
         let content = if record.kind == RecordKind::Tombstone { None } else { values.content(key) };
-        let (ver, mutex, owner) = (record.ver, record.mutex, record.owner.clone());
-        Some(RecordItem { key: key.clone(), ver, mutex, owner, content })
+        let (ver, change_id, owner) = (record.ver, record.change_id, record.owner.clone());
+        Some(RecordItem { key: key.clone(), ver, change_id, owner, content })
     }
 }
 

@@ -10,6 +10,7 @@ use super::super::row::Counts;
 use super::super::rules::tests::{all_keys, keys, plant};
 use super::super::testbed::{Node, Store, Testbed, content, key, name, new_leaf, new_root};
 use super::*;
+use crate::protocol::exchange::{LeafReport, LeafState};
 
 #[test]
 fn only_links_with_something_to_send_are_polled() {
@@ -117,7 +118,7 @@ fn a_restored_root_wins_and_each_value_that_goes_is_a_conflict() {
         (0, Counts::default()),
         "they are no changes of the leaf"
     );
-    assert_eq!(testbed.root.root().status().leaves[0].refused, 0);
+    assert_eq!(testbed.root.root().report().leaves[0].refused, 0);
 }
 
 #[test]
@@ -128,7 +129,7 @@ fn a_restored_root_is_not_told_of_keys_that_do_not_concern_the_leaf() {
         seq,
         key: key("b/1"),
         serial: Serial::default(),
-        base: Mutex::NIL,
+        base: ChangeId::NIL,
         flags: Flags { is_lost: true, is_restored: true, ..Flags::default() },
         content: Proposed::Value(content("v", None)),
     };
@@ -242,10 +243,10 @@ fn a_change_whose_value_expires_on_the_way_is_known_by_the_same_id_on_both_sides
     testbed.root.commit(effects);
     testbed.disconnect(0);
     testbed.leaves[0].change("k", Some(content("short", Some(1_000))));
-    let pending = testbed.leaves[0].leaf().pending(&key("k")).unwrap().1.mutex;
+    let pending = testbed.leaves[0].leaf().pending(&key("k")).unwrap().1.change_id;
     testbed.pass(2_000);
     testbed.settle();
-    assert_eq!(testbed.root.root().record(&key("k")).map(|record| record.mutex), Some(pending));
+    assert_eq!(testbed.root.root().record(&key("k")).map(|record| record.change_id), Some(pending));
     testbed.leaves[0].set("k", "next");
     testbed.settle();
     assert_eq!(testbed.leaves[1].value("k").as_deref(), Some("next"));
@@ -255,7 +256,7 @@ fn a_change_whose_value_expires_on_the_way_is_known_by_the_same_id_on_both_sides
 #[test]
 fn the_number_of_conflicts_that_made_room_is_the_same_after_a_restart() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
-    let large = "v".repeat(super::super::conflict::CONFLICT_BYTES_MAX / 2);
+    let large = "v".repeat(super::super::conflict_log::CONFLICT_BYTES_MAX / 2);
     testbed.disconnect(0);
     for key in ["1", "2", "3"] {
         testbed.leaves[0].set(key, &large);
@@ -277,15 +278,18 @@ fn leaves_that_the_file_of_the_root_names_are_expected_until_they_come() {
     testbed.root.root().set_admit(admit);
     testbed.settle();
     let root = testbed.root.root();
-    let shown = |leaves: &[super::super::status::LeafStatus]| {
-        leaves.iter().map(|leaf| (leaf.name.to_string(), leaf.has_joined)).collect::<Vec<_>>()
+    let shown = |leaves: &[LeafReport]| {
+        leaves
+            .iter()
+            .map(|leaf| (leaf.name.to_string(), leaf.state != LeafState::Expected))
+            .collect::<Vec<_>>()
     };
     let all = [("b".to_owned(), false), ("m".to_owned(), true), ("z".to_owned(), false)];
-    assert_eq!(shown(&root.status().leaves), all);
-    assert_eq!(shown(&root.status_after(None, 1).leaves), all[..1]);
-    assert_eq!(shown(&root.status_after(Some(&name("b")), 2).leaves), all[1..]);
-    assert!(!root.status_of(&name("z")).unwrap().leaves[0].is_synchronised());
-    assert_eq!(root.status_of(&name("a-1")), None);
+    assert_eq!(shown(&root.report().leaves), all);
+    assert_eq!(shown(&root.report_after(None, 1, 0).leaves), all[..1]);
+    assert_eq!(shown(&root.report_after(Some(&name("b")), 2, 0).leaves), all[1..]);
+    assert_eq!(root.report_of(&name("z"), 0).unwrap().leaves[0].state, LeafState::Expected);
+    assert_eq!(root.report_of(&name("a-1"), 0), None);
     assert_eq!(root.leaf_count(), 1, "they take no room");
 }
 
@@ -688,19 +692,19 @@ fn a_leaf_that_is_offline_was_heard_with_its_last_frame() {
     testbed.pass(5_000);
     testbed.disconnect(0);
     let state = |testbed: &mut Testbed| {
-        let leaf = testbed.root.root().status().leaves.remove(0);
+        let leaf = testbed.root.root().report_after(None, 1, 10_000).leaves.remove(0);
         (leaf.is_linked(), leaf.heard_ms)
     };
-    assert_eq!(state(&mut testbed), (false, Some(1_000)));
+    assert_eq!(state(&mut testbed), (false, Some(9_000)));
     // A refused frame does not count.
     let other = Hello { store: 99, ..hello(&mut testbed) };
     assert!(matches!(answer(&mut testbed, other), LinkFrame::Refused(_)));
-    assert_eq!(state(&mut testbed), (false, Some(1_000)));
+    assert_eq!(state(&mut testbed), (false, Some(9_000)));
     testbed.root.restart_as(|run| new_root(all_keys(), 1, run));
     assert_eq!(state(&mut testbed), (false, None));
     testbed.leaves[0].leaf().handle_lost();
     testbed.settle();
-    assert_eq!(state(&mut testbed), (true, Some(6_000)));
+    assert_eq!(state(&mut testbed), (true, Some(4_000)));
 }
 
 #[test]
@@ -736,11 +740,11 @@ fn a_tombstone_waits_for_each_leaf_until_it_is_dropped() {
     for _ in 0..5 {
         testbed.exchange_frames();
     }
-    assert_eq!(testbed.root.root().status().tombstones, 1);
+    assert_eq!(testbed.root.root().report().tombstones, 1);
     let effects = testbed.root.root().drop_leaf(&name("b"));
     testbed.root.commit(effects);
     testbed.root.work();
-    assert_eq!(testbed.root.root().status().tombstones, 0);
+    assert_eq!(testbed.root.root().report().tombstones, 0);
     assert!(!testbed.root.root().has_leaf(&name("b")));
     testbed.settle();
     assert_eq!(testbed.leaves[1].values(), [], "it joins again, with a resync");
@@ -775,7 +779,7 @@ fn without_leaves_no_tombstone_is_kept() {
         testbed.root.delete(&at.to_string());
     }
     testbed.root.work();
-    assert_eq!(testbed.root.root().status().tombstones, 0);
+    assert_eq!(testbed.root.root().report().tombstones, 0);
 }
 
 #[test]
@@ -788,7 +792,8 @@ fn tombstones_beyond_the_maximum_go_and_leaves_that_miss_one_do_a_resync() {
     // The link is too slow to send it.
     let ver = testbed.root.root().ver();
     for at in 1..=TOMBSTONES_MAX as u64 {
-        let record = Record { ver: ver + at, mutex: Mutex::NIL, owner: None, kind: RecordKind::Tombstone };
+        let record =
+            Record { ver: ver + at, change_id: ChangeId::NIL, owner: None, kind: RecordKind::Tombstone };
         testbed.root.root().restore(RowId::Key(key(&format!("t{at}"))), Some(Row::Record(record)));
     }
     let row = RootRow { ver: ver + TOMBSTONES_MAX as u64, ..testbed.root.root().row.clone() };
@@ -888,15 +893,15 @@ fn a_change_costs_a_leaf_that_it_does_not_concern_nothing_until_it_is_idle() {
     assert!(!testbed.frames_down(0).is_empty());
     assert!(testbed.frames_down(1).is_empty() && testbed.root.root().ready.is_empty());
     testbed.settle();
-    assert!(testbed.root.root().status().leaves.iter().all(|leaf| leaf.is_synchronised()));
+    assert!(testbed.root.root().report().leaves.iter().all(|leaf| leaf.state == LeafState::Synchronised));
     assert_eq!(testbed.leaves[1].leaf().row().cursor, cursor);
-    assert_eq!(testbed.root.root().status().tombstones, 1);
+    assert_eq!(testbed.root.root().report().tombstones, 1);
     testbed.pass(IDLE_MS);
     testbed.poll();
     assert_eq!(testbed.frames_down(1).len(), 1);
     testbed.settle();
     assert_eq!(testbed.leaves[1].leaf().row().cursor, testbed.root.root().ver());
-    assert_eq!(testbed.root.root().status().tombstones, 0);
+    assert_eq!(testbed.root.root().report().tombstones, 0);
     let epoch = testbed.leaves[1].leaf().row().epoch;
     testbed.disconnect(1);
     testbed.settle();
@@ -914,13 +919,14 @@ fn a_leaf_that_comes_back_is_told_at_once_of_versions_that_do_not_concern_it() {
     testbed.settle();
     assert_eq!(testbed.leaves[1].leaf().row().cursor, testbed.root.root().ver());
     assert_eq!(testbed.leaves[1].value("recipe/1").as_deref(), Some("2"));
-    assert!(testbed.leaves[1].leaf().status().is_synchronised);
+    assert!(testbed.leaves[1].leaf().report().is_synchronised);
 }
 
 /// Compares what both nodes say of themselves with what they have.
 fn check_status(testbed: &mut Testbed) -> (bool, bool) {
-    let at_root = testbed.root.root().status().leaves.iter().any(|leaf| leaf.is_synchronised());
-    let at_leaf = testbed.leaves[0].leaf().status().is_synchronised;
+    let at_root =
+        testbed.root.root().report().leaves.iter().any(|leaf| leaf.state == LeafState::Synchronised);
+    let at_leaf = testbed.leaves[0].leaf().report().is_synchronised;
     if at_root || at_leaf {
         assert!(testbed.root.values() == testbed.leaves[0].values(), "root: {at_root}, leaf: {at_leaf}");
     }
@@ -999,11 +1005,11 @@ fn keys_that_expire_together_are_purged_in_steps() {
         testbed.root.change(&at.to_string(), Some(content("v", Some(1_000))));
     }
     testbed.pass(1_000);
-    assert_eq!(testbed.root.root().status().tombstones, count, "expiry itself purges nothing");
+    assert_eq!(testbed.root.root().report().tombstones, count as u64, "expiry itself purges nothing");
     for left in [PURGED_PER_STEP_MAX, 0] {
         assert_eq!(testbed.root.exchange.poll_timeout(), Some(0));
         let effects = testbed.root.root().handle_timeout(1_000);
         testbed.root.commit(effects);
-        assert_eq!(testbed.root.root().status().tombstones, left);
+        assert_eq!(testbed.root.root().report().tombstones, left as u64);
     }
 }

@@ -107,7 +107,7 @@ impl Root {
         if record.kind == RecordKind::Lasting
             && let Some(sum) = rule.and_then(|rule| self.digests.get_mut(rule))
         {
-            *sum ^= digest::record(key, record.mutex);
+            *sum ^= digest::record(key, record.change_id);
         }
     }
 

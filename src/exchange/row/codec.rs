@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::protocol::Key;
 use crate::protocol::frame::Frame;
 
-use super::super::elements::{Elements, id, mutex, number, serial, simple, text};
+use super::super::elements::{Elements, change_id, id, number, serial, simple, text};
 use super::{
     Conflict, Counts, EARLIER_STREAMS_MAX, Entry, EntryState, Identity, LeafNodeRow, LeafRow, LostContent,
     Name, Note, Reason, Record, RecordKind, Resync, ResyncKind, RootRow, Row, RowId, Rules, Term, Verdict,
@@ -87,12 +87,12 @@ impl Row {
                 let pairs = terms.iter().flat_map(|term| [number(term.first), id(term.run)]);
                 std::iter::once(simple("terms")).chain(pairs).collect()
             }
-            Self::Record(Record { ver, mutex: shared, owner, kind }) => {
-                vec![simple(kind.as_str()), number(*ver), mutex(*shared), optional_name(owner.as_ref())]
+            Self::Record(Record { ver, change_id: shared, owner, kind }) => {
+                vec![simple(kind.as_str()), number(*ver), change_id(*shared), optional_name(owner.as_ref())]
             }
             Self::Note(note) => {
                 let (until, epoch) = (number(note.until), number(note.epoch.into()));
-                vec![simple("note"), number(note.ver), mutex(note.mutex), until, epoch]
+                vec![simple("note"), number(note.ver), change_id(note.change_id), until, epoch]
             }
             Self::Entry(entry) => entry.to_elements(),
             Self::Leaf(leaf) => leaf.to_elements(),
@@ -138,7 +138,7 @@ impl Row {
 
             b"note" => Some(Self::Note(Note {
                 ver: rest.number()?,
-                mutex: rest.mutex()?,
+                change_id: rest.change_id()?,
                 until: rest.number()?,
                 epoch: rest.number()?.try_into().ok()?,
             })),
@@ -156,7 +156,7 @@ impl Row {
             kind => Some(Self::Record(Record {
                 kind: RecordKind::parse(kind)?,
                 ver: rest.number()?,
-                mutex: rest.mutex()?,
+                change_id: rest.change_id()?,
                 owner: rest.optional_name()?,
             })),
         }
@@ -191,7 +191,7 @@ impl LeafNodeRow {
             number(self.last_ver),
             id(self.term),
             number(self.acked),
-            mutex(self.acked_mutex),
+            change_id(self.acked_change_id),
             id(self.stream),
             number(self.last_seq),
             number(self.again_to),
@@ -221,7 +221,7 @@ impl LeafNodeRow {
             last_ver: rest.number()?,
             term: rest.id()?,
             acked: rest.number()?,
-            acked_mutex: rest.mutex()?,
+            acked_change_id: rest.change_id()?,
             stream: rest.id()?,
             last_seq: rest.number()?,
             again_to: rest.number()?,
@@ -258,8 +258,8 @@ impl Entry {
             simple("entry"),
             Frame::Bulk(self.key.to_bytes()),
             serial(self.serial),
-            mutex(self.mutex),
-            mutex(self.base),
+            change_id(self.change_id),
+            change_id(self.base),
             simple(self.state.as_str()),
             self.value.clone().map_or(Frame::Null, Frame::Bulk),
             number(self.until),
@@ -270,8 +270,8 @@ impl Entry {
         Some(Self {
             key: rest.key()?,
             serial: rest.serial()?,
-            mutex: rest.mutex()?,
-            base: rest.mutex()?,
+            change_id: rest.change_id()?,
+            base: rest.change_id()?,
             state: EntryState::parse(rest.simple()?)?,
             value: optional_value(rest)?,
             until: rest.number()?,
@@ -333,7 +333,7 @@ impl LeafRow {
             Frame::Bulk(self.principal.clone()),
             id(self.stream),
             number(self.applied),
-            mutex(self.mutex),
+            change_id(self.change_id),
             number(self.pruned),
             number(self.cursor),
             number(self.accepted),
@@ -352,7 +352,7 @@ impl LeafRow {
             principal: rest.bulk()?.clone(),
             stream: rest.id()?,
             applied: rest.number()?,
-            mutex: rest.mutex()?,
+            change_id: rest.change_id()?,
             pruned: rest.number()?,
             cursor: rest.number()?,
             accepted: rest.number()?,
@@ -375,7 +375,7 @@ impl Conflict {
             simple("conflict"),
             Frame::Bulk(self.key.to_bytes()),
             text(self.leaf.as_str()),
-            mutex(self.mutex),
+            change_id(self.change_id),
             simple(self.reason.as_str()),
             self.lost.to_frame(),
             number(self.winner),
@@ -388,7 +388,7 @@ impl Conflict {
         Some(Self {
             key: rest.key()?,
             leaf: rest.name()?,
-            mutex: rest.mutex()?,
+            change_id: rest.change_id()?,
             reason: Reason::parse(rest.simple()?)?,
             lost: LostContent::from_frame(rest.next()?)?,
             winner: rest.number()?,

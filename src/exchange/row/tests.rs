@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::super::generators::{any_mutex, counter, key, name, serial, value};
+use super::super::generators::{any_change_id, counter, key, name, serial, value};
 use super::super::rules::tests::plant;
 use super::*;
 
@@ -59,18 +59,18 @@ fn row() -> impl Strategy<Value = Row> {
         terms.prop_map(|terms| Row::Terms(
             terms.into_iter().map(|(first, run)| Term { first, run }).collect()
         )),
-        (counter(), any_mutex(), option::of(name()), record_kind)
-            .prop_map(|(ver, mutex, owner, kind)| Row::Record(Record { ver, mutex, owner, kind })),
-        (counter(), any_mutex(), counter(), any::<u32>())
-            .prop_map(|(ver, mutex, until, epoch)| Row::Note(Note { ver, mutex, until, epoch })),
-        (key(), serial(), (any_mutex(), any_mutex()), state, value(), counter()).prop_map(
-            |(key, serial, (mutex, base), state, value, until)| {
-                Row::Entry(Entry { key, serial, mutex, base, state, value, until })
+        (counter(), any_change_id(), option::of(name()), record_kind)
+            .prop_map(|(ver, change_id, owner, kind)| Row::Record(Record { ver, change_id, owner, kind })),
+        (counter(), any_change_id(), counter(), any::<u32>())
+            .prop_map(|(ver, change_id, until, epoch)| Row::Note(Note { ver, change_id, until, epoch })),
+        (key(), serial(), (any_change_id(), any_change_id()), state, value(), counter()).prop_map(
+            |(key, serial, (change_id, base), state, value, until)| {
+                Row::Entry(Entry { key, serial, change_id, base, state, value, until })
             }
         ),
         (key(), counter(), kind).prop_map(|(key, at, kind)| Row::Verdict(Verdict { key, at, kind })),
-        (option::of(any::<u64>()), value(), any::<u64>(), any_mutex(), numbers(), counter()).prop_map(
-            |(store, principal, stream, mutex, (applied, pruned, cursor, accepted), refused)| {
+        (option::of(any::<u64>()), value(), any::<u64>(), any_change_id(), numbers(), counter()).prop_map(
+            |(store, principal, stream, change_id, (applied, pruned, cursor, accepted), refused)| {
                 let principal = principal.unwrap_or_default();
                 Row::Leaf(LeafRow {
                     store,
@@ -78,7 +78,7 @@ fn row() -> impl Strategy<Value = Row> {
                     stream,
                     earlier_streams: vec![stream; usize::try_from(applied % 3).unwrap()],
                     applied,
-                    mutex,
+                    change_id,
                     pruned,
                     cursor,
                     accepted,
@@ -87,19 +87,28 @@ fn row() -> impl Strategy<Value = Row> {
                 })
             }
         ),
-        (key(), name(), any_mutex(), reason(), lost, counter(), option::of(name()), counter()).prop_map(
-            |(key, leaf, mutex, reason, lost, winner, owner, at_ms)| {
-                Row::Conflict(Conflict { key, leaf, mutex, reason, lost, winner, owner, at_ms })
+        (key(), name(), any_change_id(), reason(), lost, counter(), option::of(name()), counter()).prop_map(
+            |(key, leaf, change_id, reason, lost, winner, owner, at_ms)| {
+                Row::Conflict(Conflict { key, leaf, change_id, reason, lost, winner, owner, at_ms })
             }
         ),
-        (identity(), option::of(any::<u64>()), numbers(), ids, any_mutex(), any::<u32>(), resync, numbers())
+        (
+            identity(),
+            option::of(any::<u64>()),
+            numbers(),
+            ids,
+            any_change_id(),
+            any::<u32>(),
+            resync,
+            numbers()
+        )
             .prop_map(
                 |(
                     identity,
                     root,
                     (cursor, acked, last_seq, again_to),
                     ids,
-                    mutex,
+                    change_id,
                     epoch,
                     (resync, due),
                     counts,
@@ -112,7 +121,7 @@ fn row() -> impl Strategy<Value = Row> {
                         last_ver: cursor,
                         term: ids.0,
                         acked,
-                        acked_mutex: mutex,
+                        acked_change_id: change_id,
                         stream: ids.1,
                         last_seq,
                         again_to,

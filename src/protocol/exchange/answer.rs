@@ -117,11 +117,11 @@ pub struct KeyReport {
     pub rule: Option<RuleReport>,
     /// The version of the root's record; 0 if there is none.
     pub ver: u64,
-    /// The mutex of the root's record; `None` if there is none.
-    pub mutex: Option<[u8; 16]>,
+    /// The change id of the root's record; `None` if there is none.
+    pub change_id: Option<[u8; 16]>,
     /// The node that made the root's record.
     pub owner: Origin,
-    /// At a leaf: the mutex of the last change without a verdict.
+    /// At a leaf: the change id of the last change without a verdict.
     pub pending: Option<[u8; 16]>,
 }
 
@@ -319,9 +319,9 @@ impl KeyReport {
             simple(self.state.as_str()),
             self.rule.as_ref().map_or(Frame::Null, RuleReport::to_frame),
             number(self.ver),
-            mutex(self.mutex),
+            change_id(self.change_id),
             self.owner.to_frame(),
-            mutex(self.pending),
+            change_id(self.pending),
         ]
     }
 
@@ -333,9 +333,9 @@ impl KeyReport {
                 _ => None,
             })?,
             ver: rest.number()?,
-            mutex: decode_mutex(rest)?,
+            change_id: decode_change_id(rest)?,
             owner: Origin::decode(rest)?,
-            pending: decode_mutex(rest)?,
+            pending: decode_change_id(rest)?,
         })
     }
 }
@@ -358,11 +358,11 @@ impl RuleReport {
     }
 }
 
-fn mutex(mutex: Option<[u8; 16]>) -> Frame {
-    mutex.map_or(Frame::Null, |mutex| Frame::Bulk(Bytes::copy_from_slice(&mutex)))
+fn change_id(change_id: Option<[u8; 16]>) -> Frame {
+    change_id.map_or(Frame::Null, |change_id| Frame::Bulk(Bytes::copy_from_slice(&change_id)))
 }
 
-fn decode_mutex(rest: &mut Elements<'_>) -> Option<Option<[u8; 16]>> {
+fn decode_change_id(rest: &mut Elements<'_>) -> Option<Option<[u8; 16]>> {
     rest.optional(|rest| rest.bulk()?.as_ref().try_into().ok())
 }
 

@@ -103,9 +103,16 @@ fn key_report() -> impl Strategy<Value = KeyReport> {
     let patterns = || vec("[a-z*]{0,5}", 0..3);
     let rule = (number(), patterns(), any::<bool>(), option::of(patterns()))
         .prop_map(|(number, keys, is_for_leaves, leaves)| RuleReport { number, keys, is_for_leaves, leaves });
-    let mutex = || option::of(any::<[u8; 16]>());
-    (state, option::of(rule), number(), mutex(), origin(), mutex()).prop_map(
-        |(state, rule, ver, mutex, owner, pending)| KeyReport { state, rule, ver, mutex, owner, pending },
+    let change_id = || option::of(any::<[u8; 16]>());
+    (state, option::of(rule), number(), change_id(), origin(), change_id()).prop_map(
+        |(state, rule, ver, change_id, owner, pending)| KeyReport {
+            state,
+            rule,
+            ver,
+            change_id,
+            owner,
+            pending,
+        },
     )
 }
 

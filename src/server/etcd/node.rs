@@ -23,8 +23,8 @@ use crate::random;
 use crate::server::cluster::{ClusterEvent, Effect, InstanceSettings, Role, Status};
 use crate::server::delivery::Publisher;
 use crate::server::error::{ClusterErrorKind, Error};
-use crate::server::event::EventSink;
-use crate::server::operations::metrics::Metrics;
+use crate::server::event::{Event, EventSink};
+use crate::server::metrics::Metrics;
 use crate::server::service::{Service, StoreSettings};
 use crate::store::Now;
 
@@ -279,7 +279,7 @@ impl fmt::Debug for ClusterNode {
 
 /// Returns the error of a state that this instance cannot take part in.
 fn incompatible(reason: &str) -> Error {
-    let reason = ClusterEvent::Incompatible { reason: reason.to_owned() }.to_string();
+    let reason = Event::from(ClusterEvent::Incompatible { reason: reason.to_owned() }).to_string();
     let hint = "use the version of mqkv that has written it, or another name: --cluster NAME";
     Error::Cluster { kind: ClusterErrorKind::Incompatible, reason, hint: Some(hint.to_owned()) }
 }

@@ -1,17 +1,13 @@
 //! Operator requests: what a node answers to them.
 
 use crate::exchange::Exchange;
-use crate::exchange::effects::{Effects, LinkEnd, Values};
+use crate::exchange::effects::{Effects, Values};
 use crate::exchange::leaf::Leaf;
-use crate::exchange::names::{Mutex, Name};
+use crate::exchange::names::Name;
 use crate::exchange::root::{LEAVES_MAX, Root};
 use crate::exchange::row::{Conflict, LostContent};
-use crate::exchange::rules::{Change, Patterns, Rule, Rules};
-use crate::exchange::status;
-use crate::protocol::Key;
 use crate::protocol::exchange::{
-    Answer, Command, ConflictPage, ConflictReport, IDS_MAX, KeyReport, KeyState, LeafReport, LeafState, Lost,
-    Origin, OwnReport, OwnState, Refusal, RootReport, RuleReport,
+    Answer, Command, ConflictPage, ConflictReport, IDS_MAX, Lost, Origin, Refusal,
 };
 
 /// The most conflicts that one request looks at, because other requests wait meanwhile.
@@ -34,7 +30,7 @@ pub fn execute(
             Exchange::Root(root) => root_status(root, leaf.as_deref(), now_ms),
             Exchange::Leaf(own) => own_status(own, leaf.as_deref()),
         },
-        Command::Key { key } => Answer::Key(key_report(exchange, &key)),
+        Command::Key { key } => Answer::Key(exchange.key_report(&key)),
         Command::Conflicts { leaf, since, max } => {
             Answer::Conflicts(page(exchange, leaf.as_deref(), since, max, values))
         }
@@ -87,122 +83,16 @@ fn lost(lost: &LostContent) -> Lost {
 }
 
 fn root_status(root: &Root, leaf: Option<&str>, now_ms: u64) -> Answer {
-    let status = match leaf {
-        None => Some(root.status_after(None, LEAVES_PER_STEP_MAX)),
-        Some(leaf) => Name::new(leaf).ok().and_then(|leaf| root.status_of(&leaf)),
+    let report = match leaf {
+        None => Some(root.report_after(None, LEAVES_PER_STEP_MAX, now_ms)),
+        Some(leaf) => Name::new(leaf).ok().and_then(|leaf| root.report_of(&leaf, now_ms)),
     };
-    status.map_or(Answer::NotFound, |status| Answer::Root(root_report(root, status, now_ms)))
-}
-
-/// Returns the state of a root as operators see it.
-#[must_use]
-pub fn root_report(root: &Root, status: status::RootStatus, now_ms: u64) -> RootReport {
-    let status::RootStatus { exchange, ver, records, tombstones, conflicts, leaves } = status;
-    RootReport {
-        exchange: exchange.as_str().to_owned(),
-        ver,
-        records: count(records),
-        tombstones: count(tombstones),
-        conflicts: count(conflicts),
-        dropped: root.dropped_conflicts(),
-        leaves: leaves.iter().map(|leaf| leaf_report(leaf, now_ms)).collect(),
-    }
-}
-
-fn leaf_report(leaf: &status::LeafStatus, now_ms: u64) -> LeafReport {
-    LeafReport {
-        name: leaf.name.as_str().to_owned(),
-        state: match leaf {
-            _ if leaf.is_blocked => LeafState::Blocked,
-            _ if leaf.is_synchronised() => LeafState::Synchronised,
-            _ if leaf.is_linked() => LeafState::Linked,
-            _ if leaf.has_joined => LeafState::Offline,
-            _ => LeafState::Expected,
-        },
-        behind: leaf.behind,
-        unjudged: leaf.unjudged.map(|unjudged| unjudged.saturating_add(count(leaf.verdicts))),
-        conflicts: count(leaf.conflicts),
-        heard_ms: leaf.heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
-        accepted: leaf.accepted,
-        refused: leaf.refused,
-    }
+    report.map_or(Answer::NotFound, Answer::Root)
 }
 
 fn own_status(leaf: &Leaf, name: Option<&str>) -> Answer {
     let is_other = name.is_some_and(|name| name != leaf.row().identity.node.as_str());
-    if is_other { Answer::NotFound } else { Answer::Leaf(own_report(leaf)) }
-}
-
-/// Returns the state of a leaf as its operators see it.
-#[must_use]
-pub fn own_report(leaf: &Leaf) -> OwnReport {
-    let own = leaf.status();
-    OwnReport {
-        exchange: own.exchange.as_str().to_owned(),
-        name: own.name.as_str().to_owned(),
-        state: match (own.is_linked, own.is_resync) {
-            _ if own.ended.as_ref().is_some_and(LinkEnd::is_blocked) => OwnState::Blocked,
-            (false, _) => OwnState::Offline,
-            (true, true) => OwnState::Resync,
-            (true, false) => OwnState::Linked,
-        },
-        is_synchronised: own.is_synchronised,
-        cursor: own.cursor,
-        outbox: count(own.outbox),
-        outbox_bytes: count(own.outbox_bytes),
-        made: own.counts.made,
-        accepted: own.counts.accepted,
-        refused: own.counts.refused,
-        merged: own.counts.merged,
-        conflicts: count(own.conflicts),
-        dropped: leaf.row().dropped_conflicts,
-        ended: own.ended.map(|ended| ended.text),
-    }
-}
-
-fn key_report(exchange: &Exchange, key: &Key) -> KeyReport {
-    let (key_status, is_root) = match exchange {
-        Exchange::Root(root) => (root.key_status(key), true),
-        Exchange::Leaf(leaf) => (leaf.key_status(key), false),
-    };
-    let rule = rules(exchange).and_then(|rules| rules.find_with_index(key));
-    let bytes = |mutex: Mutex| mutex.to_bytes();
-    KeyReport {
-        state: match key_status.state {
-            status::KeyState::Local => KeyState::Local,
-            status::KeyState::Absent => KeyState::Absent,
-            status::KeyState::Synchronised => KeyState::Synchronised,
-            status::KeyState::Proposed => KeyState::Proposed,
-            status::KeyState::Captured => KeyState::Captured,
-        },
-        rule: rule.map(|(index, rule)| rule_report(index, rule)),
-        ver: key_status.ver,
-        mutex: (key_status.ver > 0).then(|| bytes(key_status.mutex)),
-        owner: match key_status.owner {
-            _ if !is_root || key_status.ver == 0 => Origin::Unknown,
-            Some(leaf) => Origin::Leaf(leaf.as_str().to_owned()),
-            None => Origin::Root,
-        },
-        pending: key_status.pending.map(bytes),
-    }
-}
-
-fn rule_report(index: usize, rule: &Rule) -> RuleReport {
-    let texts = |patterns: &Patterns| patterns.texts().map(str::to_owned).collect();
-    RuleReport {
-        number: count(index).saturating_add(1),
-        keys: texts(rule.keys()),
-        is_for_leaves: rule.change() == Change::Leaves,
-        leaves: rule.leaves().map(texts),
-    }
-}
-
-/// Returns the rules; a leaf that has never been linked has none.
-fn rules(exchange: &Exchange) -> Option<&Rules> {
-    match exchange {
-        Exchange::Root(root) => Some(root.rules()),
-        Exchange::Leaf(leaf) => leaf.rules(),
-    }
+    if is_other { Answer::NotFound } else { Answer::Leaf(leaf.report()) }
 }
 
 /// Returns the conflicts after an id, within the bounds of one request.
@@ -295,15 +185,11 @@ fn resync(exchange: &mut Exchange, name: Option<&str>, is_new_root: bool) -> (An
         append(&mut effects, root.resync(leaf));
     }
     let is_unknown = name.is_some() && leaves.is_empty();
-    (if is_unknown { Answer::NotFound } else { Answer::Done { count: count(leaves.len()) } }, effects)
+    (if is_unknown { Answer::NotFound } else { Answer::Done { count: leaves.len() as u64 } }, effects)
 }
 
 fn refused(refusal: Refusal) -> (Answer, Effects) {
     (Answer::Refused(refusal), Effects::default())
-}
-
-fn count(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

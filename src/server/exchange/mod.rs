@@ -1,7 +1,6 @@
 //! The store's part in an exchange: topics, the uplink of a leaf, requests of operators.
 
 pub mod command;
-pub mod event;
 pub mod membership;
 pub mod opening;
 pub mod participant;

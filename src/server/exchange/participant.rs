@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::event::ExchangeEvent;
 use super::settings::{ExchangeSettings, Role};
 use crate::exchange::effects::{Effects, Event, Values};
 use crate::exchange::frame::LinkFrame;
@@ -16,6 +15,7 @@ use crate::exchange::row::{Identity, Row, RowChange, RowId};
 use crate::exchange::{Exchange, LinkPeer, Outgoing};
 use crate::ledger::Record;
 use crate::protocol::ConnectionId;
+use crate::server::event::exchange::ExchangeEvent;
 
 /// Random numbers of a start.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,7 @@ impl Participant {
 
     /// Adds events that are to be reported.
     pub fn report(&mut self, events: Vec<Event>) {
-        self.events.extend(events.into_iter().map(ExchangeEvent::from));
+        self.events.extend(events.into_iter().map(ExchangeEvent::Link));
     }
 
     /// Notes that after the next commit the rows of all steps are committed.

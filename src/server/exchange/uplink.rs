@@ -18,6 +18,7 @@ use crate::clock;
 use crate::exchange::names::Name;
 use crate::protocol::exchange::topic;
 use crate::random;
+use crate::server::event::exchange::UplinkEvent;
 
 /// The longest delay before the second attempt to connect. It doubles with each attempt.
 const DELAY_MIN: Duration = Duration::from_secs(1);
@@ -71,17 +72,6 @@ pub enum FrameOutcome {
     /// The node has no room now. The frame is offered again after each [`UplinkNode::changed`]. Meanwhile the connection is not
     /// read further than a few frames.
     Busy,
-}
-
-/// An event of an uplink, for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UplinkEvent {
-    /// The root has accepted a frame. Reported once until a loss or failure is.
-    Connected,
-    /// A connection could not be established, or the root refused a frame. An error that persists is reported once.
-    Failed { error: String },
-    /// An established connection was lost.
-    Lost { cause: String },
 }
 
 /// Settings of an uplink.

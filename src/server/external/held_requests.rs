@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::protocol::Message;
-use crate::server::operations::cluster_metrics::Held;
+use crate::server::metrics::cluster::Held;
 
 /// How long requests may wait in addition when this instance answers: for room behind others. With the longest time for which
 /// they are held before, less than the writes of other instances are known, so that none is applied twice.

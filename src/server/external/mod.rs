@@ -1,7 +1,6 @@
 //! The state store as a client of an external broker: requests arrive by a subscription, responses and notifications are published.
 
 mod clients;
-pub mod event;
 mod held_requests;
 mod node;
 mod outbox;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::clients::Clients;
-use super::event::ExternalEvent;
 use super::held_requests::HeldRequests;
 use super::outbox::{ExternalPublisher, Outbox, Recipient};
 use super::requests::RequestFilter;
@@ -18,6 +17,7 @@ use crate::clock;
 use crate::protocol::{Message, topic};
 use crate::server::authorization::Authorizer;
 use crate::server::event::EventSink;
+use crate::server::event::external::ExternalEvent;
 use crate::server::service::{RunningScan, Service};
 
 /// The most bytes of requests that are held.

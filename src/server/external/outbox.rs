@@ -8,13 +8,13 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use tokio::sync::Notify;
 
-use super::event::ExternalEvent;
 use crate::protocol::reply::Outcome;
 use crate::protocol::topic::Topic;
 use crate::protocol::{ConnectionId, Key, Message};
 use crate::server::delivery::Publisher;
 use crate::server::event::EventSink;
-use crate::server::operations::metrics::{Metrics, Verb};
+use crate::server::event::external::ExternalEvent;
+use crate::server::metrics::{Metrics, Verb};
 
 /// Above these, no requests are read, because their responses would wait, too.
 const BYTES_ENOUGH: usize = 8 * 1024 * 1024;

@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 
 use super::error::IdentityError;
-use super::login_queue::LoginQueue;
+use super::login_limit::LoginLimit;
 use super::reloaded_file::ReloadedFile;
 use super::tokens::Tokens;
 use super::users::{HashMemory, PasswordCheck, PasswordHash, Users};
@@ -40,7 +40,7 @@ pub struct CredentialFiles {
 pub struct Identities {
     users: Option<ReloadedFile<Users>>,
     tokens: Option<ReloadedFile<Tokens>>,
-    login_queue: Arc<LoginQueue>,
+    login_limit: Arc<LoginLimit>,
     verified: VerifiedPasswords,
     memory: Arc<HashMemory>,
     token_slots: Arc<Semaphore>,
@@ -51,7 +51,7 @@ impl Default for Identities {
         Self {
             users: None,
             tokens: None,
-            login_queue: Arc::new(LoginQueue::new(checks_max(), LOGIN_FAILURES_MAX)),
+            login_limit: Arc::new(LoginLimit::new(checks_max(), LOGIN_FAILURES_MAX)),
             verified: VerifiedPasswords::default(),
             memory: Arc::default(),
             token_slots: Arc::new(Semaphore::new(TOKENS_MAX)),
@@ -74,7 +74,7 @@ impl Identities {
     /// Limits the failed logins from one address in a minute. Half as many may be of one user.
     #[must_use]
     pub fn with_login_failures_max(self, failures_max: u32) -> Self {
-        Self { login_queue: Arc::new(LoginQueue::new(checks_max(), failures_max)), ..self }
+        Self { login_limit: Arc::new(LoginLimit::new(checks_max(), failures_max)), ..self }
     }
 
     /// Returns whether there is a file of users.
@@ -91,8 +91,8 @@ impl Identities {
 
     /// Returns the turns of the password checks.
     #[must_use]
-    pub(crate) fn login_queue(&self) -> &LoginQueue {
-        &self.login_queue
+    pub(crate) fn login_limit(&self) -> &LoginLimit {
+        &self.login_limit
     }
 
     /// Reads the files again. Blocks on the disk.
@@ -140,8 +140,8 @@ impl Identities {
         password: &Secret,
         users: &Arc<Users>,
     ) -> Result<PasswordCheck, Denial> {
-        let origin = self.login_queue.origin(remote, name);
-        let check_limit = || match self.login_queue.is_limited(origin) {
+        let origin = self.login_limit.origin(remote, name);
+        let check_limit = || match self.login_limit.is_limited(origin) {
             true => Err(Denial {
                 reason: ReasonCode::ConnectionRateExceeded,
                 reason_string: "too many failed logins: try again in a minute",
@@ -150,12 +150,12 @@ impl Identities {
             false => Ok(()),
         };
         check_limit()?;
-        let permit = self.login_queue.acquire(origin).await.ok_or_else(failed)?;
+        let permit = self.login_limit.acquire(origin).await.ok_or_else(failed)?;
         // Others from this address have failed while this one waited.
         check_limit()?;
         let (users, memory) = (Arc::clone(users), Arc::clone(&self.memory));
         let (name, password) = (name.to_owned(), password.clone());
-        let queue = Arc::clone(&self.login_queue);
+        let queue = Arc::clone(&self.login_limit);
         let check = move || {
             // A hash takes a processor for tens of milliseconds, which clients that are connected would wait for.
             lower_priority();
@@ -434,7 +434,7 @@ mod tests {
         }
         // Checks that run at the same time can exceed the limit.
         assert!((40 - 6 - PASSWORDS_MAX..=40 - 6).contains(&limited), "{limited}");
-        assert_eq!(identities.login_queue().waiting(), 0);
+        assert_eq!(identities.login_limit().waiting(), 0);
     }
 
     #[test]

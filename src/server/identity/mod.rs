@@ -2,7 +2,7 @@
 
 mod error;
 mod identities;
-mod login_queue;
+mod login_limit;
 mod reloaded_file;
 mod tokens;
 mod users;

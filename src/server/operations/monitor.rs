@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::metrics::{BUCKETS, Metrics, quantile_us};
 use crate::broker::Broker;
 use crate::clock;
 use crate::server::cluster::{Role, Status};
 use crate::server::identity::Identities;
+use crate::server::metrics::{BUCKETS, Metrics, quantile_us};
 use crate::server::service::Service;
 
 /// Interval between samples of the counters.
@@ -211,7 +211,7 @@ impl ServerMonitor {
         let latencies = metrics.latency_counts();
         let memory = Memory {
             store: self.service.statistics().store.memory_bytes,
-            broker: u64::try_from(self.broker.memory().used()).unwrap_or(u64::MAX),
+            broker: self.broker.memory().used() as u64,
         };
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.push_back(Sample { at, sums, latencies, memory });
@@ -277,8 +277,8 @@ mod tests {
     use crate::protocol::reply::Outcome;
     use crate::server::cluster::ClusterEvent;
     use crate::server::event::Event;
-    use crate::server::external::event::ExternalEvent;
-    use crate::server::operations::metrics::Verb;
+    use crate::server::event::external::ExternalEvent;
+    use crate::server::metrics::Verb;
     use crate::server::service::StoreSettings;
 
     fn monitor() -> ServerMonitor {

@@ -16,13 +16,13 @@ use std::time::Duration;
 use self::chart::{Chart, Line, Scale};
 use self::parts::{cards, live, number_of, section, share};
 use self::query::Query;
-use super::metrics::{Histogram, Verb};
 use super::monitor::{Quantiles, Rates, ServerMonitor, TRENDS_SPAN, Trend};
 use crate::broker::Statistics;
 use crate::clock;
 use crate::ledger::RESERVE_BYTES;
 use crate::protocol::Key;
 use crate::protocol::reply::Outcome;
+use crate::server::metrics::{Histogram, Verb};
 use crate::server::service::ServiceStatistics;
 
 /// The style sheet.
@@ -177,7 +177,7 @@ fn bytes_of(number: f64) -> String {
 
 fn numbers(monitor: &ServerMonitor, statistics: &Statistics, service: &ServiceStatistics) -> String {
     let (memory, rates) = (monitor.broker.memory(), monitor.rates());
-    let logins = monitor.identities.login_queue();
+    let logins = monitor.identities.login_limit();
     let count = |number: usize| text::count(number_of(number));
     let of = |number: usize, max: usize| format!("{} of {}", count(number), count(max));
     let with_bytes =

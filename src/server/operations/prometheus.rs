@@ -5,10 +5,10 @@ mod exchange;
 mod exposition;
 
 use self::exposition::Text;
-use super::metrics::Verb;
 use super::monitor::ServerMonitor;
 use crate::broker::MemoryKind;
 use crate::ledger::RESERVE_BYTES;
+use crate::server::metrics::Verb;
 
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -159,7 +159,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         "Accepted connections.",
         metrics.broker.connections.get(),
     );
-    let logins = monitor.identities.login_queue();
+    let logins = monitor.identities.login_limit();
     text.one(
         "mqkv_logins_waiting",
         "gauge",

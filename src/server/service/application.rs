@@ -28,7 +28,7 @@ use crate::server::event::EventSink;
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::opening;
 use crate::server::exchange::participant::Seeds;
-use crate::server::operations::metrics::{Metrics, Verb};
+use crate::server::metrics::{Metrics, Verb};
 use crate::store::{Limits, Now, Store, StoreRequest};
 use crate::{clock, random};
 

@@ -81,7 +81,7 @@ impl Service {
         let cluster = &self.metrics().cluster;
         match group.records.iter().filter(|(_, record)| matches!(record, Record::Key(_))).count() {
             0 if group.records.is_empty() => cluster.confirmations.add(1),
-            rows => cluster.rows.add(u64::try_from(rows).unwrap_or(u64::MAX)),
+            rows => cluster.rows.add(rows as u64),
         }
         Some(group)
     }

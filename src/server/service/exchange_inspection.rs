@@ -8,7 +8,7 @@ use crate::exchange::Exchange;
 use crate::exchange::names::Name;
 use crate::exchange::row::Conflict;
 use crate::protocol::exchange::{OwnReport, RootReport};
-use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, own_report, root_report};
+use crate::server::exchange::command::LEAVES_PER_STEP_MAX;
 
 /// The state of a node of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +55,14 @@ pub(super) fn report_step(shared: &Shared, last: Option<&Name>) -> Option<(NodeR
     let state = shared.lock();
     let participant = state.exchange.as_ref()?;
     Some(match &participant.exchange {
-        Exchange::Leaf(leaf) => (NodeReport::Leaf(own_report(leaf)), None),
+        Exchange::Leaf(leaf) => (NodeReport::Leaf(leaf.report()), None),
         Exchange::Root(root) => {
-            let status = root.status_after(last, LEAVES_PER_STEP_MAX);
-            let is_full = status.leaves.len() == LEAVES_PER_STEP_MAX;
-            let next = status.leaves.last().filter(|_| is_full).map(|leaf| leaf.name.clone());
             let now_ms = participant.now_ms(now.monotonic_ms);
-            (NodeReport::Root(root_report(root, status, now_ms)), next)
+            let report = root.report_after(last, LEAVES_PER_STEP_MAX, now_ms);
+            let is_full = report.leaves.len() == LEAVES_PER_STEP_MAX;
+            let next = report.leaves.last().filter(|_| is_full);
+            let next = next.and_then(|leaf| Name::new(&leaf.name).ok());
+            (NodeReport::Root(report), next)
         }
     })
 }

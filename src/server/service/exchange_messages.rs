@@ -22,12 +22,12 @@ use crate::protocol::exchange::{Answer, Command, Refusal, RootReport};
 use crate::protocol::{ErrorReply, Key, Message, Reply};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Publisher, ReplyTo, Response};
+use crate::server::event::exchange::ExchangeEvent;
 use crate::server::exchange::command::{LEAVES_PER_STEP_MAX, execute};
-use crate::server::exchange::event::ExchangeEvent;
 use crate::server::exchange::membership::Membership;
 use crate::server::exchange::settings::RootFile;
 use crate::server::exchange::uplink::FrameOutcome;
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
 
 /// The time between two attempts to handle a frame that waits for commits.
 const FRAME_PAUSE: Duration = Duration::from_millis(5);

@@ -7,13 +7,14 @@ use tokio::task::yield_now;
 
 use super::shared::Shared;
 use crate::clock;
+use crate::exchange::effects::Event;
 use crate::protocol::Message;
 use crate::protocol::exchange::ConflictReport;
 use crate::protocol::exchange::topic as topics;
 use crate::protocol::message::Qos;
 use crate::server::delivery::Publisher;
+use crate::server::event::exchange::ExchangeEvent;
 use crate::server::exchange::command;
-use crate::server::exchange::event::ExchangeEvent;
 use crate::server::exchange::participant::Route;
 
 /// The time between two looks at links and tombstones, in milliseconds.
@@ -35,7 +36,7 @@ pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher, exchange: &s
         let StepOutcome { events, is_busy, due_ms } =
             step(shared, publisher, exchange, is_root, &mut upkeep_ms);
         for event in events {
-            if let ExchangeEvent::Conflict { id, conflict } = &event {
+            if let ExchangeEvent::Link(Event::Conflict { id, conflict }) = &event {
                 let at_ms = shared.now().wall_ms;
                 let report = ConflictReport { at_ms, ..command::conflict_report(*id, conflict, None) };
                 let message = message(topics::conflicts(exchange), report.encode());

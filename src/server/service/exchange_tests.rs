@@ -407,7 +407,7 @@ fn a_walk_waits_for_commits_while_many_rows_wait_for_one() {
     assert!((1_000..20_000).contains(&rows_max), "{rows_max}");
     let state = shared.lock();
     let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
-    assert_eq!(root.status().records, KEYS);
+    assert_eq!(root.report().records, KEYS as u64);
 }
 
 #[tokio::test]
@@ -589,7 +589,7 @@ fn after_a_failed_commit_keys_that_expire_meanwhile_are_committed_in_portions_wi
     assert_eq!((root.reply(&get("line/lasting")), root.reply(&get("line/7"))), (value("1"), Reply::Absent));
     let state = root.test.service.shared.lock();
     let exchange::Exchange::Root(root) = &state.exchange.as_ref().unwrap().exchange else { panic!() };
-    assert_eq!(root.status().records, 1);
+    assert_eq!(root.report().records, 1);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::exchange::rules::tests::plant;
 use crate::protocol::{Key, Reply, Request, Value, topic};
 use crate::server::delivery::BrokerPublisher;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
 
 async fn start() -> (Server, BackgroundTasks) {
     start_service(Service::open(StoreSettings::default(), Arc::new(|_| {}), Arc::default()).unwrap()).await

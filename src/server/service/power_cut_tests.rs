@@ -17,7 +17,7 @@ use crate::ledger::{FileLedger, Policy, StorageError};
 use crate::protocol::message::TIMESTAMP;
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
 use crate::server::delivery::ReplyTo;
-use crate::server::operations::metrics::Verb;
+use crate::server::metrics::Verb;
 use crate::store::{Now, StoreRequest, Version};
 
 /// What a key holds, without its deadline.

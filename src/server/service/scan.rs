@@ -11,7 +11,7 @@ use crate::broker::{Broker, Continuation, Peer, Verdict};
 use crate::protocol::{ErrorReply, Reply};
 use crate::server::authorization::ClientPermissions;
 use crate::server::delivery::{BrokerPublisher, Publisher, ReplyTo, Response};
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
 use crate::store::Scan;
 
 /// The most steps that a scan leaves out in turn for other requests: about a millisecond, so that it ends under any load.
@@ -119,7 +119,7 @@ mod tests {
     use super::super::tests::{TestService, get, peer, set};
     use super::*;
     use crate::clock;
-    use crate::server::operations::metrics::Verb;
+    use crate::server::metrics::Verb;
     use crate::store::Version;
 
     /// More than one step looks at.

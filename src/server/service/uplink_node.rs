@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use super::shared::Shared;
 use crate::random;
 use crate::server::delivery::Publisher;
-use crate::server::exchange::event::ExchangeEvent;
-use crate::server::exchange::uplink::{FrameOutcome, UplinkEvent, UplinkNode};
+use crate::server::event::exchange::{ExchangeEvent, UplinkEvent};
+use crate::server::exchange::uplink::{FrameOutcome, UplinkNode};
 
 /// A leaf's service, with the publisher of the notifications that its root's changes cause.
 pub(super) struct LeafNode<P> {
@@ -71,6 +71,6 @@ impl<P: Publisher + 'static> UplinkNode for LeafNode<P> {
     }
 
     fn report(&self, event: UplinkEvent) {
-        (self.shared.events)(ExchangeEvent::of_uplink(event, self.target.clone()).into());
+        (self.shared.events)(ExchangeEvent::Uplink { target: self.target.clone(), event }.into());
     }
 }

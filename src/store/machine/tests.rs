@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::protocol::Notification;
-use crate::protocol::timestamp::SKEW_MAX_MS;
+use crate::protocol::timestamp::{SKEW_MAX_MS, TimestampError};
 use crate::store::authorization::KeyPermissions;
 use crate::store::limits::KEY_COST_BYTES;
 

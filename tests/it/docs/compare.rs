@@ -182,8 +182,8 @@ mod tests {
         ));
         assert!(!is_equal("expires in 30s", "expires in 31s"));
         assert!(is_equal(
-            "mutex: 2bb018ea5fda8cb70000000000000001",
-            "mutex: 00000000000000000000000000000002"
+            "change id: 2bb018ea5fda8cb70000000000000001",
+            "change id: 00000000000000000000000000000002"
         ));
         assert!(!is_equal("4 bytes", "5 bytes"));
     }

@@ -1,9 +1,9 @@
-//! Handling of a packet in several steps.
+//! Turns of a connection, and handling of a packet in several steps.
 
 use std::time::{Duration, Instant};
 
-use super::PacketHandler;
 use super::unfinished::{Unfinished, wait};
+use super::{PACKETS_PER_TURN_MAX, PacketHandler};
 use crate::broker::handle::publishing::{Published, Publishing};
 use crate::broker::handle::{BRIDGE_STATUS, SYS, SYS_IS_RESERVED, Verdict};
 use crate::broker::publication;
@@ -13,6 +13,26 @@ use crate::mqtt::{ReasonCode, encode};
 use crate::protocol::message::{Message, Qos};
 
 impl PacketHandler {
+    /// Whether so many packets have been handled that the other connections of the thread are to have a turn. The next one
+    /// begins then.
+    ///
+    /// The task of a connection could otherwise go on for as long as its client sends: with seven on a thread that sent a
+    /// thousand writes each, the requests of others took 20 ms.
+    pub fn ends_turn(&mut self) -> bool {
+        let is_over = self.handled >= PACKETS_PER_TURN_MAX;
+        if is_over {
+            self.handled = 0;
+        }
+        is_over
+    }
+
+    /// Counts a packet that is about to be handled; returns false if the turn is over.
+    pub(super) fn begin_packet(&mut self) -> bool {
+        let may_begin = self.handled < PACKETS_PER_TURN_MAX;
+        self.handled = self.handled.saturating_add(usize::from(may_begin));
+        may_begin
+    }
+
     /// Does the next step of an unfinished packet, and answers it after the last one.
     pub(super) fn finish_packet(&mut self) -> Result<(), CloseReason> {
         let before = self.output.len();

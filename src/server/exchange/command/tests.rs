@@ -9,7 +9,9 @@ use crate::exchange::LinkPeer;
 use crate::exchange::frame::Content;
 use crate::exchange::leaf::JoinPolicy;
 use crate::exchange::row::Identity;
-use crate::exchange::rules::{Position, RuleSource, Text};
+use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
+use crate::protocol::Key;
+use crate::protocol::exchange::{KeyState, LeafReport, LeafState, OwnState, RuleReport};
 
 const NOW_MS: u64 = 1_000_000;
 
@@ -211,15 +213,15 @@ fn a_key_is_reported_with_its_rule_and_state() {
         leaves: Some(vec!["press-*".to_owned()]),
     };
     assert_eq!(at_root.rule, Some(rule));
-    assert_eq!(report(&mut leaf, "line/a").mutex, at_root.mutex);
+    assert_eq!(report(&mut leaf, "line/a").change_id, at_root.change_id);
     assert_eq!(report(&mut leaf, "other").state, KeyState::Local);
     assert_eq!(report(&mut leaf, "recipe/1").state, KeyState::Absent);
     leaf.set(key("line/b"), "1");
     let proposed = report(&mut leaf, "line/b");
-    assert_eq!((proposed.state, proposed.ver, proposed.mutex), (KeyState::Proposed, 0, None));
+    assert_eq!((proposed.state, proposed.ver, proposed.change_id), (KeyState::Proposed, 0, None));
     settle(&mut root, &mut leaf);
     let accepted = report(&mut root, "line/b");
-    assert_eq!((accepted.mutex, accepted.owner), (proposed.pending, Origin::Leaf("press-7".to_owned())));
+    assert_eq!((accepted.change_id, accepted.owner), (proposed.pending, Origin::Leaf("press-7".to_owned())));
     root.set(key("recipe/1"), "r");
     assert_eq!(report(&mut root, "recipe/1").state, KeyState::Captured);
 }

@@ -86,7 +86,7 @@ fn rank<'a>(
     age: Option<Duration>,
 ) -> Option<Rank<&'a [u8]>> {
     let text = |text: &'a str| Some(Rank::Text(text.as_bytes()));
-    let number = |number: usize| Some(Rank::Number(u64::try_from(number).unwrap_or(u64::MAX)));
+    let number = |number: usize| Some(Rank::Number(number as u64));
     match column {
         ClientColumn::ClientId => text(&client.client_id),
         ClientColumn::Address => text(&client.remote),
@@ -103,7 +103,7 @@ fn rank<'a>(
 }
 
 fn row(client: &ClientStatistics, watches: usize, now: clock::Reading) -> String {
-    let number = |number: usize| text::count(u64::try_from(number).unwrap_or(u64::MAX));
+    let number = |number: usize| text::count(number as u64);
     let shown = |bytes: &str| text::shortened(bytes.as_bytes(), bytes.len(), SHOWN_BYTES_MAX);
     let age = client.since.map_or(Duration::ZERO, |since| now.monotonic.saturating_duration_since(since));
     let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -125,6 +125,6 @@ fn row(client: &ClientStatistics, watches: usize, now: clock::Reading) -> String
         number(client.subscriptions),
         number(watches),
         number(client.queued),
-        text::bytes(u64::try_from(client.queued_bytes).unwrap_or(u64::MAX)),
+        text::bytes(client.queued_bytes as u64),
     )
 }

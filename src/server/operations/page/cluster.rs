@@ -2,8 +2,8 @@
 
 use super::text;
 use crate::server::cluster::Role;
-use crate::server::operations::cluster_metrics::InstanceState;
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
+use crate::server::metrics::cluster::InstanceState;
 
 /// Returns the rows of the card; `None` without a cluster.
 pub fn rows(metrics: &Metrics) -> Option<Vec<(&'static str, String)>> {

@@ -8,7 +8,7 @@ use super::selection::{Rank, Selection};
 use super::table::{Column, List, selected};
 use super::{keys, text};
 use crate::clock;
-use crate::exchange::conflict::CONFLICTS_MAX;
+use crate::exchange::conflict_log::CONFLICTS_MAX;
 use crate::exchange::leaf::{OUTBOX_BYTES_MAX, OUTBOX_ENTRIES_MAX};
 use crate::exchange::root::{LEAVES_MAX, TOMBSTONES_MAX};
 use crate::exchange::row::{Conflict, LostContent};

@@ -87,7 +87,7 @@ pub(super) fn link(key: &[u8], key_len: usize) -> String {
 }
 
 pub(super) fn size(len: usize) -> String {
-    text::bytes(u64::try_from(len).unwrap_or(u64::MAX))
+    text::bytes(len as u64)
 }
 
 fn expires(ttl_ms: u64) -> String {
@@ -126,7 +126,7 @@ async fn rows(
     let Order { column, is_descending } = list.order;
     let mut selection = Selection::new(selected(list.skip()), is_descending);
     let visit = |view: KeyView<'_>| {
-        let number = |number: usize| Some(Rank::Number(u64::try_from(number).unwrap_or(u64::MAX)));
+        let number = |number: usize| Some(Rank::Number(number as u64));
         let key = view.key();
         let rank = match column {
             KeyColumn::Key => Some(Rank::Text(key.get(..LINKED_BYTES_MAX).unwrap_or(key))),
@@ -147,7 +147,7 @@ async fn rows(
     if walk.is_too_expensive() {
         html.push_str("<p class=\"bad\">The filter takes too long for a key: use one without ? and [.</p>\n");
     } else if walk.next_slot().is_some() || from > 0 {
-        let number = |number: usize| text::count(u64::try_from(number).unwrap_or(u64::MAX));
+        let number = |number: usize| text::count(number as u64);
         html.push_str(&format!(
             "<p class=\"note\">This part of the store has {} of {} keys. Filter and order apply to the part.</p>\n",
             number(walk.seen().min(keys)),

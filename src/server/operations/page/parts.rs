@@ -24,8 +24,7 @@ pub fn cards(cards: Vec<(&str, Vec<(&str, String)>)>) -> String {
 }
 
 pub fn number_of(number: usize) -> u64 {
-    // A usize fits a u64 on every platform that Rust supports.
-    u64::try_from(number).unwrap_or(u64::MAX)
+    number as u64
 }
 
 /// Returns what is used of a limited number of bytes.

@@ -111,7 +111,7 @@ impl<'a, C: Copy + PartialEq> List<'a, C> {
         let Self { query, names, id, .. } = self;
         let skip = self.skip();
         let end = skip.saturating_add(shown);
-        let number = |number: usize| text::count(u64::try_from(number).unwrap_or(u64::MAX));
+        let number = |number: usize| text::count(number as u64);
         let range = match (shown, all) {
             (0, _) => format!("no {id}"),
             _ if skip == 0 && end >= all => format!("{} {id}", number(all)),

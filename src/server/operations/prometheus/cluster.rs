@@ -3,8 +3,8 @@
 use super::exposition::Text;
 use crate::clock;
 use crate::server::cluster::Role;
-use crate::server::operations::cluster_metrics::InstanceState;
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
+use crate::server::metrics::cluster::InstanceState;
 
 /// Writes the metrics of an instance; nothing without a cluster.
 pub fn write(text: &mut Text, metrics: &Metrics) {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::ledger::etcd::operation::EtcdSize;
     use crate::server::cluster::{ClusterEvent, Status};
-    use crate::server::operations::cluster_metrics::Held;
+    use crate::server::metrics::cluster::Held;
 
     #[test]
     fn a_store_without_a_cluster_has_no_metrics_of_one() {

@@ -1,11 +1,11 @@
 //! Metrics of a store that takes part in an exchange.
 
 use super::exposition::Text;
-use crate::exchange::conflict::CONFLICTS_MAX;
+use crate::exchange::conflict_log::CONFLICTS_MAX;
 use crate::exchange::leaf::{OUTBOX_BYTES_MAX, OUTBOX_ENTRIES_MAX};
 use crate::exchange::root::{LEAVES_MAX, TOMBSTONES_MAX};
 use crate::protocol::exchange::{LeafReport, LeafState, OwnReport, OwnState, RootReport};
-use crate::server::operations::metrics::Metrics;
+use crate::server::metrics::Metrics;
 use crate::server::service::NodeReport;
 
 /// The value of a metric for a leaf, if it is known.

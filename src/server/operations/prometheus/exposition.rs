@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::server::operations::metrics::{BOUNDS_US, Histogram};
+use crate::server::metrics::{BOUNDS_US, Histogram};
 
 /// Samples with their descriptions.
 #[derive(Debug, Default)]

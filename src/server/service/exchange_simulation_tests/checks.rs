@@ -8,11 +8,12 @@ use bytes::Bytes;
 use super::node::{NAMES, Process, name};
 use super::world::World;
 use crate::exchange::frame::LinkFrame;
-use crate::exchange::names::Mutex;
+use crate::exchange::names::ChangeId;
 use crate::exchange::root::Root;
 use crate::exchange::row::{FOREVER, RecordKind, Row, RowId, VerdictKind};
 use crate::exchange::{Exchange, leaf, root};
 use crate::protocol::Key;
+use crate::protocol::exchange::{LeafReport, LeafState};
 
 /// Expiry times of one value differ by rounding between nodes and restarts.
 const ROUNDING_MS: u64 = 50;
@@ -20,18 +21,18 @@ const ROUNDING_MS: u64 = 50;
 /// All changes that were made, and what has become of them.
 #[derive(Default)]
 pub struct Ledger {
-    made: HashMap<Mutex, Made>,
+    made: HashMap<ChangeId, Made>,
     /// The changes of each node, in the order in which its clients made them.
-    in_order: HashMap<usize, Vec<Mutex>>,
-    acknowledged: HashSet<Mutex>,
+    in_order: HashMap<usize, Vec<ChangeId>>,
+    acknowledged: HashSet<ChangeId>,
     /// The version of each accepted change.
-    accepted: HashMap<Mutex, u64>,
+    accepted: HashMap<ChangeId, u64>,
     /// Changes that lost, or that a later one was merged with.
-    settled: HashSet<Mutex>,
+    settled: HashSet<ChangeId>,
     /// What a leaf has sent to the root of a change, by the leaf and the number of the change.
     proposed: HashMap<(usize, u64), Proposed>,
     /// The accepted change of each base.
-    successors: HashMap<(Key, Mutex), Mutex>,
+    successors: HashMap<(Key, ChangeId), ChangeId>,
     /// Leaves of which changes may be lost: another folder took their place.
     pub untracked: HashSet<usize>,
     /// Keys that no rule of the root named for a while: it has dropped their records, also those of deletions.
@@ -51,7 +52,7 @@ pub struct Made {
     /// Whether it left a value without expiry.
     pub is_lasting: bool,
     /// The last change of the key that the client could see.
-    pub base: Mutex,
+    pub base: ChangeId,
     /// The number among the changes of the node.
     pub number: usize,
 }
@@ -59,62 +60,68 @@ pub struct Made {
 #[derive(Clone)]
 struct Proposed {
     key: Key,
-    mutex: Mutex,
-    base: Mutex,
+    change_id: ChangeId,
+    base: ChangeId,
 }
 
 impl Ledger {
-    pub fn is_known(&self, mutex: Mutex) -> bool {
-        self.made.contains_key(&mutex)
+    pub fn is_known(&self, change_id: ChangeId) -> bool {
+        self.made.contains_key(&change_id)
     }
 
     /// Notes a change with its value, and whether that does not expire.
-    pub fn note_made(&mut self, at: usize, mutex: Mutex, base: Mutex, content: Option<(Bytes, bool)>) {
+    pub fn note_made(
+        &mut self,
+        at: usize,
+        change_id: ChangeId,
+        base: ChangeId,
+        content: Option<(Bytes, bool)>,
+    ) {
         let is_lasting = content.as_ref().is_some_and(|(_, is_lasting)| *is_lasting);
         let in_order = self.in_order.entry(at).or_default();
         let (number, value) = (in_order.len(), content.map(|(value, _)| value));
-        in_order.push(mutex);
-        self.made.insert(mutex, Made { at, value, is_lasting, base, number });
+        in_order.push(change_id);
+        self.made.insert(change_id, Made { at, value, is_lasting, base, number });
     }
 
-    pub fn made(&self, mutex: Mutex) -> Option<&Made> {
-        self.made.get(&mutex)
+    pub fn made(&self, change_id: ChangeId) -> Option<&Made> {
+        self.made.get(&change_id)
     }
 
     /// Returns some of the changes of a node.
-    pub fn of_node(&self, at: usize, numbers: Range<usize>) -> impl Iterator<Item = Mutex> {
+    pub fn of_node(&self, at: usize, numbers: Range<usize>) -> impl Iterator<Item = ChangeId> {
         self.in_order[&at][numbers].iter().copied()
     }
 
-    pub fn is_accepted(&self, mutex: Mutex) -> bool {
-        self.accepted.contains_key(&mutex)
+    pub fn is_accepted(&self, change_id: ChangeId) -> bool {
+        self.accepted.contains_key(&change_id)
     }
 
-    pub fn is_settled(&self, mutex: Mutex) -> bool {
-        self.settled.contains(&mutex)
+    pub fn is_settled(&self, change_id: ChangeId) -> bool {
+        self.settled.contains(&change_id)
     }
 
     /// Whether a change is acknowledged and has no verdict yet.
-    pub fn is_open(&self, mutex: Mutex) -> bool {
-        let is_judged = self.is_accepted(mutex) || self.is_settled(mutex);
-        self.acknowledged.contains(&mutex) && !is_judged
+    pub fn is_open(&self, change_id: ChangeId) -> bool {
+        let is_judged = self.is_accepted(change_id) || self.is_settled(change_id);
+        self.acknowledged.contains(&change_id) && !is_judged
     }
 
-    pub fn note_acknowledged(&mut self, mutex: Mutex) {
-        self.acknowledged.insert(mutex);
+    pub fn note_acknowledged(&mut self, change_id: ChangeId) {
+        self.acknowledged.insert(change_id);
     }
 
-    pub fn note_settled(&mut self, mutex: Mutex) {
-        self.settled.insert(mutex);
+    pub fn note_settled(&mut self, change_id: ChangeId) {
+        self.settled.insert(change_id);
     }
 
     /// Notes which changes a frame has, before the root handles it.
     pub fn note_proposed(&mut self, at: usize, payload: &Bytes) {
         let Ok(LinkFrame::Changes(changes)) = LinkFrame::decode(payload) else { return };
         for item in changes.items.into_iter().filter(|item| !item.flags.is_restored) {
-            let mutex = item.mutex(&name(NAMES[at]));
-            let base = if item.flags.is_base_absent { Mutex::NIL } else { item.base };
-            self.proposed.insert((at, item.seq), Proposed { key: item.key, mutex, base });
+            let change_id = item.change_id(&name(NAMES[at]));
+            let base = if item.flags.is_base_absent { ChangeId::NIL } else { item.base };
+            self.proposed.insert((at, item.seq), Proposed { key: item.key, change_id, base });
         }
     }
 
@@ -130,10 +137,12 @@ impl Ledger {
                     let Some(proposed) = self.proposed.get(&(at, *seq)).cloned() else { continue };
                     match verdict.kind {
                         VerdictKind::Accepted { ver } => self.note_accepted(at, proposed, ver)?,
-                        VerdictKind::Refused(_) => drop(self.settled.insert(proposed.mutex)),
+                        VerdictKind::Refused(_) => drop(self.settled.insert(proposed.change_id)),
                     }
                 }
-                (RowId::Conflict(_), Row::Conflict(conflict)) => drop(self.settled.insert(conflict.mutex)),
+                (RowId::Conflict(_), Row::Conflict(conflict)) => {
+                    self.settled.insert(conflict.change_id);
+                }
                 _ => {}
             }
         }
@@ -141,20 +150,23 @@ impl Ledger {
     }
 
     fn note_accepted(&mut self, at: usize, proposed: Proposed, ver: u64) -> Result<(), String> {
-        let Proposed { key, mutex, base } = proposed;
+        let Proposed { key, change_id, base } = proposed;
         // A leaf that an operator has sent to a new root offers all its changes, also if it is the old root after all.
         if self.is_root_restored || self.rejoined.contains(&at) {
-            self.accepted.insert(mutex, ver);
+            self.accepted.insert(change_id, ver);
             return Ok(());
         }
-        let earlier = *self.accepted.entry(mutex).or_insert(ver);
+        let earlier = *self.accepted.entry(change_id).or_insert(ver);
         if earlier != ver {
-            return Err(format!("I8: {mutex:?} of {key:?} is accepted as {earlier} and as {ver}"));
+            return Err(format!("I8: {change_id:?} of {key:?} is accepted as {earlier} and as {ver}"));
         }
-        let first =
-            if base == Mutex::NIL { mutex } else { *self.successors.entry((key, base)).or_insert(mutex) };
-        if first != mutex {
-            return Err(format!("I3: {first:?} and {mutex:?} are both accepted with the base {base:?}"));
+        let first = if base == ChangeId::NIL {
+            change_id
+        } else {
+            *self.successors.entry((key, base)).or_insert(change_id)
+        };
+        if first != change_id {
+            return Err(format!("I3: {first:?} and {change_id:?} are both accepted with the base {base:?}"));
         }
         Ok(())
     }
@@ -163,8 +175,10 @@ impl Ledger {
         self.note_verdicts(rows.iter().filter_map(|(id, row)| Some((id, row.as_ref()?))))
     }
 
-    fn value(&self, mutex: Mutex) -> Result<Option<Bytes>, String> {
-        self.made(mutex).map(|made| made.value.clone()).ok_or_else(|| format!("{mutex:?} was never made"))
+    fn value(&self, change_id: ChangeId) -> Result<Option<Bytes>, String> {
+        self.made(change_id)
+            .map(|made| made.value.clone())
+            .ok_or_else(|| format!("{change_id:?} was never made"))
     }
 
     pub fn summary(&self) -> (u64, u64) {
@@ -187,11 +201,11 @@ impl World {
         }
         process.with_exchange(|exchange| match exchange {
             Exchange::Root(root) => {
-                let status = root.status();
-                let verdicts = status.leaves.iter().map(|leaf| leaf.verdicts).max().unwrap_or_default();
+                let report = root.report();
+                let verdicts = root.verdicts_max();
                 let is_bounded = verdicts <= crate::exchange::frame::VERDICTS_MAX
-                    && status.tombstones <= root::TOMBSTONES_MAX;
-                if is_bounded { Ok(()) } else { Err(format!("I9: {status:?}")) }
+                    && report.tombstones <= root::TOMBSTONES_MAX as u64;
+                if is_bounded { Ok(()) } else { Err(format!("I9: {report:?}")) }
             }
             Exchange::Leaf(leaf) => {
                 let (entries, bytes) = leaf.outbox();
@@ -209,7 +223,7 @@ impl World {
         }
         let shown = process.value(key, self.ms);
         // The value that the rows stand for, and whether it may have expired.
-        let (mutex, may_be_gone, is_present) = process.with(self.ms, |state, _, now| {
+        let (change_id, may_be_gone, is_present) = process.with(self.ms, |state, _, now| {
             let participant = state.exchange.as_ref().unwrap();
             let now_ms = participant.now_ms(now.monotonic_ms);
             let is_near = |until: u64| until != FOREVER && until <= now_ms + ROUNDING_MS;
@@ -223,9 +237,9 @@ impl World {
                     None => (None, true, root.is_walk_due() || root.poll_timeout() == Some(0)),
                     Some(record) => match record.kind {
                         RecordKind::Tombstone if root.is_walk_due() => (None, true, true),
-                        RecordKind::Tombstone => (Some(record.mutex), true, false),
-                        RecordKind::Lasting => (Some(record.mutex), false, true),
-                        RecordKind::Expiring => (Some(record.mutex), true, true),
+                        RecordKind::Tombstone => (Some(record.change_id), true, false),
+                        RecordKind::Lasting => (Some(record.change_id), false, true),
+                        RecordKind::Expiring => (Some(record.change_id), true, true),
                     },
                 },
                 Exchange::Leaf(leaf) => match (leaf.pending(key), leaf.note(key)) {
@@ -233,10 +247,12 @@ impl World {
                         (None, true, true)
                     }
                     (None, Some(note)) if note.until == 0 && leaf.row().is_walk_due => (None, true, true),
-                    (Some((_, entry)), _) if entry.value.is_none() => (Some(entry.mutex), true, false),
-                    (Some((_, entry)), _) => (Some(entry.mutex), is_near(entry.until), !is_over(entry.until)),
+                    (Some((_, entry)), _) if entry.value.is_none() => (Some(entry.change_id), true, false),
+                    (Some((_, entry)), _) => {
+                        (Some(entry.change_id), is_near(entry.until), !is_over(entry.until))
+                    }
                     (None, Some(note)) => {
-                        (Some(note.mutex), note.until == 0 || is_near(note.until), !is_over(note.until))
+                        (Some(note.change_id), note.until == 0 || is_near(note.until), !is_over(note.until))
                     }
                     (None, None) => {
                         let row = leaf.row();
@@ -245,12 +261,12 @@ impl World {
                 },
             }
         });
-        match (mutex, shown) {
+        match (change_id, shown) {
             (_, None) if may_be_gone => Ok(()),
             (_, None) => Err("there is no value".to_owned()),
             (None, Some(_)) if is_present => Ok(()),
-            (Some(mutex), Some(shown))
-                if is_present && self.ledger.value(mutex)?.as_ref() == Some(&shown) =>
+            (Some(change_id), Some(shown))
+                if is_present && self.ledger.value(change_id)?.as_ref() == Some(&shown) =>
             {
                 Ok(())
             }
@@ -270,12 +286,13 @@ impl World {
             self.check_node(at)?;
         }
         let root = self.process(0);
-        let status = root.root(Root::status);
-        if status.tombstones > 0 || status.leaves.iter().any(|leaf| !leaf.is_synchronised()) {
-            return Err(format!("I9: it is left with {status:?}"));
+        let report = root.root(Root::report);
+        let is_late = |leaf: &LeafReport| leaf.state != LeafState::Synchronised;
+        if report.tombstones > 0 || report.leaves.iter().any(is_late) {
+            return Err(format!("I9: it is left with {report:?}"));
         }
         let routes = root.with(self.ms, |state, _, _| state.exchange.as_ref().unwrap().route_count());
-        if routes > status.leaves.len() {
+        if routes > report.leaves.len() {
             return Err(format!("I9: it is left with {routes} routes"));
         }
         for at in 1..self.nodes.len() {
@@ -287,11 +304,12 @@ impl World {
                 }
                 let (ours, theirs) = (root.value(key, self.ms), leaf.value(key, self.ms));
                 if concerned
-                    && (ours != theirs || root.mutex(key) != leaf.mutex(key).filter(|_| ours.is_some()))
+                    && (ours != theirs
+                        || root.change_id(key) != leaf.change_id(key).filter(|_| ours.is_some()))
                 {
-                    let mutexes = (root.mutex(key), leaf.mutex(key));
+                    let change_ids = (root.change_id(key), leaf.change_id(key));
                     return Err(format!(
-                        "I1: {} of {}: {theirs:?}, root: {ours:?}, {mutexes:?}",
+                        "I1: {} of {}: {theirs:?}, root: {ours:?}, {change_ids:?}",
                         text(key),
                         NAMES[at]
                     ));
@@ -303,9 +321,9 @@ impl World {
             }
         }
         let Ledger { made, acknowledged, untracked, .. } = &self.ledger;
-        let is_lost = |mutex: &&Mutex| {
-            let at = made[*mutex].at;
-            at > 0 && !untracked.contains(&at) && self.ledger.is_open(**mutex)
+        let is_lost = |change_id: &&ChangeId| {
+            let at = made[*change_id].at;
+            at > 0 && !untracked.contains(&at) && self.ledger.is_open(**change_id)
         };
         if let Some(lost) = acknowledged.iter().find(is_lost) {
             return Err(format!("I5: {lost:?} has no verdict: {:?}", made[lost]));

@@ -8,20 +8,20 @@ use super::checks::{Ledger, Made, text};
 use super::node::{NAMES, name};
 use super::world::World;
 use crate::exchange::frame::{LinkFrame, Proposal};
-use crate::exchange::names::Mutex;
+use crate::exchange::names::ChangeId;
 use crate::exchange::row::{Record, RecordKind, Row, RowId, VerdictKind};
 use crate::protocol::Key;
 
 /// A CHANGES frame, and the root before it handles it.
 pub struct Before {
     items: Vec<Proposal>,
-    /// The mutexes of the root's records of the keys.
-    held: HashMap<Key, Option<Mutex>>,
+    /// The change ids of the root's records of the keys.
+    held: HashMap<Key, Option<ChangeId>>,
     /// The keys of which the leaf may have forgotten the record, because it has expired.
     forgotten: HashSet<Key>,
-    /// The last change of the leaf's stream that is judged, and its mutex.
+    /// The last change of the leaf's stream that is judged, and its change id.
     applied: u64,
-    last: Mutex,
+    last: ChangeId,
 }
 
 impl World {
@@ -30,7 +30,7 @@ impl World {
         let Ok(LinkFrame::Changes(changes)) = LinkFrame::decode(payload) else { return None };
         let root = self.process(0);
         let held = |item: &Proposal| {
-            (item.key.clone(), root.root(|root| root.record(&item.key).map(|record| record.mutex)))
+            (item.key.clone(), root.root(|root| root.record(&item.key).map(|record| record.change_id)))
         };
         let row = root.with_exchange(|exchange| exchange.row(&RowId::Leaf(name(NAMES[at]))));
         let Some(Row::Leaf(row)) = row else { return None };
@@ -50,7 +50,7 @@ impl World {
             record.is_some_and(|record| record.ver <= purged && is_forgotten(&record))
         });
         let forgotten = forgotten.collect();
-        Some(Before { items: changes.items, held, forgotten, applied: row.applied, last: row.mutex })
+        Some(Before { items: changes.items, held, forgotten, applied: row.applied, last: row.change_id })
     }
 
     /// I2: what is accepted was made on what the root holds. I4: what was made on that is accepted. I6: the changes of
@@ -60,15 +60,15 @@ impl World {
         let (root, leaf) = (self.process(0), name(NAMES[at]));
         let mut refused = HashSet::new();
         for item in items.iter().filter(|item| item.seq > applied && !item.flags.is_restored) {
-            let mutex = item.mutex(&leaf);
+            let change_id = item.change_id(&leaf);
             let id = RowId::Verdict(leaf.clone(), item.seq);
             let Some(Row::Verdict(verdict)) = root.with_exchange(|exchange| exchange.row(&id)) else { break };
             let (key, flags) = (&item.key, &item.flags);
             let error = |invariant: &str, what: &str| {
-                let made = self.ledger.made(mutex);
+                let made = self.ledger.made(change_id);
                 Err(format!("{invariant}: {} of {} is {what}: {item:?}, {made:?}", text(key), NAMES[at]))
             };
-            let Some(made) = self.ledger.made(mutex) else { return error("I6", "judged, but not made") };
+            let Some(made) = self.ledger.made(change_id) else { return error("I6", "judged, but not made") };
             let now = held[key];
             let may_change = root.root(|root| root.rules().may_change(key, &leaf));
             match verdict.kind {
@@ -77,16 +77,16 @@ impl World {
                     let is_based = self.ledger.may_be_accepted(at, made, now)
                         || (is_absent && self.ledger.may_be_accepted(at, made, None));
                     let is_valid = is_based && !flags.is_lost && may_change;
-                    if now != Some(mutex) && (!is_valid || (now.is_none() && flags.is_again)) {
+                    if now != Some(change_id) && (!is_valid || (now.is_none() && flags.is_again)) {
                         return error("I2", &format!("accepted, but the root holds {now:?}"));
                     }
-                    held.insert(key.clone(), Some(mutex));
+                    held.insert(key.clone(), Some(change_id));
                 }
                 VerdictKind::Refused(reason) => {
                     // A base that the root has refused when it was offered again is none, although it had been accepted.
                     let is_refused = refused.contains(&made.base) || self.ledger.is_settled(made.base);
                     let is_free = now.is_some() || !(flags.is_again || is_refused);
-                    refused.insert(mutex);
+                    refused.insert(change_id);
                     if self.ledger.must_be_accepted(at, key, made, now)
                         && is_free
                         && may_change
@@ -96,10 +96,10 @@ impl World {
                     }
                 }
             }
-            if let Some(between) = self.ledger.skipped(at, last, mutex)? {
+            if let Some(between) = self.ledger.skipped(at, last, change_id)? {
                 return error("I6", &format!("judged before {between:?}"));
             }
-            last = mutex;
+            last = change_id;
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl World {
             let record = root.root(|root| root.record(key).cloned()).filter(|record| record.ver <= cursor);
             let note = leaf.leaf(|leaf| leaf.note(key).copied());
             let is_covered = |record: &Record| match note {
-                Some(note) => (note.ver, note.mutex) == (record.ver, record.mutex),
+                Some(note) => (note.ver, note.change_id) == (record.ver, record.change_id),
                 // A leaf drops the note of a value that has expired before the root purges its record.
                 None => record.kind != RecordKind::Lasting,
             };
@@ -140,8 +140,8 @@ impl World {
 
 impl Ledger {
     /// Whether the root may accept a change while it holds this.
-    fn may_be_accepted(&self, at: usize, made: &Made, held: Option<Mutex>) -> bool {
-        let is_gone = |base| base == Mutex::NIL || self.made(base).is_some_and(|base| !base.is_lasting);
+    fn may_be_accepted(&self, at: usize, made: &Made, held: Option<ChangeId>) -> bool {
+        let is_gone = |base| base == ChangeId::NIL || self.made(base).is_some_and(|base| !base.is_lasting);
         match held {
             Some(held) => made.base == held,
             // A base of which nothing is left: the clients saw no value, or one that has expired since.
@@ -150,16 +150,16 @@ impl Ledger {
     }
 
     /// Whether the root must accept a change while it holds this, but for rules and changes that are offered again.
-    fn must_be_accepted(&self, at: usize, key: &Key, made: &Made, held: Option<Mutex>) -> bool {
+    fn must_be_accepted(&self, at: usize, key: &Key, made: &Made, held: Option<ChangeId>) -> bool {
         // The root had a deletion that it has purged since. One that the root has refused is no base.
-        let is_purged = |mutex| {
+        let is_purged = |change_id| {
             let base =
-                self.made(mutex).filter(|base| base.value.is_none() && !self.without_rule.contains(key));
-            mutex == Mutex::NIL || base.is_some_and(|base| base.at == 0 || self.is_accepted(mutex))
+                self.made(change_id).filter(|base| base.value.is_none() && !self.without_rule.contains(key));
+            change_id == ChangeId::NIL || base.is_some_and(|base| base.at == 0 || self.is_accepted(change_id))
         };
         match held {
             // What the clients of a leaf saw of the root that it has left is no base at the new one.
-            _ if self.rejoined.contains(&at) => made.base == Mutex::NIL && held.is_none(),
+            _ if self.rejoined.contains(&at) => made.base == ChangeId::NIL && held.is_none(),
             Some(held) => made.base == held,
             None => is_purged(made.base),
         }
@@ -169,8 +169,8 @@ impl Ledger {
     ///
     /// # Errors
     /// The second one was made before the first one.
-    fn skipped(&self, at: usize, last: Mutex, next: Mutex) -> Result<Option<Mutex>, String> {
-        let number = |mutex| self.made(mutex).filter(|made| made.at == at).map(|made| made.number);
+    fn skipped(&self, at: usize, last: ChangeId, next: ChangeId) -> Result<Option<ChangeId>, String> {
+        let number = |change_id| self.made(change_id).filter(|made| made.at == at).map(|made| made.number);
         let (Some(last), Some(next)) = (number(last), number(next)) else { return Ok(None) };
         if last >= next {
             return Err(format!("I6: {} has its change {next} judged after {last}", NAMES[at]));
@@ -178,6 +178,6 @@ impl Ledger {
         if self.untracked.contains(&at) {
             return Ok(None);
         }
-        Ok(self.of_node(at, last + 1..next).find(|mutex| self.is_open(*mutex)))
+        Ok(self.of_node(at, last + 1..next).find(|change_id| self.is_open(*change_id)))
     }
 }

@@ -7,7 +7,7 @@ use super::node::{NAMES, name};
 use super::world::World;
 use crate::exchange::Exchange;
 use crate::exchange::frame::{Changes, Item, LinkFrame, Proposal};
-use crate::exchange::names::Mutex;
+use crate::exchange::names::ChangeId;
 use crate::exchange::row::{FOREVER, Note, Row, RowId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl World {
         process.with_exchange(|exchange| {
             let Exchange::Leaf(leaf) = &*exchange else { panic!() };
             let note = *leaf.note(key).unwrap();
-            let note = Note { mutex: Mutex::from_bytes(&[1; 16]).unwrap(), ..note };
+            let note = Note { change_id: ChangeId::from_bytes(&[1; 16]).unwrap(), ..note };
             exchange.restore(RowId::Key(key.clone()), Some(Row::Note(note)));
         });
         true
@@ -83,14 +83,14 @@ impl World {
 fn rebase(world: &World, _: usize, changes: &mut Changes) {
     for item in changes.items.iter_mut().filter(|item| !item.flags.is_lost) {
         let record = world.process(0).root(|root| root.record(&item.key).cloned());
-        item.base = record.map_or(item.base, |record| record.mutex);
+        item.base = record.map_or(item.base, |record| record.change_id);
     }
 }
 
 /// Gives changes a base that no record ever had.
 fn debase(_: &World, _: usize, changes: &mut Changes) {
     for item in &mut changes.items {
-        item.base = Mutex::from_bytes(&[1; 16]).unwrap();
+        item.base = ChangeId::from_bytes(&[1; 16]).unwrap();
         item.flags.is_base_absent = false;
     }
 }

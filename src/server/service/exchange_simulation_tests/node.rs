@@ -11,7 +11,7 @@ use super::super::tests::RecordingPublisher;
 use super::super::{Service, StoreSettings};
 use crate::clock;
 use crate::exchange::leaf::{BeforeJoin, JoinPolicy, Leaf, OnJoin};
-use crate::exchange::names::{Mutex, Name};
+use crate::exchange::names::{ChangeId, Name};
 use crate::exchange::root::Root;
 use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
 use crate::exchange::{self, Exchange};
@@ -208,13 +208,13 @@ impl Process {
         })
     }
 
-    /// Returns the mutex of the last change of a key that the node shows.
-    pub fn mutex(&self, key: &Key) -> Option<Mutex> {
+    /// Returns the change id of the last change of a key that the node shows.
+    pub fn change_id(&self, key: &Key) -> Option<ChangeId> {
         self.with_exchange(|exchange| match exchange {
-            Exchange::Root(root) => root.record(key).map(|record| record.mutex),
+            Exchange::Root(root) => root.record(key).map(|record| record.change_id),
             Exchange::Leaf(leaf) => match leaf.pending(key) {
-                Some((_, entry)) => Some(entry.mutex),
-                None => leaf.note(key).map(|note| note.mutex),
+                Some((_, entry)) => Some(entry.change_id),
+                None => leaf.note(key).map(|note| note.change_id),
             },
         })
     }

@@ -9,17 +9,18 @@ use super::checks::Ledger;
 use super::mistakes::Mistake;
 use super::node::{NAMES, Node, Process, name};
 use crate::broker::Peer;
+use crate::exchange::effects::Event;
 use crate::exchange::frame::{IDLE_MS, LinkFrame, Records};
 use crate::exchange::leaf::Leaf;
-use crate::exchange::names::Mutex;
+use crate::exchange::names::ChangeId;
 use crate::exchange::row::{Row, RowId};
 use crate::ledger::file::simulated::SeededRandom;
 use crate::ledger::{Group, Record};
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Request, Timestamp};
 use crate::server::delivery::ReplyTo;
-use crate::server::exchange::event::ExchangeEvent;
+use crate::server::event::exchange::ExchangeEvent;
 use crate::server::exchange::uplink::FrameOutcome;
-use crate::server::operations::metrics::Verb;
+use crate::server::metrics::Verb;
 use crate::server::simulation_figures::figures;
 use crate::store::StoreRequest;
 use crate::{clock, server::exchange::participant::Route};
@@ -57,7 +58,7 @@ pub struct World {
     pub keys: Vec<Key>,
     last_request: u64,
     /// The key of each request, and the change that it has made.
-    requests: HashMap<u64, (Key, Option<Mutex>)>,
+    requests: HashMap<u64, (Key, Option<ChangeId>)>,
     pub ledger: Ledger,
     pub mistake: Option<Mistake>,
     pub figures: Figures,
@@ -232,25 +233,25 @@ impl World {
             (Verb::Set, clock::monotonic(), message.correlation.clone().unwrap());
         let reply_to = ReplyTo { response_topic: id.to_string(), correlation, verb, received };
         let takes_part = process.concerns(&key);
-        let (before, merged) = (process.mutex(&key), self.merged(at));
+        let (before, merged) = (process.change_id(&key), self.merged(at));
         process.with(self.ms, |state, publisher, now| {
             state.handle_request(publisher, &peer(1), call, reply_to, &message, now);
         });
-        let after = process.mutex(&key);
-        let made = after.filter(|mutex| takes_part && !self.ledger.is_known(*mutex));
-        let mut base = before.unwrap_or(Mutex::NIL);
+        let after = process.change_id(&key);
+        let made = after.filter(|change_id| takes_part && !self.ledger.is_known(*change_id));
+        let mut base = before.unwrap_or(ChangeId::NIL);
         if self.merged(at) > merged {
             self.figures.merged += 1;
             self.ledger.note_settled(base);
             // The change takes the place of the one before it.
             base = self.ledger.made(base).unwrap().base;
         }
-        if let Some(mutex) = made {
+        if let Some(change_id) = made {
             let content = match &request {
                 Request::Set { ttl_ms, .. } => Some((Bytes::from(value), ttl_ms.is_none())),
                 _ => None,
             };
-            self.ledger.note_made(at, mutex, base, content);
+            self.ledger.note_made(at, change_id, base, content);
         }
         // A deletion at a root without leaves leaves nothing.
         if takes_part && (at > 0 || after.is_some()) {
@@ -283,10 +284,10 @@ impl World {
             };
             // After a failed commit, the rules may be back that the key takes no part in. Then it was set in memory.
             if is_done && (!process.has_failed || process.concerns(&key)) {
-                let mutex =
-                    made.ok_or_else(|| format!("{} acknowledged a change without a mutex", NAMES[at]))?;
+                let change_id =
+                    made.ok_or_else(|| format!("{} acknowledged a change without an id", NAMES[at]))?;
                 self.figures.acknowledged += 1;
-                self.ledger.note_acknowledged(mutex);
+                self.ledger.note_acknowledged(change_id);
             }
         }
         Ok(())
@@ -359,20 +360,24 @@ impl World {
             (after, state.exchange.as_mut().unwrap().take_events())
         });
         self.figures.expired += u64::try_from(before.saturating_sub(after)).unwrap();
-        self.figures.conflicts +=
-            events.iter().filter(|event| matches!(event, ExchangeEvent::Conflict { .. })).count() as u64;
+        self.figures.conflicts += events
+            .iter()
+            .filter(|event| matches!(event, ExchangeEvent::Link(Event::Conflict { .. })))
+            .count() as u64;
         self.trace(|| format!("{} works: {events:?}", NAMES[at]).chars().take(400).collect());
         // The walk has taken keys over.
-        let found = self.keys.iter().filter_map(|key| Some((process.place(key)?, process.mutex(key)?, key)));
-        let mut found: Vec<_> = found.filter(|(_, mutex, _)| !self.ledger.is_known(*mutex)).collect();
+        let found =
+            self.keys.iter().filter_map(|key| Some((process.place(key)?, process.change_id(key)?, key)));
+        let mut found: Vec<_> = found.filter(|(_, change_id, _)| !self.ledger.is_known(*change_id)).collect();
         found.sort_unstable();
-        for (_, mutex, key) in found {
+        for (_, change_id, key) in found {
             // What it finds beside a deletion is based on that.
-            let of_leaf = |leaf: &Leaf| leaf.pending(key).map_or(Mutex::NIL, |(_, entry)| entry.base);
-            let base = if at > 0 { process.leaf(of_leaf) } else { Mutex::NIL };
-            self.ledger.note_made(at, mutex, base, process.content(key, self.ms));
+            let of_leaf = |leaf: &Leaf| leaf.pending(key).map_or(ChangeId::NIL, |(_, entry)| entry.base);
+            let base = if at > 0 { process.leaf(of_leaf) } else { ChangeId::NIL };
+            self.ledger.note_made(at, change_id, base, process.content(key, self.ms));
         }
-        let has_differed = events.iter().any(|event| matches!(event, ExchangeEvent::DigestDiffers { .. }));
+        let has_differed =
+            events.iter().any(|event| matches!(event, ExchangeEvent::Link(Event::Diverged { .. })));
         if has_differed && !self.damaged.remove(&at) {
             return Err(format!("{} has other records than the digest of the root", NAMES[at]));
         }

@@ -81,7 +81,7 @@ fn converge(star: &Star) -> Result<(), String> {
 /// Returns the id of the last change of a key, as anyone can see it at the root.
 fn id_at_root(star: &Star, key: &str) -> Result<u128, String> {
     let report = star.mqkv(0, &["exchange", "key", key])?;
-    let digits = report.lines().find_map(|line| line.strip_prefix("mutex:")).map(str::trim);
+    let digits = report.lines().find_map(|line| line.strip_prefix("change id:")).map(str::trim);
     let id = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
     id.ok_or_else(|| format!("no id in {report}"))
 }

@@ -17,14 +17,14 @@ struct Deadline {
 /// A heap of deadlines with the place of each slot, so that a lease that is renewed a thousand times leaves
 /// nothing behind.
 #[derive(Debug, Default)]
-pub(super) struct Expiry {
+pub(super) struct Deadlines {
     /// The earliest deadline is first; none is later than its children.
     heap: Vec<Deadline>,
     /// For each slot, its place in `heap` plus one; 0 if it has no deadline.
     places: Vec<u32>,
 }
 
-impl Expiry {
+impl Deadlines {
     /// Returns the earliest deadline in monotonic milliseconds, and its slot.
     pub(super) fn first(&self) -> Option<(u64, Slot)> {
         self.heap.first().map(|deadline| (deadline.ms, deadline.slot))
@@ -114,7 +114,7 @@ mod tests {
         fn deadlines_are_returned_in_order_after_any_changes(
             moves in prop::collection::vec((0..40_u32, prop::option::of(0..100_u64)), 0..300),
         ) {
-            let (mut expiry, mut model) = (Expiry::default(), BTreeMap::new());
+            let (mut expiry, mut model) = (Deadlines::default(), BTreeMap::new());
             for (slot, deadline_ms) in moves {
                 expiry.set(slot, deadline_ms);
                 match deadline_ms {

@@ -28,7 +28,7 @@ pub struct Origin {
 /// Checks run in turns by address, and those of one address in turns by user: many checks from one address delay checks
 /// from other addresses by one turn each.
 #[derive(Debug)]
-pub struct LoginQueue {
+pub struct LoginLimit {
     state: Mutex<State>,
     /// The most failed logins of one address in a period; half of it is the most of one user at an address.
     failures_max: u32,
@@ -50,9 +50,9 @@ struct State {
 
 /// The right to run one check. Dropping it lets the next one start.
 #[derive(Debug)]
-pub struct Permit(Arc<LoginQueue>);
+pub struct Permit(Arc<LoginLimit>);
 
-impl LoginQueue {
+impl LoginLimit {
     #[must_use]
     pub fn new(checks_max: usize, failures_max: u32) -> Self {
         let state = State {
@@ -153,7 +153,7 @@ impl Drop for Permit {
 
 /// A place in the queue, given up when it is dropped.
 struct Place<'a> {
-    queue: &'a LoginQueue,
+    queue: &'a LoginLimit,
     origin: Origin,
     ticket: u64,
 }
@@ -304,7 +304,7 @@ mod tests {
     /// Lets one check after the other run, and returns their names in this order. The future of a name that is dropped is
     /// polled once and dropped.
     fn order(logins: &[(&'static str, &str, &str)], dropped: &[&str]) -> Vec<&'static str> {
-        let queue = Arc::new(LoginQueue::new(1, 10));
+        let queue = Arc::new(LoginLimit::new(1, 10));
         let acquire = |remote, user| -> Acquiring<'_> { Box::pin(queue.acquire(queue.origin(remote, user))) };
         let mut running = poll(&mut acquire("192.0.2.9:1", "x"));
         assert!(running.is_some());
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_interface_part_of_an_ipv6_address_makes_no_other_origin() {
-        let queue = LoginQueue::new(1, 10);
+        let queue = LoginLimit::new(1, 10);
         let origin = |remote: &str| queue.origin(remote, "ann");
         assert_eq!(origin("[2001:db8::1]:1"), origin("[2001:db8::2]:2"));
         assert_ne!(origin("[2001:db8::1]:1"), origin("[2001:db8:0:1::1]:1"));
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn failed_logins_of_an_address_and_of_a_user_are_limited_for_a_period() {
-        let queue = LoginQueue::new(1, 4);
+        let queue = LoginLimit::new(1, 4);
         let (ann, bob) = (queue.origin("192.0.2.1:1", "ann"), queue.origin("192.0.2.1:1", "bob"));
         let other = queue.origin("192.0.2.2:1", "ann");
         let now = clock::monotonic();

@@ -1,6 +1,53 @@
-//! Verdict table for writes: the conditions NX and NEX, VDEL, and the fencing token (protocol §5).
+//! Checks of a request, in the order of protocol §5: lengths, timestamps, authorization, fence, condition.
 
-use crate::protocol::{Condition, ErrorReply, Timestamp};
+use super::authorization::KeySet;
+use super::limits::Limits;
+use crate::protocol::timestamp::TimestampError;
+use crate::protocol::{Condition, ErrorReply, Key, Timestamp, Value};
+
+pub(super) fn check_key_length(key: &Key, limits: &Limits) -> Result<(), ErrorReply> {
+    let fits = key.as_bytes().len() <= limits.key_bytes_max;
+    fits.then_some(()).ok_or(ErrorReply::KeyTooLong)
+}
+
+pub(super) fn check_lengths(key: &Key, value: &Value, limits: &Limits) -> Result<(), ErrorReply> {
+    check_key_length(key, limits)?;
+    let fits = value.len() <= limits.value_bytes_max;
+    fits.then_some(()).ok_or(ErrorReply::ValueTooLong)
+}
+
+/// Returns the `__ts` of a SET. Other requests do not need it, and their `__ts` is ignored (protocol §0 row 8).
+pub(super) fn check_timestamp(
+    timestamp: Option<Result<Timestamp, TimestampError>>,
+    wall_ms: u64,
+) -> Result<Timestamp, ErrorReply> {
+    let timestamp =
+        timestamp.ok_or(ErrorReply::MissingTimestamp)?.map_err(|_| ErrorReply::MalformedTimestamp)?;
+    if timestamp.is_too_far_ahead(wall_ms) {
+        return Err(ErrorReply::TimestampTooFarAhead);
+    }
+    Ok(timestamp)
+}
+
+/// Returns the `__ft` of a write, which is one of the timestamps: [`evaluate`] compares it with the stored one.
+pub(super) fn check_fence(
+    fence: Option<Result<Timestamp, TimestampError>>,
+    wall_ms: u64,
+) -> Result<Option<Timestamp>, ErrorReply> {
+    let fence = fence.transpose().map_err(|_| ErrorReply::MalformedTimestamp)?;
+    if fence.as_ref().is_some_and(|fence| fence.is_too_far_ahead(wall_ms)) {
+        return Err(ErrorReply::FenceTooFarAhead);
+    }
+    Ok(fence)
+}
+
+/// Rejects a request for a key outside of `keys`; `None` stands for a server without rules.
+pub(super) fn check_permission(keys: Option<&KeySet>, key: &Key) -> Result<(), ErrorReply> {
+    match keys {
+        Some(keys) if !keys.contains(key.as_bytes()) => Err(ErrorReply::NotAuthorized),
+        _ => Ok(()),
+    }
+}
 
 /// A write that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +106,17 @@ pub(super) fn evaluate(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_no_rule_allows_is_rejected_and_without_rules_all_are_allowed() {
+        let key = |name: &str| Key::new(name.to_owned()).unwrap();
+        assert_eq!(check_permission(None, &key("k")), Ok(()));
+        assert_eq!(check_permission(Some(&KeySet::default()), &key("k")), Err(ErrorReply::NotAuthorized));
+        let mut some = KeySet::default();
+        some.add(b"k");
+        assert_eq!(check_permission(Some(&some), &key("k")), Ok(()));
+        assert_eq!(check_permission(Some(&some), &key("k2")), Err(ErrorReply::NotAuthorized));
+    }
 
     /// Every write against every state of the key, without a fence.
     #[test]

@@ -17,11 +17,11 @@ impl Shell {
     #[must_use]
     pub const fn script(self) -> (&'static str, &'static str) {
         match self {
-            Self::Bash => ("mqkv.bash", include_str!("../../../completions/mqkv.bash")),
-            Self::Elvish => ("mqkv.elv", include_str!("../../../completions/mqkv.elv")),
-            Self::Fish => ("mqkv.fish", include_str!("../../../completions/mqkv.fish")),
-            Self::Powershell => ("_mqkv.ps1", include_str!("../../../completions/_mqkv.ps1")),
-            Self::Zsh => ("_mqkv", include_str!("../../../completions/_mqkv")),
+            Self::Bash => ("mqkv.bash", include_str!("../../completions/mqkv.bash")),
+            Self::Elvish => ("mqkv.elv", include_str!("../../completions/mqkv.elv")),
+            Self::Fish => ("mqkv.fish", include_str!("../../completions/mqkv.fish")),
+            Self::Powershell => ("_mqkv.ps1", include_str!("../../completions/_mqkv.ps1")),
+            Self::Zsh => ("_mqkv", include_str!("../../completions/_mqkv")),
         }
     }
 }

@@ -148,14 +148,14 @@ fn size(conflict: &Conflict) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::Mutex;
+    use super::super::names::ChangeId;
     use super::*;
 
     fn conflict(value: usize) -> Conflict {
         Conflict {
             key: Key::new("k").unwrap(),
             leaf: Name::new("press").unwrap(),
-            mutex: Mutex::NIL,
+            change_id: ChangeId::NIL,
             reason: Reason::RootWins,
             lost: LostContent::Value(vec![0; value].into()),
             winner: 1,

@@ -1,18 +1,21 @@
 //! Counters and histograms: relaxed atomics without a lock, so that counting costs a request next to nothing.
 
+pub mod cluster;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::cluster_metrics::ClusterMetrics;
+use self::cluster::ClusterMetrics;
 use crate::broker;
 use crate::broker::counters::{Counter, Counters};
+use crate::exchange::effects;
 use crate::exchange::frame::Reason;
 use crate::protocol::reply::Outcome;
 use crate::server::cluster::ClusterEvent;
 use crate::server::event::Event;
-use crate::server::exchange::event::ExchangeEvent;
-use crate::server::external::event::ExternalEvent;
+use crate::server::event::exchange::{EXCHANGE_EVENTS, ExchangeEvent};
+use crate::server::event::external::ExternalEvent;
 
 /// The upper bounds of the histograms' buckets, in microseconds. One more bucket has no bound.
 pub const BOUNDS_US: [u64; 18] = [
@@ -146,7 +149,7 @@ pub struct Metrics {
     pub dropped: Counter,
     /// Requests that could not be answered.
     pub unanswerable: Counter,
-    exchange_events: [Counter; ExchangeEvent::NAMES.len()],
+    exchange_events: [Counter; EXCHANGE_EVENTS.len()],
     conflicts: [Counter; Reason::ALL.len()],
     /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
@@ -225,7 +228,7 @@ impl Metrics {
             Event::Unanswerable { .. } => self.unanswerable.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
-            Event::Exchange(event) => self.count_exchange_event(event),
+            Event::Exchange(_) => self.count_exchange_event(event),
             Event::External(ExternalEvent::Dropped { .. }) => self.dropped.add(1),
             Event::External(ExternalEvent::NoClient { .. }) => self.unanswerable.add(1),
             Event::External(ExternalEvent::Lost { .. }) => self.is_broker_lost.store(true, Ordering::Relaxed),
@@ -267,11 +270,14 @@ impl Metrics {
         }
     }
 
-    fn count_exchange_event(&self, event: &ExchangeEvent) {
-        if let Some(counter) = self.exchange_events.get(event.kind()) {
+    fn count_exchange_event(&self, event: &Event) {
+        let name = event.row().name;
+        if let Some((_, counter)) =
+            EXCHANGE_EVENTS.iter().zip(&self.exchange_events).find(|(of, _)| **of == name)
+        {
             counter.add(1);
         }
-        if let ExchangeEvent::Conflict { conflict, .. } = event
+        if let Event::Exchange(ExchangeEvent::Link(effects::Event::Conflict { conflict, .. })) = event
             && let Some(counter) = self.conflicts.get(conflict.reason as usize)
         {
             counter.add(1);
@@ -280,7 +286,7 @@ impl Metrics {
 
     /// Returns the number of events of an exchange by their names.
     pub fn each_exchange_event(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        ExchangeEvent::NAMES.into_iter().zip(self.exchange_events.iter().map(Counter::get))
+        EXCHANGE_EVENTS.into_iter().zip(self.exchange_events.iter().map(Counter::get))
     }
 
     /// Returns the number of conflicts of an exchange by their reasons.
@@ -299,7 +305,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::names::{Mutex, Name};
+    use crate::exchange::names::{ChangeId, Name};
     use crate::exchange::row::Conflict;
     use crate::protocol::Key;
 
@@ -350,14 +356,14 @@ mod tests {
             let conflict = Conflict {
                 key: Key::new("k").unwrap(),
                 leaf: Name::new("press-7").unwrap(),
-                mutex: Mutex::NIL,
+                change_id: ChangeId::NIL,
                 reason,
                 lost: crate::exchange::row::LostContent::Deletion,
                 winner: 0,
                 owner: None,
                 at_ms: 0,
             };
-            let event = Event::Exchange(ExchangeEvent::Conflict { id: 1, conflict });
+            let event = Event::Exchange(ExchangeEvent::Link(effects::Event::Conflict { id: 1, conflict }));
             (0..count).for_each(|_| metrics.count_event(&event));
         }
         let expected: Vec<_> = Reason::ALL.into_iter().zip(1..).collect();
