@@ -165,7 +165,7 @@ fn the_files_of_a_killed_server_are_intact_and_a_missing_one_is_refused() {
         assert!(shown.ends_with("mqkv data recover kept\n--- exit 74\n"), "{shown}");
     }
     assert!(!place.path(FILE).exists(), "nothing is created");
-    assert!(run(&place, "data verify kept -j").contains("\"condition\":\"gap\""));
+    assert!(run(&place, "data verify kept -j").contains("\"condition\":\"snapshot-corrupt\""));
     place.write(FILE, &log);
     assert_eq!(run(&place, "--embedded=kept set k39 v --fence 2000:0:holder"), "--- exit 0\n");
     assert!(run(&place, "data verify kept").contains("intact"));

@@ -326,8 +326,7 @@ impl FileLedger {
         ceiling: Version,
         now: Now,
     ) -> Result<(), StorageError> {
-        let clock_ms = self.clock_ms(now);
-        let metadata = CommitMetadata { ceiling, wall_ms: now.wall_ms, clock_ms, moment: self.disk.moment() };
+        let metadata = self.metadata_at(ceiling, now);
         self.append_group(entries, metadata).map_err(|kind| self.error(kind))?;
         self.metadata = metadata;
         Ok(())
@@ -515,6 +514,11 @@ impl FileLedger {
             monotonic_ms: now.monotonic_ms,
         };
         self.clock.get_or_insert_with(begin).clock_ms(now)
+    }
+
+    fn metadata_at(&mut self, ceiling: Version, now: Now) -> CommitMetadata {
+        let clock_ms = self.clock_ms(now);
+        CommitMetadata { ceiling, wall_ms: now.wall_ms, clock_ms, moment: self.disk.moment() }
     }
 
     /// Whether the wall clock has been set since the last commit. After a restart of the machine, the next start would take

@@ -373,6 +373,23 @@ fn a_failed_commit_cancels_a_snapshot_that_has_seen_its_changes() {
     assert_eq!(values(&model.disk.after_power_cut(&mut SeededRandom::new(1))).unwrap(), model.values);
 }
 
+/// What has expired since the last group is not in the snapshot, and rows of the exchange may show that.
+#[test]
+fn the_clock_shows_no_earlier_time_after_a_recovery_that_no_group_has_followed() {
+    let mut model = Model::new();
+    model.fill(3);
+    model.disk.set_faults(|faults| faults.fails_next_sync = true);
+    commit(&mut model.ledger, &[set("k", b"v")]).unwrap_err();
+    let later = Now { wall_ms: NOW.wall_ms + HOUR_MS, monotonic_ms: NOW.monotonic_ms + HOUR_MS };
+    let clock_ms = model.ledger.clock_ms(later);
+    let snapshot = model.ledger.begin_rewrite(later).unwrap();
+    model.ledger.finish_rewrite(snapshot).unwrap();
+    // Nothing shows how long the machine was off.
+    let restarted = model.disk.copy();
+    restarted.set_synchronized(false);
+    assert_eq!(on(&restarted).unwrap().clock_ms(NOW), clock_ms);
+}
+
 #[test]
 fn without_room_for_a_snapshot_commits_go_on_and_the_files_stay_valid() {
     let mut model = Model::new();

@@ -149,7 +149,7 @@ fn close(shared: &Shared) {
 }
 
 fn write_last_snapshot(shared: &Shared, storage: &mut FileLedger) -> Result<(), StorageError> {
-    let mut snapshot = storage.begin_last_snapshot(shared.now())?;
+    let mut snapshot = storage.begin_last_snapshot(shared.now_unchecked())?;
     let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
     written.map_err(|kind| StorageError { path: storage.path(), kind })?;
     storage.finish_rewrite(snapshot)

@@ -18,12 +18,12 @@ use world::{Figures, World};
 /// The seeds between two lines of progress.
 const PROGRESS: u64 = 500;
 
-/// Runs seeds until one fails; returns what has occurred.
+/// Runs seeds; returns what has occurred.
 fn run(seeds: u64, threads: usize) -> Figures {
-    let (next, sum, failed) = (AtomicU64::new(0), Mutex::new(Figures::default()), Mutex::new(None));
+    let (next, sum, failed) = (AtomicU64::new(0), Mutex::new(Figures::default()), Mutex::new(Vec::new()));
     let work = || {
         let mut figures = Figures::default();
-        while failed.lock().unwrap().is_none() {
+        loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds {
                 break;
@@ -34,16 +34,15 @@ fn run(seeds: u64, threads: usize) -> Figures {
             let mut world = World::new(seed, None);
             world.figures = figures;
             if let Err(error) = world.run() {
-                *failed.lock().unwrap() = Some(format!("seed {seed}, step {}: {error}", world.step));
+                failed.lock().unwrap().push(format!("seed {seed}, step {}: {error}", world.step));
             }
             figures = world.figures;
         }
         sum.lock().unwrap().add(&figures);
     };
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    if let Some(failed) = failed.into_inner().unwrap() {
-        panic!("{failed}");
-    }
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
     let sum = sum.into_inner().unwrap();
     println!("{sum:?}");
     sum

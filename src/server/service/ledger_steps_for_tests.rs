@@ -42,7 +42,7 @@ impl LedgerSteps {
                             let (snapshot, walk) = (*snapshot, Walk::default());
                             self.snapshot = Some(Running { snapshot, walk, needed: None });
                         }
-                        None => return,
+                        None => break,
                     }
                 }
             }

@@ -64,6 +64,9 @@ impl FileLedger {
         // Each attempt has files of its own.
         self.last_segment = self.last_segment.saturating_add(1);
         let number = self.last_segment;
+        // The snapshot shows what has expired since the last group. The next process may find no other group, and its clock
+        // must not show an earlier time.
+        self.metadata = self.metadata_at(self.metadata.ceiling, now);
         let preparation = Preparation {
             disk: Arc::clone(&self.disk),
             epoch: self.epoch.clone(),

@@ -1,6 +1,6 @@
 //! What must hold at any time, and in the end.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -171,7 +171,7 @@ impl Ledger {
         Ok(())
     }
 
-    pub fn note_committed(&mut self, rows: &BTreeMap<RowId, Option<Row>>) -> Result<(), String> {
+    pub fn note_committed(&mut self, rows: &[(RowId, Option<Row>)]) -> Result<(), String> {
         self.note_verdicts(rows.iter().filter_map(|(id, row)| Some((id, row.as_ref()?))))
     }
 

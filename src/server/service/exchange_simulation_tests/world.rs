@@ -1,6 +1,6 @@
 //! The simulated world: nodes, connections, the frames on their way, and what clients do.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
@@ -333,8 +333,8 @@ impl World {
         if is_committed {
             self.figures.commits += 1;
             self.ledger.note_committed(&rows)?;
-            if let Some(Some(Row::Root(row))) = rows.get(&RowId::Node) {
-                self.committed_ver = row.ver;
+            if let Some(ver) = rows.iter().rev().find_map(|(_, row)| root_ver(row)) {
+                self.committed_ver = ver;
             }
         } else {
             process.has_failed = true;
@@ -617,13 +617,17 @@ impl World {
     }
 }
 
-/// Returns the last row of each address.
-fn rows_of(group: &Group) -> BTreeMap<RowId, Option<Row>> {
+/// Returns the rows in their order. One that is removed again in the same group is among them.
+fn rows_of(group: &Group) -> Vec<(RowId, Option<Row>)> {
     let row = |(_, record): &(u64, Record)| match record {
         Record::Exchange(id, row) => Some((id.clone(), row.as_deref().cloned())),
         _ => None,
     };
     group.records.iter().filter_map(row).collect()
+}
+
+fn root_ver(row: &Option<Row>) -> Option<u64> {
+    if let Some(Row::Root(row)) = row { Some(row.ver) } else { None }
 }
 
 fn show(payload: &Bytes) -> String {
