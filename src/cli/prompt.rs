@@ -84,13 +84,13 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     };
     // A second thread keeps the session alive while this one waits for input.
     let runtime = runtime::start()?;
-    let verdict = runtime.handle().block_on(shell::run(setup));
+    let exit = runtime.handle().block_on(shell::run(setup));
     // Does not wait for commands of the system that still run.
     drop(runtime);
     if let Some(to_file) = to_file {
         to_file.finish();
     }
-    verdict
+    exit
 }
 
 /// Opens a session with the broker of the command line, of a URL or of a context.

@@ -17,7 +17,6 @@ use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::config::{self, ConfigVerb};
 use super::context::{self, Done};
-use super::exit::Exit;
 use super::habits::{LockAtHost, check_lock_key, warning_of_memory};
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
@@ -33,7 +32,7 @@ use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, st
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
-use crate::commands::{Command, CommandError, Hint, Session, Verdict};
+use crate::commands::{Command, CommandError, Exit, Hint, Session};
 use crate::render::Record;
 
 /// Runs the command line that `words` contain; the first word is the program.
@@ -283,12 +282,12 @@ fn run_context(
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
     match context::run(verb, &options.connection, variables)? {
-        Done::Record(record, hint, verdict) => {
+        Done::Record(record, hint, exit) => {
             reporter.put(&record)?;
             if let Some(hint) = hint {
                 reporter.put(&Hint(hint))?;
             }
-            Ok(verdict)
+            Ok(exit)
         }
         Done::Test(name) => {
             let context = name.or(options.connection.context.clone());
@@ -348,7 +347,7 @@ fn run_command(
                     let (result, ()) = tokio::join!(run, session.cancel());
                     signals::interrupted_result(signal, many, result)
                 }
-                signal = signals.next(), if !minds_signals => Ok(signal.verdict()),
+                signal = signals.next(), if !minds_signals => Ok(signal.exit()),
             }
         };
         session.close().await;
@@ -365,7 +364,7 @@ async fn run_and_flush(
     command: Command,
     session: &Session,
     reporter: &mut Reporter,
-) -> Result<Verdict, CommandError> {
+) -> Result<Exit, CommandError> {
     let reporter = RefCell::new(reporter);
     let mut emit = |record: &dyn Record| reporter.borrow_mut().put(record);
     let mut run = pin!(command.run(session, &mut emit));

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::client::Access;
 use crate::client::Outcome;
 use crate::commands::process::signal::{Signal, Signals};
-use crate::commands::{CommandError, Kind, Verdict};
+use crate::commands::{CommandError, Exit, Kind};
 
 /// Time that an interrupted verb has to end: longer than a DISCONNECT to a broker that does not read.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
@@ -89,12 +89,12 @@ impl EndSignals {
 pub fn interrupted_result(
     signal: Signal,
     many: bool,
-    result: Result<Verdict, CommandError>,
-) -> Result<Verdict, CommandError> {
-    let Some(failure) = signal.write_error() else { return Ok(signal.verdict()) };
+    result: Result<Exit, CommandError>,
+) -> Result<Exit, CommandError> {
+    let Some(failure) = signal.write_error() else { return Ok(signal.exit()) };
     match result {
         // The reply arrived together with the signal.
-        Ok(verdict) if !many => Ok(verdict),
+        Ok(exit) if !many => Ok(exit),
         Ok(_) => Err(failure.cause("all requests sent until then were answered")),
         Err(error) if !many && is_refusal(&error) => Err(error),
         Err(error) => {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::batch_args::{BatchArgs, BatchMode, LineFormat};
 use super::command::Command;
 use super::error::{CommandError, Place};
+use super::exit::Exit;
 use super::grammar::Grammar;
 use super::json_request;
 use super::lines::answered::{Answered, FailedLine};
@@ -19,7 +20,6 @@ use super::output::{BulkProgress, Emit};
 use super::pipelined::Call;
 use super::process::stdin;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{Client, Error, RawRequest, Response};
 use crate::render::escape::escape;
 use crate::render::json::Json;
@@ -41,7 +41,7 @@ struct Validated {
 }
 
 /// Runs the verb.
-pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let session = session.of_many_verbs();
     let file = stdin::file_or_input(args.file, "mqkv batch FILE")?;
     let lines = Lines::open(&file, b'\n', &session)?;
@@ -59,14 +59,14 @@ pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     process_lines(&mut batch, lines).await?;
     let Batch { state, emit, answered, .. } = batch;
     let noes = state.errors.noes();
-    let verdict = state.errors.finish()?;
+    let exit = state.errors.finish()?;
     if let Some((lines, first)) = noes {
         emit(&AnsweredNo { lines, first })?;
     }
     if args.dry_run {
         emit(&Validated { lines: answered, dry_run: true })?;
     }
-    Ok(verdict)
+    Ok(exit)
 }
 
 struct Batch<'a> {
@@ -92,7 +92,7 @@ struct PendingLine {
 enum PendingState {
     Sent(Call),
     /// It needs no request.
-    Done(Result<Verdict, CommandError>),
+    Done(Result<Exit, CommandError>),
 }
 
 /// A line that is not sent at once.
@@ -108,7 +108,7 @@ fn run_boxed<'a>(
     command: Command,
     session: &'a Session,
     emit: Emit<'a>,
-) -> Pin<Box<dyn Future<Output = Result<Verdict, CommandError>> + 'a>> {
+) -> Pin<Box<dyn Future<Output = Result<Exit, CommandError>> + 'a>> {
     Box::pin(command.run(session, emit))
 }
 
@@ -163,7 +163,7 @@ impl LineProcessor for Batch<'_> {
                     .session
                     .dry_run(async |session| run_boxed(*command, session, &mut |_| Ok(())).await)
                     .await;
-                self.push_done(place, id, checked.map(|()| Verdict::Yes));
+                self.push_done(place, id, checked.map(|()| Exit::Yes));
             }
             DeferredLine::Command { place, id, command } => {
                 if !command.is_offline() {
@@ -212,7 +212,7 @@ type ParsedLine = (Option<Id>, Result<Command, CommandError>);
 
 impl Batch<'_> {
     /// Adds a line that needs no request.
-    fn push_done(&mut self, place: Place, id: Option<Id>, result: Result<Verdict, CommandError>) {
+    fn push_done(&mut self, place: Place, id: Option<Id>, result: Result<Exit, CommandError>) {
         let has_failed = result.is_err();
         let pending = PendingLine { place, id, state: PendingState::Done(result) };
         match has_failed {
@@ -226,7 +226,7 @@ impl Batch<'_> {
         &mut self,
         place: Place,
         id: Option<Id>,
-        result: Result<Verdict, CommandError>,
+        result: Result<Exit, CommandError>,
     ) -> Result<(), CommandError> {
         self.answered = self.answered.saturating_add(1);
         self.state.errors.record(&place, &result);

@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use serde::{Serialize, Serializer};
 
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::process::file;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::protocol::frame::Frame;
 use crate::protocol::request::CommandCase;
 use crate::protocol::topic::Topic;
@@ -110,13 +110,13 @@ enum Meaning {
 }
 
 /// Runs the verb.
-pub fn run(args: DecodeArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub fn run(args: DecodeArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     match args.what {
         What::Topic { topic } => emit(&DecodedTopic { topic: topic_of(&topic)? })?,
         What::Frame(args) => emit(&decode_frame(&args.payload(session)?)?)?,
         What::Hlc { text } => emit(&DecodedClock { clock: clock_of(&text)? })?,
     }
-    Ok(Verdict::Yes)
+    Ok(Exit::Yes)
 }
 
 impl FrameArgs {

@@ -7,9 +7,9 @@ use tokio::task::JoinSet;
 use super::args::fence::FenceArgs;
 use super::args::key::KeyListArgs;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{Client, DeleteOutcome, Error, Outcome, RawRequest, Response};
 use crate::protocol::{Key, Timestamp};
 use crate::render::json::{self, Json};
@@ -87,7 +87,7 @@ enum NotDeleted {
 }
 
 /// Runs the verb.
-pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     if args.count() <= 1 {
         let (request, call) = prepare(args, session)?;
         return call.finish(session.early_client().await?.send(request).await?, emit);
@@ -97,19 +97,19 @@ pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     let client = session.early_client().await?;
     let count = keys.len();
     let results = delete_all(client, &keys, fence).await;
-    let mut verdict = Verdict::Yes;
+    let mut exit = Exit::Yes;
     let mut failures = Vec::new();
     for (key, result) in keys.into_iter().zip(results) {
         match result {
             Ok(outcome) => {
-                if report(key, outcome, args.ignore_missing, emit)? == Verdict::No {
-                    verdict = Verdict::No;
+                if report(key, outcome, args.ignore_missing, emit)? == Exit::No {
+                    exit = Exit::No;
                 }
             }
             Err(error) => failures.push((key, error)),
         }
     }
-    if failures.is_empty() { Ok(verdict) } else { Err(summary(failures, count)) }
+    if failures.is_empty() { Ok(exit) } else { Err(summary(failures, count)) }
 }
 
 /// Returns the request of the verb for one key.
@@ -128,7 +128,7 @@ impl DelCall {
     ///
     /// # Errors
     /// The store refused the request, or the output failed.
-    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         report(self.key, DeleteOutcome::decode(response, false)?, self.is_missing_ignored, emit)
     }
 }
@@ -161,10 +161,10 @@ fn report(
     outcome: DeleteOutcome,
     ignore_missing: bool,
     emit: Emit<'_>,
-) -> Result<Verdict, CommandError> {
+) -> Result<Exit, CommandError> {
     let deleted = Deleted { is_missing_ignored: ignore_missing, ..Deleted::new("del", key, outcome) };
     emit(&deleted)?;
-    Ok(if ignore_missing { Verdict::Yes } else { deleted.verdict() })
+    Ok(if ignore_missing { Exit::Yes } else { deleted.exit() })
 }
 
 impl Deleted {
@@ -181,8 +181,8 @@ impl Deleted {
     }
 
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        if self.reason.is_none() { Verdict::Yes } else { Verdict::No }
+    pub fn exit(&self) -> Exit {
+        if self.reason.is_none() { Exit::Yes } else { Exit::No }
     }
 }
 

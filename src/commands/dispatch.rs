@@ -2,10 +2,10 @@
 
 use super::command::Command;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::pipelined::about;
 use super::session::Session;
-use super::verdict::Verdict;
 use super::{
     batch, bench, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor,
     ping, raw, set, unlock, vdel, watch,
@@ -17,7 +17,7 @@ impl Command {
     ///
     /// # Errors
     /// The verb failed; the records so far have been emitted.
-    pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub async fn run(self, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let access = self.access();
         if self.writes() {
             session.check_write()?;

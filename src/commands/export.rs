@@ -10,13 +10,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::lines::pipeline::{self, INFLIGHT_MAX, Source};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
 use super::output::{BulkProgress, Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{RawRequest, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::json::{self, Json};
@@ -101,7 +101,7 @@ struct Exported {
 }
 
 /// Runs the verb.
-pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let lines = match &args.keys_from {
         Some(path) => Some(Lines::open(path, if args.null { 0 } else { b'\n' }, session)?),
         None => None,
@@ -137,7 +137,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     if let Some(hint) = hint.filter(|_| summary == Exported::default()) {
         emit(&Hint(hint))?;
     }
-    Ok(Verdict::Yes)
+    Ok(Exit::Yes)
 }
 
 impl Record for Entry {

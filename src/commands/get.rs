@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::args::key::KeyListArgs;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::lines::pipeline::{self, Known};
 use super::output::Emit;
 use super::process::file;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{RawRequest, Response, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::escape::{escape, escape_lines, spell};
@@ -129,7 +129,7 @@ enum Content {
 }
 
 /// Runs the verb.
-pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     if args.count() <= 1 {
         let (request, call) = prepare(args)?;
         let call = GetCall { layout: Layout::Alone, ..call };
@@ -137,21 +137,21 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
     }
     let calls = calls(args)?;
     let client = session.early_client().await?;
-    let mut verdict = Verdict::Yes;
+    let mut exit = Exit::Yes;
     let requests = Known(calls.into_iter().map(|call| {
         let request = VersionedValue::request(&call.key);
         (call, request)
     }));
     let handle = |answer: Option<(GetCall, _)>| {
         if let Some((call, response)) = answer
-            && call.finish(response?, emit)? == Verdict::No
+            && call.finish(response?, emit)? == Exit::No
         {
-            verdict = Verdict::No;
+            exit = Exit::No;
         }
         Ok(())
     };
     pipeline::for_all(None, client, requests, handle).await?;
-    Ok(verdict)
+    Ok(exit)
 }
 
 /// Returns the request of the verb for one key, as a line of a batch.
@@ -188,16 +188,16 @@ impl GetCall {
     ///
     /// # Errors
     /// The store refused the request, or the output failed.
-    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { key, file, default, layout } = self;
         let read = VersionedValue::decode(response)?;
         let found = read.is_some();
         let read = read.or_else(|| default.map(|value| VersionedValue { value, version: None }));
         let default = !found && read.is_some();
         let content = read.map(|read| Content::of(read, file)).transpose()?;
-        let verdict = if content.is_some() { Verdict::Yes } else { Verdict::No };
+        let exit = if content.is_some() { Exit::Yes } else { Exit::No };
         emit(&Got { key, found, default, content, layout })?;
-        Ok(verdict)
+        Ok(exit)
     }
 }
 

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::args::key::KeyArgs;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
@@ -49,13 +49,13 @@ struct Holder {
 }
 
 /// Runs the verb.
-pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let found = session.early_client().await?.get(&key).await?;
     let (holder, version) = found.map_or((None, None), |found| (Some(found.value), found.version));
     let held = holder.is_some();
     emit(&Holder { key, held, holder, version })?;
-    Ok(if held { Verdict::Yes } else { Verdict::No })
+    Ok(if held { Exit::Yes } else { Exit::No })
 }
 
 impl Record for Holder {

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::error::{CommandError, Place};
+use super::exit::Exit;
 use super::lines::answered::FailedLine;
 use super::lines::entry::Entry;
 use super::lines::pipeline::INFLIGHT_MAX;
@@ -14,7 +15,6 @@ use super::lines::reader::{Line, Lines};
 use super::output::{BulkProgress, Emit};
 use super::process::stdin;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::Condition;
 use crate::render::json::Json;
@@ -83,7 +83,7 @@ struct Imported {
 }
 
 /// Runs the verb.
-pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let file = stdin::file_or_input(args.file, "mqkv import FILE")?;
     let lines = Lines::open(&file, b'\n', session)?;
     let mut import = Import {
@@ -165,16 +165,16 @@ impl LineProcessor for Import<'_> {
         result: Option<Result<Response, Error>>,
     ) -> Result<(), CommandError> {
         let result = match result {
-            None => checked.map(|()| Verdict::Yes),
+            None => checked.map(|()| Exit::Yes),
             Some(result) => match result.and_then(|response| SetOutcome::decode(response, self.condition)) {
-                Ok(SetOutcome { applied: true, .. }) => Ok(Verdict::Yes),
-                Ok(_) => Ok(Verdict::No),
+                Ok(SetOutcome { applied: true, .. }) => Ok(Exit::Yes),
+                Ok(_) => Ok(Exit::No),
                 Err(error) => Err(error.into()),
             },
         };
         self.state.errors.record(&place, &result);
         match result {
-            Ok(Verdict::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
+            Ok(Exit::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
             Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
             Err(error) => {
                 let error = error.at(place.clone());

@@ -6,10 +6,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::Reconnect;
 use crate::protocol::Key;
 use crate::render::escape::spell;
@@ -78,7 +78,7 @@ struct Counted {
 }
 
 /// Runs the verb.
-pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
     let hint = scan::literal_hint(&pattern, "keys");
     let client = session.early_client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
@@ -96,7 +96,7 @@ pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
                 emit(&Listed { key, null: args.null })?;
             }
             if args.limit == Some(listed) {
-                return Ok(Verdict::Yes);
+                return Ok(Exit::Yes);
             }
         }
     }
@@ -112,7 +112,7 @@ pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
     if let Some(hint) = hint.filter(|_| is_empty) {
         emit(&Hint(hint))?;
     }
-    Ok(Verdict::Yes)
+    Ok(Exit::Yes)
 }
 
 impl Record for Listed {

@@ -45,7 +45,6 @@ mod unlock;
 pub mod url_secret;
 pub mod usage;
 mod vdel;
-mod verdict;
 mod watch;
 
 pub use batch_args::BatchMode;
@@ -58,4 +57,3 @@ pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_
 pub use process::signal::interrupt_this_process;
 pub use scan::{COMPLETION_NAMES_MAX, COMPLETION_WAIT_MAX, first_keys, prefix_pattern};
 pub use session::{Session, SettingsFuture};
-pub use verdict::Verdict;

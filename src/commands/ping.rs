@@ -6,9 +6,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::Error;
 use crate::clock;
 use crate::protocol::Key;
@@ -57,7 +57,7 @@ struct RoundTrip {
 }
 
 /// Runs the verb.
-pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let client = session.client().await?;
     let about = client.connection_info();
     let key = Key::new(format!("mqkv/ping/{}", about.client_id))
@@ -77,7 +77,7 @@ pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
             round_trip: clock::monotonic().saturating_duration_since(sent),
         })?;
     }
-    Ok(Verdict::Yes)
+    Ok(Exit::Yes)
 }
 
 impl Record for RoundTrip {

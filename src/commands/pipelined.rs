@@ -2,9 +2,9 @@
 
 use super::command::Command;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use super::{del, get, raw, set, vdel};
 use crate::client::{Access, Error, RawRequest, Response};
 
@@ -59,7 +59,7 @@ impl Call {
     ///
     /// # Errors
     /// The request failed, the store refused it, or the output failed.
-    pub fn finish(self, result: Result<Response, Error>, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub fn finish(self, result: Result<Response, Error>, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { access, verb } = self;
         let finish = |response| match verb {
             VerbCall::Get(call) => call.finish(response, emit),

@@ -7,9 +7,9 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{Access, Error, RawRequest, RequestProperties, Response};
 use crate::protocol::frame::Frame;
 use crate::protocol::{Reply, Timestamp};
@@ -73,7 +73,7 @@ fn reply_or_payload<S: Serializer>(payload: &Bytes, serializer: S) -> Result<S::
 }
 
 /// Runs the verb.
-pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (request, call) = prepare(args);
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
@@ -91,14 +91,14 @@ impl RawCall {
     ///
     /// # Errors
     /// The store refused the request, the response is malformed, or the output failed.
-    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let payload = response.payload;
         emit(&RawReply { payload: payload.clone(), version: response.version })?;
         if let Ok(Reply::Error(refusal)) = Reply::decode(&payload) {
             return Err(response.denial.map_or(Error::Refused(refusal), Error::Denied).into());
         }
         match Frame::decode(&payload) {
-            Ok(_) => Ok(Verdict::Yes),
+            Ok(_) => Ok(Exit::Yes),
             Err(error) => {
                 let outcome = self.access.outcome_when_unanswered();
                 Err(Error::MalformedReply { cause: error.to_string(), outcome }.into())

@@ -14,10 +14,10 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::timeout;
 
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::process::context::ProcessContext;
 use super::process::signal::Signals;
 use super::process::stdin;
-use super::verdict::Verdict;
 use crate::client::{Client, Error, Reconnect, Settings};
 use crate::protocol::Timestamp;
 use crate::random;
@@ -77,7 +77,7 @@ impl Session {
     /// The arguments are invalid.
     pub async fn dry_run<'a>(
         &self,
-        verb: impl AsyncFnOnce(&Self) -> Result<Verdict, CommandError> + 'a,
+        verb: impl AsyncFnOnce(&Self) -> Result<Exit, CommandError> + 'a,
     ) -> Result<(), CommandError> {
         let needed_client = Rc::new(Cell::new(false));
         let session = Self { dry_run: Some(needed_client.clone()), ..self.clone() };

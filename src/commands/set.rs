@@ -11,9 +11,9 @@ use super::args::key::KeyArgs;
 use super::args::value::ValueArgs;
 use super::duration;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::{Condition, Key, Timestamp};
 use crate::render::json::{self, Json};
@@ -122,7 +122,7 @@ struct SetRecord {
 }
 
 /// Runs the verb.
-pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (request, call) = prepare(args, session)?;
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
@@ -152,12 +152,12 @@ impl SetCall {
     ///
     /// # Errors
     /// The store refused the request, or the output failed.
-    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { key, size, ttl_ms, condition } = self;
         let SetOutcome { applied, version } = SetOutcome::decode(response, condition)?;
         let ttl_ms = ttl_ms.filter(|_| applied);
         emit(&SetRecord { key, applied, condition, version, ttl_ms, size })?;
-        Ok(if applied { Verdict::Yes } else { Verdict::No })
+        Ok(if applied { Exit::Yes } else { Exit::No })
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::duration;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::process::signal::Signal;
-use super::verdict::Verdict;
 
 /// Why such a verb ends, other than by an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,22 +21,18 @@ pub(super) enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the verdict; `missed` describes the condition that was not met, if there is one.
+    /// Returns how the verb ends; `missed` describes the condition that was not met, if there is one.
     ///
     /// # Errors
     /// [`Kind::Timeout`] if the time was over before the condition was met.
-    pub(super) fn verdict(
-        self,
-        missed: Option<String>,
-        wait: Option<Duration>,
-    ) -> Result<Verdict, CommandError> {
+    pub(super) fn exit(self, missed: Option<String>, wait: Option<Duration>) -> Result<Exit, CommandError> {
         match (self, missed, wait) {
-            (Self::Signal(signal), ..) => Ok(signal.verdict()),
+            (Self::Signal(signal), ..) => Ok(signal.exit()),
             (Self::TimedOut, Some(missed), Some(wait)) => {
                 let message = format!("timed out after {}: {missed}", duration::text(wait));
                 Err(CommandError::new(Kind::Timeout, message))
             }
-            (Self::Reached | Self::TimedOut | Self::OutputClosed, ..) => Ok(Verdict::Yes),
+            (Self::Reached | Self::TimedOut | Self::OutputClosed, ..) => Ok(Exit::Yes),
         }
     }
 }

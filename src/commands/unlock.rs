@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use super::args::key::KeyArgs;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::lock::holder_value;
 use super::output::Emit;
 use super::process::context::LOCK_HOLDER;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::DeleteOutcome;
 use crate::protocol::{Key, Value};
 use crate::render::escape::escape;
@@ -71,7 +71,7 @@ enum NotReleased {
 }
 
 /// Runs the verb.
-pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let holder = args.holder.or_else(|| session.inherited_holder()).ok_or_else(|| {
         CommandError::usage(format!("no holder: --holder is missing, and {LOCK_HOLDER} is not set"))
@@ -86,7 +86,7 @@ pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<
     };
     let released = reason.is_none();
     emit(&Unlocked { key, holder, released, reason })?;
-    Ok(if released { Verdict::Yes } else { Verdict::No })
+    Ok(if released { Exit::Yes } else { Exit::No })
 }
 
 impl Record for Unlocked {

@@ -7,9 +7,9 @@ use super::args::key::KeyArgs;
 use super::args::value::ValueArgs;
 use super::del::Deleted;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::{DeleteOutcome, RawRequest, Response};
 use crate::protocol::Key;
 
@@ -58,7 +58,7 @@ pub struct VdelCall {
 }
 
 /// Runs the verb.
-pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (request, call) = prepare(args, session)?;
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
@@ -79,10 +79,10 @@ impl VdelCall {
     ///
     /// # Errors
     /// The store refused the request, or the output failed.
-    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+    pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let outcome = DeleteOutcome::decode(response, true)?;
         let deleted = Deleted::new("vdel", self.key, outcome);
         emit(&deleted)?;
-        Ok(deleted.verdict())
+        Ok(deleted.exit())
     }
 }

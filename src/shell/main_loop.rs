@@ -21,7 +21,7 @@ use crate::client::Reconnect;
 use crate::clock;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::url_secret::has_secret;
-use crate::commands::{CommandError, Kind, Session, Verdict};
+use crate::commands::{CommandError, Exit, Kind, Session};
 use crate::render::Style;
 use crate::render::escape::escape;
 
@@ -35,16 +35,16 @@ const HUNG_UP: u8 = 129;
 ///
 /// # Errors
 /// The first connection cannot be made, or there is no terminal.
-pub async fn run(setup: Setup) -> Result<Verdict, CommandError> {
+pub async fn run(setup: Setup) -> Result<Exit, CommandError> {
     LocalSet::new()
         .run_until(async {
             let mut shell = match Shell::start(setup).await? {
                 Ok(shell) => shell,
-                Err(signal) => return Ok(signal.verdict()),
+                Err(signal) => return Ok(signal.exit()),
             };
-            let verdict = shell.read_lines().await;
+            let exit = shell.read_lines().await;
             shell.end().await;
-            Ok(verdict)
+            Ok(exit)
         })
         .await
 }
@@ -69,7 +69,7 @@ pub struct Shell {
     pub shows_timing: bool,
     status_reporter: AbortHandle,
     /// Set when the prompt has to end after the current line.
-    pub exit: Option<Verdict>,
+    pub exit: Option<Exit>,
 }
 
 /// Facts about a connected session.
@@ -135,7 +135,7 @@ impl Shell {
         }))
     }
 
-    async fn read_lines(&mut self) -> Verdict {
+    async fn read_lines(&mut self) -> Exit {
         self.printer.text(&text::greeting(&self.describe_connection()));
         loop {
             self.editor.request();
@@ -151,7 +151,7 @@ impl Shell {
                         Signal::Interrupt => self.editor.clear(),
                         signal => {
                             self.editor.stop().await;
-                            return signal.verdict();
+                            return signal.exit();
                         }
                     },
                 }
@@ -175,11 +175,11 @@ impl Shell {
                         .hint("\"\\xFF\", with the quotes, is the byte FF");
                     self.printer.error(&error, &self.style);
                 }
-                Input::End => return Verdict::Yes,
-                Input::Lost => return Verdict::Child(HUNG_UP),
+                Input::End => return Exit::Yes,
+                Input::Lost => return Exit::Child(HUNG_UP),
             }
-            if let Some(verdict) = self.exit {
-                return verdict;
+            if let Some(exit) = self.exit {
+                return exit;
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::commands::lines::words::{Word, has_escape_in_path};
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
-    Acquisition, Command, CommandError, Emit, Kind, LockArgs, Place, Session, Verdict, acquire_in_background,
+    Acquisition, Command, CommandError, Emit, Exit, Kind, LockArgs, Place, Session, acquire_in_background,
     duration,
 };
 use crate::protocol::Key;
@@ -104,7 +104,7 @@ impl Shell {
             match pending {
                 None => return,
                 Some(Signal::Interrupt) => {}
-                Some(signal) => self.exit = Some(signal.verdict()),
+                Some(signal) => self.exit = Some(signal.exit()),
             }
         }
     }
@@ -115,7 +115,7 @@ impl Shell {
             return Ok(End::Done);
         }
         if is_exit(&words) {
-            self.exit = Some(Verdict::Yes);
+            self.exit = Some(Exit::Yes);
             return Ok(End::Done);
         }
         let (command, style, is_formatted, is_forced) = match (self.setup.parse)(words, self.style)? {
@@ -195,7 +195,7 @@ impl Shell {
                         let key = escape(key.as_bytes());
                         self.printer.message(&format!("\ncanceled; the release of {key} is not confirmed"));
                     }
-                    signal => self.exit = Some(signal.verdict()),
+                    signal => self.exit = Some(signal.exit()),
                 }
                 Ok(End::Canceled)
             }
@@ -233,7 +233,7 @@ impl Shell {
             written
         };
         let result = self.run_command(command, session, &style, &mut emit).await;
-        let is_complete = matches!(result, Ok((End::Done, Verdict::Yes)));
+        let is_complete = matches!(result, Ok((End::Done, Exit::Yes)));
         let may_have_printed = matches!(redirection, Redirection::Command { .. });
         let finished = redirection.finish(is_complete).await;
         if may_have_printed {
@@ -241,7 +241,7 @@ impl Shell {
         }
         let (end, _) = match result {
             // A command need not read all of its input.
-            Err(_) if is_closed => (End::Done, Verdict::Yes),
+            Err(_) if is_closed => (End::Done, Exit::Yes),
             // As JSON it is in the output, not on the screen.
             Err(error) if style.format == Format::Json => {
                 return Err(CommandError { is_repetition: false, ..error });
@@ -263,7 +263,7 @@ impl Shell {
         session: &Session,
         style: &Style,
         emit: Emit<'_>,
-    ) -> Result<(End, Verdict), CommandError> {
+    ) -> Result<(End, Exit), CommandError> {
         let access = command.access();
         // Such a verb listens to signals itself and ends in order, so the first one is left to it.
         let mut ends_itself = command.handles_signals();
@@ -275,9 +275,9 @@ impl Shell {
         loop {
             tokio::select! {
                 result = &mut run => {
-                    let verdict = result?;
-                    let is_canceled = matches!(verdict, Verdict::Failed(Kind::Interrupted | Kind::Terminated));
-                    return Ok((if is_canceled { End::Canceled } else { End::Done }, verdict));
+                    let exit = result?;
+                    let is_canceled = matches!(exit, Exit::Failed(Kind::Interrupted | Kind::Terminated));
+                    return Ok((if is_canceled { End::Canceled } else { End::Done }, exit));
                 }
                 signal = self.signals.next() => match signal {
                     _ if ends_itself => {
@@ -290,9 +290,9 @@ impl Shell {
                     signal => {
                         self.report_canceled(access, signal, style);
                         if signal != Signal::Interrupt {
-                            self.exit = Some(signal.verdict());
+                            self.exit = Some(signal.exit());
                         }
-                        return Ok((End::Canceled, signal.verdict()));
+                        return Ok((End::Canceled, signal.exit()));
                     }
                 },
             }
@@ -327,7 +327,7 @@ impl Shell {
             signal = self.signals.next() => {
                 match signal {
                     Signal::Interrupt => self.printer.message("\ncanceled waiting for the lock"),
-                    signal => self.exit = Some(signal.verdict()),
+                    signal => self.exit = Some(signal.exit()),
                 }
                 return Ok(End::Canceled);
             }
@@ -366,7 +366,7 @@ impl Shell {
             BackslashCommand::Help => {
                 return self.show(&text::help(&self.setup.definition), OutputTarget::Screen).await;
             }
-            BackslashCommand::Quit => self.exit = Some(Verdict::Yes),
+            BackslashCommand::Quit => self.exit = Some(Exit::Yes),
             BackslashCommand::Connect(destination, is_forced) => {
                 return self.connect_or_cancel(destination.as_deref(), is_forced).await;
             }
@@ -414,7 +414,7 @@ impl Shell {
             result = self.connect(destination, is_forced) => Some(result),
             signal = signals.next() => {
                 if signal != Signal::Interrupt {
-                    self.exit = Some(signal.verdict());
+                    self.exit = Some(signal.exit());
                 }
                 None
             }

@@ -8,7 +8,7 @@ use tokio::task::{AbortHandle, spawn_local};
 
 use super::backslash::WatchSelection;
 use super::printer::Printer;
-use crate::commands::{Command, CommandError, Session, Verdict};
+use crate::commands::{Command, CommandError, Exit, Session};
 use crate::render::{Record, Style};
 
 /// The running watches by number. Clones share them.
@@ -130,7 +130,7 @@ impl Watches {
     fn remove_ended(
         &self,
         number: u32,
-        result: Result<Verdict, CommandError>,
+        result: Result<Exit, CommandError>,
         style: &Style,
         printer: &Printer,
     ) {

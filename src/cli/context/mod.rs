@@ -13,13 +13,13 @@ use super::config::{Configuration, location, whole_file};
 use super::connection::{Endpoint, endpoint};
 use super::options::ConnectionArgs;
 use crate::commands::configured::{ConfigRecord, ContextRow};
-use crate::commands::{CommandError, Kind, Verdict};
+use crate::commands::{CommandError, Exit, Kind};
 
 /// What is left to do after the verb.
 #[derive(Debug)]
 pub enum Done {
     /// Print the record, and what overrides the context.
-    Record(ConfigRecord, Option<String>, Verdict),
+    Record(ConfigRecord, Option<String>, Exit),
     /// Test this context, or the one in use if `None`.
     Test(Option<String>),
 }
@@ -30,8 +30,8 @@ pub enum Done {
 /// The file cannot be read or written or is invalid; the context does not exist.
 pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> Result<Done, CommandError> {
     let at = || location::find_any(args.config.as_deref(), variables);
-    let done = |record| Ok(Done::Record(record, None, Verdict::Yes));
-    let changed_default = |record| Ok(Done::Record(record, overriding(args, variables), Verdict::Yes));
+    let done = |record| Ok(Done::Record(record, None, Exit::Yes));
+    let changed_default = |record| Ok(Done::Record(record, overriding(args, variables), Exit::Yes));
     match verb {
         ContextVerb::Ls => done(list(&whole_file(args, variables)?)),
         ContextVerb::Show { name } => show(name.as_deref(), args, variables),
@@ -82,7 +82,7 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
     let named = ConnectionArgs { context: name.map(str::to_owned), ..args.clone() };
     let args = if name.is_some() { &named } else { args };
     let Some(active) = Configuration::resolve(args, &Default::default(), variables)?.context else {
-        return Ok(Done::Record(ConfigRecord::NoContext, overriding(args, variables), Verdict::No));
+        return Ok(Done::Record(ConfigRecord::NoContext, overriding(args, variables), Exit::No));
     };
     let file = whole_file(args, variables)?;
     let context = file.context(&active.name)?;
@@ -92,7 +92,7 @@ fn show(name: Option<&str>, args: &ConnectionArgs, variables: &Variables) -> Res
         is_default: file.default.as_deref() == Some(&context.name),
         settings: config::rows(&context.settings),
     };
-    Ok(Done::Record(record, None, Verdict::Yes))
+    Ok(Done::Record(record, None, Exit::Yes))
 }
 
 /// Returns the hint that a variable overrides the default context, if one does. Variables that are invalid are no error

@@ -15,7 +15,7 @@ use crate::cli::serve::listener::Listener;
 use crate::clock;
 use crate::commands::process::child::{Change, Group};
 use crate::commands::process::signal::{Signal, Signals};
-use crate::commands::{CommandError, Kind, Verdict};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::net::tls::contains_ca;
 
 /// Time between SIGTERM and SIGKILL for processes that the command has left running.
@@ -29,7 +29,7 @@ pub async fn run(
     args: &ServeArgs,
     listeners: &[(Listener, SocketAddr)],
     signals: &mut Signals,
-) -> Result<Verdict, CommandError> {
+) -> Result<Exit, CommandError> {
     let variables = variables_of_store(listeners, own_ca(args).await?.as_deref());
     let mut group = Group::spawn(&args.run.command, &variables, &misplaced_variables(args, listeners))?;
     let (mut code, mut kill_at) = (None, None);
@@ -51,7 +51,7 @@ pub async fn run(
             () = at(kill_at) => break,
         }
     }
-    Ok(Verdict::Child(code.unwrap_or(u8::MAX)))
+    Ok(Exit::Child(code.unwrap_or(u8::MAX)))
 }
 
 /// Returns the variables that lead to another broker or contain credentials for it.

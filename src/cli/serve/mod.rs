@@ -44,7 +44,7 @@ use super::{runtime, storage_error};
 use crate::broker;
 use crate::clock;
 use crate::commands::process::signal::{Signals, release_hangup};
-use crate::commands::{CommandError, Kind, Verdict, duration, limit_hint};
+use crate::commands::{CommandError, Exit, Kind, duration, limit_hint};
 use crate::render::Style;
 use crate::render::log::Field;
 use crate::server::{
@@ -65,7 +65,7 @@ const THREADS_MAX: usize = 16;
 ///
 /// # Errors
 /// A listener, the data directory, the seed or the command cannot be used.
-pub fn run(args: &ServeArgs, display: &DisplayArgs, style: Style) -> Result<Verdict, CommandError> {
+pub fn run(args: &ServeArgs, display: &DisplayArgs, style: Style) -> Result<Exit, CommandError> {
     let runtime = runtime::here()?;
     let format = args.operations.log.unwrap_or(LogFormat::Text);
     let (log, writer) = EventLog::start(format, log_level(args, display), style)?;
@@ -87,7 +87,7 @@ fn log_level(args: &ServeArgs, display: &DisplayArgs) -> LogLevel {
     }
 }
 
-async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Verdict, CommandError> {
+async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exit, CommandError> {
     let mut port_file = args.port_file.as_deref().map(PortFile::reserve).transpose()?;
     let reload_signals = ReloadSignals::listen(args)?;
     let signals = if reload_signals.is_some() { Signals::except_hangup() } else { Signals::new() };
@@ -107,7 +107,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
             // To drop a server would wait for its disk. No client has been answered, and the process ends.
             forget(starting);
             // An instance of a cluster may wait for its name.
-            return Ok(if args.cluster.is_given() { Verdict::Yes } else { signal.verdict() });
+            return Ok(if args.cluster.is_given() { Exit::Yes } else { signal.exit() });
         }
     };
     let Started { mut server, listeners, exchange } = started?;
@@ -143,7 +143,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
     let (exchange, file) = exchange.unzip();
     warn_of_anonymous(&listeners, args.authz.is_some(), file.as_ref().is_some_and(NodeFile::is_root), log);
     let reloading = reload_signals.map(|signals| signals.reload(&server, args, file, log));
-    let verdict = if args.run.exec {
+    let exit = if args.run.exec {
         exec::run(args, &listeners, &mut signals).await?
     } else {
         log_ready(log, &listeners, &server, args, exchange.as_deref());
@@ -156,13 +156,13 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Ver
                 return Err(error.hint("start it again: it follows while another instance owns the store"));
             }
         }
-        Verdict::Yes
+        Exit::Yes
     };
     drop(reloading);
-    Ok(drain(server, args.operations.drain, true, &mut signals, log).await.unwrap_or(verdict))
+    Ok(drain(server, args.operations.drain, true, &mut signals, log).await.unwrap_or(exit))
 }
 
-/// Stops a server gracefully within a time; with `warns`, warns if that is too short. Returns the verdict of a signal that has
+/// Stops a server gracefully within a time; with `warns`, warns if that is too short. Returns how a signal ends it that has
 /// ended it before.
 pub(in crate::cli) async fn drain(
     server: StoreServer,
@@ -170,7 +170,7 @@ pub(in crate::cli) async fn drain(
     warns: bool,
     signals: &mut Signals,
     log: &EventLog,
-) -> Option<Verdict> {
+) -> Option<Exit> {
     systemd::stopping();
     let draining = server.drain(within);
     log.note("stopping", "stopping: answering pending requests".to_owned());
@@ -182,7 +182,7 @@ pub(in crate::cli) async fn drain(
             }
             None
         }
-        signal = signals.next() => Some(signal.verdict()),
+        signal = signals.next() => Some(signal.exit()),
     }
 }
 
@@ -220,13 +220,8 @@ fn check_addresses(listeners: &[ListenerSettings], log: &EventLog) -> Result<(),
 }
 
 /// Ends an instance that listens to nothing yet.
-async fn end_standby(
-    server: StoreServer,
-    args: &ServeArgs,
-    signals: &mut Signals,
-    log: &EventLog,
-) -> Verdict {
-    drain(server, args.operations.drain, false, signals, log).await.unwrap_or(Verdict::Yes)
+async fn end_standby(server: StoreServer, args: &ServeArgs, signals: &mut Signals, log: &EventLog) -> Exit {
+    drain(server, args.operations.drain, false, signals, log).await.unwrap_or(Exit::Yes)
 }
 
 fn log_ready(

@@ -111,7 +111,7 @@ pub fn run(
             };
             let password = match password_for(name, source, is_quiet)? {
                 Ok(password) => password,
-                Err(signal) => return Ok(signal.verdict()),
+                Err(signal) => return Ok(signal.exit()),
             };
             let was_there = UsersFile::new(file).add(name, &password)?;
             if was_there {

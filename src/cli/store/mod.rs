@@ -28,7 +28,6 @@ use super::config::variables::Variables;
 use super::connection::{Connection, Endpoint};
 use super::detached::run_detached;
 use super::etcd::complete_required;
-use super::exit::Exit;
 use super::options::DisplayArgs;
 use super::report::Reporter;
 use super::serve::logging::{EventLog, LogLevel};
@@ -40,7 +39,7 @@ use crate::client::{Client, Error, Settings};
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::process::signal::{Signals, release_hangup};
 use crate::commands::session::other_client_id;
-use crate::commands::{CommandError, Kind, Verdict};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::protocol::Key;
 use crate::render::Style;
 use crate::render::log::Field;
@@ -111,7 +110,7 @@ pub fn run(
     connection: &Connection,
     display: &DisplayArgs,
     style: Style,
-) -> Result<Verdict, CommandError> {
+) -> Result<Exit, CommandError> {
     if matches!(connection.endpoint, Endpoint::Embedded { .. }) {
         return Err(CommandError::usage("store needs a broker, not --embedded").hint("-b mqtt://HOST"));
     }
@@ -137,7 +136,7 @@ async fn serve(
     is_verbose: bool,
     style: Style,
     log: &EventLog,
-) -> Result<Verdict, CommandError> {
+) -> Result<Exit, CommandError> {
     let mut hangup = match args.authz.is_some() {
         true => Some(
             signal(SignalKind::hangup()).map_err(|error| CommandError::system("listen to SIGHUP", &error))?,
@@ -154,7 +153,7 @@ async fn serve(
         signal = signals.next() => {
             // See `serve`.
             forget(starting);
-            return Ok(if args.cluster.is_given() { Verdict::Yes } else { signal.verdict() });
+            return Ok(if args.cluster.is_given() { Exit::Yes } else { signal.exit() });
         }
     };
     let mut server = started?;
@@ -169,7 +168,7 @@ async fn serve(
         }
     };
     let stopped = serve::drain(server, args.operations.drain, ended.is_ok(), &mut signals, log).await;
-    stopped.map_or_else(|| ended.map(|()| Verdict::Yes), Ok)
+    stopped.map_or_else(|| ended.map(|()| Exit::Yes), Ok)
 }
 
 /// Opens the store and connects it.

@@ -21,11 +21,11 @@ use self::clients::{Bench, Interruption, Stopped};
 use self::report::{BenchEnd, BenchReport, BenchSettings, Failure, FailureCount, Limit, Measured, Workload};
 use super::duration;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
 use super::size;
-use super::verdict::Verdict;
 use crate::protocol::key::VALUE_BYTES_MAX;
 use crate::random;
 
@@ -198,12 +198,12 @@ impl BenchArgs {
 }
 
 /// Runs the verb.
-pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let settings = args.settings(random::u64())?;
     let mut signals = session.signals()?;
     let client_settings = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.verdict()),
+        signal = signals.next() => return Ok(signal.exit()),
         settings = session.second_settings() => settings?,
     };
     let broker = client_settings.target.to_string();
@@ -220,15 +220,15 @@ pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     let signal = interruption.map(|interruption| interruption.signal);
     let (Some(measured), Some(receive_max)) = (measured, receive_max) else {
         let error = signal.and_then(Signal::write_error).filter(|_| keys_left.is_some());
-        return error.map_or(Ok(signal.map_or(Verdict::Yes, Signal::verdict)), |error| Err(explain(error)));
+        return error.map_or(Ok(signal.map_or(Exit::Yes, Signal::exit)), |error| Err(explain(error)));
     };
-    let verdict = signal.map_or_else(|| verdict(&measured), |signal| Ok(signal.verdict()));
+    let exit = signal.map_or_else(|| exit(&measured), |signal| Ok(signal.exit()));
     let report = BenchReport { broker, settings, receive_max, measured, keys_left };
     let is_p99_met = report.is_p99_met();
     emit(&report)?;
-    match verdict? {
-        Verdict::Yes if is_p99_met == Some(false) => Ok(Verdict::No),
-        verdict => Ok(verdict),
+    match exit? {
+        Exit::Yes if is_p99_met == Some(false) => Ok(Exit::No),
+        exit => Ok(exit),
     }
 }
 
@@ -261,11 +261,11 @@ async fn clean_up(
     }
 }
 
-/// Returns the verdict about the failed operations.
+/// Returns how the verb ends if operations failed.
 ///
 /// # Errors
 /// The worst error of the operations, or the one that ended them.
-fn verdict(measured: &Measured) -> Result<Verdict, CommandError> {
+fn exit(measured: &Measured) -> Result<Exit, CommandError> {
     let errors = measured.failures.iter().filter_map(|FailureCount { failure, .. }| match failure {
         Failure::Error(error) => Some(error),
         Failure::No(_) => None,
@@ -278,7 +278,7 @@ fn verdict(measured: &Measured) -> Result<Verdict, CommandError> {
     }
     match &measured.end {
         BenchEnd::Failed(error) => Err(CommandError { outcome: None, ..error.clone() }),
-        _ if count > 0 => Ok(Verdict::No),
-        _ => Ok(Verdict::Yes),
+        _ if count > 0 => Ok(Exit::No),
+        _ => Ok(Exit::Yes),
     }
 }

@@ -19,9 +19,9 @@ use self::check::Check;
 use self::report::Report;
 use super::args::etcd::EtcdArgs;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::protocol::Key;
 use crate::random;
 
@@ -111,7 +111,7 @@ fn as_doctor_has_it(arg: Arg) -> Arg {
 }
 
 /// Runs the verb at a broker.
-pub async fn run(args: DoctorArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: DoctorArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     if args.etcd().is_some() {
         let error = CommandError::usage("--etcd is not available here");
         return Err(error.hint("run it from a shell: mqkv doctor --etcd URLS"));

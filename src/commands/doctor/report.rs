@@ -7,8 +7,8 @@ use super::check::{Check, CheckResult, Detail, Status, Warning};
 use super::record::CheckSummary;
 use crate::clock;
 use crate::commands::error::{CommandError, DOCTOR_HINT, Kind};
+use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
-use crate::commands::verdict::Verdict;
 
 /// The hint for a failure that has none.
 const DEFAULT_HINT: &str = "see the broker's log, and every packet of this client with --trace";
@@ -102,11 +102,11 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Emits all results. The verdict is that of the first failure.
-    pub(super) fn finish(self) -> io::Result<Verdict> {
+    /// Emits all results. It exits as the first failure demands.
+    pub(super) fn finish(self) -> io::Result<Exit> {
         let failure: Option<Kind> = self.results.iter().find_map(CheckResult::failure);
         (self.emit)(&CheckSummary(self.results))?;
-        Ok(failure.map_or(Verdict::Yes, Verdict::Failed))
+        Ok(failure.map_or(Exit::Yes, Exit::Failed))
     }
 
     fn add_timed(

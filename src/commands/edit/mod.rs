@@ -12,12 +12,12 @@ use super::args::fence::FenceArgs;
 use super::args::key::KeyArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::process::editor;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
 use super::set::{expires_in, stored};
-use super::verdict::Verdict;
 use crate::client::{Client, Reconnect, SetOptions, SetOutcome, VersionedValue};
 use crate::protocol::{Condition, Key, Timestamp, Value};
 use crate::render::escape::escape;
@@ -99,7 +99,7 @@ enum EditorEnd {
 }
 
 /// Runs the verb.
-pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let fence = args.fence.resolve(session)?;
     let mut signals = session.signals()?;
@@ -110,7 +110,7 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
     };
     let (client, before) = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.verdict()),
+        signal = signals.next() => return Ok(signal.exit()),
         read = read => read?,
     };
     let original = before.as_ref().map(|found| found.value.clone()).unwrap_or_default();
@@ -125,14 +125,14 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
         Ok(EditorEnd::Signal(signal)) => {
             return match (draft.keep(), signal.write_error()) {
                 (Some(kept), Some(error)) => Err(error.cause(kept)),
-                _ => Ok(signal.verdict()),
+                _ => Ok(signal.exit()),
             };
         }
         Err(error) => return Err(with_cause(error, draft.keep())),
     };
     if edited == original {
         emit(&Edited::unchanged(key))?;
-        return Ok(Verdict::Yes);
+        return Ok(Exit::Yes);
     }
     let condition = if before.is_none() { Some(Condition::Absent) } else { None };
     let options = SetOptions { condition, ttl_ms: args.ttl, fence, persist: args.persist };
@@ -150,13 +150,13 @@ pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Ve
             let ttl_ms = args.ttl.map(NonZeroU64::get);
             let (version, size) = (outcome.version, edited.len());
             emit(&Edited { changed: true, applied: true, ttl_ms, version, size, ..Edited::unchanged(key) })?;
-            Ok(Verdict::Yes)
+            Ok(Exit::Yes)
         }
         Ok(None) => {
             draft.keep();
             let draft = Some(draft.path().to_owned());
             emit(&Edited { changed: true, draft, ..Edited::unchanged(key) })?;
-            Ok(Verdict::No)
+            Ok(Exit::No)
         }
         Err(error) => Err(with_cause(error, draft.keep())),
     }

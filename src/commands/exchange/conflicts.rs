@@ -11,9 +11,9 @@ use crate::client::WatchEvent;
 use crate::clock;
 use crate::commands::args::kind::ValueKind;
 use crate::commands::error::CommandError;
+use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
-use crate::commands::verdict::Verdict;
 use crate::commands::watch::record::Watched;
 use crate::protocol::exchange::{Answer, Command, ConflictPage};
 
@@ -42,7 +42,7 @@ impl ConflictsArgs {
 }
 
 /// Runs the verb.
-pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let mut since = args.since.unwrap_or(0);
     let (mut is_first, mut is_lost) = (true, false);
     loop {
@@ -65,7 +65,7 @@ pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Resu
         match (page.is_complete, args.follow) {
             (false, _) => {}
             (true, true) => sleep(INTERVAL).await,
-            (true, false) => return Ok(Verdict::Yes),
+            (true, false) => return Ok(Exit::Yes),
         }
     }
 }

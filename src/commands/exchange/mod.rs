@@ -23,9 +23,9 @@ use super::args::key::KeyArgs;
 use super::args::kind::ValueKind;
 use super::batch_args::BatchMode;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::Access;
 use crate::protocol::exchange::{Answer, Command, Lost};
 
@@ -224,7 +224,7 @@ impl ExchangeArgs {
 }
 
 /// Runs the verb.
-pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     match args.verb {
         ExchangeVerb::Status(args) => status::run(args, session, emit).await,
         ExchangeVerb::Key(args) => key(args, session, emit).await,
@@ -290,7 +290,7 @@ async fn done(command: Command, session: &Session) -> Result<Option<u64>, Comman
     }
 }
 
-async fn key(args: KeyArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+async fn key(args: KeyArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.resolve_only("mqkv exchange key KEY")?;
     match ask(&Command::Key { key: key.clone() }, session).await? {
         Answer::Key(report) => put(emit, &KeyRecord { key, report }, true),
@@ -298,7 +298,7 @@ async fn key(args: KeyArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict
     }
 }
 
-async fn value(id: u64, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+async fn value(id: u64, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     match ask(&Command::Value { id }, session).await? {
         Answer::Value(value) => {
             let (is_deletion, is_yes) = (value == Err(Lost::Deletion), value.is_ok());
@@ -309,7 +309,7 @@ async fn value(id: u64, session: &Session, emit: Emit<'_>) -> Result<Verdict, Co
     }
 }
 
-async fn clear(args: ClearArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+async fn clear(args: ClearArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let mut cleared = 0_u64;
     if args.all {
         // Each request removes a bounded number.
@@ -319,15 +319,15 @@ async fn clear(args: ClearArgs, session: &Session, emit: Emit<'_>) -> Result<Ver
         return put(emit, &Cleared { cleared }, true);
     }
     // One by one, so that each that does not exist is reported.
-    let mut verdict = Verdict::Yes;
+    let mut exit = Exit::Yes;
     for id in args.ids {
         match done(Command::Clear { ids: Some(vec![id]) }, session).await? {
             Some(count) => cleared = cleared.saturating_add(count),
-            None => verdict = put(emit, &NoConflict { id, found: false }, false)?,
+            None => exit = put(emit, &NoConflict { id, found: false }, false)?,
         }
     }
     if cleared > 0 {
         put(emit, &Cleared { cleared }, true)?;
     }
-    Ok(verdict)
+    Ok(exit)
 }

@@ -2,9 +2,9 @@
 
 use crate::client::{Access, Error, Outcome, RawRequest, ReasonCode, Reconnect, RequestProperties};
 use crate::commands::error::{CommandError, Kind};
+use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
-use crate::commands::verdict::Verdict;
 use crate::protocol::exchange::topic::COMMAND;
 use crate::protocol::exchange::{Answer, Command, Refusal};
 use crate::render::Record;
@@ -30,9 +30,9 @@ pub async fn ask(command: &Command, session: &Session) -> Result<Answer, Command
 }
 
 /// Emits a record, which is the answer yes or no.
-pub fn put(emit: Emit<'_>, record: &dyn Record, is_yes: bool) -> Result<Verdict, CommandError> {
+pub fn put(emit: Emit<'_>, record: &dyn Record, is_yes: bool) -> Result<Exit, CommandError> {
     emit(record)?;
-    Ok(if is_yes { Verdict::Yes } else { Verdict::No })
+    Ok(if is_yes { Exit::Yes } else { Exit::No })
 }
 
 /// Returns the error for an answer to another request.

@@ -11,9 +11,9 @@ use crate::clock;
 use crate::commands::args::kind::ValueKind;
 use crate::commands::duration;
 use crate::commands::error::{CommandError, Kind};
+use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
 use crate::commands::session::Session;
-use crate::commands::verdict::Verdict;
 use crate::protocol::exchange::{Answer, Command, Refusal};
 use crate::render::Record;
 
@@ -36,7 +36,7 @@ pub struct StatusArgs {
 }
 
 /// Runs the verb.
-pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let StatusArgs { leaf, leaves, wait } = args;
     let started = clock::monotonic();
     loop {

@@ -2,7 +2,7 @@
 
 use crate::client::Outcome;
 use crate::commands::error::{CommandError, Place};
-use crate::commands::verdict::Verdict;
+use crate::commands::exit::Exit;
 
 /// The errors and the verdicts so far.
 #[derive(Debug)]
@@ -71,13 +71,13 @@ impl ErrorPolicy {
     }
 
     /// Records the result of a line.
-    pub fn record(&mut self, place: &Place, result: &Result<Verdict, CommandError>) {
+    pub fn record(&mut self, place: &Place, result: &Result<Exit, CommandError>) {
         self.lines = self.lines.saturating_add(1);
         if self.is_stopped() {
             return self.after_error.record(place.line, result);
         }
         match result {
-            Ok(Verdict::No) => {
+            Ok(Exit::No) => {
                 self.noes = self.noes.saturating_add(1);
                 self.first_no.get_or_insert_with(|| place.clone());
             }
@@ -97,9 +97,9 @@ impl ErrorPolicy {
     /// # Errors
     /// The first error; with `keep_going`, the number of errors, of the greatest kind. A single one is a repetition: it was printed
     /// at its line.
-    pub fn finish(self) -> Result<Verdict, CommandError> {
+    pub fn finish(self) -> Result<Exit, CommandError> {
         let Some(worst) = self.worst else {
-            return Ok(if self.noes > 0 { Verdict::No } else { Verdict::Yes });
+            return Ok(if self.noes > 0 { Exit::No } else { Exit::Yes });
         };
         if !self.keep_going {
             let CommandError { outcome, .. } = worst;
@@ -119,11 +119,11 @@ impl ErrorPolicy {
 }
 
 impl AfterError {
-    fn record(&mut self, line: u64, result: &Result<Verdict, CommandError>) {
+    fn record(&mut self, line: u64, result: &Result<Exit, CommandError>) {
         let first = self.lines.map_or(line, |(first, _)| first);
         self.lines = Some((first, line));
         match result {
-            Ok(Verdict::No) => self.noes = self.noes.saturating_add(1),
+            Ok(Exit::No) => self.noes = self.noes.saturating_add(1),
             Ok(_) => self.done = self.done.saturating_add(1),
             Err(error) => {
                 self.failed.push(line);
@@ -167,29 +167,29 @@ mod tests {
         Place { file: std::path::Path::new("f").into(), line }
     }
 
-    fn failure(kind: Kind, outcome: Option<Outcome>) -> Result<Verdict, CommandError> {
+    fn failure(kind: Kind, outcome: Option<Outcome>) -> Result<Exit, CommandError> {
         Err(CommandError { outcome, ..CommandError::new(kind, "it failed") })
     }
 
     #[test]
     fn a_no_stops_nothing_and_is_the_result_if_there_is_no_error() {
         let mut errors = ErrorPolicy::new(false);
-        errors.record(&place(1), &Ok(Verdict::No));
-        errors.record(&place(2), &Ok(Verdict::Yes));
+        errors.record(&place(1), &Ok(Exit::No));
+        errors.record(&place(2), &Ok(Exit::Yes));
         assert!(!errors.is_stopped());
-        assert_eq!(errors.finish(), Ok(Verdict::No));
-        assert_eq!(ErrorPolicy::new(false).finish(), Ok(Verdict::Yes));
+        assert_eq!(errors.finish(), Ok(Exit::No));
+        assert_eq!(ErrorPolicy::new(false).finish(), Ok(Exit::Yes));
     }
 
     #[test]
     fn the_first_error_stops_and_lists_the_lines_already_sent() {
         let mut errors = ErrorPolicy::new(false);
-        errors.record(&place(1), &Ok(Verdict::Yes));
+        errors.record(&place(1), &Ok(Exit::Yes));
         errors.record(&place(7), &failure(Kind::Refused, Some(Outcome::Unchanged)));
         assert!(errors.is_stopped());
-        errors.record(&place(8), &Ok(Verdict::Yes));
+        errors.record(&place(8), &Ok(Exit::Yes));
         errors.record(&place(9), &failure(Kind::Timeout, Some(Outcome::Unknown)));
-        errors.record(&place(12), &Ok(Verdict::No));
+        errors.record(&place(12), &Ok(Exit::No));
         let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Refused, None));
         assert_eq!(error.placed_message(), "f:7: it failed");
@@ -208,7 +208,7 @@ mod tests {
         errors.record(&place(1), &failure(Kind::Usage, None));
         errors.record(&place(2), &failure(Kind::Timeout, Some(Outcome::Unknown)));
         errors.record(&place(3), &failure(Kind::Refused, None));
-        errors.record(&place(4), &Ok(Verdict::No));
+        errors.record(&place(4), &Ok(Exit::No));
         assert!(!errors.is_stopped());
         let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Timeout, Some(Outcome::Unknown)));
@@ -220,7 +220,7 @@ mod tests {
     fn a_single_error_with_keep_going_is_a_repetition() {
         let mut errors = ErrorPolicy::new(true);
         errors.record(&place(1), &failure(Kind::Usage, None));
-        errors.record(&place(2), &Ok(Verdict::Yes));
+        errors.record(&place(2), &Ok(Exit::Yes));
         let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.is_repetition), (Kind::Usage, true));
     }

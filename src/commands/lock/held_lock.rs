@@ -12,13 +12,13 @@ use super::token_file::{self, TokenFile};
 use crate::client::Error;
 use crate::client::lock::{LockEvent, LossReason};
 use crate::commands::error::{CommandError, Kind};
+use crate::commands::exit::Exit;
 use crate::commands::output::Emit;
 use crate::commands::process::child::{Group, is_in_background};
 use crate::commands::process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY};
 use crate::commands::process::signal::Signals;
 use crate::commands::process::stdin;
 use crate::commands::session::Session;
-use crate::commands::verdict::Verdict;
 use crate::protocol::{Timestamp, Value};
 
 /// A lock that is held.
@@ -36,13 +36,13 @@ impl HeldLock<'_> {
         mut lease: Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<Verdict, CommandError> {
+    ) -> Result<Exit, CommandError> {
         let result = match &self.request.usage {
             LockUsage::Once => {
                 return match self.report_once(&mut *emit) {
                     Ok(()) => {
                         lease.leave().await;
-                        Ok(Verdict::Yes)
+                        Ok(Exit::Yes)
                     }
                     Err(error) => {
                         lease.abandon().await;
@@ -56,11 +56,11 @@ impl HeldLock<'_> {
             LockUsage::Hold { until_eof } => self.hold(*until_eof, &mut lease, signals, &mut *emit).await,
         };
         match result {
-            Ok((verdict, None)) => self.report_release(lease.release().await, verdict, emit),
-            Ok((verdict, Some(LockLoss { reason, cause, .. }))) => {
+            Ok((exit, None)) => self.report_release(lease.release().await, exit, emit),
+            Ok((exit, Some(LockLoss { reason, cause, .. }))) => {
                 // A renewal that the store has received but not handled yet would acquire the lock again.
                 lease.abandon().await;
-                Err(self.loss_error(reason, cause, verdict, false))
+                Err(self.loss_error(reason, cause, exit, false))
             }
             Err(error) => {
                 lease.abandon().await;
@@ -96,7 +96,7 @@ impl HeldLock<'_> {
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<(Verdict, Option<LockLoss>), CommandError> {
+    ) -> Result<(Exit, Option<LockLoss>), CommandError> {
         let path = self.request.token_file.clone().unwrap_or_else(|| self.session.new_private_file("token"));
         let token_file = TokenFile::create(path, &self.token)?;
         let key = &self.request.key;
@@ -112,7 +112,7 @@ impl HeldLock<'_> {
                 biased;
                 event = lease.next() => match event {
                     LeaseEvent::Lock(LockEvent::Renewed { token, .. }) => token_file.replace(token),
-                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event)))),
+                    event => return Ok((Exit::Yes, Some(supervisor::loss(event)))),
                 },
                 () = std::future::ready(()) => break,
             }
@@ -120,7 +120,7 @@ impl HeldLock<'_> {
         let group = Group::spawn(words, &variables, &[])?;
         let mut supervisor = Supervisor { key, lease, signals, token_file: &token_file, stop };
         let CommandEnd { code, lost } = supervisor.run(group, emit).await?;
-        Ok((Verdict::Child(code), lost))
+        Ok((Exit::Child(code), lost))
     }
 
     /// Holds the lock until a signal or, with `until_eof` or on a terminal, until the end of input.
@@ -130,7 +130,7 @@ impl HeldLock<'_> {
         lease: &mut Lease,
         signals: &mut Signals,
         emit: Emit<'_>,
-    ) -> Result<(Verdict, Option<LockLoss>), CommandError> {
+    ) -> Result<(Exit, Option<LockLoss>), CommandError> {
         let path = self.request.token_file.clone();
         let token_file = path.map(|path| TokenFile::create(path, &self.token)).transpose()?;
         // Elsewhere the input may be at its end from the beginning (cron, nohup, `&` in a script), and the lock would be
@@ -154,28 +154,23 @@ impl HeldLock<'_> {
                             file.replace(token);
                         }
                     }
-                    event => return Ok((Verdict::Yes, Some(supervisor::loss(event)))),
+                    event => return Ok((Exit::Yes, Some(supervisor::loss(event)))),
                 },
-                signal = signals.next() => return Ok((signal.verdict(), None)),
-                ended = &mut end_of_input => return ended.map(|()| (Verdict::Yes, None)),
+                signal = signals.next() => return Ok((signal.exit(), None)),
+                ended = &mut end_of_input => return ended.map(|()| (Exit::Yes, None)),
             }
         }
     }
 
-    fn report_release(
-        &self,
-        released: Released,
-        verdict: Verdict,
-        emit: Emit<'_>,
-    ) -> Result<Verdict, CommandError> {
+    fn report_release(&self, released: Released, exit: Exit, emit: Emit<'_>) -> Result<Exit, CommandError> {
         match released {
-            Released::Free | Released::NotHeld => Ok(verdict),
-            Released::Lost => Err(self.loss_error(LossReason::Taken, None, verdict, true)),
+            Released::Free | Released::NotHeld => Ok(exit),
+            Released::Lost => Err(self.loss_error(LossReason::Taken, None, exit, true)),
             Released::Unconfirmed(error) => {
                 let cause = NoteCause::Unconfirmed { cause: error.to_string(), ttl_ms: self.request.ttl_ms };
                 // The command has succeeded: a warning that cannot be printed does not change its status.
                 let _ = emit(&LockNote { key: self.request.key.clone(), cause });
-                Ok(verdict)
+                Ok(exit)
             }
         }
     }
@@ -185,13 +180,13 @@ impl HeldLock<'_> {
         &self,
         reason: LossReason,
         cause: Option<Error>,
-        verdict: Verdict,
+        exit: Exit,
         at_release: bool,
     ) -> CommandError {
         let name = String::from_utf8_lossy(self.request.key.as_bytes()).into_owned();
         let error = CommandError::new(Kind::LockLost, loss_message(&name, reason));
-        let error = match (&self.request.usage, verdict) {
-            (LockUsage::Command { stop, .. }, Verdict::Child(code)) => {
+        let error = match (&self.request.usage, exit) {
+            (LockUsage::Command { stop, .. }, Exit::Child(code)) => {
                 let end = match (at_release, stop.on_loss) {
                     (true, _) => "had ended by itself",
                     (false, true) => "was stopped",

@@ -21,11 +21,11 @@ use clap::{Args, ValueHint};
 use super::args::key::KeyArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::Emit;
 use super::process::context::LOCK_KEY;
 use super::process::signal::{Signal, Signals};
 use super::session::Session;
-use super::verdict::Verdict;
 use crate::client::lock::LockEvent;
 use crate::client::{Client, Error, Outcome, Reconnect};
 use crate::protocol::{ErrorReply, Key, Timestamp, Value};
@@ -125,11 +125,11 @@ pub struct LockArgs {
 }
 
 /// Runs the verb.
-pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let request = args.resolve()?;
     let mut signals = session.signals()?;
     match acquire(&request, session, &mut signals, &mut *emit).await? {
-        Acquired::Ended(verdict) => Ok(verdict),
+        Acquired::Ended(exit) => Ok(exit),
         Acquired::Held { lease, holder, token } => {
             let held = HeldLock { session, request: &request, holder, token };
             held.run(lease, &mut signals, emit).await
@@ -152,7 +152,7 @@ pub async fn acquire_in_background(
         return Err(CommandError::new(Kind::Bug, "a background lock cannot run a command"));
     }
     match acquire(&request, session, &mut Signals::none(), emit).await? {
-        Acquired::Ended(verdict) => Ok(Acquisition::Ended(verdict)),
+        Acquired::Ended(exit) => Ok(Acquisition::Ended(exit)),
         Acquired::Held { lease, holder, token } => {
             BackgroundLock::new(request, holder, token, lease).map(|lock| Acquisition::Held(Box::new(lock)))
         }
@@ -165,12 +165,12 @@ pub enum Acquisition {
     /// The lock is held.
     Held(Box<BackgroundLock>),
     /// Another client holds the lock.
-    Ended(Verdict),
+    Ended(Exit),
 }
 
 enum Acquired {
     Held { lease: Lease, holder: Value, token: Timestamp },
-    Ended(Verdict),
+    Ended(Exit),
 }
 
 async fn acquire(
@@ -181,7 +181,7 @@ async fn acquire(
 ) -> Result<Acquired, CommandError> {
     let client = tokio::select! {
         client = connect(request, session) => client?,
-        signal = signals.next() => return Ok(Acquired::Ended(signal.verdict())),
+        signal = signals.next() => return Ok(Acquired::Ended(signal.exit())),
     };
     let holder = request.holder.clone().unwrap_or_else(|| client.connection_info().client_id.clone().into());
     let claim = Claim { key: request.key.clone(), holder: holder.clone(), options: request.timing.lease };
@@ -194,7 +194,7 @@ async fn acquire(
         }
         Wait::Signal(signal) => {
             lease.abandon().await;
-            Ok(Acquired::Ended(signal.verdict()))
+            Ok(Acquired::Ended(signal.exit()))
         }
         Wait::Failed(error) => {
             let released = lease.abandon().await;
@@ -321,10 +321,10 @@ async fn report_holder(
     request: &LockRequest,
     unrenewed: Option<Duration>,
     emit: Emit<'_>,
-) -> Result<Verdict, CommandError> {
+) -> Result<Exit, CommandError> {
     let holder = client.get(&request.key).await?.map(|found| found.value);
     emit(&LockHeld { key: request.key.clone(), acquired: false, holder, unrenewed })?;
-    Ok(request.conflict_code.map_or(Verdict::No, Verdict::Child))
+    Ok(request.conflict_code.map_or(Exit::No, Exit::Child))
 }
 
 /// Converts the error of an attempt that is not repeated.

@@ -20,12 +20,12 @@ use self::traffic_event::TrafficEvent;
 use super::args::kind::ValueKind;
 use super::duration;
 use super::error::CommandError;
+use super::exit::Exit;
 use super::output::Emit;
 use super::process::signal::Signals;
 use super::process::stdout;
 use super::session::Session;
 use super::stop_condition::StopReason;
-use super::verdict::Verdict;
 use crate::client::{Client, Error, Reconnect, Subscription, SubscriptionEvent};
 use crate::clock;
 use crate::protocol::topic;
@@ -110,7 +110,7 @@ enum Wakeup {
 }
 
 /// Runs the verb.
-pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (wait, count) = (args.wait, args.count.map(NonZeroU64::get));
     let mut signals = session.signals()?;
     let subscribe = async {
@@ -121,7 +121,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     };
     let (mut subscription, broker, filters, refused) = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.verdict()),
+        signal = signals.next() => return Ok(signal.exit()),
         subscribed = subscribe => subscribed?,
     };
     let mut monitor = Monitor {
@@ -135,7 +135,7 @@ pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result
     monitor.emit(TrafficEvent::Listening { broker, filters, refused }, clock::wall_ms())?;
     let reason = monitor.follow(&mut subscription, &mut signals, wait).await?;
     let missed = count.map(|count| format!("{} of {count} records received", monitor.sequence));
-    reason.verdict(missed, wait)
+    reason.exit(missed, wait)
 }
 
 /// Subscribes to as much as the broker allows. Returns the filters, and why the broker has rejected wider ones.

@@ -10,7 +10,7 @@ use nix::unistd::{Pid, getpid};
 use tokio::signal::unix::{self, SignalKind};
 
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::verdict::Verdict;
+use crate::commands::exit::Exit;
 
 /// A signal that asks a process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub enum Signal {
 impl Signal {
     const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Quit];
 
-    /// Returns the verdict of a verb that this signal has ended.
+    /// Returns how a verb ends that this signal has ended.
     #[must_use]
-    pub fn verdict(self) -> Verdict {
+    pub fn exit(self) -> Exit {
         match self {
-            Self::Interrupt => Verdict::Failed(Kind::Interrupted),
-            Self::Terminate => Verdict::Failed(Kind::Terminated),
-            Self::Hangup => Verdict::Child(129),
-            Self::Quit => Verdict::Child(131),
+            Self::Interrupt => Exit::Failed(Kind::Interrupted),
+            Self::Terminate => Exit::Failed(Kind::Terminated),
+            Self::Hangup => Exit::Child(129),
+            Self::Quit => Exit::Child(131),
         }
     }
 

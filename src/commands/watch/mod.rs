@@ -21,12 +21,12 @@ use self::rules::{Decision, KeyUpdate, StateKind, TargetState, Trigger, WatchRul
 use super::args::key::KeyListArgs;
 use super::duration;
 use super::error::{CommandError, Kind};
+use super::exit::Exit;
 use super::output::{Emit, Hint};
 use super::process::signal::Signals;
 use super::process::stdout;
 use super::session::Session;
 use super::stop_condition::StopReason;
-use super::verdict::Verdict;
 use crate::client::{Client, Error, Reconnect, WatchEvent, Watcher};
 use crate::clock;
 use crate::protocol::Key;
@@ -155,7 +155,7 @@ enum OnGap {
 }
 
 /// Runs the verb.
-pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<Verdict, CommandError> {
+pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let on_gap = args.on_gap;
     let wait = args.wait;
     let until = args.until.as_deref().map(TargetState::parse).transpose()?;
@@ -183,7 +183,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     };
     let (client, keys) = tokio::select! {
         biased;
-        signal = signals.next() => return Ok(signal.verdict()),
+        signal = signals.next() => return Ok(signal.exit()),
         started = start => started?,
     };
     emit(&Watching { keys: keys.clone(), prefix: search.as_ref().map(PrefixSearch::name) })?;
@@ -194,7 +194,7 @@ pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<V
     // If this fails too, the reason of the end is what counts.
     let _ = timeout(STOP_MAX, watcher.stop()).await;
     let reason = follower.finish(reason, &mut signals, emit).await?;
-    reason.verdict(follower.rules.missed(), wait)
+    reason.exit(follower.rules.missed(), wait)
 }
 
 /// Handles the events of a watch.
