@@ -116,7 +116,8 @@ impl Leaf {
     ) -> Effects {
         let mut effects = Effects::default();
         let has_value = match self.pending(key) {
-            Some((_, entry)) => entry.value.is_some(),
+            // Its value may have expired: then this one was set while the key took no part.
+            Some((_, entry)) => entry.value_until() > now_ms,
             None => self.notes.get(key).is_some_and(|note| note.until > 0),
         };
         if self.concerns(key) && !has_value {

@@ -59,6 +59,26 @@ fn with_discard_what_only_a_leaf_has_is_deleted_and_reported_when_it_joins() {
     assert_eq!(testbed.leaves[0].conflicts(), [("k".to_owned(), "v".to_owned(), "joined")]);
 }
 
+/// Without a commit, the key has never left the rules.
+#[test]
+fn what_was_set_under_rules_that_could_not_be_committed_is_offered_although_an_expired_change_is_pending() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.disconnect(0);
+    let leaf = &mut testbed.leaves[0];
+    leaf.change("k", Some(content("expired", Some(1_000))));
+    leaf.change("pending", Some(content("v", Some(10_000))));
+    testbed.pass(1_000);
+    let leaf = &mut testbed.leaves[0];
+    leaf.put("k", Some(content("new", None)));
+    let effects = leaf.exchange.handle_commit_failed(true);
+    leaf.commit(effects);
+    leaf.work();
+    assert_eq!(leaf.leaf().outbox().0, 3);
+    testbed.settle();
+    assert_eq!(testbed.root.value("k").as_deref(), Some("new"));
+    assert!(testbed.leaves[0].conflicts().is_empty() && testbed.root.conflicts().is_empty());
+}
+
 #[test]
 fn changes_made_offline_are_offered_in_bounded_frames_after_a_restart() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);

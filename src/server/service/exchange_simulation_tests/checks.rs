@@ -125,6 +125,14 @@ impl Ledger {
         }
     }
 
+    /// Returns the numbers under which a leaf has sent a change.
+    pub fn proposed_as(&self, at: usize, change_id: ChangeId) -> impl Iterator<Item = u64> {
+        let of_change = move |(id, proposed): (&(usize, u64), &Proposed)| {
+            (id.0 == at && proposed.change_id == change_id).then_some(id.1)
+        };
+        self.proposed.iter().filter_map(of_change)
+    }
+
     /// Notes the verdicts among the committed rows of the root.
     pub fn note_verdicts<'a>(
         &mut self,
@@ -243,7 +251,7 @@ impl World {
                     },
                 },
                 Exchange::Leaf(leaf) => match (leaf.pending(key), leaf.note(key)) {
-                    (Some((_, entry)), _) if entry.value.is_none() && leaf.row().is_walk_due => {
+                    (Some((_, entry)), _) if entry.value_until() <= now_ms && leaf.row().is_walk_due => {
                         (None, true, true)
                     }
                     (None, Some(note)) if note.until == 0 && leaf.row().is_walk_due => (None, true, true),

@@ -58,7 +58,6 @@ impl World {
     pub fn check_judgement(&self, at: usize, before: Before) -> Result<(), String> {
         let Before { items, mut held, mut forgotten, applied, mut last } = before;
         let (root, leaf) = (self.process(0), name(NAMES[at]));
-        let mut refused = HashSet::new();
         for item in items.iter().filter(|item| item.seq > applied && !item.flags.is_restored) {
             let change_id = item.change_id(&leaf);
             let id = RowId::Verdict(leaf.clone(), item.seq);
@@ -84,9 +83,8 @@ impl World {
                 }
                 VerdictKind::Refused(reason) => {
                     // A base that the root has refused when it was offered again is none, although it had been accepted.
-                    let is_refused = refused.contains(&made.base) || self.ledger.is_settled(made.base);
+                    let is_refused = self.ledger.is_settled(made.base) || self.is_refused(at, made.base);
                     let is_free = now.is_some() || !(flags.is_again || is_refused);
-                    refused.insert(change_id);
                     if self.ledger.must_be_accepted(at, key, made, now)
                         && is_free
                         && may_change
@@ -102,6 +100,17 @@ impl World {
             last = change_id;
         }
         Ok(())
+    }
+
+    /// Whether the root has refused a change, whether or not that is committed.
+    fn is_refused(&self, at: usize, change_id: ChangeId) -> bool {
+        let verdict = |seq| {
+            let id = RowId::Verdict(name(NAMES[at]), seq);
+            self.process(0).with_exchange(|exchange| exchange.row(&id))
+        };
+        let is_refused =
+            |row| matches!(row, Some(Row::Verdict(it)) if matches!(it.kind, VerdictKind::Refused(_)));
+        self.ledger.proposed_as(at, change_id).any(|seq| is_refused(verdict(seq)))
     }
 
     /// I6: a leaf has each record up to its cursor.
