@@ -48,8 +48,14 @@ impl Leaf {
         if !self.concerns(&entry.key) || !self.is_news(&entry.key, ver) {
             return Ok(());
         }
-        // A record that is older than this change had replaced it.
-        if entry.state == EntryState::Lost && !self.live.contains_key(&entry.key) {
+        // A record that is older than this change had replaced it: also one of a restored root, after the change was settled.
+        let is_older = |note: &Note| note.ver < ver && note.mutex != entry.mutex;
+        let is_replaced = match entry.state {
+            EntryState::Lost => true,
+            EntryState::Settled => self.notes.get(&entry.key).is_some_and(is_older),
+            EntryState::Live | EntryState::Restored => false,
+        };
+        if is_replaced && !self.live.contains_key(&entry.key) {
             effects.value(entry.key.clone(), entry.content(now_ms));
         }
         // Within a resync, the verdict does not say whether the root still has the record: if so, it names it.

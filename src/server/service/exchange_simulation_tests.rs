@@ -81,6 +81,12 @@ fn one_seed_leaves_all_nodes_with_the_same_keys() {
     world.run().unwrap_or_else(|error| panic!("seed {seed}, step {}: {error}", world.step));
 }
 
+/// A seed that has failed.
+#[test]
+fn a_settled_change_that_a_restored_root_accepts_again_is_shown_again() {
+    World::new(51_556, None).run().unwrap();
+}
+
 /// Returns whether a check finds a mistake within some seeds: its error contains a text.
 fn detects(mistake: Mistake, error: &str) -> bool {
     const SEEDS: u64 = 20;
