@@ -49,7 +49,7 @@ impl Leaf {
             return Ok(());
         }
         // A record that is older than this change had replaced it: also one of a restored root, after the change was settled.
-        let is_older = |note: &Note| note.ver < ver && note.mutex != entry.mutex;
+        let is_older = |note: &Note| note.ver < ver && note.change_id != entry.change_id;
         let is_replaced = match entry.state {
             EntryState::Lost => true,
             EntryState::Settled => self.notes.get(&entry.key).is_some_and(is_older),
