@@ -148,7 +148,8 @@ fn check_persistent(store: &Store, model: &Model) {
 fn plain(connection: u64, request: Request) -> StoreRequest {
     StoreRequest {
         connection: ConnectionId(connection),
-        client_id: "client".into(), owner: "client".into(),
+        client_id: "client".into(),
+        owner: "client".into(),
         permissions: None,
         request,
         timestamp: None,

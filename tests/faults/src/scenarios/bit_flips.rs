@@ -64,7 +64,9 @@ fn flip_all(files: &Files, effort: Effort) -> Result<String, String> {
     let (mut flips, mut refused, mut failures) = (0, 0, Vec::new());
     for name in files.names() {
         let bits: Vec<u64> = match name.as_str() {
-            LOCK => (0..files.len(&name) * 8).filter(|_| effort == Effort::Long || random.one_in(40)).collect(),
+            LOCK => {
+                (0..files.len(&name) * 8).filter(|_| effort == Effort::Long || random.one_in(40)).collect()
+            }
             // Nothing is read from it.
             "reserve" => Vec::new(),
             // Only the beginning of a log may be in use; the rest is zeros.
