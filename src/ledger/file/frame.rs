@@ -89,21 +89,19 @@ pub fn body_bytes(kind: Kind, header: &[u8]) -> Option<usize> {
     usize::try_from(header.try_get_u32().ok()?).ok()
 }
 
-/// Returns the store, the number, and the checksum of the frame before that a header names.
+/// Returns the store, the number, the checksum of the frame before, and the checksum that a header names.
 #[must_use]
-pub fn header(bytes: &[u8]) -> Option<(u64, u64, u64)> {
+pub fn header(bytes: &[u8]) -> Option<[u64; 4]> {
     let mut header = bytes.get(8..HEADER_BYTES)?;
-    Some((header.get_u64(), header.get_u64(), header.get_u64()))
+    Some([(); 4].map(|()| header.get_u64()))
 }
 
 /// Returns the frame with which `bytes` begins, if it is intact.
 #[must_use]
 pub fn parse(kind: Kind, bytes: &[u8]) -> Option<Frame<'_>> {
     let len = body_bytes(kind, bytes)?;
-    let (mut header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
-    header.advance(8);
-    let [store, number, previous, sum] = [(); 4].map(|()| header.get_u64());
-    let body = rest.get(..len)?;
+    let [store, number, previous, sum] = header(bytes)?;
+    let body = bytes.get(HEADER_BYTES..)?.get(..len)?;
     let is_intact = checksum(kind, u32::try_from(len).ok()?, [store, number, previous], body) == sum;
     is_intact.then_some(Frame { store, chain: Chain { number, sum }, previous, body })
 }
@@ -115,7 +113,7 @@ pub fn parse(kind: Kind, bytes: &[u8]) -> Option<Frame<'_>> {
 /// again.
 pub fn intact(kind: Kind, bytes: &[u8], store: Option<u64>) -> impl Iterator<Item = (usize, Frame<'_>)> {
     let may_be =
-        move |bytes: &&[u8]| store.is_none_or(|store| header(bytes).is_some_and(|(of, ..)| of == store));
+        move |bytes: &&[u8]| store.is_none_or(|store| header(bytes).is_some_and(|[of, ..]| of == store));
     let mut at = 0_usize;
     std::iter::from_fn(move || {
         loop {

@@ -45,7 +45,6 @@ pub struct FileLedger {
     /// What was read at the start, until it is loaded.
     contents: Contents,
     rows: BTreeMap<Bytes, Bytes>,
-    has_rows: bool,
     snapshot: Option<Snapshot>,
     /// The segment that groups are written to; `None` if the next group begins one.
     active: Option<OpenSegment>,
@@ -66,7 +65,8 @@ pub struct FileLedger {
     live_bytes: u64,
     /// Groups of this process.
     commits: u64,
-    reserve: Reserve,
+    /// Length of the file that reserves room for deletions and for the next snapshot; `None` if this process has not synced it.
+    reserve: Option<u64>,
     room: Room,
     /// The segment with which a snapshot was begun that is not in place, and the last group before it.
     snapshot_from: Option<(u64, Chain)>,
@@ -82,14 +82,6 @@ pub struct FileLedger {
     has_failed: bool,
     /// The encoded group, whose memory is used again.
     group: Vec<u8>,
-}
-
-/// The file that keeps room for deletions and for the next snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reserve {
-    /// This process has not synced it.
-    Unknown,
-    InPlace(u64),
 }
 
 /// What is known of the room on the disk.
@@ -168,7 +160,6 @@ impl FileLedger {
             metadata: contents.metadata,
             clock: None,
             rows: BTreeMap::new(),
-            has_rows: false,
             snapshot: contents.snapshot,
             active: None,
             to_continue,
@@ -181,7 +172,7 @@ impl FileLedger {
             live_bytes,
             commits: 0,
             // After an unclean end it may not be on disk.
-            reserve: if is_clean && has_reserve { Reserve::InPlace(0) } else { Reserve::Unknown },
+            reserve: (is_clean && has_reserve).then_some(0),
             room: Room::default(),
             snapshot_from: None,
             snapshot_begun_ms: 0,
@@ -277,15 +268,15 @@ impl FileLedger {
                 None => drop(rows.remove(&address)),
             }
         }
-        self.has_rows = !rows.is_empty();
         self.rows = rows;
         Ok(())
     }
 
-    /// Whether there are rows: the store takes part in an exchange. They are known after [`FileLedger::load`].
+    /// Whether there are rows: the store takes part in an exchange. They are known between [`FileLedger::load`] and
+    /// [`FileLedger::load_rows`].
     #[must_use]
     pub fn has_rows(&self) -> bool {
-        self.has_rows
+        !self.rows.is_empty()
     }
 
     /// Returns the row at an address, before [`FileLedger::load_rows`].
@@ -446,8 +437,8 @@ impl FileLedger {
         }
     }
 
-    /// Abandons the segment and all work: see [`FileLedger::begin_rewrite`].
-    fn abandon_segment(&mut self) {
+    /// Abandons the segment and all work, because it is unknown what was written: see [`FileLedger::begin_rewrite`].
+    pub fn abandon_segment(&mut self) {
         self.has_failed = true;
         self.cancel_work();
         self.active = None;
@@ -508,12 +499,15 @@ impl FileLedger {
 
     /// Returns what the store's clock shows: see [`CommitMetadata::clock_ms_at`].
     pub fn clock_ms(&mut self, now: Now) -> u64 {
+        self.clock(now).clock_ms(now)
+    }
+
+    fn clock(&mut self, now: Now) -> ClockReading {
         let (metadata, disk) = (self.metadata, &self.disk);
-        let begin = || ClockReading {
+        *self.clock.get_or_insert_with(|| ClockReading {
             clock_ms: metadata.clock_ms_at(now.wall_ms, disk.moment()),
             monotonic_ms: now.monotonic_ms,
-        };
-        self.clock.get_or_insert_with(begin).clock_ms(now)
+        })
     }
 
     fn metadata_at(&mut self, ceiling: Version, now: Now) -> CommitMetadata {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::codec::{self, Part};
 use super::directory::{Directory, sync_directory};
-use super::disk::{Disk, LOCK_NAME, Names, new_name, snapshot_name};
+use super::disk::{Disk, LOCK_NAME, Names, log_name, new_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, Kind};
 use super::ledger::{FileLedger, read_from_disk};
@@ -379,10 +379,8 @@ fn read_snapshot(
     // Each frame that is intact counts.
     let (bytes, _) = reading::read_file(disk, &name)?;
     let mut found = 0_usize;
-    for (at, frame) in frame::intact(Kind::Snapshot, &bytes, contents.store) {
-        let body = at.saturating_add(frame::HEADER_BYTES);
-        let part = codec::take_part(bytes.slice(body..body.saturating_add(frame.body.len())));
-        if let Some(Part::Entries(entries)) = part {
+    for (_, frame) in frame::intact(Kind::Snapshot, &bytes, contents.store) {
+        if let Some(Part::Entries(entries)) = codec::take_part(bytes.slice_ref(frame.body)) {
             found = found.saturating_add(entries.len());
             // One that is malformed is left out.
             entries.into_iter().for_each(|entry| _ = take(entry));
@@ -397,7 +395,7 @@ fn apply_beyond(disk: &dyn Disk, contents: &mut Contents) -> Result<(), StorageE
     let mut groups = BTreeMap::<u64, EntryGroup>::new();
     let (mut store, mut last) = (contents.store, contents.chain.number);
     for segment in contents.segments.clone() {
-        let (bytes, _) = reading::read_segment(disk, segment.number)?;
+        let (bytes, _) = reading::read_file(disk, &log_name(segment.number))?;
         if store.is_none()
             && let Some(first) = frame::parse(Kind::Group, &bytes)
         {
@@ -405,14 +403,13 @@ fn apply_beyond(disk: &dyn Disk, contents: &mut Contents) -> Result<(), StorageE
             // behind its own.
             last = first.chain.number.saturating_sub(1);
         }
-        for (at, frame) in frame::intact(Kind::Group, &bytes, store) {
+        for (_, frame) in frame::intact(Kind::Group, &bytes, store) {
             if *store.get_or_insert(frame.store) != frame.store || frame.chain.number <= last {
                 continue;
             }
-            let body = at.saturating_add(frame::HEADER_BYTES);
-            let body = bytes.slice(body..body.saturating_add(frame.body.len()));
             // Of two with the same number, the one in the later segment counts.
-            groups.extend(codec::take_group(frame.chain.number, body).map(|group| (group.number, group)));
+            let group = codec::take_group(frame.chain.number, bytes.slice_ref(frame.body));
+            groups.extend(group.map(|group| (group.number, group)));
         }
     }
     groups.into_values().for_each(|group| contents.apply(group));

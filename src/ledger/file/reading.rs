@@ -174,7 +174,7 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<bo
     let mut end_of_log = contents.snapshot.map_or_else(|| log_name(1), |snapshot| log_name(snapshot.number));
     for number in logs {
         let name = log_name(*number);
-        let (bytes, unreadable) = read_segment(disk, *number)?;
+        let (bytes, unreadable) = read_file(disk, &name)?;
         unreadable.into_iter().for_each(|unreadable| contents.note(|| unreadable));
         if contents.store.is_none()
             && let Some(first) = frame::parse(Kind::Group, &bytes).filter(|first| first.chain.number == 1)
@@ -193,9 +193,7 @@ fn read_log(disk: &dyn Disk, logs: &[u64], contents: &mut Contents) -> Result<bo
                         format!("{name}: group {} is not the one of the last end", frame.chain.number)
                     });
                 }
-                let body = at.saturating_add(frame::HEADER_BYTES);
-                let body = bytes.slice(body..body.saturating_add(frame.body.len()));
-                match codec::take_group(frame.chain.number, body) {
+                match codec::take_group(frame.chain.number, bytes.slice_ref(frame.body)) {
                     Some(group) => contents.apply(group),
                     None => contents.note(|| format!("{name}: group {} is malformed", frame.chain.number)),
                 }
@@ -229,7 +227,7 @@ fn is_cut_off(bytes: &Bytes, end: usize, contents: &Contents) -> bool {
     };
     let header = frame::header(rest).filter(|_| len > 0);
     let next = contents.chain.number.checked_add(1);
-    header.is_some_and(|(store, number, previous)| {
+    header.is_some_and(|[store, number, previous, _]| {
         (Some(store), Some(number), previous) == (contents.store, next, contents.chain.sum)
     })
 }
@@ -258,11 +256,6 @@ fn check_end(contents: &mut Contents) {
             format!("the log ends with group {last}, and group {to} was the last one at the last end")
         });
     }
-}
-
-/// Reads a whole segment: see [`read_file`].
-pub fn read_segment(disk: &dyn Disk, number: u64) -> Result<(Bytes, Option<String>), StorageErrorKind> {
-    read_file(disk, &log_name(number))
 }
 
 /// Reads a whole file. What the disk cannot read is zero; the place of the first such block is returned, too.
@@ -366,8 +359,7 @@ fn read_frames(
                 return Err(damaged(&name, place));
             }
             (chain, store) = (frame.chain, Some(frame.store));
-            let body = done.saturating_add(frame::HEADER_BYTES);
-            each(place, codec::take_part(read.slice(body..body.saturating_add(frame.body.len()))))?;
+            each(place, codec::take_part(read.slice_ref(frame.body)))?;
             done = done.saturating_add(frame_bytes(frame.body.len()));
         }
         at = at.saturating_add(done as u64);

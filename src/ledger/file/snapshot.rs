@@ -53,14 +53,14 @@ impl ClockReading {
 /// A snapshot that is being written. Its file is removed if it is not completed.
 #[derive(Debug)]
 pub struct SnapshotWriter {
-    pub(super) disk: Arc<dyn Disk>,
-    pub(super) epoch: Epoch,
-    pub(super) number: u64,
-    pub(super) base: Chain,
-    pub(super) store: u64,
-    pub(super) clock: ClockReading,
+    disk: Arc<dyn Disk>,
+    epoch: Epoch,
+    number: u64,
+    base: Chain,
+    store: u64,
+    clock: ClockReading,
     /// The snapshot that this one replaces.
-    pub(super) older: Option<u64>,
+    older: Option<u64>,
     /// `None` before the first portion, and at the end.
     file: Option<Box<dyn DiskFile>>,
     at: u64,
@@ -88,8 +88,6 @@ impl SnapshotWriter {
         clock: ClockReading,
         older: Option<u64>,
     ) -> Self {
-        let chain = Chain { number: 0, sum: number };
-        let (file, at, body, entries, live_bytes) = (None, 0, Vec::new(), 0, 0);
         Self {
             disk,
             epoch,
@@ -98,13 +96,13 @@ impl SnapshotWriter {
             store,
             clock,
             older,
-            file,
-            at,
+            file: None,
+            at: 0,
             synced_at: 0,
-            chain,
-            body,
-            entries,
-            live_bytes,
+            chain: Chain { number: 0, sum: number },
+            body: Vec::new(),
+            entries: 0,
+            live_bytes: 0,
         }
     }
 

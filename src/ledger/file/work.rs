@@ -79,7 +79,7 @@ impl Preparation {
         Done::Prepared(self.epoch, prepared)
     }
 
-    fn prepare(&self) -> Result<OpenSegment, StorageErrorKind> {
+    pub(super) fn prepare(&self) -> Result<OpenSegment, StorageErrorKind> {
         let Self { disk, number, .. } = self;
         if let Some((used, bytes)) = self.used {
             let name = log_name(*number);
@@ -109,7 +109,7 @@ fn create_segment(disk: &dyn Disk, number: u64, bytes: u64) -> Result<OpenSegmen
     let name = log_name(number);
     let create = || {
         let file = disk.create(&name)?;
-        write_parts(&*file, 0, bytes, |part| part)?;
+        write_parts(&*file, 0, bytes, |_| {})?;
         file.sync()?;
         disk.sync_names()?;
         Ok(OpenSegment { number, file, bytes, at: 0 })
@@ -125,12 +125,12 @@ fn write_parts(
     file: &dyn DiskFile,
     mut at: u64,
     to: u64,
-    mut fill: impl FnMut(Vec<u8>) -> Vec<u8>,
+    mut fill: impl FnMut(&mut [u8]),
 ) -> Result<(), StorageErrorKind> {
     let mut part = vec![0; PART_BYTES];
     while at < to {
         let left = usize::try_from(to.saturating_sub(at)).unwrap_or(usize::MAX);
-        part = fill(part);
+        fill(&mut part);
         file.write(at, part.get(..left.min(PART_BYTES)).unwrap_or_default())?;
         at = at.saturating_add(PART_BYTES as u64);
     }
@@ -151,7 +151,7 @@ impl Filling {
     #[must_use]
     pub fn run(self) -> Done {
         let filled = self.fill();
-        Done::Reserve(self.epoch, filled.map_err(|kind| kind.of_file(RESERVE_NAME)))
+        Done::Reserve(self.epoch, filled)
     }
 
     /// Returns the length of the reserve, and the one that was wanted.
@@ -172,14 +172,13 @@ impl Filling {
         // A file system that compresses, or detects equal blocks, would reserve no room for others. Its blocks need no
         // secret: a generator is fast enough for gigabytes.
         let mut state = self.disk.random();
-        let mut random = |mut part: Vec<u8>| {
+        let mut random = |part: &mut [u8]| {
             let (words, _) = part.as_chunks_mut::<8>();
             for word in words {
                 state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
                 let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
                 *word = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB).to_le_bytes();
             }
-            part
         };
         let (mut at, mut part_bytes) = (from.min(self.bytes), PART_BYTES as u64);
         let (mut synced_at, mut begun) = (at, clock::monotonic());

@@ -149,7 +149,7 @@ fn close(shared: &Shared) {
 }
 
 fn write_last_snapshot(shared: &Shared, storage: &mut FileLedger) -> Result<(), StorageError> {
-    let mut snapshot = storage.begin_last_snapshot(shared.now_unchecked())?;
+    let mut snapshot = storage.begin_rewrite(shared.now_unchecked())?;
     let written = ledger_work::write_all(shared, &mut snapshot, |_| true);
     written.map_err(|kind| StorageError { path: storage.path(), kind })?;
     storage.finish_rewrite(snapshot)
@@ -226,7 +226,7 @@ fn end_turn(shared: &Shared) {
 /// Handles a panic of a connection's thread in a commit: it may have come before the group was on disk, so the commit
 /// counts as failed, and the files are written anew.
 fn handle_panic(shared: &Shared, storage: &mut FileLedger, publisher: &dyn Publisher) {
-    storage.abandon();
+    storage.abandon_segment();
     shared.lock().handle_commit_failure(0, publisher, shared.now_unchecked());
     shared.wake_exchange();
     (shared.events)(Event::NotPersisted { reason: "a commit has panicked".to_owned() });

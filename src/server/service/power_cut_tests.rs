@@ -348,7 +348,7 @@ impl Process {
     fn close(mut self) {
         let shared = &self.service.shared;
         if self.storage.is_snapshot_due_at_end()
-            && let Ok(mut snapshot) = self.storage.begin_last_snapshot(self.now)
+            && let Ok(mut snapshot) = self.storage.begin_rewrite(self.now)
             && ledger_work::write_all(shared, &mut snapshot, |_| true).is_ok()
         {
             let _ = self.storage.finish_rewrite(snapshot);

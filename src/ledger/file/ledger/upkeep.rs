@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{FileLedger, Reserve, Room};
+use super::{FileLedger, Room};
 use crate::ledger::file::disk::{RESERVE_NAME, log_name, snapshot_name};
 use crate::ledger::file::frame::Chain;
-use crate::ledger::file::snapshot::{ClockReading, Epoch, SnapshotWriter, Written};
+use crate::ledger::file::snapshot::{Epoch, SnapshotWriter, Written};
 use crate::ledger::file::work::{Done, Filling, OpenSegment, Preparation, Purpose, Work, release_reserve};
-use crate::ledger::{RecordTooLong, StorageError, StorageErrorKind};
+use crate::ledger::{StorageError, StorageErrorKind};
 use crate::store::Now;
 
 /// The time between a snapshot that has failed and the next attempt; it doubles with each one. An attempt that has taken long is
@@ -34,7 +34,7 @@ impl FileLedger {
     /// Gives the reserve back to the disk, after a commit has failed for lack of room. It comes back when there is room.
     pub fn release_reserve(&mut self) {
         release_reserve(&*self.disk);
-        self.reserve = Reserve::Unknown;
+        self.reserve = None;
         self.room = Room {
             is_lacking: true,
             is_short: true,
@@ -49,17 +49,13 @@ impl FileLedger {
         self.is_working = false;
     }
 
-    /// Gives the segment up, because a commit has panicked: it is unknown what was written.
-    pub fn abandon(&mut self) {
-        self.abandon_segment();
-    }
-
-    /// Begins the recovery from a failed write or sync: a new segment, and a snapshot of all that is durable. The caller
-    /// writes its records and calls [`FileLedger::finish_rewrite`]. Other work is cancelled.
+    /// Begins the recovery from a failed write or sync, or the snapshot of an orderly end: a new segment, and a snapshot of all
+    /// that is durable. The caller writes its records and calls [`FileLedger::finish_rewrite`]. Other work is cancelled.
     ///
     /// # Errors
     /// The segment cannot be created. The state on disk is as before.
     pub fn begin_rewrite(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
+        self.cancel_work();
         self.remove_last_attempt();
         // Each attempt has files of its own.
         self.last_segment = self.last_segment.saturating_add(1);
@@ -76,10 +72,7 @@ impl FileLedger {
             used: None,
             reserve_bytes: None,
         };
-        let Done::Prepared(_, segment) = preparation.run() else {
-            return Err(self.error(RecordTooLong.into()));
-        };
-        let segment = segment.map_err(|kind| self.error(kind))?;
+        let segment = preparation.prepare().map_err(|kind| self.error(kind))?;
         self.prepared.push_back(segment);
         // The chain of a new store begins with its number.
         self.store();
@@ -98,15 +91,6 @@ impl FileLedger {
                 self.obsolete.extend(names);
             }
         }
-    }
-
-    /// Begins the snapshot of an orderly end: as [`FileLedger::begin_rewrite`].
-    ///
-    /// # Errors
-    /// The segment cannot be created.
-    pub fn begin_last_snapshot(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
-        self.epoch.cancel();
-        self.begin_rewrite(now)
     }
 
     /// Completes the snapshot of [`FileLedger::begin_rewrite`]; commits are possible again.
@@ -136,10 +120,8 @@ impl FileLedger {
     }
 
     fn snapshot_writer(&mut self, from: (u64, Chain), now: Now) -> SnapshotWriter {
-        self.clock_ms(now);
-        let clock = self.clock.unwrap_or(ClockReading { clock_ms: 0, monotonic_ms: 0 });
+        let (clock, store) = (self.clock(now), self.store());
         let older = self.snapshot.map(|snapshot| snapshot.number);
-        let store = self.store();
         SnapshotWriter::new(Arc::clone(&self.disk), self.epoch.clone(), from, store, clock, older)
     }
 
@@ -183,22 +165,15 @@ impl FileLedger {
         if !self.obsolete.is_empty() {
             return Some(Work::Remove(disk, std::mem::take(&mut self.obsolete)));
         }
-        if self.is_snapshot_due(now) && self.room.is_lacking && !self.room.is_probed {
-            return Some(Work::Probe(
-                disk,
-                self.epoch.clone(),
-                Purpose::Snapshot,
-                self.missing_bytes(store_bytes),
-            ));
-        }
         let is_due = self.is_snapshot_due(now);
-        let needs_segment = if is_due && (self.snapshot_from.is_none() || self.room.is_lacking) {
-            // Without room for a segment, a snapshot may have room all the same.
-            self.snapshot_from.is_none()
-        } else {
-            self.is_half_used()
-        };
-        if self.prepared.is_empty() && needs_segment {
+        if is_due && self.room.is_lacking && !self.room.is_probed {
+            let missing_bytes = self.missing_bytes(store_bytes);
+            return Some(Work::Probe(disk, self.epoch.clone(), Purpose::Snapshot, missing_bytes));
+        }
+        let begins_segment = is_due && self.snapshot_from.is_none();
+        // Without room for a segment, a snapshot may have room all the same.
+        let comes_first = is_due && self.room.is_lacking;
+        if self.prepared.is_empty() && (begins_segment || (self.is_half_used() && !comes_first)) {
             return Some(Work::Prepare(self.preparation()));
         }
         if is_due {
@@ -206,7 +181,7 @@ impl FileLedger {
             return self.begin_snapshot(now).map(|writer| Work::Snapshot(Box::new(writer)));
         }
         if self.is_reserve_due() || (self.room.is_lacking && std::mem::take(&mut self.room.may_be_more)) {
-            let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve != Reserve::Unknown);
+            let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve.is_some());
             return Some(Work::Reserve(Filling { disk, epoch: self.epoch.clone(), bytes, is_in_place }));
         }
         std::mem::take(&mut self.room.is_probe_due)
@@ -243,12 +218,8 @@ impl FileLedger {
     fn is_reserve_due(&self) -> bool {
         let wanted = self.reserve_bytes();
         let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
-        let (is_short, is_long) = match self.reserve {
-            Reserve::Unknown => (true, false),
-            Reserve::InPlace(bytes) => {
-                (bytes.saturating_add(tolerated) < wanted, bytes > wanted.saturating_mul(2))
-            }
-        };
+        let is_short = self.reserve.is_none_or(|bytes| bytes.saturating_add(tolerated) < wanted);
+        let is_long = self.reserve_in_place() > wanted.saturating_mul(2);
         // A store with little in it is not what fills a disk. Without room, it is tried again after a snapshot.
         (is_long || (is_short && self.live_bytes >= self.policy.first_bytes)) && !self.room.is_lacking
     }
@@ -301,7 +272,7 @@ impl FileLedger {
     }
 
     fn reserve_in_place(&self) -> u64 {
-        if let Reserve::InPlace(bytes) = self.reserve { bytes } else { 0 }
+        self.reserve.unwrap_or(0)
     }
 
     /// Returns how long the reserve should be: as the next snapshot, and what deletions need before it.
@@ -338,16 +309,16 @@ impl FileLedger {
                         self.recycle(written.snapshot.number);
                         self.handle_snapshot(&written);
                     }
-                    // Without the reserve there may be room for the next attempt.
-                    Err(kind) if kind.is_lack_of_room() && self.reserve_in_place() > 0 => {
+                    Err(kind) if kind.is_lack_of_room() => {
+                        // Without the reserve there may be room for the next attempt.
+                        if self.reserve_in_place() == 0 {
+                            self.pause_snapshots(now);
+                        }
                         self.release_reserve();
                     }
                     Err(kind) => {
                         self.pause_snapshots(now);
-                        if !kind.is_lack_of_room() {
-                            return Some(self.error(kind));
-                        }
-                        self.release_reserve();
+                        return Some(self.error(kind));
                     }
                 }
             }
@@ -376,19 +347,16 @@ impl FileLedger {
                 self.obsolete.push(log_name(segment.number));
             }
             Ok(segment) => {
-                if let Reserve::InPlace(_) = self.reserve
-                    && self.room.is_lacking
-                {
+                if self.reserve.is_some() && self.room.is_lacking {
                     // It may have been shortened.
-                    let bytes = self.disk.open(RESERVE_NAME).and_then(|file| Ok(file.bytes()?));
-                    self.reserve = bytes.map_or(Reserve::Unknown, Reserve::InPlace);
+                    self.reserve = self.disk.open(RESERVE_NAME).and_then(|file| Ok(file.bytes()?)).ok();
                 }
                 self.prepared.push_back(segment);
             }
             Err(kind) if kind.is_lack_of_room() && !is_over => {
                 if self.room.is_lacking {
                     // Neither with a shorter reserve.
-                    let was_in_place = self.reserve != Reserve::Unknown;
+                    let was_in_place = self.reserve.is_some();
                     self.release_reserve();
                     self.room.is_exhausted = !was_in_place;
                 }
@@ -403,7 +371,7 @@ impl FileLedger {
         self.is_working = false;
         match result {
             Ok((bytes, wanted)) => {
-                self.reserve = Reserve::InPlace(bytes);
+                self.reserve = Some(bytes);
                 let tolerated = self.policy.deletion_bytes(self.live_bytes) / 4;
                 if bytes.saturating_add(tolerated) >= wanted {
                     let refused_bytes = self.room.refused_bytes;
@@ -419,7 +387,7 @@ impl FileLedger {
             }
             Err(_) => {
                 release_reserve(&*self.disk);
-                self.reserve = Reserve::Unknown;
+                self.reserve = None;
             }
         }
         self.room.is_lacking = true;
