@@ -1,9 +1,9 @@
 //! The state store behind a broker: from MQTT message to request, to response and notifications, to the disk.
 //!
 //! [`Service`] is the application that the broker calls. Its state is in `shared`: the store, and the queue of what is not durable
-//! yet (`ledger::queue`). `commits` has what a commit sends, and what a failed one undoes, for all ledgers. `commit_thread` commits
-//! to files; with etcd the task of `server/etcd/node` does, by `cluster_instance`, which also receives what other instances have
-//! committed.
+//! yet (`ledger::queue`). `group_outcome` has what a commit sends, and what a failed one undoes, for all ledgers. `commit_thread`
+//! commits to files; with etcd the task of `server/etcd/runner` does, by `cluster_instance`, which also receives what other instances
+//! have committed.
 
 mod answered_writes;
 mod application;

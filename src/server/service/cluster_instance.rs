@@ -43,7 +43,7 @@ impl Service {
             }
             Effect::Committed { sequence } => self.handle_cluster_commit(sequence, publisher),
             Effect::Refused { uncertain } => self.handle_cluster_refusal(uncertain, publisher),
-            Effect::ShortOfSpace(is_short) => self.shared.lock().set_short_of_room(is_short),
+            Effect::ShortOfSpace(is_short) => self.shared.lock().commit_queue.set_short_of_room(is_short),
             Effect::Report(event) => return Some(event),
         }
         None

@@ -51,6 +51,7 @@ pub(super) fn commit_first_ceiling(storage: &mut FileLedger, state: &mut State, 
     if is_on_disk {
         state.commit_queue.set_ceiling(ceiling);
     }
+    state.set_room(storage);
 }
 
 /// Commits groups until the service closes, and has another thread do the work of the ledger.
@@ -90,12 +91,6 @@ fn report_panic(shared: &Shared, worker: ScopedJoinHandle<'_, ()>) {
 
 /// Calls `look_after` between commits: the ledger may have work for another thread.
 fn commit_until_closing(shared: &Shared, mut look_after: impl FnMut(&mut FileLedger)) {
-    if let Some(Committer { storage, .. }) = &*shared.committer() {
-        shared.lock().set_room(storage);
-        if storage.is_short_of_room() {
-            shared.report_room(storage.is_short_of_room());
-        }
-    }
     let mut retried = clock::monotonic();
     loop {
         let is_overdue = wait(shared);
@@ -114,7 +109,7 @@ fn commit_until_closing(shared: &Shared, mut look_after: impl FnMut(&mut FileLed
         if now.saturating_duration_since(retried) >= IDLE_COMMIT_INTERVAL {
             retried = now;
             if shared.owes_report.swap(false, Ordering::Relaxed) {
-                shared.report_room(storage.is_short_of_room());
+                shared.report_room(storage);
             }
             if storage.lacks_room() {
                 storage.retry_work();
@@ -240,12 +235,9 @@ pub(super) fn commit(
     now: Now,
     publisher: &dyn Publisher,
 ) -> bool {
-    let was_short_of_room = storage.is_short_of_room();
     let result = commit_group(shared, storage, group, now, publisher);
     if let Err(error) = &result {
         (shared.events)(Event::NotPersisted { reason: error.to_string() });
-    } else if was_short_of_room != storage.is_short_of_room() {
-        shared.report_room(storage.is_short_of_room());
     }
     result.is_ok()
 }
@@ -314,7 +306,7 @@ fn recover(shared: &Shared, storage: &mut FileLedger, publisher: &dyn Publisher)
             if storage.lacks_room() && !storage.is_short_of_room() {
                 shared.owes_report.store(true, Ordering::Relaxed);
             } else {
-                shared.report_room(storage.is_short_of_room());
+                shared.report_room(storage);
             }
             return true;
         };

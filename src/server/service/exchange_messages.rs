@@ -178,7 +178,7 @@ impl Service {
         match answer {
             Ok(Answer::Root(report)) if report.leaves.len() == LEAVES_PER_STEP_MAX => {
                 let (shared, metrics) = (Arc::clone(&self.shared), Arc::clone(self.metrics()));
-                let (reply, failures) = (Some((report, reply_to)), state.commit_failures());
+                let (reply, failures) = (Some((report, reply_to)), state.commit_queue.failures());
                 return Verdict::Continue(Box::new(RunningStatus { shared, metrics, reply, failures }));
             }
             answer => state.send_to_operator(publisher, reply_to, answer),
@@ -230,7 +230,7 @@ impl RunningStatus {
             return false;
         }
         let mut state = self.shared.lock();
-        let has_failed = state.commit_failures() != self.failures;
+        let has_failed = state.commit_queue.failures() != self.failures;
         let answer = if has_failed { Err(ErrorReply::NotPersisted) } else { Ok(Answer::Root(report)) };
         state.send_to_operator(publisher, reply_to, answer);
         true

@@ -262,19 +262,4 @@ impl State {
         self.lacks_room = storage.lacks_room();
         self.commit_queue.set_short_of_room(storage.is_short_of_room());
     }
-
-    /// Whether persistent keys may be deleted only.
-    pub(super) fn set_short_of_room(&mut self, is_short_of_room: bool) {
-        self.commit_queue.set_short_of_room(is_short_of_room);
-    }
-
-    /// Returns the number of commits that have failed.
-    pub(super) fn commit_failures(&self) -> u64 {
-        self.commit_queue.failures()
-    }
-
-    /// Whether there is a disk, or another instance may take over.
-    pub(super) fn is_in_memory(&self) -> bool {
-        self.ledger() == LedgerKind::Memory
-    }
 }

@@ -1,6 +1,5 @@
 //! Work of the ledger that no commit waits for: a thread that does it, and the walk of a snapshot through the state.
 
-use std::ops::ControlFlow;
 use std::sync::TryLockError;
 use std::thread;
 use std::time::Duration;
@@ -69,7 +68,7 @@ fn with_ledger<T>(
             shared.lock().set_room(storage);
         }
         if was_short_of_room != storage.is_short_of_room() {
-            shared.report_room(storage.is_short_of_room());
+            shared.report_room(storage);
         }
         Some(result)
     });
@@ -104,29 +103,19 @@ fn finish(
     snapshot: SnapshotWriter,
     is_cancelled: impl Fn() -> bool,
 ) -> Option<Result<Written, StorageErrorKind>> {
-    // No commit is under way: what is not durable is in the next group.
-    let needed = loop {
-        match with_ledger(shared, &is_cancelled, |ledger| needed_number(ledger, &shared.lock()))? {
-            Some(needed) => break needed,
-            None => shared.ledger_work.pause(),
-        }
-    };
+    let mut needed = None;
     loop {
         let durable = |ledger: &mut FileLedger| {
+            // No commit is under way: what is not durable is in the next group.
+            needed = needed.or_else(|| needed_number(ledger, &shared.lock()));
             let number = ledger.number();
-            if number >= needed {
-                ControlFlow::Break((number, ledger.metadata()))
-            } else {
-                ControlFlow::Continue(())
-            }
+            needed.is_some_and(|needed| number >= needed).then(|| (number, ledger.metadata()))
         };
-        match with_ledger(shared, &is_cancelled, durable)? {
-            ControlFlow::Break((number, metadata)) => return Some(snapshot.finish(number, metadata)),
-            ControlFlow::Continue(()) => {
-                shared.wake_commit_thread(&mut shared.lock());
-                shared.ledger_work.pause();
-            }
+        if let Some((number, metadata)) = with_ledger(shared, &is_cancelled, durable)? {
+            return Some(snapshot.finish(number, metadata));
         }
+        shared.wake_commit_thread(&mut shared.lock());
+        shared.ledger_work.pause();
     }
 }
 

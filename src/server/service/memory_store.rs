@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::application::Service;
+use crate::ledger::LedgerKind;
 use crate::protocol::{ConnectionId, Reply, Request, Timestamp};
 use crate::store::StoreRequest;
 
@@ -14,7 +15,8 @@ impl Service {
     /// and cause no notifications.
     #[must_use]
     pub fn memory_store(&self) -> Option<impl Fn(Request) -> Reply> {
-        self.shared.lock().is_in_memory().then_some(|request| self.handle_in_memory(request))
+        let is_in_memory = self.shared.lock().ledger() == LedgerKind::Memory;
+        is_in_memory.then_some(|request| self.handle_in_memory(request))
     }
 
     fn handle_in_memory(&self, request: Request) -> Reply {

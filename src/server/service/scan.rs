@@ -52,7 +52,7 @@ impl RunningScan {
         from: Peer,
         page: (Scan, ReplyTo),
     ) -> Self {
-        let (failures, losses, life) = (state.commit_failures(), state.cluster.losses, state.life());
+        let (failures, losses, life) = (state.commit_queue.failures(), state.cluster.losses, state.life());
         Self { shared, metrics, life, from, page: Some(page), failures, losses, skipped: 0 }
     }
 
@@ -90,7 +90,7 @@ impl RunningScan {
         if state.cluster.losses != self.losses {
             return true;
         }
-        let has_failed = state.commit_failures() != self.failures;
+        let has_failed = state.commit_queue.failures() != self.failures;
         let reply = if has_failed { Reply::Error(ErrorReply::NotPersisted) } else { reply };
         state.send_page(publisher, reply_to, Response::new(&reply, None));
         commit_after_turn(&self.shared, state);

@@ -207,9 +207,9 @@ impl Shared {
     }
 
     /// Reports whether persistent keys can be set again, or only deleted.
-    pub(super) fn report_room(&self, is_short_of_room: bool) {
+    pub(super) fn report_room(&self, storage: &FileLedger) {
         self.owes_report.store(false, Ordering::Relaxed);
-        (self.events)(if is_short_of_room {
+        (self.events)(if storage.is_short_of_room() {
             Event::NotPersisted { reason: "the disk is full, and keys can only be deleted".to_owned() }
         } else {
             Event::PersistedAgain
