@@ -9,8 +9,8 @@ use super::frame::{BLOCK_BYTES, HEADER_BYTES, Kind, intact};
 use super::ledger::FileLedger;
 use super::offline::{RECOVERED_DIRECTORY, inspect_on, recover, verify};
 use super::policy::Policy;
-use super::simulated::{SeededRandom, SimulatedDisk};
-use super::tests::{Model, NOW, POLICY, commit, delete, is_corrupt, load, on, set, values};
+use super::simulated::{POLICY, SeededRandom, SimulatedDisk};
+use super::tests::{Model, NOW, commit, delete, is_corrupt, load, on, set, values};
 use super::work::{Done, Work};
 use crate::clock;
 use crate::ledger::StorageErrorKind;
@@ -66,13 +66,11 @@ fn a_commit_without_room_cancels_a_snapshot_that_has_seen_its_changes() {
 fn attempts_to_recover_that_fail_leave_no_files() {
     let mut model = Model::new();
     model.fill(3);
-    model.disk.set_faults(|faults| faults.fails_next_sync = true);
-    commit(&mut model.ledger, &[set("k", b"v")]).unwrap_err();
+    model.fail_commit("k");
     let before = model.disk.all_names().len();
     for number in 0..20 {
         let mut snapshot = model.ledger.begin_rewrite(NOW).unwrap();
-        let records: Vec<_> = model.values.iter().map(|(name, value)| set(name, value)).collect();
-        snapshot.write_records(&records, NOW).unwrap();
+        snapshot.write_records(&model.records(), NOW).unwrap();
         // It is in place, but that is not known.
         model.disk.set_faults(|faults| faults.fails_name_syncs = true);
         model.ledger.finish_rewrite(snapshot).unwrap_err();
@@ -192,8 +190,7 @@ fn an_interrupted_recovery_leaves_nothing_that_can_be_taken_for_the_store() {
 #[test]
 fn a_new_store_is_not_refused_after_its_first_commit_has_failed() {
     let mut model = Model::new();
-    model.disk.set_faults(|faults| faults.fails_next_sync = true);
-    commit(&mut model.ledger, &[set("k", b"v")]).unwrap_err();
+    model.fail_commit("k");
     drop(model.ledger.begin_rewrite(NOW).unwrap());
     let mut model = Model::start(model.disk.after_kill());
     assert!(model.values.is_empty());

@@ -7,7 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::disk::{Disk, DiskFile, LOCK_NAME};
 use super::entry::Moment;
+use super::policy::Policy;
 use crate::ledger::StorageErrorKind;
+
+/// Segments that are soon full, and snapshots that are soon due.
+pub const POLICY: Policy = Policy {
+    first_bytes: 16 * 1024,
+    segment_bytes: 64 * 1024,
+    snapshot_bytes: 96 * 1024,
+    close_bytes: 64 * 1024,
+    reserve_bytes: 64 * 1024,
+    commits_before: 3,
+};
 
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;

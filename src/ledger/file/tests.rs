@@ -12,7 +12,7 @@ use super::disk::{Disk, LOCK_NAME, RESERVE_NAME, log_name};
 use super::frame::{BLOCK_BYTES, HEADER_BYTES, Kind, intact};
 use super::ledger::FileLedger;
 use super::policy::Policy;
-use super::simulated::{SeededRandom, SimulatedDisk};
+use super::simulated::{POLICY, SeededRandom, SimulatedDisk};
 use super::work::Done;
 use crate::exchange::row::{Row, RowId, Term};
 use crate::ledger::{CommitMetadata, KeyRecord, Record, StorageError, StorageErrorKind};
@@ -21,15 +21,6 @@ use crate::store::{Now, StoredValue, Version};
 
 pub(super) const NOW: Now = Now { wall_ms: 1_000_000, monotonic_ms: 5_000 };
 const HOUR_MS: u64 = 3_600_000;
-/// Segments that are soon full, and snapshots that are soon due.
-pub(super) const POLICY: Policy = Policy {
-    first_bytes: 16 * 1024,
-    segment_bytes: 64 * 1024,
-    snapshot_bytes: 96 * 1024,
-    close_bytes: 64 * 1024,
-    reserve_bytes: 64 * 1024,
-    commits_before: 3,
-};
 
 fn at(ms: u64) -> Version {
     Version { ms, counter: 7 }
@@ -126,6 +117,17 @@ impl Model {
         Now { monotonic_ms: NOW.monotonic_ms + self.passed_ms, ..NOW }
     }
 
+    /// Returns all that a snapshot has.
+    pub fn records(&self) -> Vec<(u64, Record)> {
+        self.values.iter().map(|(name, value)| set(name, value)).collect()
+    }
+
+    /// Fails a commit, so that the ledger must recover.
+    pub fn fail_commit(&mut self, name: &str) {
+        self.disk.set_faults(|faults| faults.fails_next_sync = true);
+        commit(&mut self.ledger, &[set(name, b"v")]).unwrap_err();
+    }
+
     /// Returns what the persistent keys take, or somewhat more.
     pub fn bytes(&self) -> u64 {
         self.values.iter().map(|(name, value)| (name.len() + value.len() + 64) as u64).sum()
@@ -136,9 +138,8 @@ impl Model {
         let now = self.later();
         while let Some(work) = self.ledger.take_work(now, self.bytes()) {
             let done = work.run().unwrap_or_else(|mut snapshot| {
-                let records: Vec<_> = self.values.iter().map(|(name, value)| set(name, value)).collect();
                 let epoch = snapshot.epoch();
-                let written = snapshot.write_records(&records, NOW);
+                let written = snapshot.write_records(&self.records(), NOW);
                 let (number, metadata) = (self.ledger.number(), self.ledger.metadata());
                 let result = written.and_then(|()| snapshot.finish(number, metadata));
                 self.snapshots += u64::from(result.is_ok());
@@ -150,8 +151,7 @@ impl Model {
 
     pub fn recover(&mut self) {
         let mut snapshot = self.ledger.begin_rewrite(NOW).unwrap();
-        let records: Vec<_> = self.values.iter().map(|(name, value)| set(name, value)).collect();
-        snapshot.write_records(&records, NOW).unwrap();
+        snapshot.write_records(&self.records(), NOW).unwrap();
         self.ledger.finish_rewrite(snapshot).unwrap();
     }
 }
@@ -358,11 +358,10 @@ fn a_failed_commit_cancels_a_snapshot_that_has_seen_its_changes() {
         }
     };
     let mut snapshot = *snapshot;
-    let mut seen: Vec<_> = model.values.iter().map(|(name, value)| set(name, value)).collect();
+    let mut seen = model.records();
     seen.push(set("rolled back", b"v"));
     snapshot.write_records(&seen, NOW).unwrap();
-    model.disk.set_faults(|faults| faults.fails_next_sync = true);
-    commit(&mut model.ledger, &[set("rolled back", b"v")]).unwrap_err();
+    model.fail_commit("rolled back");
     assert!(snapshot.is_cancelled() && !model.ledger.is_open());
     drop(snapshot);
     assert!(commit(&mut model.ledger, &[set("k", b"v")]).is_err(), "it waits for the recovery");
@@ -378,8 +377,7 @@ fn a_failed_commit_cancels_a_snapshot_that_has_seen_its_changes() {
 fn the_clock_shows_no_earlier_time_after_a_recovery_that_no_group_has_followed() {
     let mut model = Model::new();
     model.fill(3);
-    model.disk.set_faults(|faults| faults.fails_next_sync = true);
-    commit(&mut model.ledger, &[set("k", b"v")]).unwrap_err();
+    model.fail_commit("k");
     let later = Now { wall_ms: NOW.wall_ms + HOUR_MS, monotonic_ms: NOW.monotonic_ms + HOUR_MS };
     let clock_ms = model.ledger.clock_ms(later);
     let snapshot = model.ledger.begin_rewrite(later).unwrap();
@@ -739,7 +737,7 @@ fn what_a_start_has_read_after_an_interrupted_first_commit_stays() {
     assert!(found_after_kill > 0);
 }
 
-/// What zeros over the end of the log can be told apart from is refused.
+/// Zeros over the end of the log are refused if a file shows that there were groups.
 #[test]
 fn a_lost_end_of_the_log_is_refused_where_anything_shows_that_there_was_more() {
     // The number of the last orderly end.
@@ -805,7 +803,7 @@ fn a_log_that_is_cut_off_within_a_group_is_refused() {
         disk.change_file("log-1", |content| content.truncate(bytes));
         match values(&disk) {
             Ok(found) if bytes <= BLOCK_BYTES => {
-                assert_eq!(found.len(), 1, "{bytes}: it cannot be told apart")
+                assert_eq!(found.len(), 1, "{bytes}: nothing shows that there was more")
             }
             Ok(found) => assert_eq!(found, model.values, "{bytes}: only the padding is missing"),
             Err(error) if bytes <= BLOCK_BYTES => assert!(is_corrupt(&error), "{bytes}: {error}"),

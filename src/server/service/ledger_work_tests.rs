@@ -5,21 +5,11 @@ use std::time::Duration;
 
 use super::tests::{TestService, message, set, value};
 use crate::clock;
-use crate::ledger::file::simulated::SimulatedDisk;
-use crate::ledger::{FileLedger, Policy};
+use crate::ledger::FileLedger;
+use crate::ledger::file::simulated::{POLICY, SimulatedDisk};
 use crate::protocol::message::PERSIST;
 use crate::protocol::{ErrorReply, Message, Reply};
 use crate::server::event::Event;
-
-/// Segments that are soon full, and snapshots that are soon due.
-const POLICY: Policy = Policy {
-    first_bytes: 16 * 1024,
-    segment_bytes: 64 * 1024,
-    snapshot_bytes: 96 * 1024,
-    close_bytes: 64 * 1024,
-    reserve_bytes: 64 * 1024,
-    commits_before: 3,
-};
 
 fn persistent(name: &str, text: &str) -> Message {
     let mut message = message(&set(name, text));

@@ -12,7 +12,7 @@ use super::ledger_work;
 use super::tests::{RecordingPublisher, SEEDS, del, get, message, peer, set_with, version};
 use super::*;
 use crate::clock;
-use crate::ledger::file::simulated::{SeededRandom, SimulatedDisk};
+use crate::ledger::file::simulated::{self, SeededRandom, SimulatedDisk};
 use crate::ledger::{FileLedger, Policy, StorageError};
 use crate::protocol::message::TIMESTAMP;
 use crate::protocol::{Condition, ConnectionId, Key, Reply, Timestamp};
@@ -22,15 +22,7 @@ use crate::store::{Now, StoreRequest, Version};
 
 /// What a key holds, without its deadline.
 type KeyState = (Version, Bytes, Option<Timestamp>);
-/// Segments that are soon full, and snapshots that are soon due.
-const POLICY: Policy = Policy {
-    first_bytes: 16 * 1024,
-    segment_bytes: 64 * 1024,
-    snapshot_bytes: 128 * 1024,
-    close_bytes: 64 * 1024,
-    reserve_bytes: 64 * 1024,
-    commits_before: 3,
-};
+const POLICY: Policy = Policy { snapshot_bytes: 128 * 1024, ..simulated::POLICY };
 
 /// All persistent keys.
 type PersistentKeys = BTreeMap<Key, KeyState>;

@@ -15,7 +15,7 @@ use crate::exchange::names::{ChangeId, Name};
 use crate::exchange::root::Root;
 use crate::exchange::rules::{Patterns, Position, RuleSource, Rules, Text};
 use crate::exchange::{self, Exchange};
-use crate::ledger::file::simulated::{SeededRandom, SimulatedDisk};
+use crate::ledger::file::simulated::{self, SeededRandom, SimulatedDisk};
 use crate::ledger::{FileLedger, Group, Policy};
 use crate::protocol::Key;
 use crate::server::delivery::Publisher;
@@ -23,15 +23,7 @@ use crate::server::exchange::participant::Seeds;
 use crate::server::exchange::settings::{ExchangeSettings, Role};
 use crate::store::Now;
 
-/// A log that is created early and is soon full.
-const POLICY: Policy = Policy {
-    first_bytes: 16 * 1024,
-    segment_bytes: 64 * 1024,
-    snapshot_bytes: 128 * 1024,
-    close_bytes: 64 * 1024,
-    reserve_bytes: 64 * 1024,
-    commits_before: 3,
-};
+const POLICY: Policy = Policy { snapshot_bytes: 128 * 1024, ..simulated::POLICY };
 /// The names of the nodes; the first one is the root.
 pub const NAMES: [&str; 4] = ["root", "leaf-a", "leaf-b", "leaf-c"];
 
