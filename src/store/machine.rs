@@ -19,6 +19,7 @@ use super::checks::{
 use super::deadlines::{Deadlines, Slot};
 use super::entries::Entries;
 use super::entry::{Entry, StoredValue, Version, cost};
+use super::key_walk::SLOTS_PER_CALL_MAX;
 use super::limits::Limits;
 use super::request::{Change, Now, StoreRequest, StoreResponse};
 use super::scan::Scan;
@@ -240,8 +241,9 @@ impl Store {
     }
 
     /// Returns up to `keys_max` persistent entries from the position `from` on, 0 at first, and the position of the next
-    /// ones, or `None` at the end. None follows after `bytes_max` bytes of values. A key that exists throughout is returned exactly once, whatever changes between the
-    /// calls.
+    /// ones, or `None` at the end. None follows after `bytes_max` bytes of values. A bounded number of positions is looked at,
+    /// which may have no such entry: other requests wait meanwhile. A key that exists throughout is returned exactly once,
+    /// whatever changes between the calls.
     #[must_use]
     pub fn persistent_from(
         &self,
@@ -250,8 +252,8 @@ impl Store {
         bytes_max: usize,
     ) -> (Vec<PersistentEntry>, Option<u32>) {
         let (mut found, mut bytes) = (Vec::new(), 0_usize);
-        for (slot, entry) in self.entries.iter_from(from) {
-            if found.len() >= keys_max || bytes >= bytes_max {
+        for (seen, (slot, entry)) in self.entries.iter_from(from).enumerate() {
+            if seen >= SLOTS_PER_CALL_MAX || found.len() >= keys_max || bytes >= bytes_max {
                 return (found, Some(slot));
             }
             // A vacant slot is not persistent and has an empty key.

@@ -663,6 +663,23 @@ fn portions_have_each_persistent_key_once_whatever_their_size() {
     }
 }
 
+/// A snapshot walks through a store of which few keys are persistent, or whose keys were deleted.
+#[test]
+fn a_portion_looks_at_a_bounded_number_of_keys_and_may_be_empty() {
+    let mut store = store();
+    for index in 0..5_000 {
+        store.handle_request(set(&index.to_string(), "v"), NOW);
+    }
+    store.handle_request(StoreRequest { persist: true, ..set("last", "v") }, NOW);
+    let (mut sizes, mut next) = (Vec::new(), Some(0));
+    while let Some(from) = next {
+        let (portion, then) = store.persistent_from(from, 10, usize::MAX);
+        sizes.push(portion.len());
+        next = then;
+    }
+    assert_eq!(sizes, [0, 0, 0, 0, 1]);
+}
+
 /// Returns the number of keys of each page.
 fn page_sizes(store: &mut Store, pattern: &str) -> Vec<usize> {
     let (mut sizes, mut token) = (Vec::new(), None);
