@@ -153,13 +153,17 @@ impl<A> CommitQueue<A> {
     /// With a file, it does if it depends on a record that is not committed, or on a version above the ceiling. With etcd it
     /// always does: another instance may have become the owner and changed the keys since the last commit, so that each answer
     /// waits for a commit or a confirmation that begins after it.
+    ///
+    /// While the disk fails, a change of a key in memory does not wait for an earlier record of the key, and adds none: that one
+    /// removes the key from the disk, and no room would be needed to write such a key again and again.
     #[must_use]
     pub fn waits(&self, depends_on: DependsOn<'_>) -> bool {
         match (self.ledger, depends_on) {
             (LedgerKind::Memory, _) | (LedgerKind::File, DependsOn::Nothing) => false,
             (LedgerKind::File, DependsOn::Key(key)) => self.keys.contains_key(key),
             (LedgerKind::File, DependsOn::Change(change)) => {
-                change.persist || self.is_above_ceiling(change) || self.keys.contains_key(&change.key)
+                let has_earlier = !self.has_failed && self.keys.contains_key(&change.key);
+                change.persist || self.is_above_ceiling(change) || has_earlier
             }
             (LedgerKind::File, DependsOn::AllKeys) => !self.undo.is_empty() || !self.answers.is_empty(),
             (LedgerKind::Etcd, _) => true,
@@ -444,7 +448,7 @@ impl Undo {
     }
 }
 
-/// Returns about how many bytes a row has that is kept in memory; 0 for other records.
+/// Returns about how many bytes a row takes in memory; 0 for other records.
 fn row_bytes(record: &Record) -> usize {
     const OVERHEAD_BYTES: usize = 128;
     let Record::Exchange(_, row) = record else { return 0 };

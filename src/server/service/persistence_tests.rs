@@ -13,7 +13,7 @@ use super::*;
 use crate::broker::workers::Workers;
 use crate::clock;
 use crate::ledger::file::simulated::SimulatedDisk;
-use crate::ledger::{FileLedger, Policy, Record};
+use crate::ledger::{FileLedger, KeyRecord, Policy, Record};
 use crate::protocol::message::{PERSIST, TIMESTAMP};
 use crate::protocol::{ConnectionId, ErrorReply, Message, Reply, Request, Timestamp, UserProperties};
 use crate::server::delivery::Publisher;
@@ -405,6 +405,13 @@ fn a_write_in_memory_that_waits_for_an_expiry_is_applied_although_the_commit_fai
     test.service.shared.lock().handle_commit_failure(0, &test.sent_messages, test.service.shared.now());
     assert_eq!(test.sent_messages.replies(), [Reply::Done]);
     assert_eq!(test.reply(&get("k")), value("in memory"));
+    // However often it is written, the queue has the expiry alone: nothing bounds what does not wait.
+    for _ in 0..3 {
+        assert_eq!(test.reply(&set("k", "again")), Reply::Done);
+        assert_eq!(test.reply(&del("k")), Reply::Count(1));
+    }
+    let group = test.service.shared.lock().commit_queue.take_group().unwrap();
+    assert!(matches!(&group.records[..], [(_, Record::Key(KeyRecord { content: None, .. }))]), "{group:?}");
 }
 
 #[test]
