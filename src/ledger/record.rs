@@ -48,7 +48,7 @@ pub struct ResponseRecord {
     pub payload: Bytes,
     pub version: Option<Version>,
     pub outcome: Outcome,
-    /// Until when it is kept, in monotonic milliseconds of the instance that has the record.
+    /// When it expires, in monotonic milliseconds of the instance that has the record.
     pub until_ms: u64,
 }
 

@@ -71,7 +71,7 @@ pub struct StoredValue {
     pub value: Value,
     /// The fencing token that protects the key (protocol §5).
     pub fence: Option<Timestamp>,
-    /// Deadlines in monotonic milliseconds; `None`: never.
+    /// Deadline in monotonic milliseconds; `None`: never.
     pub deadline_ms: Option<u64>,
     /// Whether the key is persistent.
     pub persist: bool,

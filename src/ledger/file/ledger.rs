@@ -26,8 +26,8 @@ use crate::store::{Now, StoredValue, Version};
 /// A difference between the clocks that is no rounding.
 const CLOCK_STEP_MS: u64 = 1_000;
 
-/// The most memory that is kept for the next group.
-const GROUP_BYTES_KEPT: usize = 4 * 1024 * 1024;
+/// The most memory that is retained for the next group.
+const GROUP_BYTES_RETAINED: usize = 4 * 1024 * 1024;
 
 /// The files of one store, open. No other process can open them meanwhile.
 #[derive(Debug)]
@@ -353,7 +353,7 @@ impl FileLedger {
             None => self.append_to_new_segment()?,
         }
         self.group.clear();
-        self.group.shrink_to(GROUP_BYTES_KEPT);
+        self.group.shrink_to(GROUP_BYTES_RETAINED);
         self.chain = chain;
         self.is_changed = true;
         self.commits = self.commits.saturating_add(1);

@@ -5,7 +5,7 @@ use super::frame::Chain;
 /// Version of the layout of all files.
 pub const FORMAT: u64 = 1;
 
-/// What the lock file says.
+/// Content of the lock file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// `None` if the directory never had a store, or if the content is damaged.

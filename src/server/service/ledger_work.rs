@@ -42,7 +42,7 @@ pub(super) fn run(shared: &Shared) {
 
 /// Calls `action` with the ledger when no commit is under way. Returns `None` if the service closes, or if `is_cancelled`.
 ///
-/// It does not wait for the lock: a recovery keeps it for long, and has what is under way cancelled.
+/// It does not wait for the lock: a recovery holds it for long, and cancels what is under way.
 fn with_ledger<T>(
     shared: &Shared,
     is_cancelled: impl Fn() -> bool,

@@ -159,7 +159,7 @@ impl Shared {
     }
 
     /// Returns the present time with the wall clock as it is, also if versions do not follow it: the storage follows each
-    /// step, to keep deadlines apart from it.
+    /// step, so that no deadline depends on it.
     pub(super) fn now_unchecked(&self) -> Now {
         Now { wall_ms: clock::wall_ms(), ..self.now() }
     }

@@ -397,15 +397,15 @@ impl FileLedger {
         }
     }
 
-    /// Keeps the segments before this one, to use them again, or has them removed.
+    /// Collects the segments before this one, to use them again, or has them removed.
     fn recycle(&mut self, first: u64) {
         let bytes_max = self.policy.snapshot_bytes.saturating_add(self.policy.segment_bytes);
-        let mut kept: u64 = self.free.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+        let mut free_bytes: u64 = self.free.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
         let least_bytes = self.policy.next_bytes(self.active.as_ref().map_or(0, |segment| segment.bytes));
         for (number, bytes) in self.used.extract_if(.., |(number, _)| *number < first) {
             let is_usual = bytes >= least_bytes && bytes <= self.policy.segment_bytes;
-            if is_usual && !self.room.is_lacking && kept.saturating_add(bytes) <= bytes_max {
-                kept = kept.saturating_add(bytes);
+            if is_usual && !self.room.is_lacking && free_bytes.saturating_add(bytes) <= bytes_max {
+                free_bytes = free_bytes.saturating_add(bytes);
                 self.free.push((number, bytes));
             } else {
                 self.obsolete.push(log_name(number));
