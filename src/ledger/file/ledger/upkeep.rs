@@ -18,6 +18,16 @@ const SNAPSHOT_PAUSE_MAX_MS: u64 = 60_000;
 /// What a snapshot has besides its entries, at least.
 const SNAPSHOT_OVERHEAD_BYTES: u64 = 64 * 1024;
 
+/// The piece of work that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DueWork {
+    Removal,
+    Probe(Purpose),
+    Segment,
+    Snapshot,
+    Reserve,
+}
+
 impl FileLedger {
     /// Whether only deletions may be committed, because there may be no room for a snapshot of anything else.
     #[must_use]
@@ -128,18 +138,31 @@ impl FileLedger {
     /// Whether [`FileLedger::take_work`] would return something.
     #[must_use]
     pub fn has_work(&self, now: Now) -> bool {
-        self.may_work()
-            && (!self.obsolete.is_empty()
-                || self.is_snapshot_due(now)
-                || (self.prepared.is_empty() && self.is_half_used())
-                || self.is_reserve_due()
-                || (self.room.is_lacking && self.room.may_be_more)
-                || self.room.is_probe_due)
+        self.due_work(now).is_some()
     }
 
-    fn may_work(&self) -> bool {
+    fn due_work(&self, now: Now) -> Option<DueWork> {
         let is_young = self.commits < self.policy.commits_before && self.room == Room::default();
-        !(self.is_working || self.has_failed || is_young || self.room.is_exhausted)
+        if self.is_working || self.has_failed || is_young || self.room.is_exhausted {
+            return None;
+        }
+        let is_snapshot_due = self.is_snapshot_due(now);
+        let begins_segment = is_snapshot_due && self.snapshot_from.is_none();
+        // Without room for a segment, a snapshot may have room all the same.
+        let comes_first = is_snapshot_due && self.room.is_lacking;
+        if !self.obsolete.is_empty() {
+            Some(DueWork::Removal)
+        } else if comes_first && !self.room.is_probed {
+            Some(DueWork::Probe(Purpose::Snapshot))
+        } else if self.prepared.is_empty() && (begins_segment || (self.is_half_used() && !comes_first)) {
+            Some(DueWork::Segment)
+        } else if is_snapshot_due {
+            Some(DueWork::Snapshot)
+        } else if self.is_reserve_due() || (self.room.is_lacking && self.room.may_be_more) {
+            Some(DueWork::Reserve)
+        } else {
+            self.room.is_probe_due.then_some(DueWork::Probe(Purpose::Group))
+        }
     }
 
     /// Makes work due that has failed for lack of room. Some time must have passed.
@@ -152,40 +175,29 @@ impl FileLedger {
     /// Returns the next piece of work, if any. Only one is under way at a time. `store_bytes` is what the persistent keys take at
     /// present, or somewhat more.
     pub fn take_work(&mut self, now: Now, store_bytes: u64) -> Option<Work> {
-        if !self.may_work() {
-            return None;
-        }
-        let work = self.next_work(now, store_bytes)?;
+        let due = self.due_work(now)?;
+        let (disk, epoch) = (Arc::clone(&self.disk), self.epoch.clone());
+        let work = match due {
+            DueWork::Removal => Work::Remove(disk, std::mem::take(&mut self.obsolete)),
+            DueWork::Probe(Purpose::Snapshot) => {
+                Work::Probe(disk, epoch, Purpose::Snapshot, self.missing_bytes(store_bytes))
+            }
+            DueWork::Probe(Purpose::Group) => {
+                self.room.is_probe_due = false;
+                Work::Probe(disk, epoch, Purpose::Group, self.room.refused_bytes)
+            }
+            DueWork::Segment => Work::Prepare(self.preparation()),
+            DueWork::Snapshot => Work::Snapshot(Box::new(self.begin_snapshot(now)?)),
+            DueWork::Reserve => {
+                if self.room.is_lacking {
+                    self.room.may_be_more = false;
+                }
+                let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve.is_some());
+                Work::Reserve(Filling { disk, epoch, bytes, is_in_place })
+            }
+        };
         self.is_working = true;
         Some(work)
-    }
-
-    fn next_work(&mut self, now: Now, store_bytes: u64) -> Option<Work> {
-        let disk = Arc::clone(&self.disk);
-        if !self.obsolete.is_empty() {
-            return Some(Work::Remove(disk, std::mem::take(&mut self.obsolete)));
-        }
-        let is_due = self.is_snapshot_due(now);
-        if is_due && self.room.is_lacking && !self.room.is_probed {
-            let missing_bytes = self.missing_bytes(store_bytes);
-            return Some(Work::Probe(disk, self.epoch.clone(), Purpose::Snapshot, missing_bytes));
-        }
-        let begins_segment = is_due && self.snapshot_from.is_none();
-        // Without room for a segment, a snapshot may have room all the same.
-        let comes_first = is_due && self.room.is_lacking;
-        if self.prepared.is_empty() && (begins_segment || (self.is_half_used() && !comes_first)) {
-            return Some(Work::Prepare(self.preparation()));
-        }
-        if is_due {
-            self.room.is_probed = false;
-            return self.begin_snapshot(now).map(|writer| Work::Snapshot(Box::new(writer)));
-        }
-        if self.is_reserve_due() || (self.room.is_lacking && std::mem::take(&mut self.room.may_be_more)) {
-            let (bytes, is_in_place) = (self.reserve_bytes(), self.reserve.is_some());
-            return Some(Work::Reserve(Filling { disk, epoch: self.epoch.clone(), bytes, is_in_place }));
-        }
-        std::mem::take(&mut self.room.is_probe_due)
-            .then(|| Work::Probe(disk, self.epoch.clone(), Purpose::Group, self.room.refused_bytes))
     }
 
     /// Begins a snapshot with the next segment. One that follows a failed attempt begins with the same one, so that many attempts
@@ -200,6 +212,7 @@ impl FileLedger {
                 from
             }
         };
+        self.room.is_probed = false;
         self.snapshot_from = Some(from);
         self.snapshot_begun_ms = now.monotonic_ms;
         Some(self.snapshot_writer(from, now))
