@@ -212,7 +212,7 @@ fn end_turn(shared: &Shared) {
             shared.make_commit_due(&mut shared.lock());
         }
         drop(committer);
-        shared.ledger_work.leave_ledger();
+        workers::block(|| shared.ledger_work.leave_ledger());
         return;
     }
     shared.wake_commit_thread(&mut shared.lock());
