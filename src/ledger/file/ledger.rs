@@ -98,9 +98,9 @@ struct Room {
     /// Length of the longest group that there was no room for, until one as long is committed, or there is room for it; 0 if
     /// there is none. Shorter groups are committed meanwhile.
     refused_bytes: u64,
-    /// Whether it is time to look for room for it.
+    /// Whether a check for that room is due.
     is_probe_due: bool,
-    /// Whether there is room for a snapshot, as a look has shown.
+    /// Whether there is room for a snapshot, as a check has shown.
     is_probed: bool,
 }
 

@@ -22,7 +22,7 @@ pub enum Work {
     /// It needs the records of the store: see [`SnapshotWriter`].
     Snapshot(Box<SnapshotWriter>),
     Reserve(Filling),
-    /// A look whether there is room for a group or a snapshot of this length.
+    /// A check for room for a group or a snapshot of this length.
     Probe(Arc<dyn Disk>, Epoch, Purpose, u64),
     Remove(Arc<dyn Disk>, Vec<String>),
 }
@@ -34,12 +34,12 @@ pub enum Done {
     Snapshot(Epoch, Result<Written, StorageErrorKind>),
     /// The length of the reserve, and the one that was wanted.
     Reserve(Epoch, Result<(u64, u64), StorageErrorKind>),
-    /// The length that was asked for, if there is room for it.
+    /// The length that was checked, if there is room for it.
     Probed(Epoch, Purpose, Option<u64>),
     Removed,
 }
 
-/// What room is looked for.
+/// What the room is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Group,

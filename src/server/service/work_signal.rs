@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The longest time between two looks at what no signal announces: a connection's thread that has committed.
+/// The longest time between two checks for what no signal announces: a connection's thread that has committed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// The time between two looks whether a commit is durable that a snapshot needs.
+/// The time between two checks whether a commit is durable that a snapshot needs.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The longest time for which the commit thread leaves the ledger to the other thread.
 const TURN_MAX: Duration = Duration::from_millis(20);
