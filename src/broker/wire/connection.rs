@@ -389,15 +389,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(missing) => missing,
                 Err(close_reason) => return close_reason,
             };
+            if let Some(keep_alive) = keep_alive.as_mut().filter(|_| self.input.len() < unhandled) {
+                keep_alive.handle_packet(clock::monotonic());
+            }
             if handler.ends_turn() {
                 yield_now().await;
                 continue;
             }
             if let Err(out_of_memory) = self.make_room(missing, handler.held_bytes()) {
                 return out_of_memory.into();
-            }
-            if let Some(keep_alive) = keep_alive.as_mut().filter(|_| self.input.len() < unhandled) {
-                keep_alive.handle_packet(clock::monotonic());
             }
             if handler.is_finished() && !self.has_buffered_output {
                 let text = "the server stops".to_owned();
