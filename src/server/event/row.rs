@@ -69,9 +69,11 @@ impl<'a> Row<'a> {
         Self { subject: Some(subject), ..self }
     }
 
-    pub(super) fn about_client(self, client_id: &Arc<str>) -> Self {
+    /// Limits the number of events about this client, and adds its id.
+    pub(super) fn about_client(self, client_id: &'a Arc<str>) -> Self {
         // Clients whose long ids have the same beginning share a limit, so that thousands of subjects take little memory.
-        self.about(Subject::Client(beginning(client_id).map_or_else(|| Arc::clone(client_id), Into::into)))
+        let id = beginning(client_id).map_or_else(|| Arc::clone(client_id), Into::into);
+        self.about(Subject::Client(id)).shown("client_id", client_id)
     }
 
     pub(super) fn with(mut self, name: &'static str, value: Value<'a>) -> Self {
