@@ -36,8 +36,8 @@ pub enum Value<'a> {
 
 type Text<'a> = Box<dyn Fn(&mut fmt::Formatter<'_>) -> fmt::Result + 'a>;
 
-/// The row of one event. It borrows from the event, and is displayed as the line of text: an event that the limits leave out
-/// costs no formatting.
+/// The row of one event. It borrows from the event, and is displayed as the line of text, which is not formatted for an event
+/// that the limits leave out.
 pub struct Row<'a> {
     /// The name of the kind of event in the JSON log.
     pub name: &'static str,
