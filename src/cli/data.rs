@@ -12,11 +12,11 @@ use crate::clock;
 use crate::commands::args::kind::{OtherForm, ValueKind};
 use crate::commands::{CommandError, Kind, duration};
 use crate::ledger::LoweredVersions;
+use crate::ledger::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
 use crate::protocol::{Key, Timestamp};
 use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
-use crate::server::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
 
 const EXAMPLES: &str = "\
 Examples:

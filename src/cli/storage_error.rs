@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use crate::commands::{CommandError, Kind, limit_hint};
+use crate::ledger::{StorageError, StorageErrorKind};
 use crate::render::escape::escape;
-use crate::server::{StorageError, StorageErrorKind};
 
 /// Converts the error of a store that did not start.
 pub fn of_start(error: &StorageError) -> CommandError {

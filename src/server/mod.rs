@@ -34,11 +34,10 @@ pub use self::event::Event;
 pub use self::identity::{CredentialFiles, Identities, IdentityError, LOGIN_FAILURES_MAX, UsersFile};
 #[cfg(not(feature = "cluster"))]
 pub use self::no_cluster::{ClusterNode, ClusterSettings};
-pub use self::operations::{AdminSettings, OperationsSettings};
+pub use self::operations_settings::{AdminSettings, OperationsSettings};
 pub use self::service::{Persistence, StoreSettings, recorded_bytes_max};
 pub use self::settings::Settings;
 pub use crate::broker::settings::{ListenerSettings, WebSocketSettings};
-pub use crate::ledger::{RESERVE_BYTES, StorageError, StorageErrorKind, offline};
 pub use crate::net::tls::{ClientCertificate, ServerTls, ServerTlsFiles};
 pub use crate::server::store_server::{
     CertificatesReloader, CredentialsReloader, ExchangeReloader, RulesReloader, StoreServer,

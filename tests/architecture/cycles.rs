@@ -1,5 +1,6 @@
 //! Import cycles between the files and between the folders of one top module, found through re-exports to the defining file.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Module, Path, Reference, Source, module_of};
@@ -150,12 +151,7 @@ pub fn graph<'a>(
 
 /// Returns every file that is part of a cycle.
 pub fn cycles<'a>(graph: &Graph<'a>) -> Vec<Tie<'a>> {
-    let next = |file: &str| graph.get(file).into_iter().flat_map(BTreeMap::keys).cloned().collect();
-    let reachable: BTreeMap<_, _> = graph.keys().map(|file| (*file, reachable(next, file))).collect();
-    let in_cycle_with = |file: &str, other: &str| {
-        let reaches = |from: &str, to: &str| reachable.get(from).is_some_and(|files| files.contains(to));
-        reaches(file, other) && reaches(other, file)
-    };
+    let in_cycle_with = mutual_reach(graph);
     let mut ties = Vec::new();
     for (file, imports) in graph {
         let tied: Vec<_> = imports.iter().filter(|(other, _)| in_cycle_with(file, other)).collect();
@@ -200,12 +196,7 @@ pub fn folder_cycles(graph: &Graph<'_>) -> Vec<FolderTie> {
             folders.entry(from).or_default().entry(to).or_insert(import);
         }
     }
-    let next = |folder: &str| folders.get(folder).into_iter().flat_map(BTreeMap::keys).cloned().collect();
-    let reachable: BTreeMap<_, _> = folders.keys().map(|folder| (folder, reachable(next, folder))).collect();
-    let in_cycle_with = |folder: &String, other: &String| {
-        let reaches = |from, to| reachable.get(from).is_some_and(|folders| folders.contains(to));
-        reaches(folder, other) && reaches(other, folder)
-    };
+    let in_cycle_with = mutual_reach(&folders);
     let mut ties = Vec::new();
     for (folder, imports) in &folders {
         let is_folder = |of: &String| files.get(of).is_some_and(|files| files.len() > 1);
@@ -222,14 +213,22 @@ pub fn folder_cycles(graph: &Graph<'_>) -> Vec<FolderTie> {
     ties
 }
 
-/// Returns what can be reached over one or more imports.
-fn reachable(next: impl Fn(&str) -> Vec<String>, from: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut left = next(from);
-    while let Some(at) = left.pop() {
-        if found.insert(at.clone()) {
-            left.extend(next(&at));
+/// Returns a function of whether each of two can be reached from the other, over one or more imports.
+fn mutual_reach<K: Borrow<str> + Ord, V>(
+    graph: &BTreeMap<K, BTreeMap<String, V>>,
+) -> impl Fn(&str, &str) -> bool {
+    let next = |at: &str| graph.get(at).into_iter().flat_map(BTreeMap::keys);
+    let reachable = |from: &str| {
+        let (mut found, mut left) = (BTreeSet::new(), next(from).collect::<Vec<_>>());
+        while let Some(at) = left.pop() {
+            if found.insert(at.clone()) {
+                left.extend(next(at));
+            }
         }
-    }
-    found
+        found
+    };
+    let of = |from: &K| (from.borrow().to_owned(), reachable(from.borrow()));
+    let reachable: BTreeMap<_, _> = graph.keys().map(of).collect();
+    let reaches = move |from: &str, to: &str| reachable.get(from).is_some_and(|found| found.contains(to));
+    move |one, other| reaches(one, other) && reaches(other, one)
 }

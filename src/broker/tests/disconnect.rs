@@ -204,10 +204,36 @@ async fn a_ping_is_answered_and_keeps_a_client_alive() {
         Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
     let end = crate::clock::monotonic() + Duration::from_secs(2);
     while crate::clock::monotonic() < end {
-        client.send_bytes(b"\xc0\0").await;
-        assert_eq!(client.receive_bytes(2).await, b"\xd0\0");
+        ping(&mut client).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+#[tokio::test]
+async fn each_ping_keeps_a_client_alive_however_many_packets_precede_it() {
+    let server = start().await;
+    let mut clients = Vec::new();
+    // With one of them, the turn of the connection ends: it is for 64 packets.
+    for pings in 0..64 {
+        // The broker assigns the client id.
+        let options = ConnectOptions { keep_alive: 1, ..ConnectOptions::new("") };
+        let (mut client, _) = Client::connect_with(&server, options).await;
+        for _ in 0..pings {
+            ping(&mut client).await;
+        }
+        clients.push(client);
+    }
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        for client in &mut clients {
+            ping(client).await;
+        }
+    }
+}
+
+async fn ping(client: &mut Client) {
+    client.send_bytes(b"\xc0\0").await;
+    assert_eq!(client.receive_bytes(2).await, b"\xd0\0");
 }
 
 #[tokio::test]
@@ -217,8 +243,7 @@ async fn the_keep_alive_is_counted_from_the_last_packet() {
         Client::connect_with(&server, ConnectOptions { keep_alive: 1, ..ConnectOptions::new("a") }).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     let before = crate::clock::monotonic();
-    client.send_bytes(b"\xc0\0").await;
-    assert_eq!(client.receive_bytes(2).await, b"\xd0\0");
+    ping(&mut client).await;
     assert_eq!(client.receive_disconnect().await, DisconnectReasonCode::KeepAliveTimeout);
     assert!(crate::clock::monotonic().duration_since(before) >= Duration::from_millis(1_490));
 }

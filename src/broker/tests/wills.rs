@@ -107,17 +107,43 @@ async fn a_will_is_published_after_a_takeover_a_protocol_error_and_a_disconnect_
     assert_eq!(watcher.receive_topics(1).await, ["will"]);
 }
 
-#[tokio::test]
-async fn a_disconnect_discards_the_will_even_if_the_client_closes_before_it_has_read_everything() {
-    let (sender, mut reasons) = tokio::sync::mpsc::unbounded_channel();
+/// Starts a server; returns it with the reasons for which clients are disconnected.
+async fn start_with_reasons() -> (Server, tokio::sync::mpsc::UnboundedReceiver<String>) {
+    let (sender, reasons) = tokio::sync::mpsc::unbounded_channel();
     let report = move |event| {
         if let Event::Disconnected { reason, .. } = event {
-            // The receiver has been dropped at the end of the test.
+            // The receiver has been dropped at the end of a test.
             let _ = sender.send(reason);
         }
     };
     let hooks = Hooks { events: Arc::new(report), ..Hooks::new(Arc::new(())) };
-    let server = Server::start(Settings::default(), hooks).await.unwrap();
+    (Server::start(Settings::default(), hooks).await.unwrap(), reasons)
+}
+
+#[tokio::test]
+async fn a_disconnect_behind_many_packets_discards_the_will_however_busy_the_thread_is() {
+    let (server, mut reasons) = start_with_reasons().await;
+    let options = ConnectOptions { will: Some(will("will", 0)), ..ConnectOptions::new("a") };
+    let (mut client, _) = Client::connect_with(&server, options).await;
+    client.subscribe(filter("busy")).await;
+    // It fills the output, so that the packets behind it wait.
+    let payload = vec![0; 1024 * 1024].into();
+    server.broker().publish(None, Message { payload, ..message("busy", Qos::AtMostOnce) });
+    client.send_bytes(&[&b"\xc0\0".repeat(1_000)[..], b"\xe0\0"].concat()).await;
+    let busy = tokio::spawn(async {
+        loop {
+            std::thread::sleep(Duration::from_millis(20));
+            tokio::task::yield_now().await;
+        }
+    });
+    drop(client);
+    assert_eq!(reasons.recv().await.unwrap(), "closed by the client");
+    busy.abort();
+}
+
+#[tokio::test]
+async fn a_disconnect_discards_the_will_even_if_the_client_closes_before_it_has_read_everything() {
+    let (server, mut reasons) = start_with_reasons().await;
     let mut watcher = Client::connect(&server, "watcher").await;
     watcher.subscribe(filter("will")).await;
     let large = || Message { payload: vec![0; 1024 * 1024].into(), ..message("busy", Qos::AtMostOnce) };

@@ -389,15 +389,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(missing) => missing,
                 Err(close_reason) => return close_reason,
             };
+            if let Some(keep_alive) = keep_alive.as_mut().filter(|_| self.input.len() < unhandled) {
+                keep_alive.handle_packet(clock::monotonic());
+            }
             if handler.ends_turn() {
                 yield_now().await;
                 continue;
             }
             if let Err(out_of_memory) = self.make_room(missing, handler.held_bytes()) {
                 return out_of_memory.into();
-            }
-            if let Some(keep_alive) = keep_alive.as_mut().filter(|_| self.input.len() < unhandled) {
-                keep_alive.handle_packet(clock::monotonic());
             }
             if handler.is_finished() && !self.has_buffered_output {
                 let text = "the server stops".to_owned();
@@ -488,7 +488,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Handles the input of a lost connection; returns why it is closed.
+    /// Handles the input of a lost connection; returns why it is closed. The time limit is for reads: all input that has been
+    /// read is handled, in as many turns as it takes.
     ///
     /// A client that does not read its pending messages may send DISCONNECT and close: the write then fails before the
     /// DISCONNECT is read, which discards the Will Message.
@@ -498,31 +499,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         handler: &mut PacketHandler,
         why: String,
     ) -> CloseReason {
-        let read = async {
-            loop {
-                match handler.handle_final_input(&mut self.input) {
-                    Ok(true) => {}
-                    Ok(false) => return None,
-                    Err(close_reason) => return Some(close_reason),
-                }
-                if handler.ends_turn() {
-                    yield_now().await;
-                    continue;
-                }
-                if handler.is_unfinished() {
-                    handler.complete_route().await;
-                    continue;
-                }
-                if self.make_room(READ_BYTES_MIN, 0).is_err() {
-                    return None;
-                }
-                match self.stream.read_buf(&mut self.input).await {
-                    Ok(len) if len > 0 => count(&broker.counters().received.bytes, len),
-                    Ok(_) | Err(_) => return None,
+        let mut end_of_reads = pin!(sleep(CLOSE_TIMEOUT));
+        loop {
+            match handler.handle_final_input(&mut self.input) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(close_reason) => return close_reason,
+            }
+            if handler.ends_turn() {
+                yield_now().await;
+            } else if handler.is_unfinished() {
+                handler.complete_route().await;
+            } else if self.make_room(READ_BYTES_MIN, 0).is_err() {
+                break;
+            } else {
+                tokio::select! {
+                    biased;
+                    () = &mut end_of_reads => break,
+                    read = self.stream.read_buf(&mut self.input) => match read {
+                        Ok(len) if len > 0 => count(&broker.counters().received.bytes, len),
+                        Ok(_) | Err(_) => break,
+                    },
                 }
             }
-        };
-        timeout(CLOSE_TIMEOUT, read).await.ok().flatten().unwrap_or(CloseReason::ConnectionLost(why))
+        }
+        CloseReason::ConnectionLost(why)
     }
 
     /// Makes room for a read. The buffer grows with the bytes that arrive: an announced length is no reason to allocate.

@@ -15,11 +15,12 @@ use crate::cli::storage_error::of_start;
 use crate::client::{self, Target};
 use crate::clock;
 use crate::commands::{CommandError, Kind};
+use crate::ledger::offline;
 use crate::net::ClientTls;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
+use crate::server::ExchangeReloader;
 use crate::server::exchange::settings::{ExchangeSettings, Role, RootFile};
-use crate::server::{ExchangeReloader, offline};
 
 /// The store's part in an exchange.
 #[derive(Debug, Args)]

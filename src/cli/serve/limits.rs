@@ -4,8 +4,9 @@ use clap::Args;
 
 use crate::broker::Settings;
 use crate::commands::size::{self, Size};
+use crate::ledger::RESERVE_BYTES;
 use crate::protocol::key::VALUE_BYTES_MAX;
-use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, RESERVE_BYTES, recorded_bytes_max};
+use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, recorded_bytes_max};
 
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
 const QUEUE_BYTES_MIN: u64 = 64 * 1024;

@@ -280,15 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_items_is_one_part_without_changes() {
+    fn a_group_without_records_is_one_part_without_changes() {
         let parts = divided(Vec::new());
         assert_eq!((parts.len(), parts[0].is_empty(), parts[0].sequence), (1, true, 9));
     }
 
     #[test]
     fn a_large_group_is_divided_between_requests() {
-        let items = (1..=300).flat_map(|at| [(at, set(&format!("{at}"), 1)), (at, response())]).collect();
-        let parts = divided(items);
+        let records = (1..=300).flat_map(|at| [(at, set(&format!("{at}"), 1)), (at, response())]).collect();
+        let parts = divided(records);
         let sequences: Vec<_> = parts.iter().map(|part| part.sequence).collect();
         assert_eq!(sequences, [117, 234, 301]);
         for part in &parts {
@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn the_last_change_of_a_key_counts_and_no_key_has_two() {
-        let items =
+        let records =
             vec![(1, delete("a")), (2, set("a", 1)), (3, delete("d")), (4, delete("b")), (5, set("b", 9))];
-        let parts = divided(items.into_iter().chain([(6, set("c", 1)), (7, set("c", 2))]).collect());
+        let parts = divided(records.into_iter().chain([(6, set("c", 1)), (7, set("c", 2))]).collect());
         let operations = operations(&parts[0]);
         let keys: BTreeSet<_> = operations
             .iter()

@@ -279,7 +279,7 @@ impl Follower {
         }
     }
 
-    /// Returns what the change of one key is to the application.
+    /// Returns the records of a change of one key of etcd.
     fn records(
         &mut self,
         place: Place,
@@ -379,7 +379,7 @@ impl Follower {
     /// Handles all changes of one transaction.
     fn handle_revision(&mut self, changes: Vec<WatchEvent>, now: Now) -> Result<Vec<Record>, Failure> {
         let layout = self.layout.clone();
-        let mut items = Vec::new();
+        let mut records = Vec::new();
         let (mut head, mut puts, mut deletions) = (None, 0_u32, 0_u32);
         for WatchEvent { key, value, mod_revision } in changes {
             let Some(place) = layout.place(&key) else {
@@ -402,18 +402,18 @@ impl Follower {
                 _ => deletions = deletions.saturating_add(1),
             }
             let result = self.records(place, value.as_ref(), Reception::Watched, now);
-            items.extend(result.map_err(|_| Failure::Corrupt(key))?);
+            records.extend(result.map_err(|_| Failure::Corrupt(key))?);
         }
         let Some((next, revision)) = head else {
             // Without space, etcd takes deletions only.
-            return if puts == 0 { Ok(items) } else { Err(Failure::Gap) };
+            return if puts == 0 { Ok(records) } else { Err(Failure::Gap) };
         };
         let last_seq = self.head.as_ref().map_or(0, |(head, _)| head.seq);
         if next.seq != last_seq.saturating_add(1) || (puts, deletions) != (next.puts, next.deletions) {
             return Err(Failure::Gap);
         }
         self.set_head(next, revision, now);
-        Ok(items)
+        Ok(records)
     }
 }
 

@@ -20,7 +20,5 @@ mod responses;
 mod row;
 pub mod space;
 
-pub use codec::{
-    CLUSTER_KEY_BYTES, Head, MemberState, Meta, Owner, StoreClock, decode_run, encode_request, encode_run,
-};
+pub use codec::{CLUSTER_KEY_BYTES, Head, MemberState, Meta, Owner, encode_request, encode_run};
 pub use layout::Layout;

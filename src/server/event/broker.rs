@@ -10,13 +10,13 @@ pub(super) fn row(event: &Event) -> Row<'_> {
             let (session, shown) =
                 if *session_present { ("resumed", "session resumed") } else { ("new", "new session") };
             let principal = principal.as_deref();
-            let row = note("connected").about_client(client_id).shown("client_id", client_id);
+            let row = note("connected").about_client(client_id);
             row.text("remote", remote).text("session", session).principal(principal).line(move |out| {
                 write!(out, "{} connected from {remote}{}, {shown}", Shown(client_id), As(principal))
             })
         }
         Event::Reauthenticated { client_id } => {
-            let row = note("reauthenticated").about_client(client_id).shown("client_id", client_id);
+            let row = note("reauthenticated").about_client(client_id);
             row.line(move |out| write!(out, "{} authenticated again", Shown(client_id)))
         }
         Event::Denied { client_id, remote, principal, reason } => {
@@ -29,7 +29,7 @@ pub(super) fn row(event: &Event) -> Row<'_> {
             })
         }
         Event::Disconnected { client_id, reason } => {
-            let row = note("disconnected").about_client(client_id).shown("client_id", client_id);
+            let row = note("disconnected").about_client(client_id);
             row.shown("reason", reason)
                 .line(move |out| write!(out, "{} disconnected: {}", Shown(client_id), Shown(reason)))
         }
@@ -42,14 +42,14 @@ pub(super) fn row(event: &Event) -> Row<'_> {
         }
         Event::NotAuthorized { client_id, principal, what, topic } => {
             let principal = principal.as_deref();
-            let row = failure("not-authorized").about_client(client_id).shown("client_id", client_id);
+            let row = failure("not-authorized").about_client(client_id);
             row.text("what", *what).shown("topic", topic).principal(principal).line(move |out| {
                 let (client_id, topic) = (Shown(client_id), Shown(topic));
                 write!(out, "{client_id}{} may not {what} {topic}: no rule allows it", As(principal))
             })
         }
         Event::Dropped { client_id, topic, reason } => {
-            let row = failure("dropped").about_client(client_id).shown("client_id", client_id);
+            let row = failure("dropped").about_client(client_id);
             row.shown("topic", topic).shown("reason", reason).line(move |out| {
                 write!(out, "message on {} for {} dropped: {reason}", Shown(topic), Shown(client_id))
             })

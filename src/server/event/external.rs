@@ -53,7 +53,7 @@ pub(super) fn row(event: &ExternalEvent) -> Row<'_> {
                 .line(move |out| write!(out, "request on {} is dropped: {}", Shown(topic), Shown(reason)))
         }
         ExternalEvent::WatchEnded { client_id, key } => {
-            let row = note("watch-ended").about_client(client_id).shown("client_id", client_id);
+            let row = note("watch-ended").about_client(client_id);
             row.shown("key", key).line(move |out| {
                 let (client_id, key) = (Shown(client_id), Shown(key));
                 write!(
@@ -63,7 +63,7 @@ pub(super) fn row(event: &ExternalEvent) -> Row<'_> {
             })
         }
         ExternalEvent::TooManyWatchers { client_id } => {
-            let row = failure("too-many-watchers").about_client(client_id).shown("client_id", client_id);
+            let row = failure("too-many-watchers").about_client(client_id);
             row.line(move |out| {
                 write!(out, "the watches of {} have ended: too many clients watch keys", Shown(client_id))
             })
@@ -73,7 +73,7 @@ pub(super) fn row(event: &ExternalEvent) -> Row<'_> {
             .shown("reason", reason)
             .line_with("the broker did not accept a message", reason),
         ExternalEvent::Dropped { client_id } => {
-            let row = failure("notification-dropped").about_client(client_id).shown("client_id", client_id);
+            let row = failure("notification-dropped").about_client(client_id);
             row.line(move |out| {
                 let client_id = Shown(client_id);
                 write!(

@@ -153,14 +153,14 @@ impl Event {
                 .line_of(reason, "its last valid content stays in force"),
             Self::KeyNotAuthorized { client_id, principal, what, key } => {
                 let principal = principal.as_deref();
-                let row = failure("not-authorized").about_client(client_id).shown("client_id", client_id);
+                let row = failure("not-authorized").about_client(client_id);
                 row.text("what", *what).shown("key", key).principal(principal).line(move |out| {
                     let (client_id, key) = (Shown(client_id), Shown(key));
                     write!(out, "{client_id}{} may not {what} the key {key}: no rule allows it", As(principal))
                 })
             }
             Self::TemplateSkipped { client_id, template, placeholder } => {
-                let row = failure("template-skipped").about_client(client_id).shown("client_id", client_id);
+                let row = failure("template-skipped").about_client(client_id);
                 row.text("template", template).text("placeholder", placeholder).line(move |out| {
                     let (template, placeholder) = (template.escape_debug(), placeholder.escape_debug());
                     let client_id = Shown(client_id);
@@ -188,7 +188,7 @@ impl Event {
                 .text("reason", reason)
                 .line(move |out| write!(out, "{reason}: no client will trust it")),
             Self::Unanswerable { client_id, reason } => {
-                let row = failure("unanswerable").about_client(client_id).shown("client_id", client_id);
+                let row = failure("unanswerable").about_client(client_id);
                 row.text("reason", reason).line(move |out| {
                     let (client_id, reason) = (Shown(client_id), Shown(reason));
                     write!(out, "request of {client_id} cannot be answered: {reason}")

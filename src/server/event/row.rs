@@ -36,8 +36,8 @@ pub enum Value<'a> {
 
 type Text<'a> = Box<dyn Fn(&mut fmt::Formatter<'_>) -> fmt::Result + 'a>;
 
-/// The row of one event. It borrows from the event, and is displayed as the line of text: an event that the limits leave out
-/// costs no formatting.
+/// The row of one event. It borrows from the event, and is displayed as the line of text, which is not formatted for an event
+/// that the limits leave out.
 pub struct Row<'a> {
     /// The name of the kind of event in the JSON log.
     pub name: &'static str,
@@ -69,9 +69,11 @@ impl<'a> Row<'a> {
         Self { subject: Some(subject), ..self }
     }
 
-    pub(super) fn about_client(self, client_id: &Arc<str>) -> Self {
+    /// Limits the number of events about this client, and adds its id.
+    pub(super) fn about_client(self, client_id: &'a Arc<str>) -> Self {
         // Clients whose long ids have the same beginning share a limit, so that thousands of subjects take little memory.
-        self.about(Subject::Client(beginning(client_id).map_or_else(|| Arc::clone(client_id), Into::into)))
+        let id = beginning(client_id).map_or_else(|| Arc::clone(client_id), Into::into);
+        self.about(Subject::Client(id)).shown("client_id", client_id)
     }
 
     pub(super) fn with(mut self, name: &'static str, value: Value<'a>) -> Self {

@@ -89,7 +89,6 @@ impl Identities {
         self.tokens.is_some()
     }
 
-    /// Returns the turns of the password checks.
     #[must_use]
     pub(crate) fn login_limit(&self) -> &LoginLimit {
         &self.login_limit
@@ -155,14 +154,14 @@ impl Identities {
         check_limit()?;
         let (users, memory) = (Arc::clone(users), Arc::clone(&self.memory));
         let (name, password) = (name.to_owned(), password.clone());
-        let queue = Arc::clone(&self.login_limit);
+        let login_limit = Arc::clone(&self.login_limit);
         let check = move || {
             // A hash takes a processor for tens of milliseconds, which clients that are connected would wait for.
             lower_priority();
             let result = users.check_password(&name, &password, &memory);
             // Counted here, so that a client that disconnects meanwhile is counted too.
             if result != PasswordCheck::Correct {
-                queue.count_failure(origin);
+                login_limit.count_failure(origin);
             }
             // A check keeps its turn to its end, even if the client disconnects: otherwise a client that reconnects could
             // start any number of checks.

@@ -1,4 +1,4 @@
-//! Queue of password checks: a few run at a time, in turns by address and by user.
+//! Limits of logins: a few passwords are checked at a time, in turns by address and by user, and few may fail.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
@@ -23,7 +23,7 @@ pub struct Origin {
     user: u64,
 }
 
-/// Queue of password checks. Each check takes a processor and 19 MiB or more for a while.
+/// Limits of logins: of password checks, each of which takes a processor and 19 MiB or more for a while, and of failed ones.
 ///
 /// Checks run in turns by address, and those of one address in turns by user: many checks from one address delay checks
 /// from other addresses by one turn each.
@@ -117,7 +117,7 @@ impl LoginLimit {
             state.waiting_count = state.waiting_count.saturating_add(1);
             (ticket, turn)
         };
-        let _place = Place { queue: self, origin, ticket };
+        let _place = Place { limit: self, origin, ticket };
         // The sender is dropped with the queue only, which this future holds.
         turn.await.ok()
     }
@@ -153,14 +153,14 @@ impl Drop for Permit {
 
 /// A place in the queue, given up when it is dropped.
 struct Place<'a> {
-    queue: &'a LoginLimit,
+    limit: &'a LoginLimit,
     origin: Origin,
     ticket: u64,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
+        let mut state = self.limit.state();
         let mut was_waiting = false;
         state.waiting.change(self.origin.address, |users| {
             users.change(self.origin.user, |line| was_waiting = line.0.remove(&self.ticket).is_some());
@@ -304,8 +304,8 @@ mod tests {
     /// Lets one check after the other run, and returns their names in this order. The future of a name that is dropped is
     /// polled once and dropped.
     fn order(logins: &[(&'static str, &str, &str)], dropped: &[&str]) -> Vec<&'static str> {
-        let queue = Arc::new(LoginLimit::new(1, 10));
-        let acquire = |remote, user| -> Acquiring<'_> { Box::pin(queue.acquire(queue.origin(remote, user))) };
+        let limit = Arc::new(LoginLimit::new(1, 10));
+        let acquire = |remote, user| -> Acquiring<'_> { Box::pin(limit.acquire(limit.origin(remote, user))) };
         let mut running = poll(&mut acquire("192.0.2.9:1", "x"));
         assert!(running.is_some());
         let mut waiting = Vec::new();
@@ -315,7 +315,7 @@ mod tests {
             waiting.push((*name, acquiring));
         }
         waiting.retain(|(name, _)| !dropped.contains(name));
-        assert_eq!(queue.waiting(), waiting.len());
+        assert_eq!(limit.waiting(), waiting.len());
         let mut order = Vec::new();
         while !waiting.is_empty() {
             drop(running.take());
@@ -325,7 +325,7 @@ mod tests {
             });
             order.push(waiting.remove(next.unwrap()).0);
         }
-        assert_eq!(queue.waiting(), 0);
+        assert_eq!(limit.waiting(), 0);
         drop(running);
         assert!(poll(&mut acquire("192.0.2.9:1", "x")).is_some());
         order
@@ -348,21 +348,21 @@ mod tests {
 
     #[test]
     fn the_interface_part_of_an_ipv6_address_makes_no_other_origin() {
-        let queue = LoginLimit::new(1, 10);
-        let origin = |remote: &str| queue.origin(remote, "ann");
+        let limit = LoginLimit::new(1, 10);
+        let origin = |remote: &str| limit.origin(remote, "ann");
         assert_eq!(origin("[2001:db8::1]:1"), origin("[2001:db8::2]:2"));
         assert_ne!(origin("[2001:db8::1]:1"), origin("[2001:db8:0:1::1]:1"));
         assert_eq!(origin("[::ffff:192.0.2.1]:1"), origin("192.0.2.1:7"));
         assert_ne!(origin("192.0.2.1:1"), origin("192.0.2.2:1"));
         assert_ne!(origin("memory"), origin("192.0.2.1:1"));
-        assert_ne!(queue.origin("192.0.2.1:1", "ann"), queue.origin("192.0.2.1:1", "bob"));
+        assert_ne!(limit.origin("192.0.2.1:1", "ann"), limit.origin("192.0.2.1:1", "bob"));
     }
 
     #[test]
     fn failed_logins_of_an_address_and_of_a_user_are_limited_for_a_period() {
-        let queue = LoginLimit::new(1, 4);
-        let (ann, bob) = (queue.origin("192.0.2.1:1", "ann"), queue.origin("192.0.2.1:1", "bob"));
-        let other = queue.origin("192.0.2.2:1", "ann");
+        let limit = LoginLimit::new(1, 4);
+        let (ann, bob) = (limit.origin("192.0.2.1:1", "ann"), limit.origin("192.0.2.1:1", "bob"));
+        let other = limit.origin("192.0.2.2:1", "ann");
         let now = clock::monotonic();
         let mut failures = Failures::default();
         let limited =
@@ -372,7 +372,7 @@ mod tests {
         failures.count(ann, now);
         assert_eq!(limited(&mut failures, now), [true, false, false]);
         failures.count(bob, now);
-        failures.count(queue.origin("192.0.2.1:1", "eve"), now);
+        failures.count(limit.origin("192.0.2.1:1", "eve"), now);
         let last = now + PERIOD - Duration::from_millis(1);
         assert_eq!(limited(&mut failures, last), [true, true, false]);
         assert_eq!(limited(&mut failures, now + PERIOD), [false, false, false]);

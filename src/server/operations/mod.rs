@@ -6,5 +6,4 @@ mod page;
 mod prometheus;
 pub mod sys;
 
-pub use super::operations_settings::{AdminSettings, OperationsSettings};
 pub use monitor::{Phase, Rates, ServerMonitor};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::protocol::request::CommandCase;
 use crate::server::exchange::settings::ExchangeSettings;
-use crate::server::operations::OperationsSettings;
+use crate::server::operations_settings::OperationsSettings;
 use crate::store::Limits;
 
 /// The share of the store's memory that the responses for duplicate detection may take besides: one seventh, so that
