@@ -8,7 +8,6 @@ mod format;
 pub mod frame;
 pub mod json;
 pub mod log;
-mod log_field;
 mod message;
 mod milliseconds;
 mod record;

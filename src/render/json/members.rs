@@ -51,28 +51,34 @@ impl<T: Members> Members for &T {
     }
 }
 
-/// Returns bytes as a string, and its encoding.
-pub(crate) fn text_and_encoding(bytes: &[u8]) -> (Cow<'_, str>, &'static str) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.into(), "utf-8"),
+/// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
+pub(crate) fn put_bytes<M: SerializeMap>(
+    members: &mut M,
+    name: &str,
+    encoding_name: &str,
+    bytes: &[u8],
+) -> Result<(), M::Error> {
+    let (text, encoding) = match std::str::from_utf8(bytes) {
+        Ok(text) => (Cow::from(text), "utf-8"),
         Err(_) => (to_base64(bytes).into(), "base64"),
+    };
+    members.serialize_entry(name, &text)?;
+    if encoding_name == "encoding" || encoding == "base64" {
+        members.serialize_entry(encoding_name, encoding)?;
     }
+    Ok(())
 }
 
-/// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
+/// Writes bytes as the only members, or none.
 fn encoded<S: Serializer>(
-    name: &'static str,
-    encoding_name: &'static str,
+    name: &str,
+    encoding_name: &str,
     bytes: &impl Members,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut members = serializer.serialize_map(None)?;
     if let Some(bytes) = bytes.bytes() {
-        let (text, encoding) = text_and_encoding(bytes);
-        members.serialize_entry(name, &text)?;
-        if encoding_name == "encoding" || encoding == "base64" {
-            members.serialize_entry(encoding_name, encoding)?;
-        }
+        put_bytes(&mut members, name, encoding_name, bytes)?;
     }
     members.end()
 }
