@@ -13,6 +13,7 @@ use crate::commands::args::kind::{OtherForm, ValueKind};
 use crate::commands::{CommandError, Kind, duration};
 use crate::ledger::LoweredVersions;
 use crate::protocol::{Key, Timestamp};
+use crate::render::counted;
 use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
@@ -325,10 +326,6 @@ fn condition(report: &VerifyReport) -> String {
                 .to_owned()
         }
     }
-}
-
-fn counted(count: usize, name: &str) -> String {
-    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 fn shown(path: &Path) -> String {

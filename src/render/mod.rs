@@ -18,7 +18,7 @@ mod widths;
 pub mod wrap;
 
 pub use format::{Format, Rendered, Style, Zone};
-pub use message::{confirmation, counted, counted_bytes, line, name, negative, not_found, notice, warning};
+pub use message::{confirmation, counted, line, name, negative, not_found, notice, warning};
 pub use milliseconds::ms_text;
 #[cfg(test)]
 pub use record::shown;

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::broker::Settings;
 use crate::commands::size::{self, Size};
 use crate::protocol::key::VALUE_BYTES_MAX;
+use crate::render::counted;
 use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, RESERVE_BYTES, recorded_bytes_max};
 
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
@@ -160,11 +161,6 @@ pub fn describe_store(store: &Limits, persistence: &Persistence) -> String {
         Size(recorded_bytes_max(store)),
         reserve(persistence),
     )
-}
-
-fn counted(count: impl std::fmt::Display, name: &str) -> String {
-    let count = count.to_string();
-    if count == "1" { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 fn reserve(persistence: &Persistence) -> String {

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Kind, duration};
 use crate::ledger::etcd::operation::{EtcdError, Space};
+use crate::render::counted;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::render::table::table;
@@ -162,7 +163,7 @@ fn fields(
 
 fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> String {
     let members = counted(overview.members.len(), "member");
-    let keys = counted(usize::try_from(overview.keys).unwrap_or(usize::MAX), "key");
+    let keys = counted(overview.keys, "key");
     let mut out = format!("cluster {name}: {members}, {keys}\n");
     if !overview.members.is_empty() {
         let mut rows = vec![["MEMBER", "ROLE"].map(str::to_owned).to_vec()];
@@ -216,10 +217,6 @@ fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> 
 pub fn clock_off(off_ms: i64) -> String {
     let seconds = off_ms.unsigned_abs().div_euclid(1_000);
     format!("{seconds} s {}", if off_ms > 0 { "ahead" } else { "behind" })
-}
-
-fn counted(count: usize, name: &str) -> String {
-    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 /// Returns how long ago a wall clock had this time, in its greatest unit.

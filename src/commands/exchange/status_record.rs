@@ -222,11 +222,11 @@ fn with_no(stdout: String, reason: &str, style: &Style) -> Rendered {
 
 fn root(report: &RootReport, is_one_leaf: bool) -> String {
     let RootReport { exchange, ver, records, dropped, leaves, .. } = report;
-    let count = counted(u64::try_from(leaves.len()).unwrap_or(u64::MAX), "leaf");
-    let head = format!("root of {}: {}, ver {ver}", shown(exchange), counted(*records, "record"));
+    let count = counted(leaves.len(), "leaf");
+    let head = format!("root of {}: {}, ver {ver}", shown(exchange), counted(records, "record"));
     let mut out = if is_one_leaf { format!("{head}\n") } else { format!("{head}, {count}\n") };
     if *dropped > 0 {
-        let dropped = counted(*dropped, "conflict");
+        let dropped = counted(dropped, "conflict");
         out.push_str(&format!("{dropped} made room for newer ones\n"));
     }
     if !leaves.is_empty() {
