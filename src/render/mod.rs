@@ -9,7 +9,6 @@ pub mod frame;
 pub mod json;
 pub mod log;
 mod message;
-mod milliseconds;
 mod record;
 pub mod style;
 pub mod table;
@@ -19,7 +18,6 @@ pub mod wrap;
 
 pub use format::{Format, Rendered, Style, Zone};
 pub use message::{confirmation, counted, line, name, negative, not_found, notice, warning};
-pub use milliseconds::ms_text;
 #[cfg(test)]
 pub use record::shown;
 pub use record::{Progress, Record, rendered};

@@ -6,9 +6,10 @@ use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::{CommandError, Kind};
 use crate::ledger::etcd::operation::{EtcdError, Space};
 use crate::render::counted;
+use crate::render::duration::{self, rough};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::render::table::table;
@@ -221,12 +222,9 @@ pub fn clock_off(off_ms: i64) -> String {
 
 /// Returns how long ago a wall clock had this time, in its greatest unit.
 fn ago(at_ms: u64, now_ms: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min")];
-    let age_ms = now_ms.saturating_sub(at_ms);
-    let (unit, name) = UNITS.into_iter().find(|(unit, _)| age_ms >= *unit).unwrap_or((1_000, "s"));
-    match age_ms.checked_div(unit).unwrap_or(0) {
-        0 => "now".to_owned(),
-        count => format!("{count} {name} ago"),
+    match now_ms.saturating_sub(at_ms) {
+        0..1_000 => "now".to_owned(),
+        age_ms => format!("{} ago", rough(age_ms)),
     }
 }
 

@@ -8,8 +8,9 @@ use serde::{Serialize, Serializer};
 
 use super::report::{BenchEnd, BenchProgress, BenchReport, FailureCount, Latency, Limit};
 use super::text;
+use crate::render::duration::ms_text;
 use crate::render::json::{self, Json};
-use crate::render::{Record, Rendered, Style, Widths, ms_text};
+use crate::render::{Record, Rendered, Style, Widths};
 
 /// The result as an object.
 #[derive(Serialize)]

@@ -7,9 +7,10 @@ use super::traffic_event::{
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 use crate::render::cut::{Span, cut, cut_front, width_of};
+use crate::render::duration::ms_text;
 use crate::render::escape::escape;
 use crate::render::style::Paint;
-use crate::render::{Rendered, Style, Widths, counted, ms_text, notice as message, time};
+use crate::render::{Rendered, Style, Widths, counted, notice as message, time};
 
 /// The separator of columns in a pipe.
 const TAB: &str = "\t";
