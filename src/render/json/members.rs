@@ -16,36 +16,36 @@ use crate::render::duration::rfc3339;
 use crate::render::encoding::to_base64;
 
 /// Bytes that may be there.
-pub trait Members {
+pub trait MaybeBytes {
     /// Returns the bytes.
     fn bytes(&self) -> Option<&[u8]>;
 }
 
-impl Members for Key {
+impl MaybeBytes for Key {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.as_bytes())
     }
 }
 
-impl Members for Bytes {
+impl MaybeBytes for Bytes {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
     }
 }
 
-impl Members for Vec<u8> {
+impl MaybeBytes for Vec<u8> {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
     }
 }
 
-impl<T: Members> Members for Option<T> {
+impl<T: MaybeBytes> MaybeBytes for Option<T> {
     fn bytes(&self) -> Option<&[u8]> {
         self.as_ref()?.bytes()
     }
 }
 
-impl<T: Members> Members for &T {
+impl<T: MaybeBytes> MaybeBytes for &T {
     fn bytes(&self) -> Option<&[u8]> {
         (*self).bytes()
     }
@@ -73,7 +73,7 @@ pub(crate) fn put_bytes<M: SerializeMap>(
 fn encoded<S: Serializer>(
     name: &str,
     encoding_name: &str,
-    bytes: &impl Members,
+    bytes: &impl MaybeBytes,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut members = serializer.serialize_map(None)?;
@@ -83,48 +83,48 @@ fn encoded<S: Serializer>(
     members.end()
 }
 
-pub fn client<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn client<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("client", "client_encoding", bytes, to)
 }
 
-pub fn client_id<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn client_id<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("client_id", "client_id_encoding", bytes, to)
 }
 
-pub fn holder<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn holder<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("holder", "holder_encoding", bytes, to)
 }
 
-pub fn key<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn key<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("key", "key_encoding", bytes, to)
 }
 
-pub fn pattern<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn pattern<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("pattern", "pattern_encoding", bytes, to)
 }
 
-pub fn payload<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn payload<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("payload", "payload_encoding", bytes, to)
 }
 
-pub fn prefix<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn prefix<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("prefix", "prefix_encoding", bytes, to)
 }
 
-pub fn start<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn start<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("start", "encoding", bytes, to)
 }
 
-pub fn token<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn token<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("token", "token_encoding", bytes, to)
 }
 
-pub fn value<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn value<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("value", "encoding", bytes, to)
 }
 
 /// As [`payload`], but with `encoding`.
-pub fn payload_value<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn payload_value<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("payload", "encoding", bytes, to)
 }
 
