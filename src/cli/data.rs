@@ -10,10 +10,12 @@ use super::report::{self, Reporter};
 use super::storage_error::{of_read, of_start, restore};
 use crate::clock;
 use crate::commands::args::kind::{OtherForm, ValueKind};
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::{CommandError, Kind};
 use crate::ledger::LoweredVersions;
 use crate::ledger::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
 use crate::protocol::{Key, Timestamp};
+use crate::render::counted;
+use crate::render::duration::rfc3339;
 use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
@@ -280,7 +282,7 @@ fn greatest(report: &VerifyReport) -> Option<String> {
 
 /// Returns the time of the last write, if it is known.
 fn written(report: &VerifyReport) -> Option<String> {
-    duration::rfc3339(report.written_ms).filter(|_| report.written_ms > 0)
+    rfc3339(report.written_ms).filter(|_| report.written_ms > 0)
 }
 
 /// Formats the report as text: one property per line.
@@ -325,10 +327,6 @@ fn condition(report: &VerifyReport) -> String {
                 .to_owned()
         }
     }
-}
-
-fn counted(count: usize, name: &str) -> String {
-    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 fn shown(path: &Path) -> String {

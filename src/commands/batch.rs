@@ -16,14 +16,14 @@ use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
 use super::lines::records::{Id, is_object};
 use super::lines::words;
-use super::output::{BulkProgress, Emit};
+use super::output::Emit;
 use super::pipelined::Call;
 use super::process::stdin;
 use super::session::Session;
 use crate::client::{Client, Error, RawRequest, Response};
 use crate::render::escape::escape;
 use crate::render::json::Json;
-use crate::render::{Format, Record, Rendered, Style, Widths, negative, notice};
+use crate::render::{Format, Progress, Record, Rendered, Style, Widths, negative, notice};
 
 /// The number of lines with a negative answer, and the first of them.
 #[derive(Debug)]
@@ -203,7 +203,8 @@ impl LineProcessor for Batch<'_> {
 
     fn report_progress(&mut self) -> Result<(), CommandError> {
         let ProcessorState { bytes_read, bytes_total, .. } = self.state;
-        Ok((self.emit)(&BulkProgress { count: self.answered, unit: "lines", bytes_read, bytes_total })?)
+        let text = &format_args!("{} lines", self.answered);
+        Ok((self.emit)(&Progress { done: bytes_read, total: bytes_total, text })?)
     }
 }
 

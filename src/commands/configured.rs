@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
 use crate::render::style::{Paint, paint};
+use crate::render::table::table;
 use crate::render::{Format, Record, Rendered, Style, Widths, confirmation, notice};
 
 /// A record of `config` or `context`.
@@ -205,7 +206,7 @@ fn list(contexts: &[ContextRow], style: &Style) -> String {
         if context.is_read_only {
             notes.push("read-only");
         }
-        [format!("{mark}{}", text(&context.name)), text(&context.broker), notes.join(",")]
+        vec![format!("{mark}{}", text(&context.name)), text(&context.broker), notes.join(",")]
     });
     columns(&lines.collect::<Vec<_>>(), is_text)
 }
@@ -215,22 +216,18 @@ fn rows(settings: &[SettingRow], with_origin: bool, style: &Style) -> String {
     let lines = settings.iter().map(|row| {
         let origin = text(&row.origin);
         let origin = if is_text { paint(&origin, Paint::Dim, style.color_stdout) } else { origin };
-        [row.name.clone(), value_text(&row.value), if with_origin { origin } else { String::new() }]
+        vec![row.name.clone(), value_text(&row.value), if with_origin { origin } else { String::new() }]
     });
     columns(&lines.collect::<Vec<_>>(), is_text)
 }
 
 /// Formats three columns: aligned for a terminal, separated by tabs for a pipe; without trailing blanks.
-fn columns(lines: &[[String; 3]], is_text: bool) -> String {
-    let wide = |at: usize| {
-        lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let (first, second) = if is_text { (wide(0), wide(1)) } else { (0, 0) };
-    let gap = if is_text { "  " } else { "\t" };
-    let line = |[one, two, three]: &[String; 3]| {
-        format!("{}\n", format!("{one:first$}{gap}{two:second$}{gap}{three}").trim_end())
-    };
-    lines.iter().map(line).collect()
+fn columns(rows: &[Vec<String>], is_text: bool) -> String {
+    const WORDS: usize = 2;
+    match is_text {
+        true => table(rows, WORDS),
+        false => rows.iter().map(|row| format!("{}\n", row.join("\t").trim_end())).collect(),
+    }
 }
 
 fn value_text(value: &SettingValue) -> String {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-pub use crate::render::duration::{of_ms, rfc3339, text, time_of_day};
+pub use crate::render::duration::{of_ms, text};
 
 /// A hundred years. A longer time to live is a mistake in its unit, or stands for none.
 pub(super) const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);

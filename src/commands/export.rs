@@ -14,13 +14,13 @@ use super::exit::Exit;
 use super::lines::pipeline::{self, INFLIGHT_MAX, Source};
 use super::lines::reader::{Line, Lines};
 use super::lines::words;
-use super::output::{BulkProgress, Emit, Hint};
+use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
 use crate::client::{RawRequest, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::json::{self, Json};
-use crate::render::{Record, Rendered, Style, Widths, counted, notice};
+use crate::render::{Progress, Record, Rendered, Style, Widths, counted, notice};
 
 const HELP: &str = "\
 Examples:
@@ -118,9 +118,8 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     let mut summary = Exported::default();
     let handle = |answer: Option<(Key, _)>| {
         let Some((key, response)) = answer else {
-            let bytes_read = bytes_read.get();
-            let progress = BulkProgress { count: summary.keys, unit: "keys", bytes_read, bytes_total };
-            return Ok(emit(&progress)?);
+            let text = &format_args!("{} keys", summary.keys);
+            return Ok(emit(&Progress { done: bytes_read.get(), total: bytes_total, text })?);
         };
         match VersionedValue::decode(response?)? {
             Some(found) => {

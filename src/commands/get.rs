@@ -18,9 +18,7 @@ use crate::client::{RawRequest, Response, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::escape::{escape, escape_lines, spell};
 use crate::render::json::{self, Json};
-use crate::render::{
-    Format, Record, Rendered, Style, Widths, confirmation, counted_bytes, line, name, not_found,
-};
+use crate::render::{Format, Record, Rendered, Style, Widths, confirmation, counted, line, name, not_found};
 
 const USAGE: &str = "mqkv get KEY...";
 
@@ -230,7 +228,7 @@ impl Record for Got {
             (None, _) => not_found(&self.key, style),
             (Some(Content::File { file, size, version }), _) => {
                 let file = || escape(file.as_os_str().as_encoded_bytes());
-                let text = || format!("wrote {} ({})", file(), counted_bytes(*size));
+                let text = || format!("wrote {} ({})", file(), counted(size, "byte"));
                 confirmation(text, version.as_ref(), style)
             }
             (Some(Content::Value { value, .. }), Format::Lines) if self.layout == Layout::Alone => {

@@ -12,13 +12,13 @@ use super::lines::entry::Entry;
 use super::lines::pipeline::INFLIGHT_MAX;
 use super::lines::processor::{LineProcessor, ProcessorState, process_lines};
 use super::lines::reader::{Line, Lines};
-use super::output::{BulkProgress, Emit};
+use super::output::Emit;
 use super::process::stdin;
 use super::session::Session;
 use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::Condition;
 use crate::render::json::Json;
-use crate::render::{Record, Rendered, Style, Widths, counted, notice};
+use crate::render::{Progress, Record, Rendered, Style, Widths, counted, notice};
 
 const HELP: &str = "\
 Examples:
@@ -188,7 +188,8 @@ impl LineProcessor for Import<'_> {
     fn report_progress(&mut self) -> Result<(), CommandError> {
         let count = self.summary.written.saturating_add(self.summary.skipped);
         let ProcessorState { bytes_read, bytes_total, .. } = self.state;
-        Ok((self.emit)(&BulkProgress { count, unit: "keys", bytes_read, bytes_total })?)
+        let text = &format_args!("{count} keys");
+        Ok((self.emit)(&Progress { done: bytes_read, total: bytes_total, text })?)
     }
 }
 

@@ -1,6 +1,5 @@
 //! What verbs emit, and the records that several of them have.
 
-use std::fmt;
 use std::io;
 
 use serde::Serialize;
@@ -9,7 +8,7 @@ use crate::render::escape::escape;
 use crate::render::json::Json;
 use crate::render::style::{Paint, paint};
 use crate::render::wrap::wrapped;
-use crate::render::{Progress, Record, Rendered, Style, Widths, notice};
+use crate::render::{Record, Rendered, Style, Widths, notice};
 
 /// Takes the records of a verb, each as soon as it exists.
 pub type Emit<'a> = &'a mut dyn FnMut(&dyn Record) -> io::Result<()>;
@@ -41,37 +40,5 @@ impl Record for Hint {
 
     fn hint(&self) -> Option<&str> {
         Some(&self.0)
-    }
-}
-
-/// The progress of a verb with many keys or lines.
-#[derive(Clone, Copy, Debug)]
-pub struct BulkProgress {
-    pub count: u64,
-    /// The unit of `count`, in the plural.
-    pub unit: &'static str,
-    /// The bytes of the input that have been read.
-    pub bytes_read: u64,
-    /// The length of the input in bytes, where it is known.
-    pub bytes_total: Option<u64>,
-}
-
-impl fmt::Display for BulkProgress {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}", self.count, self.unit)
-    }
-}
-
-impl Record for BulkProgress {
-    fn json(&self, _: &Json<'_>) -> Rendered {
-        Rendered::default()
-    }
-
-    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
-        Rendered::default()
-    }
-
-    fn progress(&self) -> Option<Progress<'_>> {
-        Some(Progress { done: self.bytes_read, total: self.bytes_total, text: self })
     }
 }

@@ -12,9 +12,10 @@ use super::session::Session;
 use crate::client::Error;
 use crate::clock;
 use crate::protocol::Key;
+use crate::render::duration::ms_text;
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
-use crate::render::{Record, Rendered, Style, Widths, ms_text};
+use crate::render::{Record, Rendered, Style, Widths};
 
 const HELP: &str = "\
 Examples:

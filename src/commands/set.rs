@@ -17,7 +17,7 @@ use super::session::Session;
 use crate::client::{RawRequest, Response, SetOptions, SetOutcome};
 use crate::protocol::{Condition, Key, Timestamp};
 use crate::render::json::{self, Json};
-use crate::render::{Record, Rendered, Style, Widths, confirmation, counted_bytes, name, negative};
+use crate::render::{Record, Rendered, Style, Widths, confirmation, counted, name, negative};
 
 const USAGE: &str = "mqkv set KEY VALUE";
 
@@ -191,7 +191,7 @@ pub fn stored(
     version: Option<&Timestamp>,
     style: &Style,
 ) -> Rendered {
-    let text = || format!("stored {} ({}{})", name(key), counted_bytes(size), expires());
+    let text = || format!("stored {} ({}{})", name(key), counted(size, "byte"), expires());
     confirmation(text, version, style)
 }
 

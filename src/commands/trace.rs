@@ -11,7 +11,6 @@ use crate::render::escape::{escape, spell};
 use crate::render::style::{Paint, paint};
 use crate::render::{Format, Style, time};
 
-mod json;
 mod row;
 
 use row::{Field, Row, redacted};
@@ -26,7 +25,7 @@ const SHOWN_MAX: usize = 32;
 pub fn line(traced: &TraceEvent, at_ms: u64, style: &Style) -> String {
     let row = row(traced);
     if style.format == Format::Json {
-        return json::line(row, at_ms);
+        return row.json(at_ms);
     }
     let arrow = match row.what {
         "sent" => "->",

@@ -31,6 +31,22 @@ pub fn text(duration: Duration) -> String {
     if rest.is_zero() { days } else { format!("{days} {}", humantime::format_duration(rest)) }
 }
 
+/// Formats milliseconds in their greatest unit alone, for example `3 d`.
+#[must_use]
+pub fn rough(ms: u64) -> String {
+    const UNITS: [(u64, &str); 3] =
+        [(24 * 60 * 60 * 1_000, "d"), (60 * 60 * 1_000, "h"), (60 * 1_000, "min")];
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| ms >= *unit).unwrap_or((1_000, "s"));
+    format!("{} {name}", ms.checked_div(unit).unwrap_or(0))
+}
+
+/// Formats a duration in milliseconds, for example `1.2 ms`.
+#[must_use]
+pub fn ms_text(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1000.0;
+    if ms < 1.0 { format!("{ms:.3} ms") } else { format!("{ms:.1} ms") }
+}
+
 /// Formats the time of day of Unix milliseconds, with an offset from UTC in seconds.
 #[must_use]
 pub fn time_of_day(ms: u64, utc_offset_s: i32) -> String {
@@ -57,5 +73,9 @@ mod tests {
         assert_eq!(text(Duration::ZERO), "0s");
         assert_eq!(of_ms(172_800_000), "2d");
         assert_eq!(of_ms(40_000_000_000), "462d 23h 6m 40s");
+        assert_eq!(
+            [999, 59_999, 60_000, 7_199_999, 86_400_000].map(rough),
+            ["0 s", "59 s", "1 min", "1 h", "1 d"]
+        );
     }
 }

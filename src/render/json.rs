@@ -1,13 +1,11 @@
 //! Records as JSON: one object per line, schema 1.
 
-mod log;
 mod members;
-pub(crate) mod object;
 mod writer;
 
-pub(super) use log::{answer, log};
+pub(super) use members::put_bytes;
 pub use members::{
-    Members, client, client_id, condition, display, gap, holder, key, ms, ms_if_known, path, path_if_any,
+    MaybeBytes, client, client_id, condition, display, gap, holder, key, ms, ms_if_known, path, path_if_any,
     pattern, payload, payload_value, prefix, reply_name, start, time, token, value, version,
 };
 pub use writer::{Json, text_of};

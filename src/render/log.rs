@@ -1,8 +1,26 @@
 //! Log lines of the server as text and JSON, and records of its commands as JSON.
 
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use super::duration::rfc3339;
 use super::escape::escape;
-pub use super::log_field::Field;
+use super::json::{put_bytes, text_of};
 use super::{Style, time};
+
+/// The value of a field of a log line or of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Field {
+    Text(String),
+    Number(u64),
+    Signed(i64),
+    List(Vec<String>),
+    Switch(bool),
+    /// Bytes: a string if they are UTF-8, else base64.
+    Bytes(Vec<u8>),
+    /// A list of objects.
+    Records(Vec<Vec<(&'static str, Field)>>),
+}
 
 /// Returns a log line of text without a line feed, for standard error: its time comes first. The message cannot control the
 /// terminal, whatever names are in it.
@@ -15,15 +33,55 @@ pub fn text(at_ms: u64, message: &str, style: &Style) -> String {
 /// Returns a record with a line feed.
 #[must_use]
 pub fn answer(op: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {
-    super::json::answer(op, fields)
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        op: &'a str,
+        #[serde(flatten)]
+        fields: Fields<'a>,
+    }
+    let fields: Vec<_> = fields.into_iter().collect();
+    text_of(&Answer { op, fields: Fields(&fields) })
 }
 
 /// Returns a log line without a line feed; schema, event and time come first.
 #[must_use]
 pub fn json(at_ms: u64, event: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {
-    let mut line = super::json::log(at_ms, event, fields);
+    #[derive(Serialize)]
+    struct Line<'a> {
+        event: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time: Option<String>,
+        #[serde(flatten)]
+        fields: Fields<'a>,
+    }
+    let fields: Vec<_> = fields.into_iter().collect();
+    let mut line = text_of(&Line { event, time: rfc3339(at_ms), fields: Fields(&fields) });
     line.truncate(line.trim_end().len());
     line
+}
+
+/// Fields as the members of an object.
+struct Fields<'a>(&'a [(&'static str, Field)]);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        for (name, field) in self.0 {
+            match field {
+                Field::Text(text) => members.serialize_entry(name, text)?,
+                Field::Number(number) => members.serialize_entry(name, number)?,
+                Field::Signed(number) => members.serialize_entry(name, number)?,
+                Field::List(texts) => members.serialize_entry(name, texts)?,
+                Field::Switch(switch) => members.serialize_entry(name, switch)?,
+                Field::Bytes(bytes) => put_bytes(&mut members, name, &format!("{name}_encoding"), bytes)?,
+                Field::Records(records) => {
+                    let objects: Vec<_> = records.iter().map(|fields| Fields(fields)).collect();
+                    members.serialize_entry(name, &objects)?;
+                }
+            }
+        }
+        members.end()
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Parts of the text of records: lines of data, confirmations, and messages on standard error.
 
+use std::fmt::Display;
+
 use super::escape::escape;
 use super::style::{Paint, paint};
 use super::{Format, Rendered, Style};
@@ -60,16 +62,11 @@ pub fn name(key: &Key) -> String {
 
 /// Returns a number with its noun.
 #[must_use]
-pub fn counted(count: u64, noun: &str) -> String {
-    match (count, noun) {
-        (1, noun) => format!("1 {noun}"),
+pub fn counted(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    match (&*count, noun) {
+        ("1", noun) => format!("1 {noun}"),
         (count, "leaf") => format!("{count} leaves"),
         (count, noun) => format!("{count} {noun}s"),
     }
-}
-
-/// Returns the number of bytes of a value.
-#[must_use]
-pub fn counted_bytes(size: usize) -> String {
-    counted(u64::try_from(size).unwrap_or(u64::MAX), "byte")
 }

@@ -8,9 +8,7 @@ mod format;
 pub mod frame;
 pub mod json;
 pub mod log;
-mod log_field;
 mod message;
-mod milliseconds;
 mod record;
 pub mod style;
 pub mod table;
@@ -19,8 +17,7 @@ mod widths;
 pub mod wrap;
 
 pub use format::{Format, Rendered, Style, Zone};
-pub use message::{confirmation, counted, counted_bytes, line, name, negative, not_found, notice, warning};
-pub use milliseconds::ms_text;
+pub use message::{confirmation, counted, line, name, negative, not_found, notice, warning};
 #[cfg(test)]
 pub use record::shown;
 pub use record::{Progress, Record, rendered};

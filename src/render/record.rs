@@ -52,7 +52,7 @@ pub trait Record: fmt::Debug {
     }
 }
 
-/// The progress of a verb.
+/// The progress of a verb, a record that nothing but a progress bar shows.
 #[derive(Clone, Copy)]
 pub struct Progress<'a> {
     /// The part that is done.
@@ -66,6 +66,20 @@ impl fmt::Debug for Progress<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total.map_or_else(String::new, |total| format!("/{total}"));
         write!(out, "{}{total} {}", self.done, self.text)
+    }
+}
+
+impl Record for Progress<'_> {
+    fn json(&self, _: &Json<'_>) -> Rendered {
+        Rendered::default()
+    }
+
+    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
+        Rendered::default()
+    }
+
+    fn progress(&self) -> Option<Progress<'_>> {
+        Some(*self)
     }
 }
 

@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use mqkv::client::{Client, Settings, Target};
-use mqkv::commands::duration::rfc3339;
 use mqkv::protocol::{Key, Reply, Request, Timestamp};
+use mqkv::render::duration::rfc3339;
 use nix::sys::signal::Signal;
 
 use super::common::{Place, Relay, Server, StreamedProcess};

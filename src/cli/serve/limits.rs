@@ -6,6 +6,7 @@ use crate::broker::Settings;
 use crate::commands::size::{self, Size};
 use crate::ledger::RESERVE_BYTES;
 use crate::protocol::key::VALUE_BYTES_MAX;
+use crate::render::counted;
 use crate::server::{LOGIN_FAILURES_MAX, Limits, Persistence, recorded_bytes_max};
 
 /// Minimum of --queue-bytes-max: room for the packets that every client must be able to send.
@@ -161,11 +162,6 @@ pub fn describe_store(store: &Limits, persistence: &Persistence) -> String {
         Size(recorded_bytes_max(store)),
         reserve(persistence),
     )
-}
-
-fn counted(count: impl std::fmt::Display, name: &str) -> String {
-    let count = count.to_string();
-    if count == "1" { format!("1 {name}") } else { format!("{count} {name}s") }
 }
 
 fn reserve(persistence: &Persistence) -> String {

@@ -15,8 +15,8 @@ use crate::commands::doctor::check::{Check, CheckResult, Detail, Status, Warning
 use crate::commands::doctor::record::CheckSummary;
 use crate::commands::{CommandError, Kind};
 use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn};
+use crate::render::duration::ms_text;
 use crate::render::escape::escape;
-use crate::render::ms_text;
 use crate::server::cluster::Overview;
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix, is_supported};
 

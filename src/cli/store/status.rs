@@ -6,8 +6,10 @@ use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::{CommandError, Kind};
 use crate::ledger::etcd::operation::{EtcdError, Space};
+use crate::render::counted;
+use crate::render::duration::{self, rough};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::render::table::table;
@@ -162,7 +164,7 @@ fn fields(
 
 fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> String {
     let members = counted(overview.members.len(), "member");
-    let keys = counted(usize::try_from(overview.keys).unwrap_or(usize::MAX), "key");
+    let keys = counted(overview.keys, "key");
     let mut out = format!("cluster {name}: {members}, {keys}\n");
     if !overview.members.is_empty() {
         let mut rows = vec![["MEMBER", "ROLE"].map(str::to_owned).to_vec()];
@@ -218,18 +220,11 @@ pub fn clock_off(off_ms: i64) -> String {
     format!("{seconds} s {}", if off_ms > 0 { "ahead" } else { "behind" })
 }
 
-fn counted(count: usize, name: &str) -> String {
-    if count == 1 { format!("1 {name}") } else { format!("{count} {name}s") }
-}
-
 /// Returns how long ago a wall clock had this time, in its greatest unit.
 fn ago(at_ms: u64, now_ms: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min")];
-    let age_ms = now_ms.saturating_sub(at_ms);
-    let (unit, name) = UNITS.into_iter().find(|(unit, _)| age_ms >= *unit).unwrap_or((1_000, "s"));
-    match age_ms.checked_div(unit).unwrap_or(0) {
-        0 => "now".to_owned(),
-        count => format!("{count} {name} ago"),
+    match now_ms.saturating_sub(at_ms) {
+        0..1_000 => "now".to_owned(),
+        age_ms => format!("{} ago", rough(age_ms)),
     }
 }
 

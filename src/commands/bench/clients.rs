@@ -16,10 +16,11 @@ use super::slot::{self, Common, Notifications, Notified, SharedLoad, Work};
 use crate::client::{Client, Error, Reconnect, Settings, Watcher};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
-use crate::commands::output::{BulkProgress, Emit};
+use crate::commands::output::Emit;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::session::{BULK_INFLIGHT_MAX, other_client_id};
 use crate::protocol::Key;
+use crate::render::Progress;
 
 /// The most connections that are made at the same time.
 const CONNECTING_MAX: usize = 16;
@@ -140,7 +141,7 @@ impl Bench {
             return Ok(());
         }
         let client = Client::connect(self.client_settings.clone()).await?;
-        keys::delete_all(&client, &self.keys, |count| Ok(emit(&progress_of(count, "keys deleted"))?)).await?;
+        keys::delete_all(&client, &self.keys, |count| emit_count(emit, count, "keys deleted")).await?;
         client.close().await;
         if self.is_writing { settled } else { Ok(()) }
     }
@@ -176,7 +177,7 @@ impl Bench {
             return Ok(());
         };
         let options = keys::set_options(self.settings.ttl)?;
-        let report = |count| Ok(emit(&progress_of(count, "keys"))?);
+        let report = |count| emit_count(emit, count, "keys");
         keys::set_all(first, &self.keys, &self.value, &options, report).await?;
         self.is_writing = self.settings.workload != Workload::Get;
         Ok(())
@@ -203,7 +204,7 @@ impl Bench {
                     Ok::<_, Error>(client)
                 });
             }
-            emit(&progress_of(u64::try_from(self.clients.len()).unwrap_or(u64::MAX), "clients"))?;
+            emit_count(emit, u64::try_from(self.clients.len()).unwrap_or(u64::MAX), "clients")?;
             if let Some(joined) = connecting.join_next().await {
                 self.clients.push(joined.map_err(panicked)??);
             }
@@ -302,7 +303,7 @@ impl Bench {
                 _ = ticks.tick() => {
                     let (progress, now) = progress(load, last);
                     last = now;
-                    emit(&progress)?;
+                    emit(&Progress { done: progress.done, total: Some(progress.total), text: &progress })?;
                 }
             }
         }
@@ -358,8 +359,9 @@ async fn request(client: &Client, key: Option<&Key>) -> Result<(), Error> {
     }
 }
 
-fn progress_of(count: u64, unit: &'static str) -> BulkProgress {
-    BulkProgress { count, unit, bytes_read: 0, bytes_total: None }
+/// Emits the progress of the preparation or of the end.
+fn emit_count(emit: Emit<'_>, count: u64, unit: &str) -> Result<(), CommandError> {
+    Ok(emit(&Progress { done: 0, total: None, text: &format_args!("{count} {unit}") })?)
 }
 
 fn unsettled() -> CommandError {

@@ -8,8 +8,9 @@ use serde::{Serialize, Serializer};
 
 use super::report::{BenchEnd, BenchProgress, BenchReport, FailureCount, Latency, Limit};
 use super::text;
+use crate::render::duration::ms_text;
 use crate::render::json::{self, Json};
-use crate::render::{Progress, Record, Rendered, Style, Widths, ms_text};
+use crate::render::{Record, Rendered, Style, Widths};
 
 /// The result as an object.
 #[derive(Serialize)]
@@ -147,20 +148,6 @@ impl fmt::Display for BenchProgress {
         let failed = if self.failed == 0 { String::new() } else { format!("  {} failed", self.failed) };
         let warmup = if self.is_warmup { "  warm-up" } else { "" };
         write!(out, "{}/s{p99}{failed}{warmup}", self.per_second)
-    }
-}
-
-impl Record for BenchProgress {
-    fn json(&self, _: &Json<'_>) -> Rendered {
-        Rendered::default()
-    }
-
-    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
-        Rendered::default()
-    }
-
-    fn progress(&self) -> Option<Progress<'_>> {
-        Some(Progress { done: self.done, total: Some(self.total), text: self })
     }
 }
 

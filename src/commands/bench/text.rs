@@ -58,7 +58,7 @@ fn head(report: &BenchReport, style: &Style) -> Vec<String> {
 
 fn workload(settings: &BenchSettings) -> String {
     let BenchSettings { workload, keys, size, .. } = settings;
-    let keys = counted((*keys).into(), "key");
+    let keys = counted(keys, "key");
     let what = match workload {
         Workload::Set => format!("set, {keys}"),
         Workload::Get => format!("get, {keys}"),
@@ -71,13 +71,13 @@ fn workload(settings: &BenchSettings) -> String {
     };
     match size {
         None => what,
-        Some(size) => format!("{what}, {} each", counted(*size, "byte")),
+        Some(size) => format!("{what}, {} each", counted(size, "byte")),
     }
 }
 
 fn load(settings: &BenchSettings) -> String {
     let BenchSettings { clients, inflight, rate, .. } = settings;
-    let clients = counted((*clients).into(), "client");
+    let clients = counted(clients, "client");
     match rate {
         None => format!("{clients}, {inflight} in flight each"),
         Some(rate) => format!("{rate} per second, {clients}, at most {inflight} in flight each"),

@@ -3,10 +3,11 @@
 use super::check::{CheckResult, Detail, Status, Warning};
 use crate::client::probe::{AddressSource, ConnackProperties};
 use crate::client::{Certificate, TlsHandshake, TrustedRoots};
+use crate::render::duration::ms_text;
 use crate::render::escape::escape;
 use crate::render::style::{Paint, paint};
 use crate::render::wrap::wrapped;
-use crate::render::{Format, Rendered, Style, ms_text};
+use crate::render::{Format, Rendered, Style};
 
 /// The maximum number of names in a list; the others are counted.
 const NAMES_MAX: usize = 5;

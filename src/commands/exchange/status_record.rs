@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use super::record::{no_leaf, properties, shown};
 use crate::protocol::exchange::{LeafReport, LeafState, OwnReport, RootReport};
 use crate::render::cut::cut;
+use crate::render::duration::rough;
 use crate::render::json::Json;
 use crate::render::table::table;
 use crate::render::{Format, Record, Rendered, Style, Widths, counted, negative};
@@ -222,11 +223,11 @@ fn with_no(stdout: String, reason: &str, style: &Style) -> Rendered {
 
 fn root(report: &RootReport, is_one_leaf: bool) -> String {
     let RootReport { exchange, ver, records, dropped, leaves, .. } = report;
-    let count = counted(u64::try_from(leaves.len()).unwrap_or(u64::MAX), "leaf");
-    let head = format!("root of {}: {}, ver {ver}", shown(exchange), counted(*records, "record"));
+    let count = counted(leaves.len(), "leaf");
+    let head = format!("root of {}: {}, ver {ver}", shown(exchange), counted(records, "record"));
     let mut out = if is_one_leaf { format!("{head}\n") } else { format!("{head}, {count}\n") };
     if *dropped > 0 {
-        let dropped = counted(*dropped, "conflict");
+        let dropped = counted(dropped, "conflict");
         out.push_str(&format!("{dropped} made room for newer ones\n"));
     }
     if !leaves.is_empty() {
@@ -263,14 +264,6 @@ fn heard(leaf: &LeafReport) -> String {
         // Not since the root has started.
         None => "-".to_owned(),
     }
-}
-
-/// Returns a duration in its greatest unit.
-fn rough(ms: u64) -> String {
-    const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-    let units = [(DAY_MS, "d"), (60 * 60 * 1_000, "h"), (60 * 1_000, "min")];
-    let (unit, name) = units.into_iter().find(|(unit, _)| ms >= *unit).unwrap_or((1_000, "s"));
-    format!("{} {name}", ms.checked_div(unit).unwrap_or(0))
 }
 
 fn leaf_line(leaf: &LeafReport) -> String {

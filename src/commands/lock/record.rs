@@ -9,8 +9,7 @@ use crate::commands::duration;
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
-use crate::render::style::{Paint, paint};
-use crate::render::{Format, Record, Rendered, Style, Widths, name, notice, warning};
+use crate::render::{Format, Record, Rendered, Style, Widths, name, negative, notice, warning};
 
 /// The lock is acquired. Not emitted if a command runs under it.
 #[derive(Debug, Serialize)]
@@ -163,7 +162,7 @@ impl Record for LockHeld {
             }
             None => String::new(),
         };
-        notice(&format!("{} {first}{rest}", paint("error:", Paint::Error, style.color_stderr)), style)
+        negative(&format!("{first}{rest}"), style)
     }
 
     fn key(&self) -> Option<&Key> {

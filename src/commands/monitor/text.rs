@@ -7,9 +7,10 @@ use super::traffic_event::{
 };
 use crate::protocol::{Condition, Notification, Reply, Request};
 use crate::render::cut::{Span, cut, cut_front, width_of};
+use crate::render::duration::ms_text;
 use crate::render::escape::escape;
 use crate::render::style::Paint;
-use crate::render::{Rendered, Style, Widths, counted, counted_bytes, ms_text, notice as message, time};
+use crate::render::{Rendered, Style, Widths, counted, notice as message, time};
 
 /// The separator of columns in a pipe.
 const TAB: &str = "\t";
@@ -72,7 +73,7 @@ pub fn text(
     if has_key {
         key = widths.key.pad(key, key_max.min(KEY_WIDTH_MAX));
     }
-    let size = row.size.map(counted_bytes);
+    let size = row.size.map(|size| counted(size, "byte"));
     let elapsed = row
         .elapsed
         .map(|elapsed| if elapsed == Duration::ZERO { "<1 ms".to_owned() } else { ms_text(elapsed) });
@@ -242,8 +243,7 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
         Ok(Reply::Absent) => ("key not found".to_owned(), None),
         Ok(Reply::Keys { keys, token }) => {
             let more = if token.is_some() { ", more to come" } else { "" };
-            let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
-            (format!("{}{more}", counted(count, "key")), None)
+            (format!("{}{more}", counted(keys.len(), "key")), None)
         }
         Ok(Reply::Error(refusal)) => (format!("refused: {}", escape(refusal.text().as_bytes())), None),
         Err(Malformed { error, payload }) => (format!("invalid reply: {error}"), Some(payload)),

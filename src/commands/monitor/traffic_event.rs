@@ -110,7 +110,7 @@ pub struct DecodedRequest {
     #[serde(flatten)]
     pub correlation: Correlation,
     /// Why the store cannot answer the request, or why the answer cannot be seen.
-    #[serde(rename = "trouble", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<&'static str>,
 }
 

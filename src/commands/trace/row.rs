@@ -1,4 +1,9 @@
-//! A line of a trace as data.
+//! A line of a trace as data, and as JSON.
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use crate::render::json;
 
 /// The value of a field.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +33,43 @@ pub(super) struct Row {
     pub(super) fields: Vec<(&'static str, Field)>,
     /// The text of an event other than a packet.
     pub(super) text: String,
+}
+
+impl Row {
+    /// Formats the line as JSON.
+    pub(super) fn json(&self, at_ms: u64) -> String {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            trace: &'static str,
+            #[serde(serialize_with = "json::time")]
+            at: u64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            packet: Option<&'a str>,
+            #[serde(flatten, serialize_with = "members")]
+            fields: &'a [(&'static str, Field)],
+        }
+        let Self { what, packet, fields, .. } = self;
+        json::text_of(&Line { trace: what, at: at_ms, packet: packet.as_deref(), fields })
+    }
+}
+
+/// Writes fields as members.
+fn members<S: Serializer>(fields: &[(&'static str, Field)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut members = serializer.serialize_map(None)?;
+    for (name, field) in fields {
+        let name = &name.replace('-', "_");
+        match field {
+            // Where the word is the name, it is true; else it is a matter of choice.
+            Field::Word(word) if word.replace('-', "_") == *name => members.serialize_entry(name, &true)?,
+            Field::Word(word) => members.serialize_entry(name, word)?,
+            Field::Number(number) => members.serialize_entry(name, number)?,
+            Field::Text(text) | Field::Escaped(text) => members.serialize_entry(name, text)?,
+            Field::Words(words) => members.serialize_entry(name, words)?,
+            Field::Secret(bytes) => members.serialize_entry(name, &redacted(*bytes))?,
+            Field::User(pairs) => members.serialize_entry(name, pairs)?,
+        }
+    }
+    members.end()
 }
 
 /// Returns the replacement of a secret.

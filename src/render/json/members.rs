@@ -16,109 +16,115 @@ use crate::render::duration::rfc3339;
 use crate::render::encoding::to_base64;
 
 /// Bytes that may be there.
-pub trait Members {
+pub trait MaybeBytes {
     /// Returns the bytes.
     fn bytes(&self) -> Option<&[u8]>;
 }
 
-impl Members for Key {
+impl MaybeBytes for Key {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.as_bytes())
     }
 }
 
-impl Members for Bytes {
+impl MaybeBytes for Bytes {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
     }
 }
 
-impl Members for Vec<u8> {
+impl MaybeBytes for Vec<u8> {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self)
     }
 }
 
-impl<T: Members> Members for Option<T> {
+impl<T: MaybeBytes> MaybeBytes for Option<T> {
     fn bytes(&self) -> Option<&[u8]> {
         self.as_ref()?.bytes()
     }
 }
 
-impl<T: Members> Members for &T {
+impl<T: MaybeBytes> MaybeBytes for &T {
     fn bytes(&self) -> Option<&[u8]> {
         (*self).bytes()
     }
 }
 
-/// Returns bytes as a string, and its encoding.
-pub(crate) fn text_and_encoding(bytes: &[u8]) -> (Cow<'_, str>, &'static str) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.into(), "utf-8"),
+/// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
+pub(crate) fn put_bytes<M: SerializeMap>(
+    members: &mut M,
+    name: &str,
+    encoding_name: &str,
+    bytes: &[u8],
+) -> Result<(), M::Error> {
+    let (text, encoding) = match std::str::from_utf8(bytes) {
+        Ok(text) => (Cow::from(text), "utf-8"),
         Err(_) => (to_base64(bytes).into(), "base64"),
+    };
+    members.serialize_entry(name, &text)?;
+    if encoding_name == "encoding" || encoding == "base64" {
+        members.serialize_entry(encoding_name, encoding)?;
     }
+    Ok(())
 }
 
-/// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
+/// Writes bytes as the only members, or none.
 fn encoded<S: Serializer>(
-    name: &'static str,
-    encoding_name: &'static str,
-    bytes: &impl Members,
+    name: &str,
+    encoding_name: &str,
+    bytes: &impl MaybeBytes,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let mut members = serializer.serialize_map(None)?;
     if let Some(bytes) = bytes.bytes() {
-        let (text, encoding) = text_and_encoding(bytes);
-        members.serialize_entry(name, &text)?;
-        if encoding_name == "encoding" || encoding == "base64" {
-            members.serialize_entry(encoding_name, encoding)?;
-        }
+        put_bytes(&mut members, name, encoding_name, bytes)?;
     }
     members.end()
 }
 
-pub fn client<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn client<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("client", "client_encoding", bytes, to)
 }
 
-pub fn client_id<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn client_id<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("client_id", "client_id_encoding", bytes, to)
 }
 
-pub fn holder<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn holder<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("holder", "holder_encoding", bytes, to)
 }
 
-pub fn key<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn key<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("key", "key_encoding", bytes, to)
 }
 
-pub fn pattern<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn pattern<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("pattern", "pattern_encoding", bytes, to)
 }
 
-pub fn payload<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn payload<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("payload", "payload_encoding", bytes, to)
 }
 
-pub fn prefix<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn prefix<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("prefix", "prefix_encoding", bytes, to)
 }
 
-pub fn start<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn start<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("start", "encoding", bytes, to)
 }
 
-pub fn token<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn token<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("token", "token_encoding", bytes, to)
 }
 
-pub fn value<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn value<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("value", "encoding", bytes, to)
 }
 
 /// As [`payload`], but with `encoding`.
-pub fn payload_value<S: Serializer>(bytes: &impl Members, to: S) -> Result<S::Ok, S::Error> {
+pub fn payload_value<S: Serializer>(bytes: &impl MaybeBytes, to: S) -> Result<S::Ok, S::Error> {
     encoded("payload", "encoding", bytes, to)
 }
 

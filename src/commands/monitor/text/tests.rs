@@ -91,6 +91,16 @@ fn notification(change: Notification) -> TrafficEvent {
 }
 
 #[test]
+fn a_request_without_a_visible_reply_shows_why() {
+    let problem = Some("no reply: its QoS is not 1");
+    let seen = TrafficEvent::Request(DecodedRequest { problem, ..set(b"21.5") });
+    for text in [on_terminal(&seen, 200), in_pipe(&seen)] {
+        assert!(text.contains("no reply: its QoS is not 1"), "{text}");
+    }
+    assert!(in_json(&seen).ends_with(",\"problem\":\"no reply: its QoS is not 1\"}\n"));
+}
+
+#[test]
 fn a_request_shows_all_that_it_asks() {
     let seen = TrafficEvent::Request(set(b"21.5"));
     assert_eq!(
