@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_snapshot_is_told_apart_from_a_corrupt_log() {
+    fn a_corrupt_snapshot_and_a_corrupt_log_are_reported_differently() {
         let corruption = "snapshot-3: damaged at byte 4096".to_owned();
         let integrity = Integrity::IncompleteSnapshot { corruption, lost: Some(7) };
         let snapshot = VerifyReport { integrity, ..report(None) };
