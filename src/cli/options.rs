@@ -282,6 +282,12 @@ pub fn collect<O: Shared>(matches: &ArgMatches) -> Result<O, Error> {
     Ok(options)
 }
 
+/// Returns whether a command, which must have been built, has the options of connections.
+#[must_use]
+pub fn has_connection(command: &Command) -> bool {
+    command.get_arguments().any(|option| option.get_help_heading() == Some(CONNECTION))
+}
+
 /// Returns the identifiers of the options.
 #[must_use]
 pub fn ids<O: Args>() -> Vec<String> {
