@@ -147,6 +147,13 @@ fn with_source(rank: Rank, error: CommandError) -> CommandError {
     }
 }
 
+/// Returns the names of the contexts in the configuration file; none if it cannot be read.
+#[must_use]
+pub fn context_names(connection: &ConnectionArgs, variables: &Variables) -> Vec<String> {
+    let contexts = whole_file(connection, variables).map(|file| file.contexts).unwrap_or_default();
+    contexts.iter().map(|context| context.name.to_string()).collect()
+}
+
 /// Reads the whole configuration file; it is empty if there is none.
 ///
 /// # Errors
