@@ -11,7 +11,6 @@ use super::args::{self, Cli, Verb};
 use super::config::variables::Variables;
 use super::config::{Configuration, context_names};
 use super::connection::{Connection, Endpoint, Login};
-use super::exit::Exit;
 use super::help::show;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
@@ -23,7 +22,7 @@ use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
 use crate::commands::grammar::{Grammar, arguments};
 use crate::commands::lines::words::Word;
-use crate::commands::{Command, CommandError, trace, usage};
+use crate::commands::{Command, CommandError, Exit, trace, usage};
 use crate::render::Style;
 use crate::render::escape::escape;
 use crate::shell::{
