@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::exit::Exit;
 use super::report::{self, Reporter};
 use super::storage_error::{of_read, of_start, restore};
 use crate::clock;
 use crate::commands::args::kind::{OtherForm, ValueKind};
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::LoweredVersions;
 use crate::ledger::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
 use crate::protocol::{Key, Timestamp};

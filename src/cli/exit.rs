@@ -1,9 +1,8 @@
-//! Exit codes.
+//! The exit codes of the process and their meaning.
 
 use std::process::ExitCode;
 
-pub use crate::commands::Exit;
-use crate::commands::Kind;
+use crate::commands::{Exit, Kind};
 
 /// The codes with their meaning, for `help exit-codes`.
 pub const TABLE: [(Exit, &str); 16] = [

@@ -46,14 +46,12 @@ pub mod fuzzing {
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use exit::Exit;
+use crate::commands::{Exit, Kind};
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     // The panic message is on standard error by then; the exit code is left to set.
-    catch_unwind(AssertUnwindSafe(|| run::run(&words)))
-        .unwrap_or(Exit::Failed(crate::commands::Kind::Bug))
-        .into()
+    catch_unwind(AssertUnwindSafe(|| run::run(&words))).unwrap_or(Exit::Failed(Kind::Bug)).into()
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::Resettable;
 use clap::{ArgMatches, Args, Command, Error, ValueEnum, ValueHint};
 
 use crate::commands::args::kind::ValueKind;
@@ -263,9 +264,11 @@ pub fn add_to<O: Shared>(command: Command) -> Command {
 
 /// Adds the options `O` to a command, and `Below` to all commands below it.
 pub fn add_to_both<O: Shared, Below: Shared>(command: Command) -> Command {
-    // Argument by argument: augmenting the command itself would replace its description by that of `O`.
-    let options = O::augment_args(Command::new("options"));
-    command.args(options.get_arguments().cloned()).mut_subcommands(|below| below.defer(add_to::<Below>))
+    let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
+    // The options bring a description of their own.
+    let command = O::augment_args(command).about(Resettable::from(about));
+    let command = command.long_about(Resettable::from(long_about));
+    command.mut_subcommands(|below| below.defer(add_to::<Below>))
 }
 
 /// Collects the options of a level and of all levels below it. Where two levels set one option, the lower one wins.
@@ -280,6 +283,12 @@ pub fn collect<O: Shared>(matches: &ArgMatches) -> Result<O, Error> {
         level = below;
     }
     Ok(options)
+}
+
+/// Returns whether a command, which must have been built, has the options of connections.
+#[must_use]
+pub fn has_connection(command: &Command) -> bool {
+    command.get_arguments().any(|option| option.get_help_heading() == Some(CONNECTION))
 }
 
 /// Returns the identifiers of the options.

@@ -9,9 +9,8 @@ use clap::{ArgMatches, Command as Definition, CommandFactory, FromArgMatches};
 
 use super::args::{self, Cli, Verb};
 use super::config::variables::Variables;
-use super::config::{self, Configuration};
+use super::config::{Configuration, context_names};
 use super::connection::{Connection, Endpoint, Login};
-use super::exit::Exit;
 use super::help::show;
 use super::options::{self, ConnectionArgs, Options, OutputFormat};
 use super::report::{self, Reporter};
@@ -23,7 +22,7 @@ use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
 use crate::commands::grammar::{Grammar, arguments};
 use crate::commands::lines::words::Word;
-use crate::commands::{Command, CommandError, trace, usage};
+use crate::commands::{Command, CommandError, Exit, trace, usage};
 use crate::render::Style;
 use crate::render::escape::escape;
 use crate::shell::{
@@ -72,7 +71,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         open: Box::new(move |destination| {
             open(&options, &opened_with, &connection_tracer, style, destination)
         }),
-        contexts: Arc::new(move || contexts(&named, &named_with)),
+        contexts: Arc::new(move || context_names(&named, &named_with)),
         streams: Streams { data: report::put_data, words: report::put_words },
         style,
         is_auto,
@@ -101,7 +100,7 @@ fn open(
     style: Style,
     destination: Option<&str>,
 ) -> Result<OpenedSession, CommandError> {
-    let contexts = || contexts(&options.connection, variables);
+    let contexts = || context_names(&options.connection, variables);
     let is_url = |word: &str| {
         word.contains("://") || (word.contains(':') && !contexts().iter().any(|name| name == word))
     };
@@ -149,15 +148,6 @@ fn open(
     });
     let close = Box::new(move || -> CloseFuture { Box::pin(embedded.stop()) });
     Ok(OpenedSession { session, broker, context, about, url, is_transient, close })
-}
-
-/// Returns the names of the contexts in the configuration file; none if it cannot be read.
-fn contexts(args: &ConnectionArgs, variables: &Variables) -> Vec<String> {
-    let file = config::whole_file(args, variables);
-    file.map_or_else(
-        |_| Vec::new(),
-        |file| file.contexts.iter().map(|known| known.name.to_string()).collect(),
-    )
 }
 
 /// Adapts the hints of an error about the argument of `\c`.

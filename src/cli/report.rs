@@ -7,10 +7,9 @@ use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 
-use super::exit::Exit;
 use super::permissions;
 use super::progress::Bar;
-use crate::commands::CommandError;
+use crate::commands::{CommandError, Exit};
 use crate::render::escape::escape;
 use crate::render::{self, Format, Record, Style, Widths, rendered};
 

@@ -27,14 +27,14 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
         ErrorKind::DisplayHelp if is_host_after_h(words) => Instead::Fail(host_after_h(words)),
         ErrorKind::DisplayHelp => Instead::Help,
         ErrorKind::DisplayVersion => Instead::Version(error.render().to_string()),
-        ErrorKind::InvalidUtf8 => Instead::Fail(not_utf8(words).hint(help_hint(words))),
+        ErrorKind::InvalidUtf8 => Instead::Fail(not_utf8(words).hint(help_hint(&verbs(words)))),
         kind => {
             let verbs = verbs(words);
             let program = format!("{} ", verbs.join(" "));
             let context = usage::Context {
                 program: &program,
                 is_first_level: verbs.len() == 1,
-                is_available: |verb| is_verb(OsStr::new(verb)),
+                is_available: |_| true,
                 words,
             };
             let mut failure = usage::explain(&error, &context);
@@ -70,7 +70,7 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
                 failure.causes.clear();
                 failure.hints.push(hint.to_owned());
             }
-            Instead::Fail(failure.hint(help_hint(words)))
+            Instead::Fail(failure.hint(help_hint(&verbs)))
         }
     }
 }
@@ -159,8 +159,7 @@ fn is_verb(word: &OsStr) -> bool {
 }
 
 /// Returns the command that prints the help of the verb on the command line, or of all verbs.
-fn help_hint(words: &[OsString]) -> String {
-    let names = verbs(words);
+fn help_hint(names: &[String]) -> String {
     if names.len() == 1 { "mqkv help".to_owned() } else { format!("{} --help", names.join(" ")) }
 }
 

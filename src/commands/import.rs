@@ -97,11 +97,11 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     process_lines(&mut import, lines).await?;
     let Import { emit, state, mut summary, .. } = import;
     summary.failed = state.errors.failed();
-    let verdict = state.errors.finish();
-    if verdict.is_ok() || args.keep_going {
+    let result = state.errors.finish();
+    if result.is_ok() || args.keep_going {
         emit(&summary)?;
     }
-    verdict
+    result
 }
 
 struct Import<'a> {

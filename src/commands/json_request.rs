@@ -48,7 +48,6 @@ fn command(mut members: Members<'_>) -> Result<Command, CommandError> {
         "set" => {
             let (value, fence) = (value()?, fence(&mut members)?);
             let (condition, ttl) = (condition(&mut members)?, members.ttl_ms()?);
-            members.ttl_ms = None;
             let set = SetArgs::plain(KeyArgs::bytes(key), value, condition, ttl);
             Command::Set(set.with_fence(fence, persist(&mut members)?))
         }

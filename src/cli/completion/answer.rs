@@ -8,20 +8,20 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use clap::{Arg, Args, Command, Parser, ValueEnum};
+use clap::{Arg, Args, Command, FromArgMatches, ValueEnum};
 
 use super::bash_line::{self, BashLine};
 use super::stored;
-use crate::cli::args::{Cli, definition};
+use crate::cli::args::definition;
 use crate::cli::completion_script::Shell;
-use crate::cli::config;
+use crate::cli::config::context_names;
 use crate::cli::config::variables::Variables;
-use crate::cli::options::{ConnectionArgs, Options};
+use crate::cli::options::{ConnectionArgs, has_connection};
 use crate::commands::CommandError;
 use crate::commands::args::kind::ValueKind;
 use crate::render::escape::is_safe;
 use crate::shell::complete::{Candidate, Candidates, Completion, beginning_with, complete};
-use crate::shell::place::{self, Given};
+use crate::shell::place::Given;
 
 /// The verb that the scripts use. The definition of the command line does not contain it, so that no help names it and no
 /// error suggests it.
@@ -47,23 +47,19 @@ type Lister<'a> = dyn Fn(&[Given<'_>], ValueKind, &str) -> Vec<String> + 'a;
 
 /// Reads a file or asks a broker only here, where the cursor stands at a context or at a name that the broker knows.
 fn list(given: &[Given<'_>], kind: ValueKind, prefix: &str, variables: &Variables) -> Vec<String> {
-    let Some(options) = options(given) else { return Vec::new() };
+    let Some(connection) = connection(given) else { return Vec::new() };
     match kind {
-        ValueKind::Context => {
-            let file = config::whole_file(&options.connection, variables);
-            file.map(|file| file.contexts.iter().map(|context| context.name.to_string()).collect())
-                .unwrap_or_default()
-        }
-        _ if stored::are_wanted(variables) => stored::list(&options, variables, kind, prefix),
+        ValueKind::Context => context_names(&connection, variables),
+        _ if stored::are_wanted(variables) => stored::list(&connection, variables, kind, prefix),
         _ => Vec::new(),
     }
 }
 
 /// Returns the options of the connection among those that were typed, or `None` if they are invalid.
-fn options(given: &[Given<'_>]) -> Option<Options> {
-    let command = ConnectionArgs::augment_args(Command::new("connection"));
+fn connection(given: &[Given<'_>]) -> Option<ConnectionArgs> {
+    let command = ConnectionArgs::augment_args(Command::new("connection").no_binary_name(true));
     let longs: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
-    let mut words: Vec<OsString> = vec!["mqkv".into(), "ping".into()];
+    let mut words = Vec::new();
     for Given { option, value } in given {
         let Some(long) = option.get_long().filter(|long| longs.contains(long)) else { continue };
         let mut word = OsString::from(format!("--{long}"));
@@ -73,7 +69,8 @@ fn options(given: &[Given<'_>]) -> Option<Options> {
         }
         words.push(word);
     }
-    Cli::try_parse_from(words).ok().map(|cli| cli.options)
+    let matches = command.try_get_matches_from(words).ok()?;
+    ConnectionArgs::from_arg_matches(&matches).ok()
 }
 
 /// A command line up to the cursor, of any shell.
@@ -118,7 +115,9 @@ impl Line {
         match candidates {
             Candidates::Words(candidates) => self.words(&before, candidates),
             // The keys of a verb without a connection are in files.
-            Candidates::Listed(ValueKind::Key) if !connects(place.verb) => self.words(&before, Vec::new()),
+            Candidates::Listed(ValueKind::Key) if !has_connection(place.verb) => {
+                self.words(&before, Vec::new())
+            }
             Candidates::Listed(kind) => {
                 let listed = list(&place.given, kind, prefix).into_iter();
                 let listed = listed.map(|word| Candidate { word, about: String::new() });
@@ -159,14 +158,10 @@ impl Line {
     }
 }
 
-/// Returns whether a verb has the options of a connection.
-fn connects(verb: &Command) -> bool {
-    place::options(verb).any(|option| option.get_long() == Some("broker"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::place;
 
     fn answered(shell: Shell, arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
@@ -230,7 +225,7 @@ mod tests {
         let words = ["-x", "lab", "get", "--config", "c", "-o", "json", "-f", "f"]
             .map(|word| word.as_bytes().to_vec());
         let given = place::place(&definition, &words).unwrap().given;
-        let connection = options(&given).unwrap().connection;
+        let connection = connection(&given).unwrap();
         assert_eq!((connection.context.as_deref(), connection.config.is_some()), (Some("lab"), true));
     }
 }

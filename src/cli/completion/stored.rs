@@ -5,7 +5,7 @@ use tokio::time::timeout;
 use crate::cli::config::Configuration;
 use crate::cli::config::variables::{COMPLETE_KEYS, Variables};
 use crate::cli::connection::{Connection, Login};
-use crate::cli::options::Options;
+use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
@@ -19,19 +19,25 @@ pub fn are_wanted(variables: &Variables) -> bool {
     variables.get(COMPLETE_KEYS).is_some_and(|value| value == "1")
 }
 
-/// Lists names in order, of keys those with a prefix; the time includes connecting. Without an answer in time there are none: a completion reports no errors.
+/// Lists names in order, of keys those with a prefix; the time includes connecting. Without an answer in time there are none: a
+/// completion reports no errors.
 #[must_use]
-pub fn list(options: &Options, variables: &Variables, kind: ValueKind, prefix: &str) -> Vec<String> {
-    try_list(options, variables, kind, prefix).unwrap_or_default()
+pub fn list(
+    connection: &ConnectionArgs,
+    variables: &Variables,
+    kind: ValueKind,
+    prefix: &str,
+) -> Vec<String> {
+    try_list(connection, variables, kind, prefix).unwrap_or_default()
 }
 
 fn try_list(
-    options: &Options,
+    connection: &ConnectionArgs,
     variables: &Variables,
     kind: ValueKind,
     prefix: &str,
 ) -> Result<Vec<String>, CommandError> {
-    let configuration = Configuration::resolve(&options.connection, &options.display, variables)?;
+    let configuration = Configuration::resolve(connection, &DisplayArgs::default(), variables)?;
     let connection = Connection::of(&configuration.settings, resolve::process())?;
     if !matches!(connection.login, Login::Known(_)) {
         // The password would have to be typed, or read from standard input.

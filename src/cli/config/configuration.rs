@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::file::{Context, File};
 use super::location::{self, Location};
 use super::origin::{Line, Place, Rank};
-use super::setting::{ContextOptions, Settings, value};
+use super::setting::{Settings, value};
 use super::variables::{CONTEXT, Variables};
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
 use crate::commands::{CommandError, Kind};
@@ -39,7 +39,7 @@ impl Configuration {
         display: &DisplayArgs,
         variables: &Variables,
     ) -> Result<Self, CommandError> {
-        let flags = Settings::of_options(connection, display, &ContextOptions::default())?;
+        let flags = Settings::of_options(connection, display)?;
         let mut layers = vec![variables.layer()?, variables.sdk_layer()?];
         let context = context(connection, &flags, variables)?;
         layers.push(flags);
@@ -83,7 +83,7 @@ impl Configuration {
 }
 
 fn of_display(display: &DisplayArgs) -> Result<Settings, CommandError> {
-    Settings::of_options(&ConnectionArgs::default(), display, &ContextOptions::default())
+    Settings::of_options(&ConnectionArgs::default(), display)
 }
 
 /// Returns the context to use, with its rank, and its file.
@@ -145,6 +145,13 @@ fn with_source(rank: Rank, error: CommandError) -> CommandError {
         Rank::DefaultContext => error.cause("set by default_context"),
         _ => error,
     }
+}
+
+/// Returns the names of the contexts in the configuration file; none if it cannot be read.
+#[must_use]
+pub fn context_names(connection: &ConnectionArgs, variables: &Variables) -> Vec<String> {
+    let contexts = whole_file(connection, variables).map(|file| file.contexts).unwrap_or_default();
+    contexts.iter().map(|context| context.name.to_string()).collect()
 }
 
 /// Reads the whole configuration file; it is empty if there is none.

@@ -10,4 +10,4 @@ pub mod setting;
 pub mod value;
 pub mod variables;
 
-pub use configuration::{Configuration, whole_file};
+pub use configuration::{Configuration, context_names, whole_file};

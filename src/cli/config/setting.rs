@@ -21,19 +21,19 @@ pub struct Sourced<T> {
     pub origin: Origin,
 }
 
-/// Options of the settings that only contexts have.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ContextOptions {
-    pub read_only: Option<bool>,
-    pub prompt_color: Option<CustomColor>,
+impl<T> Sourced<T> {
+    /// Returns a value of the command line.
+    pub fn typed(value: T) -> Self {
+        Self { value, origin: Origin::FLAG }
+    }
 }
 
-/// Declares [`Setting`] and [`Settings`] by a list: the name of a setting, the field that it has in the parsed options, and the
-/// type and the form of its value.
+/// Declares [`Setting`] and [`Settings`] by a list: the name of a setting, its field, the parsed options that have it unless only
+/// contexts do, and the type and the form of its value.
 macro_rules! settings {
     (
         of ($($args:ident: $args_type:ty),*)
-        $($name:ident $of:ident.$field:ident: $type:ty = $form:ident;)*
+        $($name:ident $field:ident $(of $of:ident)?: $type:ty = $form:ident;)*
     ) => {
         /// Name of a setting of the connection, of the output, or of a context.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,8 @@ macro_rules! settings {
             /// The broker's URL is invalid.
             pub fn of_options($($args: &$args_type),*) -> Result<Self, CommandError> {
                 Ok(Self {
-                    $($field: $of.$field.value()?.map(|value| Sourced { value, origin: Origin::FLAG })),*
+                    $($($field: $of.$field.value()?.map(Sourced::typed),)?)*
+                    ..Self::default()
                 })
             }
 
@@ -124,37 +125,37 @@ macro_rules! settings {
 }
 
 settings! {
-    of (connection: ConnectionArgs, display: DisplayArgs, context: ContextOptions)
+    of (connection: ConnectionArgs, display: DisplayArgs)
 
-    Broker connection.broker: Url = URL;
-    Hostname connection.hostname: String = TEXT;
-    Port connection.port: u16 = PORT;
-    Notls connection.notls: bool = SWITCH;
-    Embedded connection.embedded: EmbeddedStore = STORE;
-    Cafile connection.cafile: PathBuf = FILE;
-    Certfile connection.certfile: PathBuf = FILE;
-    Keyfile connection.keyfile: PathBuf = FILE;
-    Keypasswordfile connection.keypasswordfile: PathBuf = FILE;
-    ServerName connection.server_name: String = TEXT;
-    Insecure connection.insecure: bool = SWITCH;
-    Username connection.username: String = TEXT;
-    PasswordFile connection.password_file: PathBuf = INPUT;
-    AskPassword connection.ask_password: bool = SWITCH;
-    SatFile connection.sat_file: PathBuf = FILE;
-    ClientId connection.client_id: String = TEXT;
-    Timeout connection.timeout: Duration = WAIT;
-    ConnectTimeout connection.connect_timeout: Duration = WAIT;
-    Retries connection.retries: u32 = COUNT;
-    KeepAlive connection.keep_alive: Duration = KEEP_ALIVE;
-    Cautious connection.cautious: bool = SWITCH;
-    Output display.output: OutputFormat = FORMAT;
-    Json display.json: bool = SWITCH;
-    Quiet display.quiet: bool = SWITCH;
-    Verbose display.verbose: bool = SWITCH;
-    Color display.color: ColorWhen = WHEN;
-    Utc display.utc: bool = SWITCH;
-    ReadOnly context.read_only: bool = SWITCH;
-    PromptColor context.prompt_color: CustomColor = COLOR;
+    Broker broker of connection: Url = URL;
+    Hostname hostname of connection: String = TEXT;
+    Port port of connection: u16 = PORT;
+    Notls notls of connection: bool = SWITCH;
+    Embedded embedded of connection: EmbeddedStore = STORE;
+    Cafile cafile of connection: PathBuf = FILE;
+    Certfile certfile of connection: PathBuf = FILE;
+    Keyfile keyfile of connection: PathBuf = FILE;
+    Keypasswordfile keypasswordfile of connection: PathBuf = FILE;
+    ServerName server_name of connection: String = TEXT;
+    Insecure insecure of connection: bool = SWITCH;
+    Username username of connection: String = TEXT;
+    PasswordFile password_file of connection: PathBuf = INPUT;
+    AskPassword ask_password of connection: bool = SWITCH;
+    SatFile sat_file of connection: PathBuf = FILE;
+    ClientId client_id of connection: String = TEXT;
+    Timeout timeout of connection: Duration = WAIT;
+    ConnectTimeout connect_timeout of connection: Duration = WAIT;
+    Retries retries of connection: u32 = COUNT;
+    KeepAlive keep_alive of connection: Duration = KEEP_ALIVE;
+    Cautious cautious of connection: bool = SWITCH;
+    Output output of display: OutputFormat = FORMAT;
+    Json json of display: bool = SWITCH;
+    Quiet quiet of display: bool = SWITCH;
+    Verbose verbose of display: bool = SWITCH;
+    Color color of display: ColorWhen = WHEN;
+    Utc utc of display: bool = SWITCH;
+    ReadOnly read_only: bool = SWITCH;
+    PromptColor prompt_color: CustomColor = COLOR;
 }
 
 /// The value of a setting in the parsed options.

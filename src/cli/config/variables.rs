@@ -153,21 +153,21 @@ impl Variables {
     #[must_use]
     pub fn mistyped(&self) -> Vec<(String, String)> {
         let ours = self.entries.iter().filter_map(|(name, _)| name.strip_prefix(PREFIX));
-        let known: Vec<String> = Setting::all()
-            .filter(|setting| setting.has_flag())
-            .map(Setting::variable)
-            .chain(OTHERS.iter().map(ToString::to_string))
-            .filter_map(|name| name.strip_prefix(PREFIX).map(str::to_owned))
-            .collect();
+        let others = || OTHERS.iter().filter_map(|name| name.strip_prefix(PREFIX));
+        let is_known =
+            |name: &str| Setting::of_variable(name).is_some() || others().any(|other| other == name);
         let meant = |name: &str| {
+            let settings = Setting::all().filter(|setting| setting.has_flag());
+            let settings = settings.map(|setting| setting.key().to_ascii_uppercase());
+            let known = settings.chain(others().map(str::to_owned));
             let of_context =
                 Setting::of_key(&name.to_ascii_lowercase()).filter(|setting| !setting.has_flag());
             match of_context {
                 Some(setting) => Some(format!("{} in a context", setting.key())),
-                None => closest(name, known.iter().cloned()).map(|near| format!("{PREFIX}{near}")),
+                None => closest(name, known).map(|near| format!("{PREFIX}{near}")),
             }
         };
-        ours.filter(|name| !known.iter().any(|known| known == name))
+        ours.filter(|name| !is_known(name))
             .filter_map(|name| Some((format!("{PREFIX}{name}"), meant(name)?)))
             .collect()
     }

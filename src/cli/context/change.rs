@@ -8,7 +8,7 @@ use crate::cli::config::document::{self, Content, Syntax};
 use crate::cli::config::file::{File, check_name, of_syntax};
 use crate::cli::config::location::Location;
 use crate::cli::config::origin::{Origin, Rank};
-use crate::cli::config::setting::{ContextOptions, Setting, Settings};
+use crate::cli::config::setting::{Setting, Settings, Sourced};
 use crate::cli::config::value::{PathBases, RawValue, Shown};
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
@@ -188,8 +188,8 @@ fn typed(
         let error = CommandError::usage("a context cannot refer to another context");
         return Err(error.hint(format!("mqkv context {verb} NAME -b URL")));
     }
-    let context = ContextOptions { read_only, prompt_color: None };
-    let mut settings = Settings::of_options(args, &DisplayArgs::default(), &context)?;
+    let mut settings = Settings::of_options(args, &DisplayArgs::default())?;
+    settings.read_only = read_only.map(Sourced::typed);
     if let Some(color) = prompt_color {
         let raw = RawValue::Word(color.as_ref());
         let read = settings.read(Setting::PromptColor, raw, PathBases::default(), &Origin::FLAG);

@@ -4,10 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::file::{ExchangeFile, FileRole};
 use super::read;
-use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
-use crate::commands::CommandError;
 use crate::commands::exchange::CheckArgs;
+use crate::commands::{CommandError, Exit};
 use crate::exchange::rules::{Patterns, Rule, Rules};
 use crate::protocol::Key;
 use crate::render::escape::escape;

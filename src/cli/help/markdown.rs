@@ -7,6 +7,7 @@ use clap::Command;
 use super::page::{Page, Row, Table};
 use super::text::{Block, Content};
 use super::topics;
+use crate::shell::place::verbs;
 
 /// Options of a code block with commands: `tests/it/docs` runs the blocks of pages that do not say why not.
 const COMMANDS: &str = "sh no-run: examples of the help, whose verbs and options a test checks";
@@ -34,10 +35,6 @@ pub fn page(program: &Command) -> String {
     out.paragraph("Verbs that connect to a broker have both groups, all others the second one.");
     topics::shared_options().iter().for_each(|table| out.table(table));
     out.text
-}
-
-fn verbs(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|verb| !verb.is_hide_set())
 }
 
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use clap::{Arg, ArgAction, Command};
 
 use super::text::{Block, Content, Section, sections};
-use crate::cli::options::{CONNECTION, OUTPUT};
+use crate::cli::options::{CONNECTION, OUTPUT, has_connection};
 use crate::commands::args::kind::{OtherForm, ValueKind};
-use crate::shell::place::is_command;
+use crate::shell::place::{self, is_command, is_many};
 
 /// The help of the program or of a verb.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Page {
             overview: Vec::new(),
             tables: tables(command, |heading| ![CONNECTION, OUTPUT].contains(&heading)),
             sections: Vec::new(),
-            has_connection: command.get_arguments().any(|arg| arg.get_help_heading() == Some(CONNECTION)),
+            has_connection: has_connection(command),
             shared: tables(command, |heading| [CONNECTION, OUTPUT].contains(&heading)),
         };
         if let Some(path) = command.get_bin_name() {
@@ -108,15 +108,12 @@ fn tables(command: &Command, is_wanted: fn(&str) -> bool) -> Vec<Table> {
         }
     };
     let verbs_heading = command.get_subcommand_help_heading().unwrap_or("Verbs");
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+    for verb in place::verbs(command) {
         add(verbs_heading, verb_row(verb));
     }
-    let arguments = || command.get_arguments().filter(|arg| !arg.is_hide_set());
-    for arg in arguments().filter(|arg| arg.is_positional()) {
-        add("Arguments", row(arg));
-    }
-    for arg in arguments().filter(|arg| !arg.is_positional()) {
-        add(arg.get_help_heading().unwrap_or("Options"), row(arg));
+    place::operands(command).for_each(|operand| add("Arguments", row(operand)));
+    for option in place::options(command) {
+        add(option.get_help_heading().unwrap_or("Options"), row(option));
     }
     tables
 }
@@ -185,10 +182,6 @@ fn value(arg: &Arg) -> String {
     }
 }
 
-fn is_many(arg: &Arg) -> bool {
-    arg.get_num_args().is_some_and(|range| range.max_values() > 1)
-}
-
 fn usages(command: &Command, path: &str) -> Vec<String> {
     let own = usage(command, path);
     if !command.has_subcommands() {
@@ -204,9 +197,8 @@ fn usages(command: &Command, path: &str) -> Vec<String> {
 
 fn usage(command: &Command, path: &str) -> String {
     let mut usage = path.to_owned();
-    let positionals = || command.get_arguments().filter(|arg| arg.is_positional());
     // A command of the system stands last, so that its options are its own.
-    for arg in positionals().filter(|arg| !is_command(arg)) {
+    for arg in place::operands(command).filter(|arg| !is_command(arg)) {
         let name = value(arg);
         let is_key = arg.get::<ValueKind>() == Some(&ValueKind::Key);
         // A key or a value can also be an option, but it is always there.
@@ -217,7 +209,7 @@ fn usage(command: &Command, path: &str) -> String {
         }
     }
     usage.push_str(" [options]");
-    if positionals().any(is_command) {
+    if place::operands(command).any(is_command) {
         usage.push_str(" [-- CMD ARG...]");
     }
     usage

@@ -9,7 +9,9 @@ use crate::cli::exit::TABLE;
 use crate::cli::options::{self, Options};
 use crate::client::Error;
 use crate::client::lock::LossReason;
-use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, loss_message};
+use crate::commands::{
+    CommandError, Exit, FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, loss_message,
+};
 use crate::protocol::ErrorReply;
 
 /// A topic.
@@ -53,7 +55,7 @@ impl Topic {
 
 /// Returns the exit codes with their meaning.
 pub fn exit_codes() -> Table {
-    let row = |(exit, about): &(crate::cli::exit::Exit, &str)| Row {
+    let row = |(exit, about): &(Exit, &str)| Row {
         names: vec![exit.code().to_string()],
         about: (*about).to_owned(),
         ..Row::default()

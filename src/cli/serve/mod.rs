@@ -162,8 +162,8 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
     Ok(drain(server, args.operations.drain, true, &mut signals, log).await.unwrap_or(exit))
 }
 
-/// Stops a server gracefully within a time; with `warns`, warns if that is too short. Returns how it ends if a signal
-/// ended it before.
+/// Stops a server gracefully within a time; with `warns`, warns if that is too short. Returns the exit of a signal that ended
+/// it before.
 pub(in crate::cli) async fn drain(
     server: StoreServer,
     within: Duration,

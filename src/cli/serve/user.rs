@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::cli::exit::Exit;
 use crate::cli::options::DisplayArgs;
 use crate::cli::report::{self, Reporter};
 use crate::cli::{password, permissions, resolve};
 use crate::commands::process::signal::Signal;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::net::Secret;
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};

@@ -1,12 +1,11 @@
 //! `store check`: verifies all records of a cluster in etcd.
 
 use super::cluster::Cluster;
-use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::render::escape::escape;
 use crate::render::log::{Field, answer};
 use crate::server::cluster::audit::Finding;

@@ -1,10 +1,9 @@
 //! A cluster on etcd, as the verbs below `store` reach it.
 
 use crate::cli::etcd;
-use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::etcd::operation::{EtcdError, RangeRead};
 use crate::ledger::etcd::{Head, Layout};
 use crate::render::escape::escape;

@@ -6,14 +6,13 @@ use bytes::Bytes;
 
 use super::cluster::Cluster;
 use super::status::{Endpoints, alarm, clock_off, is_nearly_full, size};
-use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::doctor::check::{Check, CheckResult, Detail, Status, Warning};
 use crate::commands::doctor::record::CheckSummary;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::etcd::operation::{Condition, OPERATIONS_MAX, Operation, RangeRead, TXN_BYTES_MAX, Txn};
 use crate::render::duration::ms_text;
 use crate::render::escape::escape;

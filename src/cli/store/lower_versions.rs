@@ -2,12 +2,11 @@
 
 use super::cluster::Cluster;
 use crate::cli::data::report_lowered;
-use crate::cli::exit::Exit;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::server::etcd::{LoweringError, OverviewError, lower_versions};
 
 /// Lowers the versions, and prints how many.

@@ -6,12 +6,11 @@ use tokio::time::sleep;
 
 use super::action::ResignArgs;
 use super::cluster::{Cluster, SPACE_HINT};
-use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter};
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind, duration};
+use crate::commands::{CommandError, Exit, Kind, duration};
 use crate::ledger::etcd::operation::{EtcdError, Space};
 use crate::ledger::etcd::{Owner, encode_request};
 use crate::render::escape::escape;

@@ -1,12 +1,11 @@
 //! `store status`: the members, the owner, and the state of etcd.
 
 use super::cluster::{Cluster, SPACE_HINT};
-use crate::cli::exit::Exit;
 use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
-use crate::commands::{CommandError, Kind};
+use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::etcd::operation::{EtcdError, Space};
 use crate::render::counted;
 use crate::render::duration::{self, rough};

@@ -1,6 +1,6 @@
 //! What the value of an argument is, attached to the argument for completion and hints.
 //!
-//! clap's `ValueHint` says it of paths and commands; a `PathBuf` is a path unless its hint says otherwise.
+//! Of paths and commands it is clap's `ValueHint`: a `PathBuf` is a path unless it has another hint.
 
 use clap::builder::ArgExt;
 

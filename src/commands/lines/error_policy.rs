@@ -4,7 +4,7 @@ use crate::client::Outcome;
 use crate::commands::error::{CommandError, Place};
 use crate::commands::exit::Exit;
 
-/// The errors and the verdicts so far.
+/// The errors and the negative answers so far.
 #[derive(Debug)]
 pub struct ErrorPolicy {
     keep_going: bool,

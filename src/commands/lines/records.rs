@@ -76,12 +76,12 @@ impl<'a> Members<'a> {
         self.id.take().map(|id| Id(id.into_value()))
     }
 
-    /// Returns the time to live.
+    /// Takes the time to live.
     ///
     /// # Errors
     /// It is no positive integer, or too long.
-    pub fn ttl_ms(&self) -> Result<Option<NonZeroU64>, CommandError> {
-        let Some(member) = &self.ttl_ms else { return Ok(None) };
+    pub fn ttl_ms(&mut self) -> Result<Option<NonZeroU64>, CommandError> {
+        let Some(member) = self.ttl_ms.take() else { return Ok(None) };
         let ms = match member {
             Member::Other(number) => number.as_u64().and_then(NonZeroU64::new),
             Member::Text(_) => None,
