@@ -297,8 +297,7 @@ fn check_mode(command: Command, line: &[u8]) -> Result<Command, CommandError> {
             let words = words::split(line).unwrap_or_default();
             let verb = words.first().map(|verb| String::from_utf8_lossy(&verb.bytes).to_ascii_lowercase());
             let message = format!("'{}' is not available in a script", verb.unwrap_or_default());
-            Err(CommandError::usage(message)
-                .hint("verbs of a script: get, set, del, vdel, raw, keys, ping, decode, exchange"))
+            Err(CommandError::usage(message).hint("mqkv help batch"))
         }
     }
 }
