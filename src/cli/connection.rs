@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::broker::{PLAIN_PORT, TLS_PORT};
 use super::config::origin::{Origin, Place, Rank};
 use super::config::setting::{
-    CONNECT_TIMEOUT, INFLIGHT_MAX, KEEP_ALIVE, Setting, Settings, Sourced, TIMEOUT, is_on, rank, value,
+    CONNECT_TIMEOUT, KEEP_ALIVE, Setting, Settings, Sourced, TIMEOUT, is_on, rank, value,
 };
 use super::config::value::{EmbeddedStore, Url};
 use crate::client::{self, Authentication, PasswordSource, Target};
@@ -26,7 +26,6 @@ pub struct Connection {
     request_timeout: Duration,
     keep_alive: Duration,
     is_cautious: bool,
-    inflight_max: u32,
 }
 
 /// Credentials of the client, or where to get the password.
@@ -88,7 +87,6 @@ impl Connection {
             request_timeout: value(&settings.timeout).copied().unwrap_or(TIMEOUT),
             keep_alive: value(&settings.keep_alive).copied().unwrap_or(KEEP_ALIVE),
             is_cautious: is_on(&settings.cautious),
-            inflight_max: value(&settings.inflight_max).copied().unwrap_or(INFLIGHT_MAX),
         })
     }
 
@@ -108,7 +106,6 @@ impl Connection {
             request_timeout: self.request_timeout,
             keep_alive: self.keep_alive,
             is_cautious: self.is_cautious,
-            inflight_max: self.inflight_max.try_into().unwrap_or(usize::MAX),
             ..client::Settings::new(target, self.client_id.clone())
         }
     }

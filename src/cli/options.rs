@@ -112,9 +112,6 @@ pub struct ConnectionArgs {
     /// the CONNACK; `mqkv doctor` reports such a broker.
     #[arg(long)]
     pub cautious: bool,
-    /// Requests in flight [default: 64]
-    #[arg(long, value_name = "N")]
-    pub inflight_max: Option<u32>,
     /// Context to use
     ///
     /// A context is a broker with credentials and more under one name; see `mqkv help config`.
@@ -239,7 +236,6 @@ impl Shared for ConnectionArgs {
             retries: self.retries.or(before.retries),
             keep_alive: self.keep_alive.or(before.keep_alive),
             cautious: self.cautious || before.cautious,
-            inflight_max: self.inflight_max.or(before.inflight_max),
             context: self.context.or(before.context),
             no_context: self.no_context || before.no_context,
             config: self.config.or(before.config),

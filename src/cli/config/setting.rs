@@ -20,8 +20,6 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Default keep-alive interval.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Default number of requests in flight.
-pub const INFLIGHT_MAX: u32 = 64;
 
 /// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +155,6 @@ settings! {
     Retries retries of connection: u32 = COUNT;
     KeepAlive keep_alive of connection: Duration = KEEP_ALIVE;
     Cautious cautious of connection: bool = SWITCH;
-    InflightMax inflight_max of connection: u32 = COUNT;
     Output output of display: OutputFormat = FORMAT;
     Json json of display: bool = SWITCH;
     Quiet quiet of display: bool = SWITCH;
@@ -251,7 +248,6 @@ impl Setting {
             Self::Timeout => Shown::Wait(TIMEOUT),
             Self::ConnectTimeout => Shown::Wait(CONNECT_TIMEOUT),
             Self::KeepAlive => Shown::Wait(KEEP_ALIVE),
-            Self::InflightMax => Shown::Number(INFLIGHT_MAX),
             Self::Retries => Shown::Number(0),
             Self::Output | Self::Color => Shown::Text("auto".into()),
             Self::ClientId => Shown::Text("mqkv-HOST-RANDOM".into()),
