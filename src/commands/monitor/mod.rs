@@ -101,9 +101,6 @@ pub struct MonitorArgs {
     wait: Option<Duration>,
 }
 
-/// The time without a message that is reported.
-const SILENCE: Duration = Duration::from_secs(3600);
-
 /// What a monitor waits for.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 enum Wakeup {
@@ -207,10 +204,6 @@ impl Monitor<'_> {
                 // Messages are handled before the deadlines: a reply that came in time must not be reported as missing.
                 event = subscription.next() => Wakeup::Subscription(event),
                 () = until(due) => Wakeup::Due,
-                () = sleep(SILENCE) => {
-                    self.emit(TrafficEvent::Silent { waited: SILENCE }, clock::wall_ms())?;
-                    continue;
-                }
             };
             match wakeup {
                 Wakeup::Stop(reason) => return Ok(reason),

@@ -176,7 +176,6 @@ fn row(event: &TrafficEvent, columns_max: Option<usize>, is_terminal: bool, styl
             is_wrong: true,
             ..summary_row(summary)
         },
-        TrafficEvent::Silent { waited } => Row { word: "silent", elapsed: Some(*waited), ..Row::default() },
         TrafficEvent::Gap { since_ms, until_ms } => {
             let detail = time::gap(*since_ms, *until_ms, is_terminal, style);
             Row { word: "GAP", detail, is_wrong: true, ..Row::default() }

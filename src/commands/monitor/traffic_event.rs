@@ -43,11 +43,6 @@ pub enum TrafficEvent {
         since_ms: u64,
         cause: String,
     },
-    /// The broker has sent no message for a long time.
-    Silent {
-        #[serde(rename = "ms", serialize_with = "json::ms")]
-        waited: Duration,
-    },
     /// The connection is restored: messages between the two times are missing.
     #[serde(serialize_with = "json::gap")]
     Gap {
@@ -170,7 +165,6 @@ impl TrafficEvent {
             Self::Reply(_) => "reply",
             Self::Unanswered { .. } => "no-reply",
             Self::Notification(_) => "notification",
-            Self::Silent { .. } => "silent",
             Self::Gap { .. } => "gap",
             Self::Lost { .. } => "lost",
         }
