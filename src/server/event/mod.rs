@@ -106,10 +106,6 @@ pub enum Event {
     ClockBehind {
         by_ms: u64,
     },
-    /// The task that removes expired keys was not run for a long time.
-    ExpiryLate {
-        by_ms: u64,
-    },
     /// Events were left out because there were too many with the same subject.
     LeftOut {
         subject: Subject,
@@ -235,9 +231,6 @@ impl Event {
             Self::ClockBehind { by_ms } => {
                 failure("clock-behind").display("by_ms", by_ms).line(move |out| clock_behind(*by_ms, out))
             }
-            Self::ExpiryLate { by_ms } => failure("expiry-late")
-                .display("by_ms", by_ms)
-                .line(move |out| write!(out, "expired keys are removed {} late", seconds(*by_ms))),
             Self::LeftOut { subject, count, is_failure } => {
                 let of = if matches!(subject, Subject::Address(_)) { "from" } else { "of" };
                 let row = note("left-out").failure_if(*is_failure).display("subject", subject);

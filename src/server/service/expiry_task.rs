@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use crate::server::delivery::Publisher;
-use crate::server::event::Event;
 
 /// The time between two looks at the wall clock and at expired responses, in milliseconds.
 const UPKEEP_INTERVAL_MS: u64 = 1_000;
-/// A delay from which on it is reported, in milliseconds.
-const LATE_MIN_MS: u64 = 3_600_000;
 
 /// Removes expired keys, follows the wall clock and discards expired responses until the task is aborted.
 pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher) {
@@ -17,10 +14,6 @@ pub(super) async fn run(shared: &Shared, publisher: &dyn Publisher) {
     loop {
         let now = shared.now();
         if now.monotonic_ms >= upkeep_ms {
-            let by_ms = now.monotonic_ms.saturating_sub(upkeep_ms);
-            if upkeep_ms > 0 && by_ms > LATE_MIN_MS {
-                (shared.events)(Event::ExpiryLate { by_ms });
-            }
             upkeep_ms = now.monotonic_ms.saturating_add(UPKEEP_INTERVAL_MS);
             shared.observe_wall_clock(&mut wall_clock);
             let forgotten = shared.lock().discard_expired_responses(now);
