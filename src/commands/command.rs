@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::batch_args::{BatchArgs, BatchMode};
 use super::{
-    bench, decode, del, doctor, edit, exchange, exists, export, get, holder, import, keys, lock, monitor,
-    ping, raw, set, unlock, vdel, watch,
+    bench, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor, ping, raw,
+    set, unlock, vdel, watch,
 };
 use crate::client::Access;
 
@@ -21,7 +21,6 @@ pub enum Command {
     Lock(lock::LockArgs),
     Unlock(unlock::UnlockArgs),
     Holder(holder::HolderArgs),
-    Exists(exists::ExistsArgs),
     Keys(keys::KeysArgs),
     Export(export::ExportArgs),
     Import(import::ImportArgs),
@@ -38,7 +37,7 @@ pub enum Command {
 /// The verbs in the groups of the program's help, most with others on a line; `exchange` is with the verbs that run a store.
 pub const HELP_GROUPS: &[(&str, &str)] = &[
     ("get, set, edit, del, vdel", "Read, write and delete keys"),
-    ("keys, exists, watch", "List keys, print their changes"),
+    ("keys, watch", "List keys, print their changes"),
     ("lock, unlock, holder", "Hold a lock while a command runs"),
     ("export, import, batch", "Read and write many keys"),
     ("ping, bench, doctor", "Measure the store, diagnose the connection"),
@@ -101,9 +100,7 @@ impl Command {
             Self::Del(args) if args.count() == 1 => BatchMode::Pipelined,
             Self::Get(_) | Self::Set(_) | Self::Del(_) | Self::Vdel(_) => BatchMode::Exclusive,
             Self::Keys(_) => BatchMode::Exclusive,
-            Self::Unlock(_) | Self::Holder(_) | Self::Exists(_) | Self::Ping(_) | Self::Decode(_) => {
-                BatchMode::Exclusive
-            }
+            Self::Unlock(_) | Self::Holder(_) | Self::Ping(_) | Self::Decode(_) => BatchMode::Exclusive,
             Self::Exchange(args) => args.batch_mode(),
             Self::Doctor(_) | Self::Edit(_) => BatchMode::Unsupported,
             Self::Watch(_) | Self::Monitor(_) | Self::Lock(_) | Self::Bench(_) => BatchMode::Unsupported,
@@ -148,9 +145,7 @@ impl Command {
                 Access::Read
             }
             // `doctor` deletes the key that it writes.
-            Self::Holder(_) | Self::Exists(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => {
-                Access::Read
-            }
+            Self::Holder(_) | Self::Ping(_) | Self::Doctor(_) | Self::Decode(_) => Access::Read,
             Self::Set(_) | Self::Del(_) | Self::Vdel(_) | Self::Lock(_) | Self::Unlock(_) => Access::Write,
             Self::Edit(_) | Self::Import(_) | Self::Batch(_) | Self::Bench(_) => Access::Write,
             Self::Raw(args) => args.access(),

@@ -16,7 +16,6 @@ mod edit;
 pub mod error;
 mod error_text;
 pub mod exchange;
-mod exists;
 pub mod exit;
 mod export;
 mod get;
@@ -83,7 +82,6 @@ impl Command {
             Self::Lock(args) => lock::run(args, session, emit).await,
             Self::Unlock(args) => unlock::run(args, session, emit).await,
             Self::Holder(args) => holder::run(args, session, emit).await,
-            Self::Exists(args) => exists::run(args, session, emit).await,
             Self::Keys(args) => keys::run(args, session, emit).await,
             Self::Export(args) => export::run(args, session, emit).await,
             Self::Import(args) => import::run(args, session, emit).await,
