@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::broker::{PLAIN_PORT, TLS_PORT};
 use super::config::origin::{Origin, Place, Rank};
-use super::config::setting::{Setting, Settings, Sourced, is_on, rank, value};
+use super::config::setting::{
+    CONNECT_TIMEOUT, KEEP_ALIVE, Setting, Settings, Sourced, TIMEOUT, is_on, rank, value,
+};
 use super::config::value::{EmbeddedStore, Url};
 use crate::client::{self, Authentication, PasswordSource, Target};
 use crate::commands::CommandError;
@@ -66,13 +68,6 @@ pub struct Process {
     pub client_id: fn() -> String,
     pub input_is_terminal: fn() -> bool,
 }
-
-/// Default time to wait for an answer.
-pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// Default time to wait for the connection.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Default keep-alive interval.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 impl Connection {
     /// Returns the settings of the connection.

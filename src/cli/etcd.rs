@@ -9,7 +9,7 @@ use crate::commands::args::etcd::{EtcdArgs, name};
 use crate::server::ClusterErrorKind;
 #[cfg(feature = "cluster")]
 use crate::{
-    cli::{detached::run_detached, resolve::read_password_file},
+    cli::{detached::run_detached, password},
     net::{IdentityFiles, TlsOptions},
     server::etcd::{ConnectError, Etcd, EtcdSettings},
 };
@@ -97,7 +97,7 @@ pub fn unsupported() -> CommandError {
 #[cfg(feature = "cluster")]
 pub async fn settings(args: &EtcdArgs) -> Result<EtcdSettings, CommandError> {
     let password = match args.etcd_password_file.clone() {
-        Some(path) => Some(run_detached(move || read_password_file(&path)).await??),
+        Some(path) => Some(run_detached(move || password::read_file(&path)).await??),
         None => None,
     };
     let files = args.etcd_cert.clone().zip(args.etcd_key.clone());

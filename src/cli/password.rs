@@ -1,7 +1,9 @@
-//! Password prompt on the terminal; restores the terminal's modes, whatever ends the prompt.
+//! Passwords of the terminal, of standard input and of a file. The prompt restores the terminal's modes, whatever ends it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
@@ -9,9 +11,12 @@ use tokio::time::sleep;
 
 use super::runtime;
 use crate::cli::detached::run_detached;
-use crate::commands::CommandError;
 use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::{CommandError, Kind};
 use crate::net::Secret;
+
+/// Maximum length of a password in bytes: the limit of MQTT.
+const PASSWORD_BYTES_MAX: usize = 65_535;
 
 /// Asks for a password on the terminal, even if standard input and output are pipes. The future can be dropped at any
 /// time: the caller handles the signals, including Ctrl-C.
@@ -59,6 +64,42 @@ pub fn ask_here(question: String) -> Result<Result<Secret, Signal>, CommandError
             signal = signals.next() => Ok(Err(signal)),
         }
     })
+}
+
+/// Reads a password from standard input: its first line. Consumes all input.
+///
+/// # Errors
+/// The password is empty or too long, or standard input cannot be read.
+pub fn read_input() -> Result<Secret, CommandError> {
+    let failed =
+        |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
+    // Bypasses the buffer of standard input, which would retain a copy.
+    let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let input = input.and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX)).map_err(failed)?;
+    password_in(input, "standard input")
+}
+
+/// Reads a password from the first line of a file.
+///
+/// # Errors
+/// The password is empty or too long, or the file cannot be read.
+pub fn read_file(path: &Path) -> Result<Secret, CommandError> {
+    let input = Secret::read_file(path, PASSWORD_BYTES_MAX)
+        .map_err(|error| CommandError::file("read", path, &error))?;
+    password_in(input, &path.display().to_string())
+}
+
+fn password_in(input: Secret, name: &str) -> Result<Secret, CommandError> {
+    // A truncated password would be a wrong one.
+    if input.bytes().len() > PASSWORD_BYTES_MAX {
+        let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, the limit for a password");
+        return Err(CommandError::usage(message));
+    }
+    let password = input.first_line();
+    match password.bytes() {
+        [] => Err(CommandError::usage(format!("{name} contains no password"))),
+        _ => Ok(password),
+    }
 }
 
 /// Modes of the terminal before the prompt: the prompt switches echo off, and a signal must not leave it so.

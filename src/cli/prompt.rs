@@ -185,6 +185,30 @@ fn to_url(args: &ConnectionArgs, url: &str) -> Result<ConnectionArgs, CommandErr
     }
     Ok(ConnectionArgs {
         broker: Some(format!("{scheme}://{rest}")),
+        no_context: true,
+        ..without_broker(args)
+    })
+}
+
+/// Returns the options for a context: those of the command line that do not depend on the broker.
+fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
+    ConnectionArgs {
+        context: Some(context.to_owned()),
+        no_context: false,
+        cafile: None,
+        certfile: None,
+        keyfile: None,
+        keypasswordfile: None,
+        server_name: None,
+        insecure: false,
+        ..without_broker(args)
+    }
+}
+
+/// Returns the options without the broker, its context and its credentials.
+fn without_broker(args: &ConnectionArgs) -> ConnectionArgs {
+    ConnectionArgs {
+        broker: None,
         hostname: None,
         port: None,
         embedded: None,
@@ -194,23 +218,7 @@ fn to_url(args: &ConnectionArgs, url: &str) -> Result<ConnectionArgs, CommandErr
         ask_password: false,
         sat_file: None,
         context: None,
-        no_context: true,
         ..args.clone()
-    })
-}
-
-/// Returns the options for a context: those of the command line that do not depend on the broker.
-fn to_context(args: &ConnectionArgs, context: &str) -> ConnectionArgs {
-    ConnectionArgs {
-        context: Some(context.to_owned()),
-        config: args.config.clone(),
-        client_id: args.client_id.clone(),
-        timeout: args.timeout,
-        connect_timeout: args.connect_timeout,
-        retries: args.retries,
-        keep_alive: args.keep_alive,
-        cautious: args.cautious,
-        ..ConnectionArgs::default()
     }
 }
 

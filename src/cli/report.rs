@@ -20,7 +20,7 @@ const HELD_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Reporter {
     style: Style,
-    closed: bool,
+    has_broken_pipe: bool,
     /// Data held back until [`Reporter::flush`]; `None` if each record is written at once.
     held: Option<Vec<u8>>,
     bar: Bar,
@@ -33,7 +33,7 @@ impl Reporter {
     pub fn new(style: Style) -> Self {
         Self {
             style,
-            closed: false,
+            has_broken_pipe: false,
             held: None,
             bar: Bar::new(false),
             data_on_terminal: false,
@@ -83,7 +83,7 @@ impl Reporter {
         }
         let Some(held) = &mut self.held else {
             let result = put_data(bytes, self.style.color_stdout);
-            return self.note(result);
+            return self.note_broken_pipe(result);
         };
         let is_full = held.len().saturating_add(bytes.len()) > HELD_BYTES_MAX;
         held.extend_from_slice(bytes);
@@ -106,11 +106,11 @@ impl Reporter {
         }
         let result =
             self.bar.suspend(|| if color { put_data(&bytes, color) } else { put_whole_lines(&bytes) });
-        self.note(result)
+        self.note_broken_pipe(result)
     }
 
-    fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
-        self.closed |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
+    fn note_broken_pipe(&mut self, result: io::Result<()>) -> io::Result<()> {
+        self.has_broken_pipe |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::BrokenPipe);
         result
     }
 
@@ -121,8 +121,8 @@ impl Reporter {
 
     /// Returns whether the reader of standard output has closed it, which is not a failure.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.closed
+    pub fn has_broken_pipe(&self) -> bool {
+        self.has_broken_pipe
     }
 
     #[must_use]

@@ -1,12 +1,11 @@
-//! Environment of the process: variables, terminals, standard input. The only file that reads them.
+//! Environment of the process: variables and terminals. The only file that reads the variables.
 #![expect(clippy::disallowed_methods, reason = "this file is the owner of the environment")]
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::config::setting::{Settings, is_on, value};
 use super::config::variables::{PAGER, Variables};
@@ -15,13 +14,9 @@ use super::help::terminal::Screen;
 use super::options::{ColorWhen, OutputFormat};
 use crate::clock;
 use crate::commands::process::stdout;
-use crate::commands::{CommandError, FENCING_TOKEN, FENCING_TOKEN_FILE, Kind, LOCK_HOLDER, ProcessContext};
-use crate::net::Secret;
+use crate::commands::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, ProcessContext};
 use crate::random;
 use crate::render::{Format, Style, Zone};
-
-/// Maximum length of a password in bytes: the limit of MQTT.
-const PASSWORD_BYTES_MAX: usize = 65_535;
 
 /// Returns the variables of the configuration.
 #[must_use]
@@ -187,42 +182,6 @@ pub fn process_context() -> ProcessContext {
         lock_holder: env::var_os(LOCK_HOLDER),
         editor: editor(),
         private_folder: private_folder(),
-    }
-}
-
-/// Reads a password from standard input: its first line. Consumes all input.
-///
-/// # Errors
-/// The password is empty or too long, or standard input cannot be read.
-pub fn read_password() -> Result<Secret, CommandError> {
-    let failed =
-        |error: io::Error| CommandError::new(Kind::File, format!("cannot read standard input: {error}"));
-    // Bypasses the buffer of standard input, which would retain a copy.
-    let input = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    let input = input.and_then(|input| Secret::read(input, 0, PASSWORD_BYTES_MAX)).map_err(failed)?;
-    password_in(input, "standard input")
-}
-
-/// Reads a password from the first line of a file.
-///
-/// # Errors
-/// The password is empty or too long, or the file cannot be read.
-pub fn read_password_file(path: &Path) -> Result<Secret, CommandError> {
-    let input = Secret::read_file(path, PASSWORD_BYTES_MAX)
-        .map_err(|error| CommandError::file("read", path, &error))?;
-    password_in(input, &path.display().to_string())
-}
-
-fn password_in(input: Secret, name: &str) -> Result<Secret, CommandError> {
-    // A truncated password would be a wrong one.
-    if input.bytes().len() > PASSWORD_BYTES_MAX {
-        let message = format!("{name} has more than {PASSWORD_BYTES_MAX} bytes, the limit for a password");
-        return Err(CommandError::usage(message));
-    }
-    let password = input.first_line();
-    match password.bytes() {
-        [] => Err(CommandError::usage(format!("{name} contains no password"))),
-        _ => Ok(password),
     }
 }
 

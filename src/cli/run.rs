@@ -132,7 +132,7 @@ fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, Comm
 
 fn end(result: Result<Exit, CommandError>, reporter: &mut Reporter) -> Exit {
     match result {
-        _ if reporter.is_closed() => Exit::Yes,
+        _ if reporter.has_broken_pipe() => Exit::Yes,
         Ok(exit) => exit,
         Err(error) => {
             let exit = reporter.error(&error);

@@ -144,7 +144,7 @@ async fn read_files(
 async fn authentication(login: &Login) -> Result<Authentication, CommandError> {
     let (username, password) = match login {
         Login::Known(authentication) => return Ok(authentication.clone()),
-        Login::Input { username } => (username, run_detached(resolve::read_password).await??),
+        Login::Input { username } => (username, run_detached(password::read_input).await??),
         Login::Ask { username } => {
             (username, password::ask(format!("password of {}: ", escape(username.as_bytes()))).await?)
         }

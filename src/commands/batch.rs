@@ -198,7 +198,7 @@ impl LineProcessor for Batch<'_> {
                 result
             }
         };
-        self.record(place, id, result)
+        self.record_result(place, id, result)
     }
 
     fn report_progress(&mut self) -> Result<(), CommandError> {
@@ -223,7 +223,7 @@ impl Batch<'_> {
     }
 
     /// Records the result of a line, and emits its error.
-    fn record(
+    fn record_result(
         &mut self,
         place: Place,
         id: Option<Id>,
@@ -232,7 +232,7 @@ impl Batch<'_> {
         self.answered = self.answered.saturating_add(1);
         self.state.errors.record(&place, &result);
         if let Err(error) = result {
-            let error = error.at(place.clone());
+            let error = error.with_place(place.clone());
             let is_end = self.state.errors.is_stopped();
             (self.emit)(&FailedLine { place: &place, id: id.as_ref(), error: &error, is_end })?;
         }
@@ -258,7 +258,7 @@ impl Batch<'_> {
         let emit = &mut self.emit;
         let mut emit_line = |record: &dyn Record| emit(&Answered { place: &place, id: id.as_ref(), record });
         let result = run_boxed(command, self.session, &mut emit_line).await;
-        self.record(place, id, result)
+        self.record_result(place, id, result)
     }
 
     /// Parses a line; None if it is empty or a comment.
@@ -297,8 +297,7 @@ fn check_mode(command: Command, line: &[u8]) -> Result<Command, CommandError> {
             let words = words::split(line).unwrap_or_default();
             let verb = words.first().map(|verb| String::from_utf8_lossy(&verb.bytes).to_ascii_lowercase());
             let message = format!("'{}' is not available in a script", verb.unwrap_or_default());
-            Err(CommandError::usage(message)
-                .hint("verbs of a script: get, set, del, vdel, raw, keys, ping, decode, exchange"))
+            Err(CommandError::usage(message).hint("mqkv help batch"))
         }
     }
 }

@@ -1,63 +1,58 @@
-//! The verbs as one type, and their properties.
+//! The verbs as one type, their properties, and their groups in the help.
 
 use clap::{Args, Subcommand};
 
 use super::batch_args::{BatchArgs, BatchMode};
-use super::bench::BenchArgs;
-use super::decode::DecodeArgs;
-use super::del::DelArgs;
-use super::doctor::DoctorArgs;
-use super::edit::EditArgs;
-use super::exchange::ExchangeArgs;
-use super::export::ExportArgs;
-use super::get::GetArgs;
-use super::holder::HolderArgs;
-use super::import::ImportArgs;
-use super::keys::KeysArgs;
-use super::lock::LockArgs;
-use super::monitor::MonitorArgs;
-use super::ping::PingArgs;
-use super::raw::RawArgs;
-use super::set::SetArgs;
-use super::unlock::UnlockArgs;
-use super::vdel::VdelArgs;
-use super::watch::WatchArgs;
+use super::{
+    bench, decode, del, doctor, edit, exchange, export, get, holder, import, keys, lock, monitor, ping, raw,
+    set, unlock, vdel, watch,
+};
 use crate::client::Access;
 
 /// The verbs of the command line, of a batch and of the prompt.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    Get(GetArgs),
-    Set(SetArgs),
-    Del(DelArgs),
-    Vdel(VdelArgs),
-    Edit(EditArgs),
-    Watch(WatchArgs),
-    Lock(LockArgs),
-    Unlock(UnlockArgs),
-    Holder(HolderArgs),
-    Keys(KeysArgs),
-    Export(ExportArgs),
-    Import(ImportArgs),
+    Get(get::GetArgs),
+    Set(set::SetArgs),
+    Del(del::DelArgs),
+    Vdel(vdel::VdelArgs),
+    Edit(edit::EditArgs),
+    Watch(watch::WatchArgs),
+    Lock(lock::LockArgs),
+    Unlock(unlock::UnlockArgs),
+    Holder(holder::HolderArgs),
+    Keys(keys::KeysArgs),
+    Export(export::ExportArgs),
+    Import(import::ImportArgs),
     Batch(BatchArgs),
-    Ping(PingArgs),
-    Doctor(DoctorArgs),
-    Bench(BenchArgs),
-    Raw(RawArgs),
-    Monitor(MonitorArgs),
-    Exchange(ExchangeArgs),
-    Decode(DecodeArgs),
+    Ping(ping::PingArgs),
+    Doctor(doctor::DoctorArgs),
+    Bench(bench::BenchArgs),
+    Raw(raw::RawArgs),
+    Monitor(monitor::MonitorArgs),
+    Exchange(exchange::ExchangeArgs),
+    Decode(decode::DecodeArgs),
 }
+
+/// The verbs in the groups of the program's help, most with others on a line; `exchange` is with the verbs that run a store.
+pub const HELP_GROUPS: &[(&str, &str)] = &[
+    ("get, set, edit, del, vdel", "Read, write and delete keys"),
+    ("keys, watch", "List keys, print their changes"),
+    ("lock, unlock, holder", "Hold a lock while a command runs"),
+    ("export, import, batch", "Read and write many keys"),
+    ("ping, bench, doctor", "Measure the store, diagnose the connection"),
+    ("monitor, decode, raw", "Look at requests, replies and notifications"),
+];
 
 impl Command {
     /// Returns the definition of a frequent verb alone.
     #[must_use]
     pub fn define_frequent(name: &str) -> Option<clap::Command> {
         Some(match name {
-            "get" => GetArgs::augment_args(clap::Command::new("get")),
-            "set" => SetArgs::augment_args(clap::Command::new("set")),
-            "del" => DelArgs::augment_args(clap::Command::new("del")),
-            "vdel" => VdelArgs::augment_args(clap::Command::new("vdel")),
+            "get" => get::GetArgs::augment_args(clap::Command::new("get")),
+            "set" => set::SetArgs::augment_args(clap::Command::new("set")),
+            "del" => del::DelArgs::augment_args(clap::Command::new("del")),
+            "vdel" => vdel::VdelArgs::augment_args(clap::Command::new("vdel")),
             _ => return None,
         })
     }

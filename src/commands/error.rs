@@ -179,7 +179,7 @@ impl CommandError {
 
     /// Adds the line of the input.
     #[must_use]
-    pub fn at(self, place: Place) -> Self {
+    pub fn with_place(self, place: Place) -> Self {
         Self { place: Some(place), ..self }
     }
 

@@ -114,7 +114,7 @@ mod tests {
     fn an_error_of_a_line_begins_with_its_file_and_number() {
         let at = |file: &str| {
             let place = Place { file: std::path::Path::new(file).into(), line: 3 };
-            CommandError::new(Kind::Data, "missing member \"key\"").at(place).rendered(&STYLE)
+            CommandError::new(Kind::Data, "missing member \"key\"").with_place(place).rendered(&STYLE)
         };
         assert_eq!(at("data.jsonl"), "error: data.jsonl:3: missing member \"key\"\n");
         assert_eq!(at("-"), "error: standard input:3: missing member \"key\"\n");

@@ -222,8 +222,8 @@ fn with_request(key: Key) -> (Key, RawRequest) {
 /// Returns the key on a line; None if the line is empty.
 fn key_of(line: Line, null: bool) -> Result<Option<Key>, CommandError> {
     let Line { place, content, .. } = line;
-    let content = content.map_err(|error| error.at(place.clone()))?;
-    let data = |message: String| CommandError::new(Kind::Data, message).at(place.clone());
+    let content = content.map_err(|error| error.with_place(place.clone()))?;
+    let data = |message: String| CommandError::new(Kind::Data, message).with_place(place.clone());
     let bytes = if null {
         content
     } else {

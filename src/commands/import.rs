@@ -177,7 +177,7 @@ impl LineProcessor for Import<'_> {
             Ok(Exit::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
             Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
             Err(error) => {
-                let error = error.at(place.clone());
+                let error = error.with_place(place.clone());
                 let is_end = self.state.errors.is_stopped();
                 (self.emit)(&FailedLine { place: &place, id: None, error: &error, is_end })?;
             }

@@ -50,13 +50,13 @@ pub async fn read(file: &Path, mut lines: Lines) -> Result<Seed, CommandError> {
 /// Returns the entry on a line; None if the line is empty.
 fn entry(line: Line) -> Result<Option<PlacedEntry>, CommandError> {
     let Line { place, content, is_cut_off, .. } = line;
-    let content = content.map_err(|error| error.at(place.clone()))?;
+    let content = content.map_err(|error| error.with_place(place.clone()))?;
     if content.trim_ascii().is_empty() {
         return Ok(None);
     }
     let entry = Entry::parse(&content).map_err(|error| {
         let error = if is_cut_off { error.cause("the file ends within this line") } else { error };
-        error.at(place.clone())
+        error.with_place(place.clone())
     })?;
     Ok(Some((place, entry)))
 }
@@ -70,7 +70,7 @@ pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
     let handle = |answer: Option<(Place, Result<Response, _>)>| match answer {
         Some((place, response)) => {
             let written = response.and_then(|response| SetOutcome::decode(response, None));
-            written.map(drop).map_err(|error| CommandError::from(error).at(place))
+            written.map(drop).map_err(|error| CommandError::from(error).with_place(place))
         }
         None => Ok(()),
     };
@@ -94,7 +94,7 @@ pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result
         let Entry { key, value, ttl_ms } = entry;
         match handle(Request::Set { key, value, condition: None, ttl_ms }) {
             Reply::Done => {}
-            other => return Err(CommandError::from(unexpected_reply("SET", &other)).at(place)),
+            other => return Err(CommandError::from(unexpected_reply("SET", &other)).with_place(place)),
         }
     }
     Ok(())

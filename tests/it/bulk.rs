@@ -581,7 +581,7 @@ fn standard_input_without_a_verb_names_its_verbs_and_not_batch() {
     assert_eq!(
         shown,
         "--- stderr\nerror: standard input:1: 'watch' is not available in a script\n  no later line was sent\n\
-         hint: verbs of a script: get, set, del, vdel, raw, keys, ping, decode, exchange\n--- exit 2\n"
+         hint: mqkv help batch\n--- exit 2\n"
     );
 }
 

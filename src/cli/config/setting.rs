@@ -14,6 +14,13 @@ use crate::render::style::CustomColor;
 /// Prefix of the variables.
 pub const PREFIX: &str = "MQKV_";
 
+/// Default time to wait for an answer.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+/// Default time to wait for the connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default keep-alive interval.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
 /// A value with its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sourced<T> {
@@ -232,6 +239,20 @@ impl Setting {
     #[must_use]
     pub fn has_flag(self) -> bool {
         !matches!(self, Self::ReadOnly | Self::PromptColor)
+    }
+
+    /// Returns the default value of a setting.
+    #[must_use]
+    pub fn built_in(self) -> Option<Shown<'static>> {
+        Some(match self {
+            Self::Timeout => Shown::Wait(TIMEOUT),
+            Self::ConnectTimeout => Shown::Wait(CONNECT_TIMEOUT),
+            Self::KeepAlive => Shown::Wait(KEEP_ALIVE),
+            Self::Retries => Shown::Number(0),
+            Self::Output | Self::Color => Shown::Text("auto".into()),
+            Self::ClientId => Shown::Text("mqkv-HOST-RANDOM".into()),
+            _ => return None,
+        })
     }
 }
 

@@ -7,9 +7,7 @@ use crate::cli::config::setting::{Setting, Settings};
 use crate::cli::config::value::Shown;
 use crate::cli::config::variables::Variables;
 use crate::cli::config::{Configuration, location};
-use crate::cli::connection::{
-    CONNECT_TIMEOUT, Endpoint, KEEP_ALIVE, TIMEOUT, endpoint, timeout_of_connecting,
-};
+use crate::cli::connection::{Endpoint, endpoint, timeout_of_connecting};
 use crate::cli::options::ConnectionArgs;
 use crate::commands::CommandError;
 use crate::commands::configured::{ConfigRecord, SettingRow};
@@ -78,7 +76,7 @@ pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRe
         };
         if let Some((value, origin)) = settings.get(source) {
             rows.push(SettingRow { name, value: value.into(), origin: origin.text(source) });
-        } else if let Some(value) = built_in(setting) {
+        } else if let Some(value) = setting.built_in() {
             rows.push(SettingRow { name, value: value.into(), origin: BUILT_IN.to_owned() });
         }
     }
@@ -104,19 +102,6 @@ fn row_of_endpoint(endpoint: &Endpoint, settings: &Settings) -> SettingRow {
         Endpoint::Embedded { data: None } => ("embedded", Shown::Switch(true)),
     };
     SettingRow { name: name.to_owned(), value: value.into(), origin }
-}
-
-/// Returns the default value of a setting.
-fn built_in(setting: Setting) -> Option<Shown<'static>> {
-    Some(match setting {
-        Setting::Timeout => Shown::Wait(TIMEOUT),
-        Setting::ConnectTimeout => Shown::Wait(CONNECT_TIMEOUT),
-        Setting::KeepAlive => Shown::Wait(KEEP_ALIVE),
-        Setting::Retries => Shown::Number(0),
-        Setting::Output | Setting::Color => Shown::Text("auto".into()),
-        Setting::ClientId => Shown::Text("mqkv-HOST-RANDOM".into()),
-        _ => return None,
-    })
 }
 
 /// Returns the rows of the settings of a context.

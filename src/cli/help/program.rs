@@ -2,6 +2,7 @@
 
 use super::page::{Page, Row, Table};
 use super::topics::TOPICS;
+use crate::commands::HELP_GROUPS;
 
 /// What to type first.
 const FIRST: &[(&str, &str)] = &[
@@ -10,20 +11,14 @@ const FIRST: &[(&str, &str)] = &[
     ("mqkv get line1/temp", "Print its value"),
 ];
 
-/// The verbs of a client, in groups that fit on one screen.
-const CLIENT: &[(&str, &str)] = &[
-    ("get, set, edit, del, vdel", "Read, write and delete keys"),
-    ("keys, watch", "List keys, print their changes"),
-    ("lock, unlock, holder", "Hold a lock while a command runs"),
-    ("export, import, batch", "Read and write many keys"),
-    ("ping, bench, doctor", "Measure the store, diagnose the connection"),
-    ("monitor, decode, raw", "Look at requests, replies and notifications"),
+/// The verbs of the process edge.
+const PROCESS: &[(&str, &str)] = &[
     ("shell", "Open an interactive prompt, as does no verb"),
     ("context, config", "Name the settings of brokers, show those in effect"),
     ("completions, man, help", "Print scripts for shells, manual pages, help"),
 ];
 
-/// The verbs of those who run a store.
+/// The verbs that run a store.
 const STORE: &[(&str, &str)] = &[
     ("serve, store, data", "Run a store, repair its files"),
     ("exchange", "Show and control the exchange between stores"),
@@ -36,7 +31,7 @@ pub fn complete(page: &mut Page) {
         about: (*about).to_owned(),
         ..Row::default()
     };
-    for group in [FIRST, CLIENT, STORE] {
+    for group in [FIRST, &[HELP_GROUPS, PROCESS].concat(), STORE] {
         if !page.overview.is_empty() {
             // An empty line.
             page.overview.push(Row::default());
@@ -56,8 +51,8 @@ mod tests {
 
     #[test]
     fn every_verb_is_in_one_group() {
-        let mut grouped: Vec<_> =
-            CLIENT.iter().chain(STORE).flat_map(|(names, _)| names.split(", ")).collect();
+        let groups = [HELP_GROUPS, PROCESS, STORE].concat();
+        let mut grouped: Vec<_> = groups.iter().flat_map(|(names, _)| names.split(", ")).collect();
         grouped.sort_unstable();
         let definition = Cli::command();
         let mut verbs: Vec<_> = definition.get_subcommands().map(clap::Command::get_name).collect();

@@ -156,11 +156,11 @@ fn password_for(
             if !is_quiet && let Some(warning) = permissions::warning(file) {
                 report::log(&warning);
             }
-            return resolve::read_password_file(file).map(Ok);
+            return password::read_file(file).map(Ok);
         }
         Some(Source::Terminal) => {}
         _ if resolve::is_input_terminal() => {}
-        _ => return resolve::read_password().map(Ok),
+        _ => return password::read_input().map(Ok),
     }
     let password = match password::ask_here(format!("Password for {}: ", escape(name.as_bytes())))? {
         Ok(password) => password,

@@ -51,7 +51,7 @@ impl Authentication {
     }
 
     /// Reads the files. Fails if that takes longer than `within`: a file may be on a disk that hangs.
-    pub(in crate::client) async fn read(
+    pub(in crate::client) async fn read_credentials(
         &self,
         files: &SecretReader,
         within: Duration,
@@ -63,19 +63,19 @@ impl Authentication {
                     None => None,
                     Some(PasswordSource::Given(password)) => Some(password.clone()),
                     Some(PasswordSource::File(path)) => {
-                        Some(read(path, files, within, |bytes| bytes.first_line()).await?.secret)
+                        Some(read_secret_file(path, files, within, |bytes| bytes.first_line()).await?.secret)
                     }
                 };
                 Credentials::Password { username: username.clone(), password }
             }
             Self::ServiceAccountToken { file } => {
-                Credentials::Token(read(file, files, within, |token| token).await?)
+                Credentials::Token(read_secret_file(file, files, within, |token| token).await?)
             }
         })
     }
 }
 
-async fn read(
+async fn read_secret_file(
     path: &Path,
     files: &SecretReader,
     within: Duration,
@@ -114,7 +114,7 @@ mod tests {
         std::fs::write(&file, " t\n").unwrap();
         let authentication = Authentication::ServiceAccountToken { file };
         let Credentials::Token(token) =
-            authentication.read(&SecretReader::default(), Duration::from_secs(5)).await.unwrap()
+            authentication.read_credentials(&SecretReader::default(), Duration::from_secs(5)).await.unwrap()
         else {
             panic!("no token");
         };
@@ -140,7 +140,7 @@ mod tests {
         ];
         for (authentication, words) in cases {
             let error = authentication
-                .read(&SecretReader::default(), Duration::from_secs(5))
+                .read_credentials(&SecretReader::default(), Duration::from_secs(5))
                 .await
                 .unwrap_err()
                 .to_string();

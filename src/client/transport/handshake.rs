@@ -35,7 +35,7 @@ impl Handshake {
         let deadline = connect::deadline(after);
         let tracer = settings.tracer.clone();
         trace::emit(tracer.as_ref(), || TraceEvent::Connecting { target: settings.target.to_string() });
-        let credentials = settings.authentication.read(&settings.secret_reader, after).await?;
+        let credentials = settings.authentication.read_credentials(&settings.secret_reader, after).await?;
         let stream = connect::open_stream(settings, deadline).await?;
         trace::emit(tracer.as_ref(), || TraceEvent::Connected {
             address: stream.address.map(|address| address.to_string()),

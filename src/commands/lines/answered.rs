@@ -105,7 +105,7 @@ mod tests {
         let id = records::Members::parse(b"{\"id\":[7]}").unwrap().id();
         let answered = Answered { place: &place(1), id: id.as_ref(), record: &No };
         assert_eq!(shown(&answered, &Style::JSON).0, "{\"v\":1,\"id\":[7],\"line\":1,\"op\":\"no\"}\n");
-        let error = CommandError::new(Kind::Data, "no JSON").at(place(2));
+        let error = CommandError::new(Kind::Data, "no JSON").with_place(place(2));
         let failed = |is_end, style: &Style| {
             shown(&FailedLine { place: &place(2), id: id.as_ref(), error: &error, is_end }, style)
         };

@@ -86,7 +86,7 @@ impl ErrorPolicy {
                 self.failed = self.failed.saturating_add(1);
                 self.is_unknown |= error.outcome == Some(Outcome::Unknown);
                 if self.worst.as_ref().is_none_or(|worst| worst.kind < error.kind) {
-                    self.worst = Some(error.clone().at(place.clone()));
+                    self.worst = Some(error.clone().with_place(place.clone()));
                 }
             }
         }

@@ -200,7 +200,7 @@ fn sample(setting: Setting) -> &'static str {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn a_higher_layer_always_wins(chosen in vec(vec(0..27_usize, 0..6), 6)) {
+    fn a_higher_layer_always_wins(chosen in vec(vec(0..Setting::all().count(), 0..6), 6)) {
         let all: Vec<Setting> = Setting::all().collect();
         let layers: Vec<Settings> = RANKS.iter().zip(&chosen).map(|(rank, chosen)| {
             let mut layer = Settings::default();
