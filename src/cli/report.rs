@@ -11,7 +11,7 @@ use super::permissions;
 use super::progress::Bar;
 use crate::commands::{CommandError, Exit};
 use crate::render::escape::escape;
-use crate::render::{self, Format, Record, Style, Widths, rendered};
+use crate::render::{Format, Record, Style, Widths, rendered};
 
 /// Maximum size of held-back data.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -65,12 +65,6 @@ impl Reporter {
             self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
         }
         Ok(())
-    }
-
-    /// Writes the message of a negative answer, unless quiet.
-    pub fn negative(&self, text: &str) {
-        let rendered = render::negative(text, &self.style);
-        self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
     }
 
     /// Writes data.
@@ -128,12 +122,6 @@ impl Reporter {
     #[must_use]
     pub fn style(&self) -> Style {
         self.style
-    }
-
-    /// Returns whether output and errors are JSON.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.style.format == Format::Json
     }
 
     /// Returns whether data is colored.

@@ -2,12 +2,12 @@
 
 use serde::{Serialize, Serializer};
 
-use super::record::{no_leaf, properties, shown};
+use super::record::{no_leaf, shown};
 use crate::protocol::exchange::{LeafReport, LeafState, OwnReport, RootReport};
 use crate::render::cut::cut;
 use crate::render::duration::rough;
 use crate::render::json::Json;
-use crate::render::table::table;
+use crate::render::table::{properties, table};
 use crate::render::{Format, Record, Rendered, Style, Widths, counted, negative};
 
 /// The widest name of a leaf in the table, so that a line of it has at most 80 columns.

@@ -52,7 +52,7 @@ impl<T: MaybeBytes> MaybeBytes for &T {
 }
 
 /// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
-pub(crate) fn put_bytes<M: SerializeMap>(
+fn put_bytes<M: SerializeMap>(
     members: &mut M,
     name: &str,
     encoding_name: &str,
