@@ -44,11 +44,7 @@ struct RoundTrip {
     #[serde(rename = "seq")]
     sequence: u32,
     /// The time from the first packet to CONNACK; only in the first record.
-    #[serde(
-        rename = "connect_ms",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "json::ms_if_known"
-    )]
+    #[serde(rename = "connect_ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     connect: Option<Duration>,
     /// The version of TLS; only in the first record.
     #[serde(skip_serializing_if = "Option::is_none")]

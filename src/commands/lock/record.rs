@@ -58,11 +58,7 @@ pub struct LockHeld {
     #[serde(flatten, serialize_with = "json::holder")]
     pub holder: Option<Value>,
     /// As for [`LockWaiting`].
-    #[serde(
-        rename = "unrenewed_ms",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "json::ms_if_known"
-    )]
+    #[serde(rename = "unrenewed_ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     pub unrenewed: Option<Duration>,
 }
 

@@ -126,7 +126,7 @@ pub struct DecodedReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The time since the request; None if the request was not seen.
-    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms_if_known")]
+    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     pub elapsed: Option<Duration>,
     #[serde(flatten)]
     pub correlation: Correlation,

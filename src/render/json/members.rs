@@ -179,18 +179,16 @@ pub fn reply_name(reply: &Reply) -> &'static str {
     }
 }
 
-/// Writes milliseconds, rounded to microseconds.
-pub fn ms<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes milliseconds, rounded to microseconds; an option with `skip_serializing_if`.
+pub fn ms<S: Serializer>(
+    duration: &(impl Copy + Into<Option<Duration>>),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     const FRACTION: f64 = 1000.0;
-    serializer.serialize_f64((duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION)
-}
-
-/// Writes milliseconds as [`ms`]; with `skip_serializing_if`.
-pub fn ms_if_known<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match duration {
-        Some(duration) => ms(duration, serializer),
-        None => serializer.serialize_none(),
-    }
+    let duration: Option<Duration> = (*duration).into();
+    duration
+        .map(|duration| (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION)
+        .serialize(serializer)
 }
 
 /// Writes the condition of a SET; with `skip_serializing_if`.
