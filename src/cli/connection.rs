@@ -75,10 +75,6 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 impl Connection {
-    /// Returns the settings of the connection.
-    ///
-    /// # Errors
-    /// Options or settings contradict each other.
     pub fn of(settings: &Settings, process: Process) -> Result<Self, CommandError> {
         Ok(Self {
             endpoint: endpoint(settings)?,
@@ -179,10 +175,6 @@ fn connect_timeout(settings: &Settings) -> Duration {
     timeout_of_connecting(settings).or(own).unwrap_or(CONNECT_TIMEOUT)
 }
 
-/// Returns the location of the broker.
-///
-/// # Errors
-/// Settings contradict each other.
 pub fn endpoint(settings: &Settings) -> Result<Endpoint, CommandError> {
     if let Some(Sourced { value: store, .. }) = &settings.embedded {
         refuse_without_tls(settings)?;

@@ -67,10 +67,6 @@ impl Reporter {
         Ok(())
     }
 
-    /// Writes data.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -167,9 +163,6 @@ pub fn log(line: &str) {
 }
 
 /// Writes to standard output.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if color {

@@ -23,7 +23,6 @@ use crate::render::{Format, Style, Zone};
 /// Maximum length of a password in bytes: the limit of MQTT.
 const PASSWORD_BYTES_MAX: usize = 65_535;
 
-/// Returns the variables of the configuration.
 #[must_use]
 pub fn variables() -> Variables {
     Variables::of(env::vars_os())
@@ -146,7 +145,6 @@ pub fn screen(has_color: bool) -> Screen {
     Screen { width: width.min(WIDTH_MAX), has_color, is_prompt: false }
 }
 
-/// Returns the screen of the prompt.
 #[must_use]
 pub fn prompt_screen() -> Screen {
     Screen { is_prompt: true, ..screen(false) }
@@ -158,7 +156,6 @@ pub fn is_at_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Returns whether standard input is a terminal.
 #[must_use]
 pub fn is_input_terminal() -> bool {
     io::stdin().is_terminal()

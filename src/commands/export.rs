@@ -100,7 +100,6 @@ struct Exported {
     missing: u64,
 }
 
-/// Runs the verb.
 pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let lines = match &args.keys_from {
         Some(path) => Some(Lines::open(path, if args.null { 0 } else { b'\n' }, session)?),

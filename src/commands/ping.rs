@@ -34,7 +34,6 @@ pub struct PingArgs {
     count: u32,
 }
 
-/// A round trip.
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename = "ping")]
 struct RoundTrip {
@@ -53,7 +52,6 @@ struct RoundTrip {
     round_trip: Duration,
 }
 
-/// Runs the verb.
 pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let client = session.client().await?;
     let about = client.connection_info();

@@ -280,7 +280,7 @@ fn notification_words(message: &Message) -> Vec<String> {
 }
 
 fn number(count: usize) -> Field {
-    Field::Number(u64::try_from(count).unwrap_or(u64::MAX))
+    Field::Number(count as u64)
 }
 
 fn text_field(text: &str) -> Field {

@@ -40,9 +40,6 @@ pub struct ExchangeOptions {
 
 impl ExchangeOptions {
     /// Returns the settings of the node, and the file that has them, if the store takes part in an exchange.
-    ///
-    /// # Errors
-    /// A file cannot be read or has mistakes.
     pub async fn settings(
         &self,
         log: &EventLog,

@@ -22,9 +22,6 @@ use crate::net::tls::contains_ca;
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Runs the command to its end; forwards signals to it.
-///
-/// # Errors
-/// The command cannot be started or waited for.
 pub async fn run(
     args: &ServeArgs,
     listeners: &[(Listener, SocketAddr)],

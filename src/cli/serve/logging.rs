@@ -36,9 +36,6 @@ pub struct EventLog {
 
 impl EventLog {
     /// Starts the thread that writes the log.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
     pub fn start(format: LogFormat, level: LogLevel, style: Style) -> Result<(Self, Writer), CommandError> {
         let (log, writer) = Log::start(move |count| match format {
             LogFormat::Text => line(&Log::unread(count), &style),

@@ -254,9 +254,7 @@ fn warn_of_few_descriptors(settings: &broker::Settings, log: &EventLog) {
     const OWN: u64 = 128;
     /// Descriptors that the runtime of a thread needs.
     const PER_THREAD: u64 = 4;
-    // At most THREADS_MAX threads and u32::MAX connections: no overflow.
-    let threads = u64::try_from(settings.threads).unwrap_or(u64::MAX);
-    let own = threads.saturating_mul(PER_THREAD).saturating_add(OWN);
+    let own = (settings.threads as u64).saturating_mul(PER_THREAD).saturating_add(OWN);
     let wanted = u64::from(settings.connections_max).saturating_add(own);
     if let Some(limit) = descriptors::raise_limit()
         && limit < wanted

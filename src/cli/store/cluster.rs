@@ -48,17 +48,12 @@ impl Record for NoCluster {
 }
 
 impl Cluster {
-    /// # Errors
-    /// etcd cannot be used.
     pub async fn connect(args: &EtcdArgs) -> Result<Self, CommandError> {
         let etcd = etcd::connect(args).await?;
         Ok(Self { etcd, layout: Layout::new(args.cluster()), name: args.cluster().to_owned() })
     }
 
     /// Returns the cluster's members and head; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// etcd does not answer, or its content is not valid.
     pub async fn overview(&self) -> Result<Option<Overview>, CommandError> {
         match overview(&self.etcd, &self.layout).await {
             Ok(overview) => Ok(Some(overview)),
@@ -68,9 +63,6 @@ impl Cluster {
     }
 
     /// Returns the head; `None` if there is no valid one.
-    ///
-    /// # Errors
-    /// etcd does not answer.
     pub async fn head(&self) -> Result<Option<Head>, EtcdError> {
         let key = self.layout.head();
         let answer = self.etcd.read(&RangeRead::one(key, None)).await?;
@@ -78,9 +70,6 @@ impl Cluster {
     }
 
     /// Reports that the cluster does not exist, as the result of the verb `op`.
-    ///
-    /// # Errors
-    /// The output cannot be written.
     pub async fn report_missing(
         &self,
         op: &'static str,

@@ -32,9 +32,6 @@ const ALL: [Check; 7] = [
 ];
 
 /// Prints one line for each check.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn run(args: &EtcdArgs, is_read_only: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     runtime::here()?.block_on(async {
         let mut report = Report { reporter, since: clock::monotonic(), results: Vec::new() };

@@ -91,10 +91,6 @@ enum EtcdStatus<'a> {
     },
 }
 
-/// Prints the status.
-///
-/// # Errors
-/// etcd cannot be used, or its content is not valid.
 pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     runtime::here()?.block_on(async {
         let cluster = Cluster::connect(args).await?;

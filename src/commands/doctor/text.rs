@@ -59,7 +59,6 @@ pub fn message(checked: &CheckResult) -> String {
     }
 }
 
-/// Returns the hints.
 pub fn hints(status: &Status) -> Vec<&str> {
     match status {
         Status::Warn(advice) => advice.iter().map(|Warning { hint, .. }| hint.as_str()).collect(),

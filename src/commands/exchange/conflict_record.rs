@@ -20,7 +20,6 @@ const VALUE_COLUMNS_MAX: usize = 12;
 const PART_COLUMNS_MIN: usize = 4;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A conflict.
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename = "exchange-conflict")]
 pub struct Conflict {

@@ -35,7 +35,6 @@ pub struct StatusArgs {
     wait: Option<Duration>,
 }
 
-/// Runs the verb.
 pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let StatusArgs { leaf, leaves, wait } = args;
     let started = clock::monotonic();

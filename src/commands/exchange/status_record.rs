@@ -56,7 +56,7 @@ impl RootStatus {
     /// Returns the number of leaves that have ever been linked.
     fn present(&self) -> u64 {
         let leaves = self.report.leaves.iter().filter(|leaf| leaf.state != LeafState::Expected);
-        u64::try_from(leaves.count()).unwrap_or(u64::MAX)
+        leaves.count() as u64
     }
 
     /// Returns why the root is not synchronised; empty if it is.

@@ -20,7 +20,6 @@ pub struct Locked {
     pub acquired: bool,
     #[serde(flatten, serialize_with = "json::holder")]
     pub holder: Value,
-    /// The fencing token.
     #[serde(serialize_with = "json::display")]
     pub token: Timestamp,
     pub ttl_ms: u64,

@@ -83,9 +83,6 @@ impl Group {
     }
 
     /// Returns the next change. Cancel-safe.
-    ///
-    /// # Errors
-    /// The system does not report the state of the command.
     pub async fn next(&mut self) -> io::Result<Change> {
         // A member of the group whose parent is another process ends without a SIGCHLD for this one.
         const GONE_POLL: Duration = Duration::from_millis(20);
@@ -206,7 +203,7 @@ fn status_code(status: ExitStatus) -> u8 {
 
 /// Returns whether no process is left in the group. Waits for the members that this process has adopted.
 fn is_gone(group: Pid) -> bool {
-    // Process ids are positive, so negation cannot overflow.
+    // A negative id stands for the group.
     let members = Pid::from_raw(group.as_raw().saturating_neg());
     loop {
         match waitpid(members, Some(WaitPidFlag::WNOHANG)) {

@@ -17,7 +17,6 @@ use crate::render::encoding::to_base64;
 
 /// Bytes that may be there.
 pub trait MaybeBytes {
-    /// Returns the bytes.
     fn bytes(&self) -> Option<&[u8]>;
 }
 
@@ -165,7 +164,6 @@ pub fn gap<S: Serializer>(since_ms: &u64, until_ms: &u64, serializer: S) -> Resu
     members.end()
 }
 
-/// Returns the name of a reply.
 #[must_use]
 pub fn reply_name(reply: &Reply) -> &'static str {
     match reply {
