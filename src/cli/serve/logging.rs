@@ -48,7 +48,7 @@ impl EventLog {
     pub fn warn(&self, message: &str) {
         self.write(LogLevel::Warnings, || match self.format {
             LogFormat::Text => line(&format!("warning: {message}"), &self.style),
-            LogFormat::Json => object("warning", &Message { message }),
+            LogFormat::Json => object("warning", &MessageField { message }),
         });
     }
 
@@ -78,7 +78,7 @@ impl EventLog {
     pub fn note(&self, event: &'static str, message: &str) {
         self.write(LogLevel::All, || match self.format {
             LogFormat::Text => line(message, &self.style),
-            LogFormat::Json => object(event, &Message { message }),
+            LogFormat::Json => object(event, &MessageField { message }),
         });
     }
 
@@ -108,7 +108,7 @@ fn object(event: &str, fields: &impl Serialize) -> String {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct MessageField<'a> {
     message: &'a str,
 }
 
