@@ -13,7 +13,6 @@ const WEB_PORT: u16 = 80;
 /// Default port of WebSockets with TLS, that of HTTPS.
 const WEB_TLS_PORT: u16 = 443;
 
-/// Parts of a broker URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerUrl {
     pub user: Option<String>,

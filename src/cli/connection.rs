@@ -70,10 +70,6 @@ pub struct Process {
 }
 
 impl Connection {
-    /// Returns the settings of the connection.
-    ///
-    /// # Errors
-    /// Options or settings contradict each other.
     pub fn of(settings: &Settings, process: Process) -> Result<Self, CommandError> {
         Ok(Self {
             endpoint: endpoint(settings)?,
@@ -174,10 +170,6 @@ fn connect_timeout(settings: &Settings) -> Duration {
     timeout_of_connecting(settings).or(own).unwrap_or(CONNECT_TIMEOUT)
 }
 
-/// Returns the location of the broker.
-///
-/// # Errors
-/// Settings contradict each other.
 pub fn endpoint(settings: &Settings) -> Result<Endpoint, CommandError> {
     if let Some(Sourced { value: store, .. }) = &settings.embedded {
         refuse_without_tls(settings)?;

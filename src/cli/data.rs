@@ -1,23 +1,26 @@
 //! `data`: offline work on the files of a store that no process uses.
 
+mod contents;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
+use serde::Serialize;
 
-use super::report::{self, Reporter};
+use self::contents::{Contents, Recovered, Verified};
+use super::report::Reporter;
 use super::storage_error::{of_read, of_start, restore};
 use crate::clock;
 use crate::commands::args::kind::{OtherForm, ValueKind};
 use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::LoweredVersions;
-use crate::ledger::offline::{self, ClearFenceOutcome, Integrity, VerifyReport};
+use crate::ledger::offline::{self, ClearFenceOutcome};
 use crate::protocol::{Key, Timestamp};
-use crate::render::counted;
-use crate::render::duration::rfc3339;
 use crate::render::encoding::{Encoded, parse_base64, parse_hex};
 use crate::render::escape::escape;
-use crate::render::log::{Field, answer};
+use crate::render::json::{self, Json};
+use crate::render::{Record, Rendered, Style, Widths, counted, name, not_found, notice};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -101,282 +104,117 @@ impl ClearFenceArgs {
     }
 }
 
+/// The result of `clear-fence`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "clear-fence")]
+struct FenceCleared {
+    #[serde(flatten, serialize_with = "json::key")]
+    key: Key,
+    found: bool,
+    /// The fencing token that was removed; `None`: the key had none.
+    #[serde(rename = "cleared", skip_serializing_if = "Option::is_none", serialize_with = "json::version")]
+    token: Option<Timestamp>,
+}
+
+/// The result of `lower-versions`, here and below `store`.
+#[derive(Debug, Serialize)]
+pub struct Lowered {
+    op: &'static str,
+    keys: usize,
+    /// The number of fencing tokens.
+    fences: usize,
+    /// Whether the version was lowered from which new keys start.
+    floor: bool,
+}
+
 /// Runs the verb.
 ///
 /// # Errors
 /// The files are missing, in use or corrupt, or cannot be read or written.
-pub fn run(args: &DataArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+pub fn run(args: &DataArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     match &args.verb {
         DataVerb::Verify { directory } => verify(directory, reporter),
-        DataVerb::Recover { directory } => recover(directory, quiet, reporter),
-        DataVerb::ClearFence(args) => clear_fence(args, quiet, reporter),
-        DataVerb::LowerVersions { directory } => lower_versions(directory, quiet, reporter),
+        DataVerb::Recover { directory } => recover(directory, reporter),
+        DataVerb::ClearFence(args) => clear_fence(args, reporter),
+        DataVerb::LowerVersions { directory } => lower_versions(directory, reporter),
     }
 }
 
 fn verify(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let report = offline::verify(directory, clock::wall_ms()).map_err(|error| of_read(&error))?;
-    let text = if reporter.is_json() { answer("verify", fields(&report)) } else { describe(&report) };
-    reporter.data(text.as_bytes())?;
-    match corruption(&report) {
-        None => Ok(Exit::Yes),
-        Some(corruption) => {
-            let directory = shown(directory);
-            let restore = restore(&directory);
-            Err(CommandError::new(Kind::File, corruption).hint(if report.keys == 0 {
-                format!("{restore}: no key can be recovered")
-            } else {
-                format!("{restore}, or recover the readable keys: mqkv data recover {directory}")
-            }))
-        }
-    }
+    let now_ms = clock::wall_ms();
+    let report = offline::verify(directory, now_ms).map_err(|error| of_read(&error))?;
+    let verified = Verified { contents: Contents::of(report, now_ms) };
+    reporter.put(&verified)?;
+    let Verified { contents: Contents { directory: path, corruption, keys, .. } } = verified;
+    let Some(corruption) = corruption else { return Ok(Exit::Yes) };
+    let directory = escape(directory.as_os_str().as_encoded_bytes());
+    let restore = restore(&directory);
+    let error = CommandError::new(Kind::File, format!("{} is corrupt: {corruption}", path.display()));
+    Err(error.hint(match keys {
+        0 => format!("{restore}: no key can be recovered"),
+        _ => format!("{restore}, or recover the readable keys: mqkv data recover {directory}"),
+    }))
 }
 
-fn recover(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let (report, to) = offline::recover(directory, clock::wall_ms()).map_err(|error| of_read(&error))?;
-    if reporter.is_json() {
-        let left = (to.is_some() && report.rows.is_some()).then_some(("left_exchange", Field::Switch(true)));
-        let to = to.map(|to| ("recovered", Field::Text(to.to_string_lossy().into_owned())));
-        reporter.data(answer("recover", fields(&report).into_iter().chain(to).chain(left)).as_bytes())?;
-        return Ok(Exit::Yes);
-    }
-    reporter.data(describe(&report).as_bytes())?;
-    if !quiet {
-        let Some(to) = to else {
-            report::log("the files are intact: nothing was written");
-            return Ok(Exit::Yes);
-        };
-        let (keys, to) = (report.keys, shown(&to));
-        report::log(&format!(
-            "recovered {} to {to}; the corrupt files were not changed",
-            counted(keys, "key")
-        ));
-        let exchange = if report.rows.is_some() { " --exchange FILE" } else { "" };
-        if report.rows.is_some() {
-            report::log("the rows of the exchange were not recovered: the store joins it anew");
-        }
-        report::log(&format!("  continue with: mqkv serve --data {to}{exchange}"));
-    }
+fn recover(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+    let now_ms = clock::wall_ms();
+    let (report, to) = offline::recover(directory, now_ms).map_err(|error| of_read(&error))?;
+    reporter.put(&Recovered::new(Contents::of(report, now_ms), to))?;
     Ok(Exit::Yes)
 }
 
-fn clear_fence(args: &ClearFenceArgs, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+fn clear_fence(args: &ClearFenceArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let key = args.key()?;
     let outcome =
         offline::clear_fence(&args.directory, &key, clock::wall_ms()).map_err(|error| of_start(&error))?;
-    if reporter.is_json() {
-        let (token, exit) = match &outcome {
-            ClearFenceOutcome::Cleared(token) => (Some(token.to_string()), Exit::Yes),
-            ClearFenceOutcome::NotFenced => (None, Exit::Yes),
-            ClearFenceOutcome::KeyNotFound => (None, Exit::No),
-        };
-        let found = ("found", Field::Switch(outcome != ClearFenceOutcome::KeyNotFound));
-        let fields = [("key", Field::Bytes(key.as_bytes().to_vec())), found];
-        let token = token.map(|token| ("cleared", Field::Text(token)));
-        reporter.data(answer("clear-fence", fields.into_iter().chain(token)).as_bytes())?;
-        return Ok(exit);
-    }
-    let key = escape(key.as_bytes());
-    let message = match outcome {
-        ClearFenceOutcome::Cleared(token) => format!("removed the fencing token {token} from {key}"),
-        ClearFenceOutcome::NotFenced => format!("{key} has no fencing token; nothing was changed"),
-        ClearFenceOutcome::KeyNotFound => {
-            reporter.negative(&format!("key not found: {key}"));
-            return Ok(Exit::No);
-        }
+    let found = outcome != ClearFenceOutcome::KeyNotFound;
+    let token = match outcome {
+        ClearFenceOutcome::Cleared(token) => Some(token),
+        ClearFenceOutcome::NotFenced | ClearFenceOutcome::KeyNotFound => None,
     };
-    if !quiet {
-        report::log(&message);
-    }
-    Ok(Exit::Yes)
+    reporter.put(&FenceCleared { key, found, token })?;
+    Ok(if found { Exit::Yes } else { Exit::No })
 }
 
-fn lower_versions(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+fn lower_versions(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let lowered = offline::lower_versions(directory, clock::wall_ms()).map_err(|error| of_start(&error))?;
-    report_lowered(lowered, "lower-versions", quiet, reporter)?;
+    reporter.put(&Lowered::new("lower-versions", lowered))?;
     Ok(Exit::Yes)
 }
 
-/// Prints what was lowered, as the answer of a verb.
-///
-/// # Errors
-/// The output cannot be written.
-pub fn report_lowered(
-    lowered: LoweredVersions,
-    verb: &str,
-    quiet: bool,
-    reporter: &mut Reporter,
-) -> Result<(), CommandError> {
-    let LoweredVersions { keys, fences, floor } = lowered;
-    if reporter.is_json() {
-        let fields = [("keys", number(keys)), ("fences", number(fences)), ("floor", Field::Switch(floor))];
-        reporter.data(answer(verb, fields).as_bytes())?;
-    } else if !quiet {
-        report::log(&if lowered == LoweredVersions::default() {
-            "no version is more than 60 s ahead of the clock; nothing was changed".to_owned()
-        } else {
-            let (keys, fences) = (counted(keys, "key"), counted(fences, "fencing token"));
-            let floor = if floor { ", the version that new keys start from" } else { "" };
-            format!("lowered to the present time: the versions of {keys}, {fences}{floor}")
-        });
+impl Record for FenceCleared {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
     }
-    Ok(())
-}
 
-fn number(number: usize) -> Field {
-    // usize has at most 64 bits.
-    Field::Number(u64::try_from(number).unwrap_or(u64::MAX))
-}
-
-/// Returns the message about a corrupt store.
-fn corruption(report: &VerifyReport) -> Option<String> {
-    match &report.integrity {
-        Integrity::Intact => None,
-        Integrity::IncompleteSnapshot { corruption, .. } | Integrity::IncompleteLog { corruption } => {
-            Some(format!("{} is corrupt: {corruption}", report.path.display()))
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let key = name(&self.key);
+        match &self.token {
+            _ if !self.found => not_found(&self.key, style),
+            Some(token) => notice(&format!("removed the fencing token {token} from {key}"), style),
+            None => notice(&format!("{key} has no fencing token; nothing was changed"), style),
         }
     }
 }
 
-/// Returns the fields of the JSON record.
-fn fields(report: &VerifyReport) -> Vec<(&'static str, Field)> {
-    let text = |text: &str| Field::Text(text.to_owned());
-    let version = |version| Field::Text(Timestamp::from(version).to_string());
-    let mut fields = vec![
-        ("file", Field::Text(report.path.to_string_lossy().into_owned())),
-        ("file_bytes", Field::Number(report.snapshot_bytes)),
-        ("log_bytes", Field::Number(report.log_bytes)),
-    ];
-    match &report.integrity {
-        Integrity::Intact => fields.push(("condition", text("intact"))),
-        Integrity::IncompleteSnapshot { corruption, lost } => {
-            fields.extend([("condition", text("snapshot-corrupt")), ("corruption", text(corruption))]);
-            fields.extend(lost.map(|lost| ("lost", number(lost))));
+impl Lowered {
+    /// `op` is the name of the verb in JSON.
+    pub fn new(op: &'static str, LoweredVersions { keys, fences, floor }: LoweredVersions) -> Self {
+        Self { op, keys, fences, floor }
+    }
+}
+
+impl Record for Lowered {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        if let Self { keys: 0, fences: 0, floor: false, .. } = self {
+            return notice("no version is more than 60 s ahead of the clock; nothing was changed", style);
         }
-        Integrity::IncompleteLog { corruption } => {
-            fields.extend([("condition", text("log-corrupt")), ("corruption", text(corruption))]);
-        }
-    }
-    fields.extend([
-        ("keys", number(report.keys)),
-        ("key_bytes", Field::Number(report.key_bytes)),
-        ("value_bytes", Field::Number(report.value_bytes)),
-        ("fenced", number(report.fenced)),
-        ("expiring", number(report.expiring)),
-        ("expired", number(report.expired)),
-    ]);
-    fields.extend(report.rows.map(|rows| ("rows", number(rows))));
-    if let Some((least, most)) = report.versions {
-        fields.extend([("version_min", version(least)), ("version_max", version(most))]);
-    }
-    fields.extend(greatest(report).map(|greatest| ("greatest", Field::Text(greatest))));
-    fields.extend(written(report).map(|written| ("written", Field::Text(written))));
-    fields
-}
-
-/// Returns the version that no assigned version exceeds, if it is known.
-fn greatest(report: &VerifyReport) -> Option<String> {
-    (report.greatest != Default::default()).then(|| Timestamp::from(report.greatest).to_string())
-}
-
-/// Returns the time of the last write, if it is known.
-fn written(report: &VerifyReport) -> Option<String> {
-    rfc3339(report.written_ms).filter(|_| report.written_ms > 0)
-}
-
-/// Formats the report as text: one property per line.
-fn describe(report: &VerifyReport) -> String {
-    let VerifyReport { path, snapshot_bytes, log_bytes, .. } = report;
-    let mut lines = vec![
-        ("files", format!("{}, snapshot {snapshot_bytes} bytes, log {log_bytes} bytes", shown(path))),
-        ("condition", condition(report)),
-        ("keys", report.keys.to_string()),
-        ("bytes", format!("{} in keys, {} in values", report.key_bytes, report.value_bytes)),
-        ("fenced", report.fenced.to_string()),
-        ("expiring", format!("{}, of which {} have expired", report.expiring, report.expired)),
-    ];
-    lines.extend(report.rows.map(|rows| ("rows", format!("{rows}, of an exchange"))));
-    let text = |version| Timestamp::from(version).to_string();
-    if let Some((least, most)) = report.versions {
-        lines.push(("versions", format!("{} to {}", text(least), text(most))));
-    }
-    if let Some(greatest) = greatest(report) {
-        lines.push(("greatest", format!("{greatest}, no assigned version is greater")));
-    }
-    if let Some(written) = written(report) {
-        let age = match clock::wall_ms().checked_sub(report.written_ms) {
-            Some(age_ms) => format!("{} s ago", age_ms.div_euclid(1_000)),
-            None => "in the future by the clock of this machine".to_owned(),
-        };
-        lines.push(("written", format!("{written}, {age}")));
-    }
-    lines.into_iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
-}
-
-fn condition(report: &VerifyReport) -> String {
-    match &report.integrity {
-        Integrity::Intact => "intact".to_owned(),
-        Integrity::IncompleteSnapshot { lost, .. } => {
-            let lost = lost.map_or_else(|| "some records".to_owned(), |lost| counted(lost, "record"));
-            format!("corrupt; {lost} of the snapshot cannot be read, but for those that the log has")
-        }
-        Integrity::IncompleteLog { .. } => {
-            "corrupt; the last writes cannot be read, or not all of them: keys below can have an old value or have been \
-             deleted"
-                .to_owned()
-        }
-    }
-}
-
-fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_encoded_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(rows: Option<usize>) -> VerifyReport {
-        VerifyReport {
-            path: "kept".into(),
-            snapshot_bytes: 1,
-            log_bytes: 0,
-            integrity: Integrity::Intact,
-            keys: 2,
-            key_bytes: 3,
-            value_bytes: 4,
-            fenced: 0,
-            expiring: 0,
-            expired: 0,
-            rows,
-            versions: None,
-            greatest: Default::default(),
-            written_ms: 0,
-        }
-    }
-
-    #[test]
-    fn a_report_has_rows_only_if_the_store_takes_part_in_an_exchange() {
-        let [without, with] = [None, Some(12)].map(report);
-        assert_eq!(describe(&with).lines().last(), Some("rows:      12, of an exchange"));
-        assert_eq!(describe(&without).lines().count() + 1, describe(&with).lines().count());
-        assert!(answer("verify", fields(&with)).ends_with("\"expired\":0,\"rows\":12}\n"));
-        assert!(answer("verify", fields(&without)).ends_with("\"expired\":0}\n"));
-    }
-
-    #[test]
-    fn a_corrupt_snapshot_and_a_corrupt_log_are_reported_as_different_conditions() {
-        let corruption = "snapshot-3: damaged at byte 4096".to_owned();
-        let integrity = Integrity::IncompleteSnapshot { corruption, lost: Some(7) };
-        let snapshot = VerifyReport { integrity, ..report(None) };
-        assert!(describe(&snapshot).contains("corrupt; 7 records of the snapshot cannot be read"));
-        let json = answer("verify", fields(&snapshot));
-        let expected = "\"condition\":\"snapshot-corrupt\",\"corruption\":\"snapshot-3: damaged at byte 4096\",\"lost\":7";
-        assert!(json.contains(expected), "{json}");
-        let message = "kept is corrupt: snapshot-3: damaged at byte 4096";
-        assert_eq!(super::corruption(&snapshot).as_deref(), Some(message));
-        let integrity = Integrity::IncompleteLog { corruption: "log-3 is missing".to_owned() };
-        let log = VerifyReport { integrity, ..report(None) };
-        assert!(answer("verify", fields(&log)).contains("\"condition\":\"log-corrupt\""));
+        let (keys, fences) = (counted(self.keys, "key"), counted(self.fences, "fencing token"));
+        let floor = if self.floor { ", the version that new keys start from" } else { "" };
+        notice(&format!("lowered to the present time: the versions of {keys}, {fences}{floor}"), style)
     }
 }

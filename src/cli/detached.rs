@@ -5,9 +5,6 @@ use crate::net::detached;
 
 /// Runs work that waits for a person, a pipe or a disk. If the returned future is dropped, the work goes on without
 /// anything that waits for it.
-///
-/// # Errors
-/// The system cannot start a thread.
 pub async fn run_detached<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CommandError> {

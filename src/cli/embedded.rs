@@ -16,9 +16,6 @@ pub struct Embedded {
 
 impl Embedded {
     /// Starts a store, in memory or with its data in a directory.
-    ///
-    /// # Errors
-    /// The directory cannot be used.
     pub async fn start(data: Option<&Path>) -> Result<Self, CommandError> {
         let persistence = data.map_or(Persistence::None, |directory| Persistence::All(directory.to_owned()));
         let store = StoreSettings { persistence, ..StoreSettings::default() };

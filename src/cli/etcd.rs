@@ -74,9 +74,6 @@ pub fn text(variables: &Variables, name: &str) -> Result<Option<String>, Command
 }
 
 /// Returns the value of a variable as the name of a cluster or an instance.
-///
-/// # Errors
-/// It is not valid.
 pub fn name_in(variables: &Variables, variable: &str) -> Result<Option<String>, CommandError> {
     let invalid = |what| CommandError::new(Kind::Configuration, format!("{variable}: {what}"));
     text(variables, variable)?.map(|value| name(&value).map_err(invalid)).transpose()
@@ -91,9 +88,6 @@ pub fn unsupported() -> CommandError {
 }
 
 /// Returns the settings of the client. Reads files.
-///
-/// # Errors
-/// A file cannot be read.
 #[cfg(feature = "cluster")]
 pub async fn settings(args: &EtcdArgs) -> Result<EtcdSettings, CommandError> {
     let password = match args.etcd_password_file.clone() {
@@ -111,10 +105,6 @@ pub async fn settings(args: &EtcdArgs) -> Result<EtcdSettings, CommandError> {
     })
 }
 
-/// Connects with etcd.
-///
-/// # Errors
-/// The settings are invalid, or no endpoint can be used.
 #[cfg(feature = "cluster")]
 pub async fn connect(args: &EtcdArgs) -> Result<Etcd, CommandError> {
     Etcd::connect(&settings(args).await?).await.map_err(|error| connect_error(&error))

@@ -43,9 +43,6 @@ pub struct Writer {
 
 impl Log {
     /// Starts a thread that writes to standard error; `unread` returns the line for the number of dropped lines.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
     pub fn start(unread: impl Fn(u64) -> String + Send + 'static) -> Result<(Self, Writer), CommandError> {
         Self::with(report::log, WAITING_BYTES_MAX, unread)
     }
@@ -60,9 +57,6 @@ impl Log {
     }
 
     /// Starts a thread that writes with `write`.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
     pub fn to(
         write: impl FnMut(&str) + Send + 'static,
         waiting_bytes_max: usize,

@@ -18,9 +18,6 @@ pub fn command_for(text: &str) -> Option<OsString> {
 }
 
 /// Shows a text: in a pager if it is longer than the terminal, else on standard output.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn show(text: &str, reporter: &mut Reporter) -> Result<(), CommandError> {
     if command_for(text).is_some_and(|command| page(command, text)) {
         return Ok(());

@@ -43,7 +43,6 @@ impl Bar {
         Self { shown: is_shown.then(|| Shown::begin(clock::monotonic(), terminal)) }
     }
 
-    /// Shows the progress.
     pub fn show(&self, progress: &Progress<'_>) {
         if let Some(shown) = &self.shown {
             shown.update(progress, clock::monotonic());

@@ -30,9 +30,6 @@ use crate::shell::{
 };
 
 /// Parses a line that is written in this program.
-///
-/// # Errors
-/// None in practice.
 pub fn line(line: &str) -> Result<Command, CommandError> {
     let words = line.split(' ').map(|word| Word { bytes: word.into(), is_quoted: false });
     Grammar::default().parse(words.collect())
@@ -222,7 +219,6 @@ fn without_broker(args: &ConnectionArgs) -> ConnectionArgs {
     }
 }
 
-/// Parses the words of a line.
 fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError> {
     if words.first().is_some_and(|verb| verb.bytes.eq_ignore_ascii_case(b"help")) {
         // The names after `help` are accepted in any case too.

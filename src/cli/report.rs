@@ -11,7 +11,7 @@ use super::permissions;
 use super::progress::Bar;
 use crate::commands::{CommandError, Exit};
 use crate::render::escape::escape;
-use crate::render::{self, Format, Record, Style, Widths, rendered};
+use crate::render::{Format, Record, Style, Widths, rendered};
 
 /// Maximum size of held-back data.
 const HELD_BYTES_MAX: usize = 64 * 1024;
@@ -67,16 +67,6 @@ impl Reporter {
         Ok(())
     }
 
-    /// Writes the message of a negative answer, unless quiet.
-    pub fn negative(&self, text: &str) {
-        let rendered = render::negative(text, &self.style);
-        self.bar.suspend(|| put_words(&rendered.stderr, self.style.color_stderr));
-    }
-
-    /// Writes data.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn data(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());
@@ -130,12 +120,6 @@ impl Reporter {
         self.style
     }
 
-    /// Returns whether output and errors are JSON.
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.style.format == Format::Json
-    }
-
     /// Returns whether data is colored.
     #[must_use]
     pub fn has_color(&self) -> bool {
@@ -179,9 +163,6 @@ pub fn log(line: &str) {
 }
 
 /// Writes to standard output.
-///
-/// # Errors
-/// Standard output cannot be written.
 pub fn put_data(bytes: &[u8], color: bool) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if color {

@@ -18,7 +18,6 @@ use crate::commands::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, ProcessCon
 use crate::random;
 use crate::render::{Format, Style, Zone};
 
-/// Returns the variables of the configuration.
 #[must_use]
 pub fn variables() -> Variables {
     Variables::of(env::vars_os())
@@ -141,7 +140,6 @@ pub fn screen(has_color: bool) -> Screen {
     Screen { width: width.min(WIDTH_MAX), has_color, is_prompt: false }
 }
 
-/// Returns the screen of the prompt.
 #[must_use]
 pub fn prompt_screen() -> Screen {
     Screen { is_prompt: true, ..screen(false) }
@@ -153,7 +151,6 @@ pub fn is_at_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-/// Returns whether standard input is a terminal.
 #[must_use]
 pub fn is_input_terminal() -> bool {
     io::stdin().is_terminal()

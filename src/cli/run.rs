@@ -207,7 +207,7 @@ fn run_verb(
             return run_store(&args, configuration, &options.display, reporter);
         }
         Verb::Data(args) => {
-            return data::run(&args, is_on(&configuration.settings.quiet), reporter);
+            return data::run(&args, reporter);
         }
         Verb::Context(args) => return run_context(&args.verb, options, variables, reporter),
         Verb::Config(args) => {
@@ -244,12 +244,12 @@ fn run_serve(
     let (quiet, verbose) = (is_on(&settings.quiet), is_on(&settings.verbose));
     let display = DisplayArgs { quiet, verbose, ..display.clone() };
     if let Some(action) = &args.action {
-        return serve::user::run(action, &display, reporter);
+        return serve::user::run(action, reporter);
     }
     if args.exchange.leave_exchange
         && let Some(directory) = &args.data.data
     {
-        return serve::exchange::leave(directory, quiet, reporter);
+        return serve::exchange::leave(directory, reporter);
     }
     serve::run(args, &display, reporter.style())
 }

@@ -82,9 +82,6 @@ fn read_only(line: &Line) -> CommandError {
 }
 
 /// Returns the settings of a client of a broker on the network.
-///
-/// # Errors
-/// A file cannot be read.
 pub async fn network_settings(connection: &Connection, style: Style) -> Result<Settings, CommandError> {
     connect(Some(connection.clone()), StartedStore::default(), style).await
 }

@@ -49,9 +49,6 @@ impl EndSignals {
     }
 
     /// Starts to handle the signals, once.
-    ///
-    /// # Errors
-    /// The system accepts no handler.
     pub fn handle(&self) -> Result<(), CommandError> {
         let Some(listen) = self.listen.filter(|_| self.received.borrow().is_none()) else { return Ok(()) };
         let failed = |error| CommandError::system("listen to signals", &error);

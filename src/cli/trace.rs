@@ -67,9 +67,6 @@ impl Tracing {
     }
 
     /// Starts a trace to a file. A new file is readable by its owner only.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
     pub fn to_file(path: &Path, style: &Style) -> Result<Self, CommandError> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let mut file = Some(file.map_err(|error| CommandError::file("write the trace to", path, &error))?);

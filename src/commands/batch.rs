@@ -40,7 +40,6 @@ struct Validated {
     dry_run: bool,
 }
 
-/// Runs the verb.
 pub async fn run(args: BatchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let session = session.of_many_verbs();
     let file = stdin::file_or_input(args.file, "mqkv batch FILE")?;

@@ -36,10 +36,8 @@ pub enum ConfigRecord {
         #[serde(skip)]
         with_origin: bool,
     },
-    /// All contexts.
     #[serde(skip)]
     Contexts(Vec<ContextRow>),
-    /// One context.
     #[serde(rename = "context")]
     Context {
         #[serde(rename = "context")]
@@ -51,7 +49,6 @@ pub enum ConfigRecord {
         #[serde(serialize_with = "by_name")]
         settings: Vec<SettingRow>,
     },
-    /// No context is in use.
     #[serde(rename = "context", serialize_with = "no_context")]
     NoContext,
     /// The result of a change of the configuration file.

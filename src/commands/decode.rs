@@ -109,7 +109,6 @@ enum Meaning {
     Other,
 }
 
-/// Runs the verb.
 pub fn run(args: DecodeArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     match args.what {
         What::Topic { topic } => emit(&DecodedTopic { topic: topic_of(&topic)? })?,

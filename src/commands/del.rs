@@ -86,7 +86,6 @@ enum NotDeleted {
     ValueDiffers,
 }
 
-/// Runs the verb.
 pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     if args.count() <= 1 {
         let (request, call) = prepare(args, session)?;
@@ -113,9 +112,6 @@ pub async fn run(args: DelArgs, session: &Session, emit: Emit<'_>) -> Result<Exi
 }
 
 /// Returns the request of the verb for one key.
-///
-/// # Errors
-/// The arguments are invalid.
 pub fn prepare(args: DelArgs, session: &Session) -> Result<(RawRequest, DelCall), CommandError> {
     let key = args.keys.resolve_only(USAGE)?;
     let fence = args.fence.resolve(session)?;
@@ -124,10 +120,6 @@ pub fn prepare(args: DelArgs, session: &Session) -> Result<(RawRequest, DelCall)
 }
 
 impl DelCall {
-    /// Emits the result.
-    ///
-    /// # Errors
-    /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         report(self.key, DeleteOutcome::decode(response, false)?, self.is_missing_ignored, emit)
     }

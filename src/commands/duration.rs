@@ -11,9 +11,6 @@ pub(super) const TTL_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 6
 const TOO_SHORT: &str = "a duration must be longer than zero";
 
 /// Parses a duration. It needs a unit and must not be zero.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse(text: &str) -> Result<Duration, String> {
     if text.parse::<f64>().is_ok_and(|number| number == 0.0) {
         return Err(TOO_SHORT.to_owned());
@@ -31,9 +28,6 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a duration that may be zero.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
     if text == "0" || humantime::parse_duration(text).is_ok_and(|duration| duration.is_zero()) {
         return Ok(Duration::ZERO);
@@ -46,9 +40,6 @@ pub fn parse_or_zero(text: &str) -> Result<Duration, String> {
 pub struct Wait(pub Option<Duration>);
 
 /// Parses a time to wait: `0`, a duration, or `forever`.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse_wait(text: &str) -> Result<Wait, String> {
     if text == "forever" {
         return Ok(Wait(None));
@@ -57,9 +48,6 @@ pub fn parse_wait(text: &str) -> Result<Wait, String> {
 }
 
 /// Parses a time to live in whole milliseconds.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
     let duration = parse(text)?;
     if duration > TTL_MAX {
@@ -71,9 +59,6 @@ pub fn parse_ttl(text: &str) -> Result<NonZeroU64, String> {
 }
 
 /// Parses a keep-alive interval, which MQTT counts in whole seconds.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse_keep_alive(text: &str) -> Result<Duration, String> {
     let duration = parse(text)?;
     let whole = duration.subsec_nanos() == 0 && duration.as_secs() <= u16::MAX.into();

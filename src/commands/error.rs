@@ -107,7 +107,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// The error of a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
     pub kind: Kind,
@@ -199,7 +198,6 @@ impl CommandError {
         self
     }
 
-    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -303,7 +301,6 @@ fn outcome(error: &Error) -> Outcome {
 /// The hint to check the connection.
 pub(super) const DOCTOR_HINT: &str = "mqkv doctor";
 
-/// Returns all hints.
 fn hints(error: &Error) -> Vec<String> {
     let doctor = matches!(error, Error::Timeout { .. }).then(|| DOCTOR_HINT.to_owned());
     doctor.into_iter().chain(hint(error)).collect()

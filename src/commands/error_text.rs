@@ -37,7 +37,6 @@ struct Members<'a> {
 }
 
 impl CommandError {
-    /// Returns the object of the error.
     #[must_use]
     pub fn object(&self) -> ErrorObject<'_> {
         // Programs look for "line N" in the message of a line, which had it before there was a place.

@@ -81,7 +81,7 @@ pub struct ExportArgs {
 /// A key and its value. There are many of them, also in another format: the output is the export itself.
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename = "export")]
-struct Entry {
+struct ExportedKey {
     #[serde(flatten, serialize_with = "json::key")]
     key: Key,
     #[serde(flatten, serialize_with = "json::value")]
@@ -100,7 +100,6 @@ struct Exported {
     missing: u64,
 }
 
-/// Runs the verb.
 pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let lines = match &args.keys_from {
         Some(path) => Some(Lines::open(path, if args.null { 0 } else { b'\n' }, session)?),
@@ -125,7 +124,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
             Some(found) => {
                 summary.keys = summary.keys.saturating_add(1);
                 let version = found.version.filter(|_| !args.no_version);
-                emit(&Entry { key, value: found.value, version })?;
+                emit(&ExportedKey { key, value: found.value, version })?;
             }
             None => summary.missing = summary.missing.saturating_add(1),
         }
@@ -139,7 +138,7 @@ pub async fn run(args: ExportArgs, session: &Session, emit: Emit<'_>) -> Result<
     Ok(Exit::Yes)
 }
 
-impl Record for Entry {
+impl Record for ExportedKey {
     fn json(&self, json: &Json<'_>) -> Rendered {
         json.data(self)
     }
@@ -265,7 +264,7 @@ mod tests {
     #[test]
     fn an_entry_is_json_in_every_format() {
         let (key, version) = (Key::new("k").unwrap(), Some(Timestamp::of_store(5, 3)));
-        let entry = Entry { key, value: (&b"\xff"[..]).into(), version };
+        let entry = ExportedKey { key, value: (&b"\xff"[..]).into(), version };
         let line = "{\"v\":1,\"op\":\"export\",\"key\":\"k\",\"value\":\"/w==\",\"encoding\":\"base64\",\
                     \"version\":\"000000000000005:00003:StateStore\"}\n";
         for style in [Style::LINES, Style::JSON, Style::PLAIN] {

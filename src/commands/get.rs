@@ -126,7 +126,6 @@ enum Content {
     },
 }
 
-/// Runs the verb.
 pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     if args.count() <= 1 {
         let (request, call) = prepare(args)?;
@@ -153,9 +152,6 @@ pub async fn run(args: GetArgs, session: &Session, emit: Emit<'_>) -> Result<Exi
 }
 
 /// Returns the request of the verb for one key, as a line of a batch.
-///
-/// # Errors
-/// The arguments are invalid.
 pub fn prepare(args: GetArgs) -> Result<(RawRequest, GetCall), CommandError> {
     let mut calls = calls(args)?;
     match (calls.pop(), calls.is_empty()) {
@@ -183,9 +179,6 @@ fn calls(args: GetArgs) -> Result<Vec<GetCall>, CommandError> {
 
 impl GetCall {
     /// Emits the value, or writes it to the file.
-    ///
-    /// # Errors
-    /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { key, file, default, layout } = self;
         let read = VersionedValue::decode(response)?;

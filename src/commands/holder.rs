@@ -48,7 +48,6 @@ struct Holder {
     version: Option<Timestamp>,
 }
 
-/// Runs the verb.
 pub async fn run(args: HolderArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let found = session.early_client().await?.get(&key).await?;

@@ -82,7 +82,6 @@ struct Imported {
     dry_run: bool,
 }
 
-/// Runs the verb.
 pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let file = stdin::file_or_input(args.file, "mqkv import FILE")?;
     let lines = Lines::open(&file, b'\n', session)?;

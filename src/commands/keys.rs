@@ -77,7 +77,6 @@ struct Counted {
     count: u64,
 }
 
-/// Runs the verb.
 pub async fn run(args: KeysArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let pattern = scan::pattern(args.pattern)?;
     let hint = scan::literal_hint(&pattern, "keys");

@@ -34,7 +34,6 @@ pub struct PingArgs {
     count: u32,
 }
 
-/// A round trip.
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename = "ping")]
 struct RoundTrip {
@@ -44,11 +43,7 @@ struct RoundTrip {
     #[serde(rename = "seq")]
     sequence: u32,
     /// The time from the first packet to CONNACK; only in the first record.
-    #[serde(
-        rename = "connect_ms",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "json::ms_if_known"
-    )]
+    #[serde(rename = "connect_ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     connect: Option<Duration>,
     /// The version of TLS; only in the first record.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +52,6 @@ struct RoundTrip {
     round_trip: Duration,
 }
 
-/// Runs the verb.
 pub async fn run(args: PingArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let client = session.client().await?;
     let about = client.connection_info();

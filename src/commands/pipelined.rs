@@ -56,9 +56,6 @@ impl Call {
     }
 
     /// Emits the records of the verb.
-    ///
-    /// # Errors
-    /// The request failed, the store refused it, or the output failed.
     pub fn finish(self, result: Result<Response, Error>, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { access, verb } = self;
         let finish = |response| match verb {

@@ -72,13 +72,11 @@ fn reply_or_payload<S: Serializer>(payload: &Bytes, serializer: S) -> Result<S::
     }
 }
 
-/// Runs the verb.
 pub async fn run(args: RawArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (request, call) = prepare(args);
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
 
-/// Returns the request of the verb.
 #[must_use]
 pub fn prepare(args: RawArgs) -> (RawRequest, RawCall) {
     let access = args.access();
@@ -87,10 +85,6 @@ pub fn prepare(args: RawArgs) -> (RawRequest, RawCall) {
 }
 
 impl RawCall {
-    /// Emits the response.
-    ///
-    /// # Errors
-    /// The store refused the request, the response is malformed, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let payload = response.payload;
         emit(&RawReply { payload: payload.clone(), version: response.version })?;

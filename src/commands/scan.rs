@@ -56,9 +56,6 @@ pub const COMPLETION_NAMES_MAX: usize = 1_000;
 
 /// Collects the first keys with this prefix, at most `keys_max`. Those that were listed before an error, or before the future was
 /// dropped, are there.
-///
-/// # Errors
-/// Any [`Error`] of a request.
 pub async fn first_keys(
     client: &Client,
     prefix: &[u8],

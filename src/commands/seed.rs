@@ -23,17 +23,11 @@ pub enum Seed {
 }
 
 /// Opens a file. Blocks while it is a pipe that no process writes to.
-///
-/// # Errors
-/// The file cannot be opened.
 pub fn open(file: &Path) -> Result<Lines, CommandError> {
     Lines::of_file(file, b'\n')
 }
 
 /// Checks all lines of a file.
-///
-/// # Errors
-/// The file cannot be read, or a line is invalid.
 pub async fn read(file: &Path, mut lines: Lines) -> Result<Seed, CommandError> {
     let is_regular = lines.bytes_total().is_some();
     let (mut entries, mut is_empty) = (Vec::new(), true);
@@ -81,9 +75,6 @@ pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
 const ENTRIES_PER_TURN: u64 = 1_000;
 
 /// Sets entries in order in a store that replies at once.
-///
-/// # Errors
-/// As [`write()`].
 pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
     let mut entries = Entries::of(seed)?;
     while let Some((place, entry)) = entries.next_entry().await? {

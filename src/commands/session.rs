@@ -72,9 +72,6 @@ impl Session {
     }
 
     /// Runs a verb up to its first request, which is not sent: all checks of its arguments are made.
-    ///
-    /// # Errors
-    /// The arguments are invalid.
     pub async fn dry_run<'a>(
         &self,
         verb: impl AsyncFnOnce(&Self) -> Result<Exit, CommandError> + 'a,
@@ -120,9 +117,6 @@ impl Session {
     }
 
     /// Returns the signals that ask the verb to end.
-    ///
-    /// # Errors
-    /// The system installs no handler.
     pub fn signals(&self) -> Result<Signals, CommandError> {
         if self.ignores_signals {
             return Ok(Signals::none());
@@ -144,9 +138,6 @@ impl Session {
     }
 
     /// Returns the connected client; `adjust` changes the settings if it is not connected yet.
-    ///
-    /// # Errors
-    /// As [`Session::client`].
     pub async fn client_with(&self, adjust: impl FnOnce(&mut Settings)) -> Result<&Client, CommandError> {
         self.connect_with(adjust, true).await
     }
@@ -161,9 +152,6 @@ impl Session {
     }
 
     /// Returns a client as [`Session::early_client`] does; `adjust` changes the settings if there is no client yet.
-    ///
-    /// # Errors
-    /// As [`Session::early_client`].
     pub async fn early_client_with(
         &self,
         adjust: impl FnOnce(&mut Settings),
@@ -206,9 +194,6 @@ impl Session {
     }
 
     /// Returns the connected client for many requests, which survive a loss of the connection.
-    ///
-    /// # Errors
-    /// As [`Session::client`].
     pub async fn bulk_client(&self) -> Result<&Client, CommandError> {
         let adjust = |settings: &mut Settings| {
             settings.inflight_max = BULK_INFLIGHT_MAX;
@@ -237,9 +222,6 @@ impl Session {
     }
 
     /// Returns settings for a second connection, with a client id that does not take over this session.
-    ///
-    /// # Errors
-    /// The settings are invalid.
     pub async fn second_settings(&self) -> Result<Settings, CommandError> {
         match self.connected_with.get() {
             None => (self.settings)().await,

@@ -121,16 +121,11 @@ struct SetRecord {
     size: usize,
 }
 
-/// Runs the verb.
 pub async fn run(args: SetArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (request, call) = prepare(args, session)?;
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
 
-/// Returns the request of the verb.
-///
-/// # Errors
-/// The arguments are invalid.
 pub fn prepare(args: SetArgs, session: &Session) -> Result<(RawRequest, SetCall), CommandError> {
     let (key, word) = args.key.resolve(USAGE)?;
     let fence = args.fence.resolve(session)?;
@@ -148,10 +143,6 @@ pub fn prepare(args: SetArgs, session: &Session) -> Result<(RawRequest, SetCall)
 }
 
 impl SetCall {
-    /// Emits the result.
-    ///
-    /// # Errors
-    /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { key, size, ttl_ms, condition } = self;
         let SetOutcome { applied, version } = SetOutcome::decode(response, condition)?;

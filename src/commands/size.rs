@@ -17,9 +17,6 @@ impl fmt::Display for Size {
 }
 
 /// Parses a size. Below 1024 bytes it needs a unit, and it must not be zero.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse(text: &str) -> Result<u64, String> {
     const SHAPE: &str =
         "a size is a number with the unit B, K, M or G, for example 512M; without a unit at least 1024 bytes";

@@ -13,7 +13,7 @@ use crate::render::{Format, Style, time};
 
 mod row;
 
-use row::{Field, Row, redacted};
+use row::{Field, TraceRow, redacted};
 
 /// The maximum number of bytes of a string or a value.
 const SHOWN_BYTES_MAX: usize = 512;
@@ -62,8 +62,8 @@ fn text(name: &str, field: &Field) -> String {
     }
 }
 
-fn row(traced: &TraceEvent) -> Row {
-    let event = |what, text: String, fields| Row { what, packet: None, fields, text };
+fn row(traced: &TraceEvent) -> TraceRow {
+    let event = |what, text: String, fields| TraceRow { what, packet: None, fields, text };
     let text = |text: &str| Field::Text(text.to_owned());
     match traced {
         TraceEvent::Sent(packet) => packet_row("sent", packet),
@@ -107,7 +107,7 @@ fn row(traced: &TraceEvent) -> Row {
     }
 }
 
-fn packet_row(what: &'static str, packet: &Packet) -> Row {
+fn packet_row(what: &'static str, packet: &Packet) -> TraceRow {
     let id = |packet_id: u16| ("id", Field::Number(packet_id.into()));
     let (name, fields) = match packet {
         Packet::Connect(connect) => ("CONNECT", connect_fields(connect)),
@@ -150,7 +150,7 @@ fn packet_row(what: &'static str, packet: &Packet) -> Row {
         Packet::Disconnect { reason } => ("DISCONNECT", reason_fields(reason)),
         Packet::Other(name) => (name.as_str(), vec![]),
     };
-    Row { what, packet: Some(name.to_owned()), fields, text: String::new() }
+    TraceRow { what, packet: Some(name.to_owned()), fields, text: String::new() }
 }
 
 fn joined(one: (&'static str, Field), more: Vec<(&'static str, Field)>) -> Vec<(&'static str, Field)> {
@@ -280,7 +280,7 @@ fn notification_words(message: &Message) -> Vec<String> {
 }
 
 fn number(count: usize) -> Field {
-    Field::Number(u64::try_from(count).unwrap_or(u64::MAX))
+    Field::Number(count as u64)
 }
 
 fn text_field(text: &str) -> Field {

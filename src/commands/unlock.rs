@@ -70,7 +70,6 @@ enum NotReleased {
     HeldByAnother,
 }
 
-/// Runs the verb.
 pub async fn run(args: UnlockArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let holder = args.holder.or_else(|| session.inherited_holder()).ok_or_else(|| {

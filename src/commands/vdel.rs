@@ -57,16 +57,11 @@ pub struct VdelCall {
     key: Key,
 }
 
-/// Runs the verb.
 pub async fn run(args: VdelArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (request, call) = prepare(args, session)?;
     call.finish(session.early_client().await?.send(request).await?, emit)
 }
 
-/// Returns the request of the verb.
-///
-/// # Errors
-/// The arguments are invalid.
 pub fn prepare(args: VdelArgs, session: &Session) -> Result<(RawRequest, VdelCall), CommandError> {
     let (key, word) = args.key.resolve(USAGE)?;
     let fence = args.fence.resolve(session)?;
@@ -75,10 +70,6 @@ pub fn prepare(args: VdelArgs, session: &Session) -> Result<(RawRequest, VdelCal
 }
 
 impl VdelCall {
-    /// Emits the result.
-    ///
-    /// # Errors
-    /// The store refused the request, or the output failed.
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let outcome = DeleteOutcome::decode(response, true)?;
         let deleted = Deleted::new("vdel", self.key, outcome);

@@ -20,9 +20,6 @@ pub fn to_base64(bytes: &[u8]) -> String {
 pub struct Encoded(pub Vec<u8>);
 
 /// Decodes hexadecimal digits of either case.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse_hex(text: &str) -> Result<Encoded, String> {
     hex::decode(text).map(Encoded).map_err(|error| match error {
         hex::FromHexError::OddLength => "invalid hexadecimal: the number of digits must be even".to_owned(),
@@ -34,9 +31,6 @@ pub fn parse_hex(text: &str) -> Result<Encoded, String> {
 }
 
 /// Decodes base64 with the standard alphabet and padding.
-///
-/// # Errors
-/// A message for the user.
 pub fn parse_base64(text: &str) -> Result<Encoded, String> {
     let malformed = |error| format!("invalid base64 (standard alphabet, padded): {error}");
     STANDARD.decode(text).map(Encoded).map_err(malformed)

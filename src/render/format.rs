@@ -55,6 +55,12 @@ pub struct Style {
 }
 
 impl Style {
+    /// Returns the width in which data on standard output is wrapped or cut.
+    #[must_use]
+    pub fn stdout_columns(&self) -> Option<usize> {
+        self.columns.filter(|_| self.stdout_is_terminal)
+    }
+
     /// Returns the width in which messages on standard error are wrapped.
     #[must_use]
     pub fn stderr_columns(&self) -> Option<usize> {

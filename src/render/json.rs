@@ -3,9 +3,8 @@
 mod members;
 mod writer;
 
-pub(super) use members::put_bytes;
 pub use members::{
-    MaybeBytes, client, client_id, condition, display, gap, holder, key, ms, ms_if_known, path, path_if_any,
-    pattern, payload, payload_value, prefix, reply_name, start, time, token, value, version,
+    MaybeBytes, client, client_id, condition, display, gap, holder, key, ms, path, path_if_any, pattern,
+    payload, payload_value, prefix, reply_name, start, time, token, value, version,
 };
 pub use writer::{Json, text_of};

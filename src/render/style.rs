@@ -7,13 +7,9 @@ use colored::{Color, ColoredString, Colorize};
 pub enum Paint {
     /// Secondary information.
     Dim,
-    /// Success.
     Success,
-    /// A warning.
     Warning,
-    /// An error.
     Error,
-    /// A hint.
     Hint,
 }
 

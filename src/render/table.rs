@@ -2,6 +2,15 @@
 
 use super::cut::width_of;
 
+/// The column in which the values of properties begin.
+pub const PROPERTY_INDENT: usize = 11;
+
+/// Returns one property per line, with all values in the same column.
+#[must_use]
+pub fn properties(rows: &[(&str, String)]) -> String {
+    rows.iter().map(|(name, value)| format!("{:PROPERTY_INDENT$}{value}\n", format!("{name}:"))).collect()
+}
+
 /// Returns a table: the first `words` columns and the last one begin at the left, the others end at the right.
 #[must_use]
 pub fn table(rows: &[Vec<String>], words: usize) -> String {

@@ -2,7 +2,6 @@
 
 use crate::commands::CommandError;
 
-/// A backslash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackslashCommand {
     /// `\?`
@@ -72,10 +71,6 @@ pub const NAMES: &[(&str, &str, &str)] = &[
     ("\\!", "[COMMAND]", "run a command of the system, or a shell"),
 ];
 
-/// Parses a backslash command.
-///
-/// # Errors
-/// The command is unknown, or its argument is invalid.
 pub fn parse(line: &str) -> Result<BackslashCommand, CommandError> {
     let line = line.trim();
     let (name, rest) = match line.strip_prefix("\\!") {

@@ -8,7 +8,6 @@ use crate::render::style::CustomColor;
 #[derive(Clone, Debug)]
 pub struct ActiveContext {
     pub name: String,
-    /// The color of its name.
     pub shade: Option<CustomColor>,
     /// Whether writes are refused.
     pub is_read_only: bool,

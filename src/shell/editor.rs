@@ -108,7 +108,6 @@ impl LineEditor {
         Ok((Self { requests, inputs, control, dumb_terminal }, on_screen))
     }
 
-    /// Requests a line.
     pub fn request(&self) {
         self.control.prepare();
         // If the thread has ended, `next` returns `Lost`.

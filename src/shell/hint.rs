@@ -8,7 +8,6 @@ use super::place::{self, Expected, is_many, value_name};
 use crate::commands::args::kind::OtherForm;
 use crate::render::escape::is_safe;
 
-/// A hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub shown: String,

@@ -8,7 +8,6 @@ use crate::commands::lines::operators::{ONE_VERB, Scan, operator, redirection, r
 use crate::commands::lines::words::{Word, split};
 use crate::render::escape::{self, is_safe};
 
-/// A parsed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// The verb and its arguments; empty for an empty line or a comment.

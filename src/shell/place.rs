@@ -79,7 +79,6 @@ pub fn place<'a>(definition: &'a Command, words: &[Vec<u8>]) -> Option<Place<'a>
     Some(Place { verb, operands, given, expected: pending.map_or(word, Expected::Value) })
 }
 
-/// Returns the verbs below a verb.
 pub fn verbs(verb: &Command) -> impl Iterator<Item = &Command> {
     verb.get_subcommands().filter(|below| !below.is_hide_set())
 }
@@ -90,7 +89,6 @@ pub fn below<'a>(verb: &'a Command, word: &[u8]) -> Option<&'a Command> {
     verbs(verb).find(|below| below.get_name_and_visible_aliases().iter().any(|name| name.as_bytes() == word))
 }
 
-/// Returns the options of a verb.
 pub fn options(verb: &Command) -> impl Iterator<Item = &Arg> {
     verb.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set())
 }

@@ -73,10 +73,6 @@ impl Printer {
         (self.streams.words)(&self.rendered_error(error, style), style.color_stderr);
     }
 
-    /// Prints a record.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub fn record(&self, record: &dyn Record, style: &Style) -> io::Result<()> {
         self.remember_key(record);
         let rendered = formatted(record, style, &self.widths);

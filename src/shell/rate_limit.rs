@@ -100,7 +100,7 @@ impl RateLimit {
         }
         let mut last: Vec<_> = std::mem::take(&mut self.last).into_values().collect();
         last.sort_unstable_by_key(|(number, _)| *number);
-        let shown = u64::try_from(last.len()).unwrap_or(u64::MAX);
+        let shown = last.len() as u64;
         let summary = Summary {
             omitted: self.withheld.saturating_sub(shown),
             last: last.into_iter().map(|(_, text)| text).collect(),

@@ -28,10 +28,6 @@ pub enum Redirection {
 }
 
 impl Redirection {
-    /// Starts a command.
-    ///
-    /// # Errors
-    /// The system cannot start it.
     pub fn to_command(line: Vec<u8>) -> Result<Self, CommandError> {
         let (child, input) = start(line)?;
         Ok(Self::Command { child, input })
@@ -43,10 +39,6 @@ impl Redirection {
         Self::File { path: OsString::from_vec(path).into(), bytes: Vec::new() }
     }
 
-    /// Writes bytes.
-    ///
-    /// # Errors
-    /// The command does not read them.
     pub fn write(&mut self, data: &[u8]) -> io::Result<()> {
         match self {
             Self::File { bytes, .. } => bytes.extend_from_slice(data),
@@ -80,9 +72,6 @@ impl Redirection {
 }
 
 /// Shows a text in a pager until it ends. Returns whether the pager could be run.
-///
-/// # Errors
-/// The system cannot start the shell or wait for it.
 pub async fn page(pager: Vec<u8>, text: &[u8]) -> Result<bool, CommandError> {
     let (child, mut input) = start(pager)?;
     // A pager may end before it has read everything.
@@ -103,9 +92,6 @@ fn start(line: Vec<u8>) -> Result<(Child, File), CommandError> {
 }
 
 /// Runs a program in the foreground of the terminal; `line` is its `-c`. Returns its exit code if that is not zero.
-///
-/// # Errors
-/// The system cannot start it or wait for it.
 pub async fn run_program(program: OsString, line: Option<&str>) -> Result<Option<i32>, CommandError> {
     let mut command = SystemCommand::new(program);
     if let Some(line) = line {

@@ -78,9 +78,6 @@ enum Message {
 impl Screen {
     /// Starts the printing thread. It is a thread because the editor blocks it while the line cannot be disturbed.
     /// Without `line`, texts are written by `words`.
-    ///
-    /// # Errors
-    /// The system cannot create a thread.
     pub fn start(
         line: Option<LineOnScreen>,
         words: fn(&str, bool),

@@ -28,7 +28,6 @@ pub struct Setup {
     pub style: Style,
     /// Whether no output format was set, so that a pipe or a file gets bare values.
     pub is_auto: bool,
-    /// The file of the history.
     pub history: Option<PathBuf>,
     /// The program that `\!` without a command starts.
     pub login_shell: OsString,
@@ -42,7 +41,6 @@ pub struct Setup {
 /// Opens a session: with the broker of the command line, or with a context or URL.
 pub type OpenSession = dyn Fn(Option<&str>) -> Result<OpenedSession, CommandError>;
 
-/// A parsed line.
 #[derive(Debug)]
 pub enum ParsedLine {
     Run {

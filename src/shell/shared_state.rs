@@ -19,7 +19,6 @@ use crate::render::style::{CustomColor, Paint, paint, shade};
 /// How many keys completion remembers; beyond that the first ones in key order are forgotten.
 const KEYS_MAX: usize = 10_000;
 
-/// The shared state.
 pub struct SharedState {
     definition: Command,
     contexts: ListContexts,
@@ -36,7 +35,6 @@ struct Inner {
     locks: BTreeSet<Vec<u8>>,
     watches: BTreeSet<u32>,
     brokers: BTreeSet<String>,
-    /// The columns of the terminal.
     columns: usize,
     /// The columns of the prompt on the screen.
     prompt_columns: usize,
@@ -79,14 +77,12 @@ impl SharedState {
         self.inner().offline_since.is_some()
     }
 
-    /// Sets the numbers of the running watches.
     pub fn set_watches(&self, numbers: impl IntoIterator<Item = u32>) {
         let mut inner = self.inner();
         inner.watches = numbers.into_iter().collect();
         inner.prompt.watches = inner.watches.len();
     }
 
-    /// Sets the keys of the held locks.
     pub fn set_locks(&self, keys: impl IntoIterator<Item = Vec<u8>>) {
         let mut inner = self.inner();
         inner.locks = keys.into_iter().collect();

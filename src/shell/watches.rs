@@ -33,7 +33,6 @@ struct RunningWatch {
 }
 
 impl Watches {
-    /// Starts a watch.
     pub fn start(&self, command: Command, line: &str, session: &Session, style: Style, printer: &Printer) {
         let number = {
             let mut inner = self.inner.borrow_mut();

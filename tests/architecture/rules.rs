@@ -176,7 +176,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("tonic", &["src/server/etcd/channel.rs", "src/server/etcd/error.rs"]),
     ("sd_notify", &["src/cli/serve/systemd.rs"]),
     ("rustyline", &["src/shell/editor.rs"]),
-    ("serde", &["src/render/", "src/commands/"]),
+    ("serde", &["src/render/", "src/commands/", "src/cli/"]),
     ("serde_json", &["src/render/json/", "src/commands/lines/records.rs"]),
     ("hex", &["src/protocol/topic.rs", "src/render/encoding.rs"]),
     ("clap", &["src/commands/", "src/cli/", "src/shell/"]),

@@ -110,7 +110,7 @@ fn recover_writes_the_records_of_the_groups_that_are_intact() {
         assert!(shown.ends_with(corrupt), "{line}: {shown}");
     }
     let shown = run(&place, "data verify kept");
-    assert!(line(&shown, "condition").starts_with("corrupt; the last writes cannot be read"), "{shown}");
+    assert!(line(&shown, "condition").starts_with("log-corrupt; the last writes cannot be read"), "{shown}");
     assert_eq!(line(&shown, "keys"), "9");
     let shown = run(&place, "data recover kept");
     assert!(shown.ends_with("  continue with: mqkv serve --data kept/recovered\n--- exit 0\n"), "{shown}");

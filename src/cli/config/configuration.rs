@@ -30,10 +30,6 @@ pub struct Active {
 }
 
 impl Configuration {
-    /// Resolves all layers.
-    ///
-    /// # Errors
-    /// An option, a variable or the configuration file is invalid.
     pub fn resolve(
         connection: &ConnectionArgs,
         display: &DisplayArgs,
@@ -55,9 +51,6 @@ impl Configuration {
     }
 
     /// Resolves the output settings from options and variables, for verbs that do not connect.
-    ///
-    /// # Errors
-    /// A variable is invalid.
     pub fn of_display(display: &DisplayArgs, variables: &Variables) -> Result<Self, CommandError> {
         let settings = Settings::resolve(vec![of_display(display)?, variables.layer()?])?;
         Ok(Self { settings, context: None })
@@ -155,9 +148,6 @@ pub fn context_names(connection: &ConnectionArgs, variables: &Variables) -> Vec<
 }
 
 /// Reads the whole configuration file; it is empty if there is none.
-///
-/// # Errors
-/// The file cannot be read or is invalid.
 pub fn whole_file(connection: &ConnectionArgs, variables: &Variables) -> Result<File, CommandError> {
     let location = location::find_any(connection.config.as_deref(), variables)?;
     Ok(match location.load(variables)? {

@@ -183,9 +183,6 @@ const DEFAULT: &str = "default_context";
 const CONTEXTS: &str = "context";
 
 /// Writes a context: replaces the one of this name, or appends it.
-///
-/// # Errors
-/// The text is invalid.
 pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Result<String, Syntax> {
     let mut document = parse(text)?;
     let mut context = Table::new();
@@ -231,9 +228,6 @@ pub fn put_context(text: &str, name: &str, settings: &[(String, Content)]) -> Re
 }
 
 /// Removes a context and the comment directly above it.
-///
-/// # Errors
-/// The text is invalid.
 pub fn remove_context(text: &str, name: &str) -> Result<String, Syntax> {
     let mut document = parse(text)?;
     let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_like_mut);
@@ -249,9 +243,6 @@ pub fn remove_context(text: &str, name: &str) -> Result<String, Syntax> {
 }
 
 /// Renames a context, in its place.
-///
-/// # Errors
-/// The text is invalid.
 pub fn rename_context(text: &str, name: &str, new: &str) -> Result<String, Syntax> {
     let mut document = parse(text)?;
     let contexts = document.get_mut(CONTEXTS).and_then(Item::as_table_like_mut);
@@ -279,9 +270,6 @@ fn put_comment(document: &mut DocumentMut, comment: &str, position: Option<isize
 }
 
 /// Sets or removes the default context.
-///
-/// # Errors
-/// The text is invalid.
 pub fn set_default(text: &str, name: Option<&str>) -> Result<String, Syntax> {
     let Some(name) = name else {
         return without_default(text);

@@ -23,7 +23,6 @@ pub struct File {
     pub contexts: Vec<Context>,
 }
 
-/// A context.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub name: Rc<str>,

@@ -56,9 +56,6 @@ const EXCLUSIVE: &[(Setting, Setting)] = &[
 
 impl Settings {
     /// Resolves layers: returns each setting of the highest layer that has it, as far as it is compatible with higher layers.
-    ///
-    /// # Errors
-    /// A layer contradicts itself.
     pub fn resolve(mut layers: Vec<Self>) -> Result<Self, CommandError> {
         layers.sort_by_key(Self::rank);
         // With a broker on the command line the default context has no effect: its user does not think of it.

@@ -61,9 +61,6 @@ impl Location {
     }
 
     /// Reads and parses the file; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// The file cannot be read or is invalid.
     pub fn load(&self, variables: &Variables) -> Result<Option<File>, CommandError> {
         let bytes = self.read()?;
         bytes.map(|bytes| File::read(&self.path, &bytes, variables.home.as_deref())).transpose()
@@ -72,9 +69,6 @@ impl Location {
 
 impl Location {
     /// Creates the directory of the file with mode 0700, if it does not exist.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
     pub fn make_folder(&self) -> Result<(), CommandError> {
         let Some(folder) = self.folder() else { return Ok(()) };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -93,9 +87,6 @@ impl Location {
     }
 
     /// Replaces the file atomically; a new one has mode 0600.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, bytes: &[u8]) -> Result<(), CommandError> {
         file::write_private(&self.path, bytes)
     }

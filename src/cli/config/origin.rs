@@ -41,7 +41,6 @@ pub enum Place {
 /// A line of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Name of the context.
     pub context: Rc<str>,
     pub file: Rc<PathBuf>,
     /// From 1.

@@ -69,9 +69,6 @@ macro_rules! settings {
 
         impl Settings {
             /// Returns the settings of the options on the command line.
-            ///
-            /// # Errors
-            /// The broker's URL is invalid.
             pub fn of_options($($args: &$args_type),*) -> Result<Self, CommandError> {
                 Ok(Self {
                     $($($field: $of.$field.value()?.map(Sourced::typed),)?)*
@@ -109,7 +106,6 @@ macro_rules! settings {
                 }
             }
 
-            /// Removes a setting.
             pub fn remove(&mut self, setting: Setting) {
                 match setting {
                     $(Setting::$name => self.$field = None),*
@@ -123,7 +119,6 @@ macro_rules! settings {
                 }
             }
 
-            /// Sets the rank of all settings.
             pub fn set_rank(&mut self, rank: Rank) {
                 $(self.$field.iter_mut().for_each(|sourced| sourced.origin.rank = rank);)*
             }
@@ -218,7 +213,6 @@ impl Setting {
         self.key().replace('_', "-")
     }
 
-    /// Returns the name of the variable.
     #[must_use]
     pub fn variable(self) -> String {
         format!("{PREFIX}{}", self.key().to_ascii_uppercase())
@@ -295,19 +289,16 @@ impl Settings {
     }
 }
 
-/// Returns the value of a setting.
 #[must_use]
 pub fn value<T>(setting: &Option<Sourced<T>>) -> Option<&T> {
     setting.as_ref().map(|sourced| &sourced.value)
 }
 
-/// Returns whether a switch is on.
 #[must_use]
 pub fn is_on(switch: &Option<Sourced<bool>>) -> bool {
     value(switch) == Some(&true)
 }
 
-/// Returns the layer of a setting.
 #[must_use]
 pub fn rank<T>(setting: &Option<Sourced<T>>) -> Option<Rank> {
     setting.as_ref().map(|sourced| sourced.origin.rank)

@@ -123,9 +123,6 @@ impl Variables {
     }
 
     /// Returns the layer of `AIO_*`; it is empty without `AIO_BROKER_HOSTNAME`.
-    ///
-    /// # Errors
-    /// A value is invalid.
     pub fn sdk_layer(&self) -> Result<Settings, CommandError> {
         let mut layer = Settings::default();
         if self.get(SDK_HOST).is_none() {

@@ -60,9 +60,6 @@ const OF_ENDPOINT: [Setting; 5] =
 const BUILT_IN: &str = "built in";
 
 /// Returns the settings in effect.
-///
-/// # Errors
-/// The settings of the broker contradict each other.
 pub fn show(configuration: &Configuration, with_origin: bool) -> Result<ConfigRecord, CommandError> {
     let Configuration { settings, context } = configuration;
     let mut rows = vec![row_of_endpoint(&endpoint(settings)?, settings)];

@@ -24,10 +24,6 @@ pub enum Done {
     Test(Option<String>),
 }
 
-/// Runs the verb.
-///
-/// # Errors
-/// The file cannot be read or written or is invalid; the context does not exist.
 pub fn run(verb: &ContextVerb, args: &ConnectionArgs, variables: &Variables) -> Result<Done, CommandError> {
     let at = || location::find_any(args.config.as_deref(), variables);
     let done = |record| Ok(Done::Record(record, None, Exit::Yes));

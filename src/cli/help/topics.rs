@@ -14,7 +14,6 @@ use crate::commands::{
 };
 use crate::protocol::ErrorReply;
 
-/// A topic.
 #[derive(Debug)]
 pub struct Topic {
     pub name: &'static str,

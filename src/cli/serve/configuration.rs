@@ -32,9 +32,6 @@ pub struct Completed {
 /// that is invalid before --config. May block.
 ///
 /// The file's options are added to the words, before clap parses and checks all of them together.
-///
-/// # Errors
-/// The file cannot be read, or has an unknown option or an invalid value.
 pub fn complete(words: &[OsString]) -> Result<Option<Completed>, CommandError> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let (options, command) = words.split_at(end);

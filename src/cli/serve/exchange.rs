@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 
 use super::logging::EventLog;
 use crate::cli::connection::{Connection, Endpoint, Login};
 use crate::cli::detached::run_detached;
 use crate::cli::exchange::file::{ExchangeFile, FileRole};
 use crate::cli::exchange::read;
-use crate::cli::report::{self, Reporter};
+use crate::cli::report::Reporter;
 use crate::cli::storage_error::of_start;
 use crate::client::{self, Target};
 use crate::clock;
@@ -17,7 +18,8 @@ use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::offline;
 use crate::net::ClientTls;
 use crate::render::escape::escape;
-use crate::render::log::{Field, answer};
+use crate::render::json::Json;
+use crate::render::{Record, Rendered, Style, Widths, notice};
 use crate::server::ExchangeReloader;
 use crate::server::exchange::settings::{ExchangeSettings, Role, RootFile};
 
@@ -38,9 +40,6 @@ pub struct ExchangeOptions {
 
 impl ExchangeOptions {
     /// Returns the settings of the node, and the file that has them, if the store takes part in an exchange.
-    ///
-    /// # Errors
-    /// A file cannot be read or has mistakes.
     pub async fn settings(
         &self,
         log: &EventLog,
@@ -117,21 +116,37 @@ pub fn describe(ExchangeSettings { exchange, node, role }: &ExchangeSettings) ->
     }
 }
 
+/// The result of `--leave-exchange`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "leave-exchange")]
+struct ExchangeLeft {
+    #[serde(skip)]
+    directory: PathBuf,
+    /// The number of rows of the exchange that were removed.
+    rows: usize,
+}
+
 /// Removes the data of an exchange from a directory.
 ///
 /// # Errors
 /// The directory contains no store, is in use, or cannot be written.
-pub fn leave(directory: &Path, quiet: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
+pub fn leave(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let rows = offline::leave_exchange(directory, clock::wall_ms()).map_err(|error| of_start(&error))?;
-    if reporter.is_json() {
-        let rows = Field::Number(u64::try_from(rows).unwrap_or(u64::MAX));
-        reporter.data(answer("leave-exchange", [("rows", rows)]).as_bytes())?;
-    } else if !quiet {
-        let directory = escape(directory.as_os_str().as_encoded_bytes());
-        report::log(&match rows {
-            0 => format!("{directory} takes part in no exchange; nothing was changed"),
-            _ => format!("{directory} is a store of its own again; its keys are unchanged"),
-        });
-    }
+    reporter.put(&ExchangeLeft { directory: directory.to_owned(), rows })?;
     Ok(Exit::Yes)
+}
+
+impl Record for ExchangeLeft {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let directory = escape(self.directory.as_os_str().as_encoded_bytes());
+        let result = match self.rows {
+            0 => "takes part in no exchange; nothing was changed",
+            _ => "is a store of its own again; its keys are unchanged",
+        };
+        notice(&format!("{directory} {result}"), style)
+    }
 }

@@ -13,7 +13,7 @@ use crate::cli::config::variables;
 use crate::cli::detached::run_detached;
 use crate::cli::serve::listener::Listener;
 use crate::clock;
-use crate::commands::process::child::{Change, Group};
+use crate::commands::process::child::{Group, GroupChange};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Exit, Kind};
 use crate::net::tls::contains_ca;
@@ -22,9 +22,6 @@ use crate::net::tls::contains_ca;
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Runs the command to its end; forwards signals to it.
-///
-/// # Errors
-/// The command cannot be started or waited for.
 pub async fn run(
     args: &ServeArgs,
     listeners: &[(Listener, SocketAddr)],
@@ -37,14 +34,14 @@ pub async fn run(
         tokio::select! {
             biased;
             change = group.next() => match change.map_err(of_system)? {
-                Change::Ended(ended) => {
+                GroupChange::Ended(ended) => {
                     code = Some(ended);
                     // Processes that the command has left running cannot work without the store.
                     group.signal(Signal::Terminate);
                     kill_at = clock::monotonic().checked_add(KILL_AFTER);
                 }
-                Change::Suspended => group.resume(),
-                Change::Gone => break,
+                GroupChange::Suspended => group.resume(),
+                GroupChange::Gone => break,
             },
             signal = signals.next() => group.signal(signal),
             // Dropping the group kills it.

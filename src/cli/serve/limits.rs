@@ -66,7 +66,6 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Returns the limits of the store.
     #[must_use]
     pub fn store(&self) -> Limits {
         // On a machine of 32 bits the address space is the limit.
@@ -100,9 +99,7 @@ impl LimitArgs {
         // At most the memory of an address space: divided first, so that it does not overflow.
         let memory = (self.memory_max() / 8).saturating_mul(3).max(BROKER_MEMORY_MIN);
         let memory_bytes_max = usize::try_from(memory).unwrap_or(usize::MAX);
-        let queue = self
-            .queue_bytes_max
-            .unwrap_or(u64::try_from(settings.session_queue_bytes_max).unwrap_or(u64::MAX));
+        let queue = self.queue_bytes_max.unwrap_or(settings.session_queue_bytes_max as u64);
         // A queue larger than this could not be filled.
         let queue = queue.min(memory / 3);
         // Bounded by the default, so that the largest packet of MQTT is never exceeded.
@@ -131,7 +128,7 @@ pub fn describe(
     login_failures_max: u32,
     persistence: &Persistence,
 ) -> String {
-    let size = |bytes: usize| Size(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let size = |bytes: usize| Size(bytes as u64);
     // A value is not larger than the packet that contains it.
     let value_bytes_max = size(store.value_bytes_max).0.min(broker.packet_bytes_max.into());
     let reserve = reserve(persistence);
@@ -157,7 +154,7 @@ pub fn describe_store(store: &Limits, persistence: &Persistence) -> String {
         "limits: {}, {} of memory for them, {} per value, {} per client, {} of recorded replies{}",
         counted(store.keys_max, "key"),
         Size(store.memory_bytes_max),
-        Size(u64::try_from(store.value_bytes_max).unwrap_or(u64::MAX)),
+        Size(store.value_bytes_max as u64),
         counted(store.watches_per_connection_max, "watched key"),
         Size(recorded_bytes_max(store)),
         reserve(persistence),

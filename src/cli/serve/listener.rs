@@ -88,10 +88,6 @@ impl Listener {
     }
 }
 
-/// Resolves all listeners.
-///
-/// # Errors
-/// A usage error if the options contradict each other.
 pub fn resolve(args: &ServeArgs) -> Result<Vec<Listener>, CommandError> {
     let addresses = if args.listen.is_empty() && args.run.exec {
         vec![ListenAddress::at("127.0.0.1", 0, true)]

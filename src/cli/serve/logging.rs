@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
 use super::operations::LogFormat;
 use crate::cli::log::{Log, Writer};
 use crate::cli::permissions;
 use crate::clock;
 use crate::commands::CommandError;
 use crate::render::Style;
-use crate::render::log::{Field, json, text};
+use crate::render::log::{json, text};
 use crate::server::Event;
-use crate::server::event::row::Value;
+use crate::server::event::row::{Row, Value};
 
 /// The events that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,13 +36,10 @@ pub struct EventLog {
 
 impl EventLog {
     /// Starts the thread that writes the log.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
     pub fn start(format: LogFormat, level: LogLevel, style: Style) -> Result<(Self, Writer), CommandError> {
         let (log, writer) = Log::start(move |count| match format {
             LogFormat::Text => line(&Log::unread(count), &style),
-            LogFormat::Json => object("unread", [("count", Field::Number(count))]),
+            LogFormat::Json => object("unread", &Unread { count }),
         })?;
         Ok((Self { log, format, level, style }, writer))
     }
@@ -48,7 +48,7 @@ impl EventLog {
     pub fn warn(&self, message: &str) {
         self.write(LogLevel::Warnings, || match self.format {
             LogFormat::Text => line(&format!("warning: {message}"), &self.style),
-            LogFormat::Json => object("warning", [("message", Field::Text(message.to_owned()))]),
+            LogFormat::Json => object("warning", &MessageField { message }),
         });
     }
 
@@ -66,22 +66,19 @@ impl EventLog {
         }
     }
 
-    /// Logs that the server is ready; `fields` are those of the JSON record.
-    pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
+    /// Logs that the server is ready: the URLs of its broker and of its status page.
+    pub fn ready(&self, message: &str, brokers: &[String], admin: &[String]) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => line(&message, &self.style),
-            LogFormat::Json => {
-                let message = [("message", Field::Text(message))];
-                object("ready", message.into_iter().chain(fields))
-            }
+            LogFormat::Text => line(message, &self.style),
+            LogFormat::Json => object("ready", &Ready { message, brokers, admin }),
         });
     }
 
     /// Logs a regular event.
-    pub fn note(&self, event: &'static str, message: String) {
+    pub fn note(&self, event: &'static str, message: &str) {
         self.write(LogLevel::All, || match self.format {
-            LogFormat::Text => line(&message, &self.style),
-            LogFormat::Json => object(event, [("message", Field::Text(message))]),
+            LogFormat::Text => line(message, &self.style),
+            LogFormat::Json => object(event, &MessageField { message }),
         });
     }
 
@@ -91,16 +88,7 @@ impl EventLog {
         let level = if row.is_failure { LogLevel::Warnings } else { LogLevel::All };
         self.write(level, || match self.format {
             LogFormat::Text => line(&row.to_string(), &self.style),
-            LogFormat::Json => {
-                let message = ("message", Field::Text(row.to_string()));
-                let field = |value| match value {
-                    Value::Text(text) => Field::Text(text.into_owned()),
-                    Value::Number(number) => Field::Number(number),
-                    Value::Signed(number) => Field::Signed(number),
-                };
-                let fields = row.fields.into_iter().map(|(name, value)| (name, field(value)));
-                object(row.name, fields.chain([message]))
-            }
+            LogFormat::Json => object(row.name, &EventFields(&row)),
         });
     }
 
@@ -115,6 +103,43 @@ fn line(message: &str, style: &Style) -> String {
     text(clock::wall_ms(), message, style)
 }
 
-fn object(event: &str, fields: impl IntoIterator<Item = (&'static str, Field)>) -> String {
+fn object(event: &str, fields: &impl Serialize) -> String {
     json(clock::wall_ms(), event, fields)
+}
+
+#[derive(Serialize)]
+struct MessageField<'a> {
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct Ready<'a> {
+    message: &'a str,
+    brokers: &'a [String],
+    admin: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Unread {
+    /// The number of lines that were dropped.
+    count: u64,
+}
+
+/// The fields of an event, then its line of text.
+struct EventFields<'a>(&'a Row<'a>);
+
+impl Serialize for EventFields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(row) = self;
+        let mut members = serializer.serialize_map(None)?;
+        for (name, value) in &row.fields {
+            match value {
+                Value::Text(text) => members.serialize_entry(name, text)?,
+                Value::Number(number) => members.serialize_entry(name, number)?,
+                Value::Signed(number) => members.serialize_entry(name, number)?,
+            }
+        }
+        members.serialize_entry("message", &row.to_string())?;
+        members.end()
+    }
 }

@@ -46,7 +46,6 @@ use crate::clock;
 use crate::commands::process::signal::{Signals, release_hangup};
 use crate::commands::{CommandError, Exit, Kind, duration, limit_hint};
 use crate::render::Style;
-use crate::render::log::Field;
 use crate::server::{
     self, AdminSettings, CredentialFiles, Identities, ListenerSettings, OperationsSettings, ServerTls,
     ServerTlsFiles, Settings, StoreServer, StoreSettings, WebSocketSettings,
@@ -113,7 +112,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
     let Started { mut server, listeners, exchange } = started?;
     if let Some(instance) = args.cluster.describe() {
         systemd::ready(&instance);
-        log.note("standby", format!("standby: {instance} listens when it owns the store"));
+        log.note("standby", &format!("standby: {instance} listens when it owns the store"));
         let failed = server.cluster_failed();
         tokio::select! {
             biased;
@@ -173,7 +172,7 @@ pub(in crate::cli) async fn drain(
 ) -> Option<Exit> {
     systemd::stopping();
     let draining = server.drain(within);
-    log.note("stopping", "stopping: answering pending requests".to_owned());
+    log.note("stopping", "stopping: answering pending requests");
     tokio::select! {
         biased;
         is_done = draining => {
@@ -245,8 +244,8 @@ fn log_ready(
         line = format!("{line}; status page: {}", admin.join(" and "));
     }
     systemd::ready(&line);
-    let brokers = listeners.iter().map(|(listener, address)| listener.broker(*address)).collect();
-    log.ready(line, vec![("brokers", Field::List(brokers)), ("admin", Field::List(admin))]);
+    let brokers: Vec<_> = listeners.iter().map(|(listener, address)| listener.broker(*address)).collect();
+    log.ready(&line, &brokers, &admin);
 }
 
 /// Logs a warning if the limit on open files is lower than the number of connections allowed.
@@ -255,9 +254,7 @@ fn warn_of_few_descriptors(settings: &broker::Settings, log: &EventLog) {
     const OWN: u64 = 128;
     /// Descriptors that the runtime of a thread needs.
     const PER_THREAD: u64 = 4;
-    // At most THREADS_MAX threads and u32::MAX connections: no overflow.
-    let threads = u64::try_from(settings.threads).unwrap_or(u64::MAX);
-    let own = threads.saturating_mul(PER_THREAD).saturating_add(OWN);
+    let own = (settings.threads as u64).saturating_mul(PER_THREAD).saturating_add(OWN);
     let wanted = u64::from(settings.connections_max).saturating_add(own);
     if let Some(limit) = descriptors::raise_limit()
         && limit < wanted
@@ -307,7 +304,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let persistence = args.data.persistence();
     if is_verbose {
         let login_failures_max = args.limits.login_failures_max();
-        log.note("limits", limits::describe(&limits, &settings.broker, login_failures_max, &persistence));
+        log.note("limits", &limits::describe(&limits, &settings.broker, login_failures_max, &persistence));
     }
     let sys_interval = Some(args.sys_interval).filter(|every| !every.is_zero());
     let operations = args.operations.resolve(sys_interval).await?;

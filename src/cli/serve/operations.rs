@@ -79,9 +79,6 @@ impl AdminPlace {
 
 impl OperationsArgs {
     /// Returns the settings of the server, with the interval of its counters below $SYS/broker.
-    ///
-    /// # Errors
-    /// The host name cannot be resolved.
     pub async fn resolve(&self, sys_interval: Option<Duration>) -> Result<OperationsSettings, CommandError> {
         let admin = match &self.admin {
             Some(place) => place.resolve().await?,

@@ -18,9 +18,6 @@ pub(super) struct PortFile {
 
 impl PortFile {
     /// Removes the file of an earlier server, so that a script that waits for the file does not read that one's port.
-    ///
-    /// # Errors
-    /// It cannot be removed.
     pub(super) fn reserve(path: &Path) -> Result<Self, CommandError> {
         // A device or a pipe is none of an earlier server.
         let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
@@ -32,9 +29,6 @@ impl PortFile {
     }
 
     /// Writes the port of the first listener. The file appears with its content, so that a reader can wait for the file.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub(super) fn write(&mut self, addresses: &[SocketAddr]) -> Result<(), CommandError> {
         let failed = |error| CommandError::file("write", &self.path, &error);
         let content = format!("{}\n", addresses.first().map_or(0, SocketAddr::port));

@@ -19,9 +19,6 @@ pub struct ReloadSignals(Signal);
 impl ReloadSignals {
     /// Starts to handle SIGHUP, or returns `None` if nothing can be reloaded: SIGHUP then stops the server. With --exec
     /// and no --authz it is forwarded to the command, whose terminal can be gone; nothing is reloaded then.
-    ///
-    /// # Errors
-    /// The system accepts no handler.
     pub fn listen(args: &ServeArgs) -> Result<Option<Self>, CommandError> {
         let files =
             [&args.config_file, &args.tls_cert, &args.users, &args.sat_tokens, &args.exchange.exchange];

@@ -10,9 +10,6 @@ use crate::commands::{CommandError, Kind};
 use crate::server::{AuthorizationError, Authorizer};
 
 /// Loads the rules, if there is a file.
-///
-/// # Errors
-/// The file cannot be read or is invalid.
 pub async fn load(path: Option<PathBuf>) -> Result<Option<Arc<Authorizer>>, CommandError> {
     Ok(run_detached(move || path.as_deref().map(Authorizer::load).transpose()).await??)
 }

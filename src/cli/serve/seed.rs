@@ -11,9 +11,6 @@ use crate::commands::{CommandError, Kind};
 use crate::server::StoreServer;
 
 /// Reads the whole file before the server starts: an invalid line prevents the start.
-///
-/// # Errors
-/// The file cannot be read or contains an invalid line.
 pub async fn read(file: Option<&Path>) -> Result<Seed, CommandError> {
     match file {
         None => Ok(Seed::Entries(Vec::new())),

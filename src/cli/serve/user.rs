@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
-use crate::cli::options::DisplayArgs;
-use crate::cli::report::{self, Reporter};
+use crate::cli::report::{self, Reporter, takes_warnings};
 use crate::cli::{password, permissions, resolve};
 use crate::commands::process::signal::Signal;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::net::Secret;
 use crate::render::escape::escape;
-use crate::render::log::{Field, answer};
+use crate::render::json::Json;
+use crate::render::{Record, Rendered, Style, Widths, negative, notice};
 use crate::server::{IdentityError, UsersFile};
 
 const EXAMPLES: &str = "\
@@ -80,63 +81,91 @@ struct UserName {
     name: String,
 }
 
+/// The result of `add` and `rm`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "user")]
+struct UserRecord {
+    user: String,
+    change: UserChange,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum UserChange {
+    Added,
+    /// Has another password now.
+    Changed,
+    Removed,
+    /// There was no user to remove.
+    Unchanged,
+}
+
+/// The names of the users, in the order of the file.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "user")]
+struct UserList {
+    users: Vec<String>,
+}
+
 /// Runs the verb.
 ///
 /// # Errors
 /// The file cannot be read or written or is invalid, or there is no password.
 pub fn run(
     ServeAction::User(UserArgs { action }): &ServeAction,
-    display: &DisplayArgs,
     reporter: &mut Reporter,
 ) -> Result<Exit, CommandError> {
-    // With JSON there are no messages.
-    let is_quiet = display.quiet || reporter.is_json();
-    let mut print = |name: &str, change: &str, words: &dyn Fn(String) -> String| {
-        if reporter.is_json() {
-            let fields = [("user", name), ("change", change)];
-            let fields = fields.map(|(field, text)| (field, Field::Text(text.to_owned())));
-            return reporter.data(answer("user", fields).as_bytes());
-        }
-        if !is_quiet {
-            report::log(&words(escape(name.as_bytes())));
-        }
-        Ok(())
-    };
-    match action {
+    let (user, change) = match action {
         UserAction::Add(AddArgs { user: UserName { file, name }, password_file, ask_password }) => {
             let source = match password_file {
                 Some(file) => Some(Source::File(file)),
                 None => ask_password.then_some(Source::Terminal),
             };
-            let password = match password_for(name, source, is_quiet)? {
+            let password = match password_for(name, source, takes_warnings(&reporter.style()))? {
                 Ok(password) => password,
                 Err(signal) => return Ok(signal.exit()),
             };
             let was_there = UsersFile::new(file).add(name, &password)?;
-            if was_there {
-                print(name, "changed", &|name| format!("changed the password of {name}"))?;
-            } else {
-                print(name, "added", &|name| format!("added {name}"))?;
-            }
+            (name, if was_there { UserChange::Changed } else { UserChange::Added })
         }
         UserAction::Rm(UserName { file, name }) => {
             let was_there = UsersFile::new(file).remove(name)?;
-            if !was_there {
-                print(name, "unchanged", &|name| format!("error: user not found: {name}"))?;
-                return Ok(Exit::No);
-            }
-            print(name, "removed", &|name| format!("removed {name}"))?;
+            (name, if was_there { UserChange::Removed } else { UserChange::Unchanged })
         }
         UserAction::Ls { file } => {
-            let names = UsersFile::new(file).names()?;
-            if reporter.is_json() {
-                reporter.data(answer("user", [("users", Field::List(names))]).as_bytes())?;
-                return Ok(Exit::Yes);
-            }
-            reporter.data(names.iter().map(|name| format!("{name}\n")).collect::<String>().as_bytes())?;
+            reporter.put(&UserList { users: UsersFile::new(file).names()? })?;
+            return Ok(Exit::Yes);
+        }
+    };
+    let exit = if matches!(change, UserChange::Unchanged) { Exit::No } else { Exit::Yes };
+    reporter.put(&UserRecord { user: user.clone(), change })?;
+    Ok(exit)
+}
+
+impl Record for UserRecord {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let user = escape(self.user.as_bytes());
+        match self.change {
+            UserChange::Added => notice(&format!("added {user}"), style),
+            UserChange::Changed => notice(&format!("changed the password of {user}"), style),
+            UserChange::Removed => notice(&format!("removed {user}"), style),
+            UserChange::Unchanged => negative(&format!("user not found: {user}"), style),
         }
     }
-    Ok(Exit::Yes)
+}
+
+impl Record for UserList {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, _: &Style, _: &mut Widths) -> Rendered {
+        Rendered::stdout(self.users.iter().map(|name| format!("{name}\n")).collect::<String>())
+    }
 }
 
 /// Source of a password.
@@ -149,11 +178,11 @@ enum Source<'a> {
 fn password_for(
     name: &str,
     source: Option<Source<'_>>,
-    is_quiet: bool,
+    takes_warnings: bool,
 ) -> Result<Result<Secret, Signal>, CommandError> {
     match source {
         Some(Source::File(file)) if file.as_os_str() != "-" => {
-            if !is_quiet && let Some(warning) = permissions::warning(file) {
+            if takes_warnings && let Some(warning) = permissions::warning(file) {
                 report::log(&warning);
             }
             return password::read_file(file).map(Ok);

@@ -117,7 +117,6 @@ pub struct ResignArgs {
 }
 
 impl StoreAction {
-    /// Returns the options of etcd.
     #[must_use]
     pub fn etcd(&self) -> &EtcdArgs {
         match self {

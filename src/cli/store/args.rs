@@ -126,9 +126,6 @@ impl StoreLimitArgs {
 
 impl StoreArgs {
     /// Returns the topic of the requests.
-    ///
-    /// # Errors
-    /// The options contradict each other.
     pub fn request_filter(&self) -> Result<RequestFilter, CommandError> {
         let requests = self.requests.clone().unwrap_or_default();
         let has_client = requests.has_client();

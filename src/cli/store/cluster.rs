@@ -1,5 +1,7 @@
 //! A cluster on etcd, as the verbs below `store` reach it.
 
+use serde::Serialize;
+
 use crate::cli::etcd;
 use crate::cli::report::Reporter;
 use crate::commands::args::etcd::EtcdArgs;
@@ -7,7 +9,8 @@ use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::etcd::operation::{EtcdError, RangeRead};
 use crate::ledger::etcd::{Head, Layout};
 use crate::render::escape::escape;
-use crate::render::log::{Field, answer};
+use crate::render::json::Json;
+use crate::render::{Record, Rendered, Style, Widths, negative};
 use crate::server::cluster::Overview;
 use crate::server::etcd::{Etcd, OverviewError, cluster_names, is_access_refusal, overview};
 
@@ -23,18 +26,34 @@ pub struct Cluster {
     pub name: String,
 }
 
+/// The cluster does not exist: the result of any verb.
+#[derive(Debug, Serialize)]
+struct NoCluster {
+    op: &'static str,
+    cluster: String,
+    found: bool,
+    /// What exists instead.
+    #[serde(skip)]
+    text: String,
+}
+
+impl Record for NoCluster {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        negative(&self.text, style)
+    }
+}
+
 impl Cluster {
-    /// # Errors
-    /// etcd cannot be used.
     pub async fn connect(args: &EtcdArgs) -> Result<Self, CommandError> {
         let etcd = etcd::connect(args).await?;
         Ok(Self { etcd, layout: Layout::new(args.cluster()), name: args.cluster().to_owned() })
     }
 
     /// Returns the cluster's members and head; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// etcd does not answer, or its content is not valid.
     pub async fn overview(&self) -> Result<Option<Overview>, CommandError> {
         match overview(&self.etcd, &self.layout).await {
             Ok(overview) => Ok(Some(overview)),
@@ -44,26 +63,20 @@ impl Cluster {
     }
 
     /// Returns the head; `None` if there is no valid one.
-    ///
-    /// # Errors
-    /// etcd does not answer.
     pub async fn head(&self) -> Result<Option<Head>, EtcdError> {
         let key = self.layout.head();
         let answer = self.etcd.read(&RangeRead::one(key, None)).await?;
         Ok(answer.pairs.first().and_then(|pair| Head::decode(&pair.value).ok()))
     }
 
-    /// Reports that the cluster does not exist, as the answer of a verb.
-    ///
-    /// # Errors
-    /// The output cannot be written.
-    pub async fn report_missing(&self, verb: &str, reporter: &mut Reporter) -> Result<Exit, CommandError> {
-        if reporter.is_json() {
-            let fields = [("cluster", Field::Text(self.name.clone())), ("found", Field::Switch(false))];
-            reporter.data(answer(verb, fields).as_bytes())?;
-        } else {
-            reporter.negative(&self.not_found().await);
-        }
+    /// Reports that the cluster does not exist, as the result of the verb `op`.
+    pub async fn report_missing(
+        &self,
+        op: &'static str,
+        reporter: &mut Reporter,
+    ) -> Result<Exit, CommandError> {
+        let text = self.not_found().await;
+        reporter.put(&NoCluster { op, cluster: self.name.clone(), found: false, text })?;
         Ok(Exit::No)
     }
 

@@ -32,21 +32,18 @@ const ALL: [Check; 7] = [
 ];
 
 /// Prints one line for each check.
-///
-/// # Errors
-/// The output cannot be written.
 pub fn run(args: &EtcdArgs, is_read_only: bool, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     runtime::here()?.block_on(async {
-        let mut report = Report { reporter, since: clock::monotonic(), results: Vec::new() };
+        let mut report = EtcdReport { reporter, since: clock::monotonic(), results: Vec::new() };
         check(args, is_read_only, &mut report).await?;
-        let Report { reporter, results, .. } = report;
+        let EtcdReport { reporter, results, .. } = report;
         let failure = results.iter().find_map(CheckResult::failure);
         reporter.put(&CheckSummary(results))?;
         Ok(failure.map_or(Exit::Yes, Exit::Failed))
     })
 }
 
-async fn check(args: &EtcdArgs, is_read_only: bool, report: &mut Report<'_>) -> Result<(), CommandError> {
+async fn check(args: &EtcdArgs, is_read_only: bool, report: &mut EtcdReport<'_>) -> Result<(), CommandError> {
     let cluster = match Cluster::connect(args).await {
         Ok(cluster) => cluster,
         Err(error) => return report.end_with(Check::EtcdMembers, error),
@@ -80,13 +77,13 @@ async fn check(args: &EtcdArgs, is_read_only: bool, report: &mut Report<'_>) -> 
 /// What a check has found, and what to change; or why it failed.
 type Found = Result<(String, Vec<Warning>), CommandError>;
 
-struct Report<'a> {
+struct EtcdReport<'a> {
     reporter: &'a mut Reporter,
     since: Instant,
     results: Vec<CheckResult>,
 }
 
-impl Report<'_> {
+impl EtcdReport<'_> {
     fn add(&mut self, check: Check, found: Found) -> Result<(), CommandError> {
         let now = clock::monotonic();
         let elapsed = Some(now.saturating_duration_since(self.since));

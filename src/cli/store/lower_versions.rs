@@ -1,13 +1,16 @@
 //! `store lower-versions`: lowers versions in etcd that are ahead of the clock.
 
 use super::cluster::Cluster;
-use crate::cli::data::report_lowered;
+use crate::cli::data::Lowered;
 use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::server::etcd::{LoweringError, OverviewError, lower_versions};
+
+/// The name of the verb in JSON.
+const OP: &str = "store-lower-versions";
 
 /// Lowers the versions, and prints how many.
 ///
@@ -18,12 +21,11 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
         let cluster = Cluster::connect(args).await?;
         match lower_versions(&cluster.etcd, &cluster.layout, clock::wall_ms()).await {
             Ok(lowered) => {
-                let is_quiet = reporter.style().quiet;
-                report_lowered(lowered, "store-lower-versions", is_quiet, reporter)?;
+                reporter.put(&Lowered::new(OP, lowered))?;
                 Ok(Exit::Yes)
             }
             Err(LoweringError::Overview(OverviewError::NotFound)) => {
-                cluster.report_missing("store-lower-versions", reporter).await
+                cluster.report_missing(OP, reporter).await
             }
             Err(LoweringError::Overview(error)) => Err(cluster.overview_error(&error)),
             Err(error @ (LoweringError::Owned(_) | LoweringError::TakenOver)) => {

@@ -42,7 +42,6 @@ use crate::commands::session::other_client_id;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::protocol::Key;
 use crate::render::Style;
-use crate::render::log::Field;
 use crate::server::external::ExternalSettings;
 use crate::server::{self, StoreServer, StoreSettings};
 
@@ -192,7 +191,7 @@ async fn start(
     let limits = args.limits.limits();
     let (store_limits, persistence) = (limits.store(), args.data.persistence());
     if is_verbose {
-        log.note("limits", limits::describe_store(&store_limits, &persistence));
+        log.note("limits", &limits::describe_store(&store_limits, &persistence));
     }
     let operations = args.operations.resolve(None).await?;
     serve::warn_of_admin(&operations, log);
@@ -231,7 +230,7 @@ async fn start(
     let ready =
         if admin.is_empty() { ready } else { format!("{ready}; status page: {}", admin.join(" and ")) };
     systemd::ready(&ready);
-    log.ready(ready, vec![("brokers", Field::List(vec![target])), ("admin", Field::List(admin))]);
+    log.ready(&ready, &[target], &admin);
     Ok(server)
 }
 

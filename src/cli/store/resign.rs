@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::sleep;
 
 use super::action::ResignArgs;
 use super::cluster::{Cluster, SPACE_HINT};
-use crate::cli::report::{self, Reporter};
+use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
@@ -14,7 +15,8 @@ use crate::commands::{CommandError, Exit, Kind, duration};
 use crate::ledger::etcd::operation::{EtcdError, Space};
 use crate::ledger::etcd::{Owner, encode_request};
 use crate::render::escape::escape;
-use crate::render::log::{Field, answer};
+use crate::render::json::Json;
+use crate::render::{Record, Rendered, Style, Widths, negative, notice};
 use crate::server::cluster::Overview;
 use crate::server::etcd::{EndpointStatus, Member};
 
@@ -30,6 +32,22 @@ struct Ownership {
     epoch: u64,
 }
 
+/// The result of `store resign`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename = "store-resign")]
+struct Resigned {
+    cluster: String,
+    /// The instance that gave the store up; `None`: none owned it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    /// The instance that owns it now; `None`: none yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    /// The instance of --instance.
+    #[serde(skip)]
+    instance: Option<String>,
+}
+
 /// Asks the owner, and waits.
 ///
 /// # Errors
@@ -41,12 +59,8 @@ pub fn run(etcd: &EtcdArgs, args: &ResignArgs, reporter: &mut Reporter) -> Resul
             return cluster.report_missing("store-resign", reporter).await;
         };
         let Some(ownership) = ownership(&overview, args.instance.as_deref()) else {
-            if reporter.is_json() {
-                let fields = [("cluster", Field::Text(cluster.name))];
-                reporter.data(answer("store-resign", fields).as_bytes())?;
-            } else {
-                reporter.negative(&nothing(args.instance.as_deref()));
-            }
+            let instance = args.instance.clone();
+            reporter.put(&Resigned { cluster: cluster.name, from: None, to: None, instance })?;
             return Ok(Exit::No);
         };
         if !args.force {
@@ -59,15 +73,8 @@ pub fn run(etcd: &EtcdArgs, args: &ResignArgs, reporter: &mut Reporter) -> Resul
         let is_alone = overview.members.iter().all(|member| member.name == ownership.owner.instance);
         let waited = wait(&cluster, &ownership, &request, args.force && is_alone, args.wait).await;
         request.close().await;
-        let next = waited?;
-        let from = ownership.owner.instance;
-        if reporter.is_json() {
-            let mut fields = vec![("cluster", Field::Text(cluster.name)), ("from", Field::Text(from))];
-            fields.extend(next.map(|next| ("to", Field::Text(next))));
-            reporter.data(answer("store-resign", fields).as_bytes())?;
-        } else if !reporter.style().quiet {
-            report::log(&line(&from, next.as_deref()));
-        }
+        let (from, to, instance) = (Some(ownership.owner.instance), waited?, args.instance.clone());
+        reporter.put(&Resigned { cluster: cluster.name, from, to, instance })?;
         Ok(Exit::Yes)
     })
 }
@@ -77,14 +84,6 @@ fn ownership(overview: &Overview, instance: Option<&str>) -> Option<Ownership> {
     let head = overview.head.as_ref()?;
     let owner = head.owner.clone().filter(|owner| instance.is_none_or(|name| owner.instance == name))?;
     Some(Ownership { owner, epoch: head.epoch })
-}
-
-/// Returns why there is nothing to give up.
-fn nothing(instance: Option<&str>) -> String {
-    match instance {
-        Some(instance) => format!("instance {} is not the owner", escape(instance.as_bytes())),
-        None => "no owner at present: mqkv store status".to_owned(),
-    }
 }
 
 /// Checks that the owner is there, and another instance too.
@@ -160,11 +159,24 @@ async fn wait(
     }
 }
 
-fn line(from: &str, next: Option<&str>) -> String {
-    let from = escape(from.as_bytes());
-    match next {
-        Some(next) => format!("{} owns the store now, after {from}", escape(next.as_bytes())),
-        None => format!("{from} has given the store up; no other instance has taken over yet"),
+impl Record for Resigned {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        json.data(self)
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let shown = |name: &String| escape(name.as_bytes());
+        let [from, to, instance] =
+            [&self.from, &self.to, &self.instance].map(|name| name.as_ref().map(shown));
+        match (from, to, instance) {
+            (Some(from), Some(to), _) => notice(&format!("{to} owns the store now, after {from}"), style),
+            (Some(from), None, _) => {
+                let free = "has given the store up; no other instance has taken over yet";
+                notice(&format!("{from} {free}"), style)
+            }
+            (None, _, Some(instance)) => negative(&format!("instance {instance} is not the owner"), style),
+            (None, _, None) => negative("no owner at present: mqkv store status", style),
+        }
     }
 }
 

@@ -1,27 +1,96 @@
 //! `store status`: the members, the owner, and the state of etcd.
 
+use serde::Serialize;
+
 use super::cluster::{Cluster, SPACE_HINT};
-use crate::cli::report::{self, Reporter, takes_warnings};
+use crate::cli::report::Reporter;
 use crate::cli::runtime;
 use crate::clock;
 use crate::commands::args::etcd::EtcdArgs;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::ledger::etcd::operation::{EtcdError, Space};
-use crate::render::counted;
-use crate::render::duration::{self, rough};
+use crate::render::duration::{rfc3339, rough};
 use crate::render::escape::escape;
-use crate::render::log::{Field, answer};
+use crate::render::json::Json;
 use crate::render::table::table;
+use crate::render::{Record, Rendered, Style, Widths, counted, negative, warning};
 use crate::server::cluster::{Member, Overview};
 use crate::server::etcd::{EndpointStatus, has_stale_read_fix};
 
 /// What each endpoint of etcd reports.
 pub type Endpoints = Vec<(String, Result<EndpointStatus, EtcdError>)>;
 
-/// Prints the status.
-///
-/// # Errors
-/// etcd cannot be used, or its content is not valid.
+/// The result of `store status`.
+#[derive(Debug)]
+struct ClusterStatus {
+    cluster: String,
+    overview: Overview,
+    endpoints: Endpoints,
+    /// Whether the verb fails because of etcd.
+    has_alarm: bool,
+    now_ms: u64,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "op", rename = "store-status")]
+struct StatusObject<'a> {
+    cluster: &'a str,
+    served: bool,
+    /// The revision of etcd.
+    revision: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    #[serde(flatten)]
+    head: Option<HeadObject>,
+    keys: u64,
+    members: Vec<MemberObject<'a>>,
+    etcd: Vec<EndpointObject<'a>>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct HeadObject {
+    epoch: u64,
+    seq: u64,
+    /// The owner's clock at the last commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    committed: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MemberObject<'a> {
+    name: &'a str,
+    run: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_ahead_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_behind_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct EndpointObject<'a> {
+    endpoint: &'a str,
+    #[serde(flatten)]
+    status: EtcdStatus<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum EtcdStatus<'a> {
+    Failed {
+        error: String,
+    },
+    Answered {
+        version: &'a str,
+        leader: bool,
+        database_bytes: u64,
+        used_bytes: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        quota_bytes: Option<u64>,
+        alarms: &'a [String],
+    },
+}
+
 pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     runtime::here()?.block_on(async {
         let cluster = Cluster::connect(args).await?;
@@ -29,34 +98,11 @@ pub fn run(args: &EtcdArgs, reporter: &mut Reporter) -> Result<Exit, CommandErro
             return cluster.report_missing("store-status", reporter).await;
         };
         let endpoints = cluster.etcd.status().await;
-        let warnings = warnings(&endpoints);
-        if reporter.is_json() {
-            let fields = fields(args.cluster(), &overview, &endpoints, &warnings);
-            reporter.data(answer("store-status", fields).as_bytes())?;
-        } else {
-            let text = text(&escape(cluster.name.as_bytes()), &overview, &endpoints, clock::wall_ms());
-            reporter.data(text.as_bytes())?;
-        }
-        if takes_warnings(&reporter.style()) {
-            warnings
-                .iter()
-                .for_each(|warning| report::log(&format!("warning: {}", escape(warning.as_bytes()))));
-        }
-        if let Some(error) = alarm(&endpoints) {
-            return Err(error);
-        }
-        if overview.is_served() {
-            return Ok(Exit::Yes);
-        }
-        let members = if overview.members.is_empty() {
-            ", and no instance is running: start one with mqkv store"
-        } else {
-            ""
-        };
-        if !reporter.is_json() {
-            reporter.negative(&format!("no owner{members}"));
-        }
-        Ok(Exit::No)
+        let alarm = alarm(&endpoints);
+        let exit = if overview.is_served() { Exit::Yes } else { Exit::No };
+        let (cluster, now_ms) = (cluster.name, clock::wall_ms());
+        reporter.put(&ClusterStatus { cluster, overview, endpoints, has_alarm: alarm.is_some(), now_ms })?;
+        alarm.map_or(Ok(exit), Err)
     })
 }
 
@@ -109,56 +155,69 @@ pub fn is_nearly_full(status: &EndpointStatus) -> bool {
     status.quota_bytes.is_some_and(|quota| tenths(status.database_bytes, 10) > tenths(quota, 8))
 }
 
-fn fields(
-    cluster: &str,
-    overview: &Overview,
-    endpoints: &Endpoints,
-    warnings: &[String],
-) -> Vec<(&'static str, Field)> {
-    let text = |text: &str| Field::Text(text.to_owned());
-    let member = |member: &Member| {
-        let mut fields =
-            vec![("name", text(&member.name)), ("run", Field::Text(format!("{:016x}", member.run)))];
-        let off = Field::Number(member.clock_off_ms.unsigned_abs());
-        match member.clock_off_ms {
-            0 => {}
-            1.. => fields.push(("clock_ahead_ms", off)),
-            _ => fields.push(("clock_behind_ms", off)),
+impl<'a> From<&'a Member> for MemberObject<'a> {
+    fn from(Member { name, run, clock_off_ms, .. }: &'a Member) -> Self {
+        let off_ms = Some(clock_off_ms.unsigned_abs());
+        Self {
+            name,
+            run: format!("{run:016x}"),
+            clock_ahead_ms: off_ms.filter(|_| *clock_off_ms > 0),
+            clock_behind_ms: off_ms.filter(|_| *clock_off_ms < 0),
         }
-        fields
-    };
-    let endpoint = |(endpoint, status): &(String, Result<EndpointStatus, EtcdError>)| {
-        let mut fields = vec![("endpoint", text(endpoint))];
-        match status {
-            Err(error) => fields.push(("error", Field::Text(error.to_string()))),
-            Ok(status) => {
-                fields.push(("version", text(&status.version)));
-                fields.push(("leader", Field::Switch(status.is_leader)));
-                fields.push(("database_bytes", Field::Number(status.database_bytes)));
-                fields.push(("used_bytes", Field::Number(status.used_bytes)));
-                fields.extend(status.quota_bytes.map(|quota| ("quota_bytes", Field::Number(quota))));
-                fields.push(("alarms", Field::List(status.alarms.clone())));
-            }
-        }
-        fields
-    };
-    let mut fields = vec![
-        ("cluster", text(cluster)),
-        ("served", Field::Switch(overview.is_served())),
-        ("revision", Field::Number(overview.revision)),
-    ];
-    fields.extend(overview.owner().map(|owner| ("owner", text(owner))));
-    if let Some(head) = &overview.head {
-        fields.extend([("epoch", Field::Number(head.epoch)), ("seq", Field::Number(head.seq))]);
-        fields.extend(duration::rfc3339(head.wall_ms).map(|time| ("committed", Field::Text(time))));
     }
-    fields.extend([
-        ("keys", Field::Number(overview.keys)),
-        ("members", Field::Records(overview.members.iter().map(member).collect())),
-        ("etcd", Field::Records(endpoints.iter().map(endpoint).collect())),
-        ("warnings", Field::List(warnings.to_vec())),
-    ]);
-    fields
+}
+
+impl<'a> EndpointObject<'a> {
+    fn of((endpoint, status): &'a (String, Result<EndpointStatus, EtcdError>)) -> Self {
+        let status = match status {
+            Err(error) => EtcdStatus::Failed { error: error.to_string() },
+            Ok(status) => EtcdStatus::Answered {
+                version: &status.version,
+                leader: status.is_leader,
+                database_bytes: status.database_bytes,
+                used_bytes: status.used_bytes,
+                quota_bytes: status.quota_bytes,
+                alarms: &status.alarms,
+            },
+        };
+        Self { endpoint, status }
+    }
+}
+
+impl Record for ClusterStatus {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        let Self { cluster, overview, endpoints, .. } = self;
+        json.data(&StatusObject {
+            cluster,
+            served: overview.is_served(),
+            revision: overview.revision,
+            owner: overview.owner(),
+            head: overview.head.as_ref().map(|head| HeadObject {
+                epoch: head.epoch,
+                seq: head.seq,
+                committed: rfc3339(head.wall_ms),
+            }),
+            keys: overview.keys,
+            members: overview.members.iter().map(MemberObject::from).collect(),
+            etcd: endpoints.iter().map(EndpointObject::of).collect(),
+            warnings: warnings(endpoints),
+        })
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let Self { cluster, overview, endpoints, has_alarm, now_ms } = self;
+        let stdout = text(&escape(cluster.as_bytes()), overview, endpoints, *now_ms);
+        let mut stderr: String =
+            warnings(endpoints).iter().map(|text| warning(&escape(text.as_bytes()), style).stderr).collect();
+        if !overview.is_served() && !has_alarm {
+            let start = match overview.members[..] {
+                [] => ", and no instance is running: start one with mqkv store",
+                _ => "",
+            };
+            stderr.push_str(&negative(&format!("no owner{start}"), style).stderr);
+        }
+        Rendered { stdout: stdout.into(), stderr }
+    }
 }
 
 fn text(name: &str, overview: &Overview, endpoints: &Endpoints, now_ms: u64) -> String {
@@ -246,6 +305,7 @@ pub fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::ledger::etcd::{Head, Owner};
+    use crate::render::shown;
 
     const NOW_MS: u64 = 1_763_669_639_958;
 
@@ -314,19 +374,21 @@ etcd2:2379          unreachable
 
     #[test]
     fn the_record_has_the_same() {
-        let json = |overview: &Overview| {
-            answer("store-status", fields("prod", overview, &endpoints(), &["w".to_owned()]))
+        let json = |overview: Overview| {
+            let (cluster, endpoints) = ("prod".to_owned(), endpoints());
+            let status = ClusterStatus { cluster, overview, endpoints, has_alarm: true, now_ms: NOW_MS };
+            shown(&status, &Style::JSON).0
         };
-        let shown = json(&overview(Some("node2"), 0));
+        let status = json(overview(Some("node2"), 0));
         for part in [
             r#""cluster":"prod","served":true,"revision":42,"owner":"node2","epoch":3,"seq":1234567,"#,
             r#""committed":"2025-11-20T20:13:59.958Z","keys":1000,"members":[{"name":"node1.example","run":"0000000000000007"},"#,
             r#""used_bytes":20000,"quota_bytes":2147483648,"alarms":["alarm:NOSPACE"]},{"endpoint":"etcd2:2379","error":"connection refused: etcd2:2379"}]"#,
-            r#""warnings":["w"]}"#,
+            r#""warnings":["etcd 3.4.23 may answer"#,
         ] {
-            assert!(shown.contains(part), "{part}\n{shown}");
+            assert!(status.contains(part), "{part}\n{status}");
         }
-        let unserved = json(&overview(None, 0));
+        let unserved = json(overview(None, 0));
         assert!(unserved.contains(r#""served":false,"revision":42,"epoch":3"#), "{unserved}");
     }
 

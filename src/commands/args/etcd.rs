@@ -36,7 +36,6 @@ pub struct EtcdArgs {
 }
 
 impl EtcdArgs {
-    /// Returns the name of the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         self.cluster.as_deref().unwrap_or("default")

@@ -78,12 +78,12 @@ impl Bench {
     /// # Errors
     /// The prefix of the keys is too long.
     pub fn new(settings: BenchSettings, client_settings: Settings) -> Result<Self, CommandError> {
-        let keys = keys::keys(&settings.prefix, usize::try_from(settings.keys).unwrap_or(usize::MAX))?;
+        let keys = keys::keys(&settings.prefix, settings.keys as usize)?;
         let value = match settings.size {
             Some(size) => vec![b'x'; usize::try_from(size).unwrap_or(usize::MAX)].into(),
             None => HOLDER,
         };
-        let inflight = usize::try_from(settings.inflight).unwrap_or(usize::MAX);
+        let inflight = settings.inflight as usize;
         let client_settings = Settings {
             inflight_max: BULK_INFLIGHT_MAX.max(inflight),
             // Operations of a second connection would count as those of the first one.
@@ -170,7 +170,7 @@ impl Bench {
         self.connect(emit).await?;
         if let Some(receive_max) = self.receive_max() {
             self.settings.handle_receive_max(receive_max);
-            self.keys.truncate(usize::try_from(self.settings.keys).unwrap_or(usize::MAX));
+            self.keys.truncate(self.settings.keys as usize);
         }
         (self.has_written, self.is_writing) = (true, true);
         let Some(first) = self.clients.first().filter(|_| self.settings.workload.shares_keys()) else {
@@ -183,7 +183,6 @@ impl Bench {
         Ok(())
     }
 
-    /// Connects the clients.
     async fn connect(&mut self, emit: Emit<'_>) -> Result<(), CommandError> {
         let mut connecting = JoinSet::new();
         let mut missing = self.settings.clients;
@@ -204,7 +203,7 @@ impl Bench {
                     Ok::<_, Error>(client)
                 });
             }
-            emit_count(emit, u64::try_from(self.clients.len()).unwrap_or(u64::MAX), "clients")?;
+            emit_count(emit, self.clients.len() as u64, "clients")?;
             if let Some(joined) = connecting.join_next().await {
                 self.clients.push(joined.map_err(panicked)??);
             }
@@ -214,7 +213,7 @@ impl Bench {
 
     async fn measure(&self, signals: &mut Signals, emit: Emit<'_>) -> Result<Stopped, CommandError> {
         let BenchSettings { workload, limit, warmup, rate, .. } = self.settings;
-        let inflight = usize::try_from(self.settings.inflight).unwrap_or(usize::MAX);
+        let inflight = self.settings.inflight as usize;
         let slots = self.clients.len().saturating_mul(inflight);
         let empty = Latencies::new().map_err(|error| CommandError::new(Kind::Bug, error.to_string()))?;
         let plan = Plan { limit, warmup, rate };

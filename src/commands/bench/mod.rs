@@ -197,7 +197,6 @@ impl BenchArgs {
     }
 }
 
-/// Runs the verb.
 pub async fn run(args: BenchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let settings = args.settings(random::u64())?;
     let mut signals = session.signals()?;

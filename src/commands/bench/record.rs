@@ -44,11 +44,7 @@ struct Object<'a> {
     latency: Latencies<'a>,
     receive_max: u16,
     inflight_met: bool,
-    #[serde(
-        rename = "max_p99_ms",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "json::ms_if_known"
-    )]
+    #[serde(rename = "max_p99_ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     max_p99: Option<Duration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     p99_met: Option<bool>,

@@ -244,7 +244,6 @@ impl Measured {
     }
 }
 
-/// The result of a bench.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchReport {
     /// The broker's address.

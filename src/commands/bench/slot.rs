@@ -87,7 +87,6 @@ impl SharedLoad {
         self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the load.
     pub fn stop(&self, end: BenchEnd) {
         self.lock().stop(end, clock::monotonic());
         self.due.notify_waiters();
@@ -136,9 +135,6 @@ impl SharedLoad {
 }
 
 /// Wakes slots when operations are due; returns when none is any more.
-///
-/// # Errors
-/// The system has no timer.
 pub async fn pace(load: &SharedLoad, slots: usize) -> Result<(), CommandError> {
     let failed = |error| CommandError::system("set a timer", &error);
     let timer = Timer::new().map_err(failed)?;
@@ -231,8 +227,7 @@ async fn get(number: u64, common: &Common, client: &Client) -> Result<Instant, F
 }
 
 fn key(number: u64, common: &Common) -> Result<&Key, Failure> {
-    let count = u64::try_from(common.keys.len()).unwrap_or(u64::MAX);
-    let index = number.checked_rem(count).and_then(|index| usize::try_from(index).ok());
+    let index = number.checked_rem(common.keys.len() as u64).map(|index| index as usize);
     let no_keys = || Failure::Error(CommandError::new(Kind::Bug, "a bench without keys"));
     index.and_then(|index| common.keys.get(index)).ok_or_else(no_keys)
 }

@@ -100,7 +100,6 @@ impl Check {
     }
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckResult {
     pub check: Check,

@@ -26,7 +26,6 @@ pub fn missed<S: Serializer>(failed: &[(String, String)], serializer: S) -> Resu
     serializer.collect_seq(failed.iter().map(|(address, cause)| Missed { address, cause }))
 }
 
-/// Writes a handshake.
 pub fn tls<S: Serializer>(handshake: &TlsHandshake, now_s: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Members<'a> {

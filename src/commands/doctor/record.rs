@@ -19,7 +19,7 @@ pub struct CheckSummary(pub Vec<CheckResult>);
 struct Object<'a> {
     check: &'static str,
     status: &'static str,
-    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms_if_known")]
+    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     elapsed: Option<Duration>,
     message: String,
     /// The kind of the failure.

@@ -29,7 +29,7 @@ pub fn text(checked: &CheckResult, style: &Style) -> Rendered {
     let name = checked.check.name();
     let elapsed = checked.elapsed.map(ms_text);
     let words = line(checked);
-    let columns = style.columns.filter(|_| style.stdout_is_terminal && style.format == Format::Text);
+    let columns = style.stdout_columns().filter(|_| style.format == Format::Text);
     let mut out = if style.format == Format::Text {
         let judged = paint(&format!("{glyph} {word:<7}"), color, style.color_stdout);
         let words = wrapped(&words, columns, MESSAGE_COLUMN);
@@ -59,7 +59,6 @@ pub fn message(checked: &CheckResult) -> String {
     }
 }
 
-/// Returns the hints.
 pub fn hints(status: &Status) -> Vec<&str> {
     match status {
         Status::Warn(advice) => advice.iter().map(|Warning { hint, .. }| hint.as_str()).collect(),

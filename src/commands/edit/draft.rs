@@ -21,9 +21,6 @@ pub struct Draft {
 
 impl Draft {
     /// Creates `folder`, and in it a file with the value.
-    ///
-    /// # Errors
-    /// They cannot be created.
     pub fn create(folder: PathBuf, key: &Key, original: Value) -> Result<Self, CommandError> {
         let created = DirBuilder::new().mode(0o700).create(&folder);
         created.map_err(|error| CommandError::file("create", &folder, &error))?;

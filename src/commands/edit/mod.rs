@@ -98,7 +98,6 @@ enum EditorEnd {
     Signal(Signal),
 }
 
-/// Runs the verb.
 pub async fn run(args: EditArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let key = args.key.resolve_only(USAGE)?;
     let fence = args.fence.resolve(session)?;

@@ -20,7 +20,6 @@ const VALUE_COLUMNS_MAX: usize = 12;
 const PART_COLUMNS_MIN: usize = 4;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A conflict.
 #[derive(Debug, Serialize)]
 #[serde(tag = "op", rename = "exchange-conflict")]
 pub struct Conflict {
@@ -120,11 +119,11 @@ impl<'a> From<&'a Lost> for Content<'a> {
             Lost::Deletion => Self::Deletion { deletion: true },
             Lost::Expired => Self::Expired { expired: true },
             Lost::Unsent => Self::Unsent { unsent: true },
-            Lost::Value { start, size } => match u64::try_from(start.len()) {
-                Ok(len) if len == *size => Self::Value { size: *size, value: start },
-                _ if start.is_empty() => Self::Hidden { size: *size },
-                _ => Self::Start { size: *size, start },
-            },
+            Lost::Value { start, size } if start.len() as u64 == *size => {
+                Self::Value { size: *size, value: start }
+            }
+            Lost::Value { start, size } if start.is_empty() => Self::Hidden { size: *size },
+            Lost::Value { start, size } => Self::Start { size: *size, start },
         }
     }
 }
@@ -244,8 +243,7 @@ fn content_text(content: &Lost) -> String {
         Lost::Expired => "expired value".to_owned(),
         Lost::Unsent => "value at the leaf".to_owned(),
         Lost::Value { start, size } => {
-            let is_cut = u64::try_from(start.len()).is_ok_and(|len| len < *size);
-            let more = if is_cut { "…" } else { "" };
+            let more = if (start.len() as u64) < *size { "…" } else { "" };
             // An empty value would look like a missing column.
             if start.is_empty() { "\"\"".to_owned() } else { format!("{}{more}", escape(start)) }
         }

@@ -41,7 +41,6 @@ impl ConflictsArgs {
     }
 }
 
-/// Runs the verb.
 pub async fn run(args: ConflictsArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let mut since = args.since.unwrap_or(0);
     let (mut is_first, mut is_lost) = (true, false);

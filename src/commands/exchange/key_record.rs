@@ -2,11 +2,12 @@
 
 use serde::{Serialize, Serializer};
 
-use super::record::{By, origin, properties, shown};
+use super::record::{By, origin, shown};
 use crate::protocol::Key;
 use crate::protocol::exchange::{KeyReport, Origin, RuleReport};
 use crate::render::encoding::to_hex;
 use crate::render::json::{self, Json};
+use crate::render::table::properties;
 use crate::render::{Record, Rendered, Style, Widths, name};
 
 /// The state of a key, and the rule that holds for it.

@@ -223,7 +223,6 @@ impl ExchangeArgs {
     }
 }
 
-/// Runs the verb.
 pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     match args.verb {
         ExchangeVerb::Status(args) => status::run(args, session, emit).await,
@@ -258,9 +257,6 @@ pub async fn run(args: ExchangeArgs, session: &Session, emit: Emit<'_>) -> Resul
 }
 
 /// Returns the names of the leaves that the node knows, for completion.
-///
-/// # Errors
-/// The request failed or was refused.
 pub async fn leaf_names(session: &Session) -> Result<Vec<String>, CommandError> {
     Ok(match ask(&Command::Status { leaf: None }, session).await? {
         Answer::Root(report) => report.leaves.into_iter().map(|leaf| leaf.name).collect(),
@@ -270,9 +266,6 @@ pub async fn leaf_names(session: &Session) -> Result<Vec<String>, CommandError> 
 }
 
 /// Returns the numbers of the oldest conflicts of the node, for completion.
-///
-/// # Errors
-/// The request failed or was refused.
 pub async fn conflict_ids(session: &Session) -> Result<Vec<String>, CommandError> {
     const IDS_MAX: u64 = 500;
     Ok(match ask(&Command::Conflicts { leaf: None, since: 0, max: IDS_MAX }, session).await? {

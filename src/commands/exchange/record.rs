@@ -163,11 +163,6 @@ pub fn origin(origin: &Origin) -> String {
     }
 }
 
-/// Formats one property per line.
-pub fn properties(rows: &[(&str, String)]) -> String {
-    rows.iter().map(|(name, value)| format!("{:11}{value}\n", format!("{name}:"))).collect()
-}
-
 /// Returns the text of another node, escaped.
 pub fn shown(text: &str) -> String {
     escape(text.as_bytes())

@@ -10,9 +10,6 @@ use crate::protocol::exchange::{Answer, Command, Refusal};
 use crate::render::Record;
 
 /// Sends a request and returns its answer.
-///
-/// # Errors
-/// The request failed or was refused.
 pub async fn ask(command: &Command, session: &Session) -> Result<Answer, CommandError> {
     let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
     let access = if command.changes() { Access::Write } else { Access::Read };

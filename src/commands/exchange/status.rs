@@ -35,7 +35,6 @@ pub struct StatusArgs {
     wait: Option<Duration>,
 }
 
-/// Runs the verb.
 pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let StatusArgs { leaf, leaves, wait } = args;
     let started = clock::monotonic();
@@ -49,7 +48,7 @@ pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<
             Some((wait, _)) if is_no => {
                 let mut message = format!("timed out after {}", duration::text(wait));
                 match status {
-                    Status::NoLeaf(NoLeaf { name, .. }) => {
+                    NodeStatus::NoLeaf(NoLeaf { name, .. }) => {
                         message.push_str(&format!(": leaf not found: {name}"));
                     }
                     status => emit(status.record())?,
@@ -62,13 +61,13 @@ pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<
 }
 
 /// The answer to a request.
-enum Status {
+enum NodeStatus {
     Root(RootStatus),
     Leaf(LeafStatus),
     NoLeaf(NoLeaf),
 }
 
-impl Status {
+impl NodeStatus {
     fn is_synchronised(&self) -> bool {
         match self {
             Self::Root(status) => status.is_synchronised(),
@@ -90,15 +89,15 @@ async fn request(
     leaf: Option<String>,
     leaves: Option<u64>,
     session: &Session,
-) -> Result<Status, CommandError> {
+) -> Result<NodeStatus, CommandError> {
     match ask(&Command::Status { leaf: leaf.clone() }, session).await? {
         Answer::Root(report) => {
             let (is_one_leaf, leaves_min) = (leaf.is_some(), leaves.unwrap_or(0));
-            Ok(Status::Root(RootStatus { report, is_one_leaf, leaves_min }))
+            Ok(NodeStatus::Root(RootStatus { report, is_one_leaf, leaves_min }))
         }
         Answer::Leaf(_) if leaves.is_some() => Err(refused(&Refusal::RootOnly)),
-        Answer::Leaf(report) => Ok(Status::Leaf(LeafStatus(report))),
-        Answer::NotFound => Ok(Status::NoLeaf(NoLeaf { name: leaf.unwrap_or_default(), found: false })),
+        Answer::Leaf(report) => Ok(NodeStatus::Leaf(LeafStatus(report))),
+        Answer::NotFound => Ok(NodeStatus::NoLeaf(NoLeaf { name: leaf.unwrap_or_default(), found: false })),
         _ => Err(unexpected()),
     }
 }

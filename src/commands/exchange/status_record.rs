@@ -1,13 +1,13 @@
 //! Records of `exchange status` (pure).
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::record::{no_leaf, properties, shown};
+use super::record::{no_leaf, shown};
 use crate::protocol::exchange::{LeafReport, LeafState, OwnReport, RootReport};
 use crate::render::cut::cut;
 use crate::render::duration::rough;
 use crate::render::json::Json;
-use crate::render::table::table;
+use crate::render::table::{properties, table};
 use crate::render::{Format, Record, Rendered, Style, Widths, counted, negative};
 
 /// The widest name of a leaf in the table, so that a line of it has at most 80 columns.
@@ -56,7 +56,7 @@ impl RootStatus {
     /// Returns the number of leaves that have ever been linked.
     fn present(&self) -> u64 {
         let leaves = self.report.leaves.iter().filter(|leaf| leaf.state != LeafState::Expected);
-        u64::try_from(leaves.count()).unwrap_or(u64::MAX)
+        leaves.count() as u64
     }
 
     /// Returns why the root is not synchronised; empty if it is.
@@ -81,35 +81,18 @@ impl RootStatus {
     }
 }
 
-impl Serialize for RootStatus {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(tag = "op", rename = "exchange-status")]
-        struct Object<'a> {
-            role: &'static str,
-            exchange: &'a str,
-            synchronised: bool,
-            ver: u64,
-            records: u64,
-            tombstones: u64,
-            conflicts: u64,
-            conflicts_dropped: u64,
-            leaves: Vec<LeafObject<'a>>,
-        }
-        let RootReport { exchange, ver, records, tombstones, conflicts, dropped, leaves } = &self.report;
-        let object = Object {
-            role: "root",
-            exchange,
-            synchronised: self.is_synchronised(),
-            ver: *ver,
-            records: *records,
-            tombstones: *tombstones,
-            conflicts: *conflicts,
-            conflicts_dropped: *dropped,
-            leaves: leaves.iter().map(LeafObject::from).collect(),
-        };
-        object.serialize(serializer)
-    }
+#[derive(Serialize)]
+#[serde(tag = "op", rename = "exchange-status")]
+struct RootObject<'a> {
+    role: &'static str,
+    exchange: &'a str,
+    synchronised: bool,
+    ver: u64,
+    records: u64,
+    tombstones: u64,
+    conflicts: u64,
+    conflicts_dropped: u64,
+    leaves: Vec<LeafObject<'a>>,
 }
 
 #[derive(Serialize)]
@@ -142,30 +125,56 @@ impl<'a> From<&'a LeafReport> for LeafObject<'a> {
     }
 }
 
-impl Serialize for LeafStatus {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(tag = "op", rename = "exchange-status")]
-        struct Object<'a> {
-            role: &'static str,
-            exchange: &'a str,
-            leaf: &'a str,
-            state: &'static str,
-            synchronised: bool,
-            cursor: u64,
-            outbox: u64,
-            outbox_bytes: u64,
-            made: u64,
-            accepted: u64,
-            refused: u64,
-            merged: u64,
-            conflicts: u64,
-            conflicts_dropped: u64,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            ended: Option<&'a str>,
-        }
+#[derive(Serialize)]
+#[serde(tag = "op", rename = "exchange-status")]
+struct OwnObject<'a> {
+    role: &'static str,
+    exchange: &'a str,
+    leaf: &'a str,
+    state: &'static str,
+    synchronised: bool,
+    cursor: u64,
+    outbox: u64,
+    outbox_bytes: u64,
+    made: u64,
+    accepted: u64,
+    refused: u64,
+    merged: u64,
+    conflicts: u64,
+    conflicts_dropped: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<&'a str>,
+}
+
+impl Record for RootStatus {
+    fn json(&self, json: &Json<'_>) -> Rendered {
+        let RootReport { exchange, ver, records, tombstones, conflicts, dropped, leaves } = &self.report;
+        json.data(&RootObject {
+            role: "root",
+            exchange,
+            synchronised: self.is_synchronised(),
+            ver: *ver,
+            records: *records,
+            tombstones: *tombstones,
+            conflicts: *conflicts,
+            conflicts_dropped: *dropped,
+            leaves: leaves.iter().map(LeafObject::from).collect(),
+        })
+    }
+
+    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
+        let stdout = match style.format {
+            Format::Text => root(&self.report, self.is_one_leaf),
+            _ => self.report.leaves.iter().map(leaf_line).collect(),
+        };
+        with_no(stdout, &self.unfinished(), style)
+    }
+}
+
+impl Record for LeafStatus {
+    fn json(&self, json: &Json<'_>) -> Rendered {
         let Self(report) = self;
-        let object = Object {
+        json.data(&OwnObject {
             role: "leaf",
             exchange: &report.exchange,
             leaf: &report.name,
@@ -181,28 +190,7 @@ impl Serialize for LeafStatus {
             conflicts: report.conflicts,
             conflicts_dropped: report.dropped,
             ended: report.ended.as_deref(),
-        };
-        object.serialize(serializer)
-    }
-}
-
-impl Record for RootStatus {
-    fn json(&self, json: &Json<'_>) -> Rendered {
-        json.data(self)
-    }
-
-    fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        let stdout = match style.format {
-            Format::Text => root(&self.report, self.is_one_leaf),
-            _ => self.report.leaves.iter().map(leaf_line).collect(),
-        };
-        with_no(stdout, &self.unfinished(), style)
-    }
-}
-
-impl Record for LeafStatus {
-    fn json(&self, json: &Json<'_>) -> Rendered {
-        json.data(self)
+        })
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {

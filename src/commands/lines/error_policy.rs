@@ -70,7 +70,6 @@ impl ErrorPolicy {
         self.first_no.clone().map(|first| (self.noes, first))
     }
 
-    /// Records the result of a line.
     pub fn record(&mut self, place: &Place, result: &Result<Exit, CommandError>) {
         self.lines = self.lines.saturating_add(1);
         if self.is_stopped() {

@@ -153,9 +153,6 @@ pub trait Source {
     type Context;
 
     /// Returns the next request if it is known already. A future for each request would cost as much as the request.
-    ///
-    /// # Errors
-    /// As [`Source::next`].
     fn try_next(&mut self) -> Result<Option<(Self::Context, RawRequest)>, CommandError>;
 
     /// Waits for the next request; returns None at the end. Cancel-safe.
@@ -183,9 +180,6 @@ impl<T, I: Iterator<Item = (T, RawRequest)>> Source for Known<I> {
 
 /// Sends all requests of a source. `handle` gets each result with its context, in order, and None each time that it has got all
 /// that are known.
-///
-/// # Errors
-/// Those of the source and of `handle`.
 pub async fn for_all<S: Source>(
     inflight: Option<u16>,
     client: &Client,

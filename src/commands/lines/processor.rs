@@ -51,7 +51,6 @@ pub trait LineProcessor {
     /// A line that cannot be sent at once.
     type Deferred;
 
-    /// Returns the state.
     fn state(&mut self) -> &mut ProcessorState<Self::Pending>;
 
     /// Pushes the request of a line into the pipeline, or returns the line if it has to wait: for the connection, or for the lines
@@ -68,7 +67,6 @@ pub trait LineProcessor {
         result: Option<Result<Response, Error>>,
     ) -> Result<(), CommandError>;
 
-    /// Emits the progress.
     fn report_progress(&mut self) -> Result<(), CommandError>;
 }
 

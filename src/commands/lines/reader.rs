@@ -44,9 +44,6 @@ pub struct Lines {
 
 impl Lines {
     /// Opens a file, or standard input for `-`. The lines end early if the session is canceled.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub fn open(path: &Path, separator: u8, session: &Session) -> Result<Self, CommandError> {
         let lines = if path == Path::new("-") {
             session.take_input()?;
@@ -57,10 +54,6 @@ impl Lines {
         Ok(Self { canceled: Some(session.canceled()), ..lines? })
     }
 
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// It cannot be opened.
     pub fn of_file(path: &Path, separator: u8) -> Result<Self, CommandError> {
         let unreadable = |error| CommandError::file("read", path, &error);
         let file = File::open(path).map_err(unreadable)?;

@@ -19,7 +19,6 @@ use crate::render::encoding::parse_base64;
 pub struct Id(Value);
 
 impl Id {
-    /// Returns the JSON value.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.0
@@ -117,7 +116,6 @@ pub enum Member<'a> {
 }
 
 impl Member<'_> {
-    /// Returns the JSON value.
     #[must_use]
     pub fn into_value(self) -> Value {
         match self {
@@ -269,9 +267,6 @@ pub fn begins_with_verb(line: &[u8]) -> bool {
 }
 
 /// Decodes the text of a member as another member states.
-///
-/// # Errors
-/// The text is malformed, or the encoding is unknown.
 pub fn decoded(
     name: &str,
     text: String,

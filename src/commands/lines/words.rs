@@ -30,9 +30,6 @@ pub struct Word {
 /// `\"` and `\xNN`. Outside quotes a backslash escapes a blank, a quote, `#`, `|`, `>` or a backslash. Before any other
 /// character a backslash is literal, so that `C:\temp` keeps it. A line that begins with `#` has no words; elsewhere `#` is
 /// an ordinary character.
-///
-/// # Errors
-/// The line is malformed.
 pub fn split(line: &[u8]) -> Result<Vec<Word>, LineError> {
     words_of(&mut Cursor::new(line))
 }

@@ -73,7 +73,6 @@ impl BackgroundLock {
         }
     }
 
-    /// Releases the lock.
     pub async fn release(self) -> Released {
         self.lease.release().await
     }

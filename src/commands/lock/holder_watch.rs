@@ -62,7 +62,6 @@ impl HolderWatch {
         Self { client, key, ttl, state: State::Off, holder: None, renewed_at: None, report_at: None }
     }
 
-    /// Starts the watch.
     pub fn start(&mut self) {
         self.renewed_at = Some(clock::boottime());
         self.state = self.starting();

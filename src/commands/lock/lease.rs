@@ -53,7 +53,6 @@ pub struct LockLoss {
 /// The result of releasing a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The lock is free.
     Free,
     /// The lock had another holder already.
     Lost,

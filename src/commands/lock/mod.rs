@@ -124,7 +124,6 @@ pub struct LockArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the verb.
 pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let request = args.resolve()?;
     let mut signals = session.signals()?;
@@ -162,7 +161,6 @@ pub async fn acquire_in_background(
 /// The result of [`acquire_in_background`].
 #[derive(Debug)]
 pub enum Acquisition {
-    /// The lock is held.
     Held(Box<BackgroundLock>),
     /// Another client holds the lock.
     Ended(Exit),
@@ -204,7 +202,6 @@ async fn acquire(
 }
 
 impl LockArgs {
-    /// Returns the key, if it is valid.
     #[must_use]
     pub fn valid_key(&self) -> Option<Key> {
         self.key.clone().resolve(USAGE).ok().map(|(key, _)| key)

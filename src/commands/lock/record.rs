@@ -20,7 +20,6 @@ pub struct Locked {
     pub acquired: bool,
     #[serde(flatten, serialize_with = "json::holder")]
     pub holder: Value,
-    /// The fencing token.
     #[serde(serialize_with = "json::display")]
     pub token: Timestamp,
     pub ttl_ms: u64,
@@ -58,11 +57,7 @@ pub struct LockHeld {
     #[serde(flatten, serialize_with = "json::holder")]
     pub holder: Option<Value>,
     /// As for [`LockWaiting`].
-    #[serde(
-        rename = "unrenewed_ms",
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "json::ms_if_known"
-    )]
+    #[serde(rename = "unrenewed_ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     pub unrenewed: Option<Duration>,
 }
 

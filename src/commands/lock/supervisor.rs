@@ -11,7 +11,7 @@ use crate::client::lock::{LockEvent, LossReason};
 use crate::clock;
 use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::Emit;
-use crate::commands::process::child::{Change, Group};
+use crate::commands::process::child::{Group, GroupChange};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::protocol::Key;
 
@@ -74,14 +74,14 @@ impl Supervisor<'_> {
                     }
                 },
                 change = group.next() => match change.map_err(wait_error)? {
-                    Change::Ended(code) => {
+                    GroupChange::Ended(code) => {
                         ended = Some(code);
                         group.signal(Signal::Terminate);
                         kill_at = kill_at.or(Some(after(self.stop.kill_after)));
                     }
                     // A suspended command would keep the lock from all others while its lease is renewed.
-                    Change::Suspended => group.resume(),
-                    Change::Gone => break,
+                    GroupChange::Suspended => group.resume(),
+                    GroupChange::Gone => break,
                 },
                 signal = self.signals.next() => group.signal(signal),
                 () = at(kill_at) => {

@@ -59,7 +59,6 @@ impl TokenFile {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -87,9 +86,6 @@ fn write_newer(path: &Path, tokens: &Receiver<Timestamp>, error: &Mutex<Option<C
 }
 
 /// Writes a token to a file that is not removed.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(path: &Path, token: &Timestamp) -> Result<(), CommandError> {
     file::write_private(path, format!("{token}\n").as_bytes())
 }

@@ -109,7 +109,6 @@ enum Wakeup {
     Due,
 }
 
-/// Runs the verb.
 pub async fn run(args: MonitorArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let (wait, count) = (args.wait, args.count.map(NonZeroU64::get));
     let mut signals = session.signals()?;

@@ -10,7 +10,6 @@ use crate::render::{Format, Record, Rendered, Style, Widths};
 /// An event.
 #[derive(Debug, Serialize)]
 pub struct Traffic {
-    /// The name of the event.
     #[serde(rename = "event")]
     name: &'static str,
     #[serde(rename = "received", serialize_with = "json::time")]

@@ -26,7 +26,7 @@ const VALUE_WIDTH_MIN: usize = 16;
 
 /// The columns of a line, escaped.
 #[derive(Default)]
-struct Row {
+struct TrafficRow {
     word: &'static str,
     client: String,
     verb: String,
@@ -163,13 +163,18 @@ fn separated(parts: Vec<Span>) -> Vec<Span> {
 }
 
 /// Returns the columns of an event; None if it is not data. `columns_max` bounds the part of a value that is escaped.
-fn row(event: &TrafficEvent, columns_max: Option<usize>, is_terminal: bool, style: &Style) -> Option<Row> {
+fn row(
+    event: &TrafficEvent,
+    columns_max: Option<usize>,
+    is_terminal: bool,
+    style: &Style,
+) -> Option<TrafficRow> {
     Some(match event {
         TrafficEvent::Listening { .. } | TrafficEvent::Lost { .. } => return None,
         TrafficEvent::Request(seen) => request_row(seen, columns_max),
         TrafficEvent::Reply(seen) => reply_row(seen, columns_max),
         TrafficEvent::Notification(seen) => notification_row(seen, columns_max),
-        TrafficEvent::Unanswered { summary, waited } => Row {
+        TrafficEvent::Unanswered { summary, waited } => TrafficRow {
             word: "NO-REPLY",
             elapsed: Some(*waited),
             detail: "timed out".to_owned(),
@@ -178,21 +183,21 @@ fn row(event: &TrafficEvent, columns_max: Option<usize>, is_terminal: bool, styl
         },
         TrafficEvent::Gap { since_ms, until_ms } => {
             let detail = time::gap(*since_ms, *until_ms, is_terminal, style);
-            Row { word: "GAP", detail, is_wrong: true, ..Row::default() }
+            TrafficRow { word: "GAP", detail, is_wrong: true, ..TrafficRow::default() }
         }
     })
 }
 
-fn summary_row(summary: &RequestSummary) -> Row {
-    Row {
+fn summary_row(summary: &RequestSummary) -> TrafficRow {
+    TrafficRow {
         client: summary.client.as_deref().map(escape).unwrap_or_default(),
         verb: summary.verb.unwrap_or_default().to_owned(),
         key: summary.key.as_ref().map(|key| escape(key.as_bytes())).unwrap_or_default(),
-        ..Row::default()
+        ..TrafficRow::default()
     }
 }
 
-fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
+fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> TrafficRow {
     let mut words = Vec::new();
     let mut value = None;
     match &seen.request {
@@ -218,7 +223,7 @@ fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
     }
     words.extend(seen.persist.then(|| "persist".to_owned()));
     words.extend(seen.problem.map(str::to_owned));
-    Row {
+    TrafficRow {
         word: "REQUEST",
         detail: words.join(" "),
         is_wrong: seen.request.is_err() || seen.problem.is_some(),
@@ -229,7 +234,7 @@ fn request_row(seen: &DecodedRequest, columns_max: Option<usize>) -> Row {
     }
 }
 
-fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
+fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> TrafficRow {
     let verb = seen.summary.verb;
     let (detail, value) = match &seen.reply {
         Ok(Reply::Done) => ("OK".to_owned(), None),
@@ -251,7 +256,7 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
     let unseen = if seen.elapsed.is_none() { "request not seen" } else { "" };
     let words = [detail.as_str(), unseen];
     let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    Row {
+    TrafficRow {
         word: "REPLY",
         detail: words.join(", "),
         is_wrong: matches!(seen.reply, Ok(Reply::Error(_)) | Err(_)),
@@ -263,13 +268,13 @@ fn reply_row(seen: &DecodedReply, columns_max: Option<usize>) -> Row {
     }
 }
 
-fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> Row {
+fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> TrafficRow {
     let (verb, detail, value) = match &seen.change {
         Ok(Notification::Set(value)) => ("SET", String::new(), value.as_ref()),
         Ok(Notification::Delete) => ("DELETE", String::new(), None),
         Err(Malformed { error, payload }) => ("", format!("invalid notification: {error}"), Some(payload)),
     };
-    Row {
+    TrafficRow {
         word: "NOTIFY",
         client: escape(&seen.client),
         verb: verb.to_owned(),
@@ -279,7 +284,7 @@ fn notification_row(seen: &DecodedNotification, columns_max: Option<usize>) -> R
         size: value.map(|value| value.len()),
         version: seen.version.as_ref().map(|version| escape(version.as_bytes())),
         value: value.map(|value| beginning(value, columns_max)),
-        ..Row::default()
+        ..TrafficRow::default()
     }
 }
 

@@ -88,7 +88,6 @@ pub struct Malformed {
     pub payload: Bytes,
 }
 
-/// A decoded request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodedRequest {
     #[serde(flatten)]
@@ -114,7 +113,6 @@ pub struct DecodedRequest {
     pub problem: Option<&'static str>,
 }
 
-/// A decoded reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodedReply {
     /// The summary of the request. If the request was not seen: only the client, if the topic has it.
@@ -126,13 +124,12 @@ pub struct DecodedReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The time since the request; None if the request was not seen.
-    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms_if_known")]
+    #[serde(rename = "ms", skip_serializing_if = "Option::is_none", serialize_with = "json::ms")]
     pub elapsed: Option<Duration>,
     #[serde(flatten)]
     pub correlation: Correlation,
 }
 
-/// A decoded notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodedNotification {
     /// The client to which it is sent.
@@ -148,7 +145,6 @@ pub struct DecodedNotification {
 }
 
 impl Malformed {
-    /// Returns the error of a payload.
     #[must_use]
     pub fn new(error: impl ToString, payload: &Bytes) -> Self {
         Self { error: error.to_string(), payload: payload.clone() }

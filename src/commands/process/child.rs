@@ -38,7 +38,7 @@ pub struct Group {
 
 /// A change of a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum GroupChange {
     /// The command has ended with this status, 128 plus the signal's number if a signal ended it. Returned once.
     Ended(u8),
     /// The command was suspended from the terminal (Ctrl-Z).
@@ -83,10 +83,7 @@ impl Group {
     }
 
     /// Returns the next change. Cancel-safe.
-    ///
-    /// # Errors
-    /// The system does not report the state of the command.
-    pub async fn next(&mut self) -> io::Result<Change> {
+    pub async fn next(&mut self) -> io::Result<GroupChange> {
         // A member of the group whose parent is another process ends without a SIGCHLD for this one.
         const GONE_POLL: Duration = Duration::from_millis(20);
         // There is no signal for a change of the foreground, as by a shell's `fg`.
@@ -103,22 +100,22 @@ impl Group {
         }
     }
 
-    fn poll(&mut self) -> io::Result<Option<Change>> {
+    fn poll(&mut self) -> io::Result<Option<GroupChange>> {
         if self.status.is_none() {
             if let Some(status) = self.leader.try_wait()? {
                 let code = status_code(status);
                 self.status = Some(code);
                 self.take_terminal_back(status.signal().is_some());
-                return Ok(Some(Change::Ended(code)));
+                return Ok(Some(GroupChange::Ended(code)));
             }
             let stopped = stopped_by(self.id);
             self.wants_terminal |= matches!(stopped, Some(Number::SIGTTIN | Number::SIGTTOU));
             self.lend_terminal();
             // SIGSTOP is left alone: it was sent on purpose, as with `kill -STOP`.
-            return Ok((stopped == Some(Number::SIGTSTP)).then_some(Change::Suspended));
+            return Ok((stopped == Some(Number::SIGTSTP)).then_some(GroupChange::Suspended));
         }
         self.gone = self.gone || is_gone(self.id);
-        Ok(self.gone.then_some(Change::Gone))
+        Ok(self.gone.then_some(GroupChange::Gone))
     }
 
     /// Sends a signal to the whole group, and continues stopped members so that they receive it.
@@ -206,7 +203,7 @@ fn status_code(status: ExitStatus) -> u8 {
 
 /// Returns whether no process is left in the group. Waits for the members that this process has adopted.
 fn is_gone(group: Pid) -> bool {
-    // Process ids are positive, so negation cannot overflow.
+    // A negative id stands for the group.
     let members = Pid::from_raw(group.as_raw().saturating_neg());
     loop {
         match waitpid(members, Some(WaitPidFlag::WNOHANG)) {

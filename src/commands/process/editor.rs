@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::child::{Change, Group};
+use super::child::{Group, GroupChange};
 use super::signal::{Signal, Signals};
 use crate::commands::error::{CommandError, Kind};
 
@@ -23,9 +23,9 @@ pub async fn run(editor: &OsStr, file: &Path, signals: &mut Signals) -> Result<O
         tokio::select! {
             biased;
             change = group.next() => match change.map_err(|error| failed(&error.to_string()))? {
-                Change::Ended(code) => break code,
-                Change::Suspended => group.suspend(),
-                Change::Gone => {}
+                GroupChange::Ended(code) => break code,
+                GroupChange::Suspended => group.suspend(),
+                GroupChange::Gone => {}
             },
             signal = signals.next() => {
                 group.signal(signal);

@@ -47,17 +47,11 @@ pub fn read(path: &Path) -> Result<Bytes, CommandError> {
 }
 
 /// Writes a value to a file. If it fails, the file is unchanged.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     replace(path, bytes, None).map_err(|error| CommandError::file("write", path, &error))
 }
 
 /// Writes a value to a file as [`write()`] does; a new file gets the permissions 0600.
-///
-/// # Errors
-/// It cannot be written.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
     let private = fs::Permissions::from_mode(0o600);
     replace(path, bytes, Some(private)).map_err(|error| CommandError::file("write", path, &error))

@@ -28,9 +28,6 @@ pub struct JobSignals {
 
 impl JobSignals {
     /// Receives the signals. Returns None if the parent process ignores SIGTSTP: then it has no job control.
-    ///
-    /// # Errors
-    /// The system installs no handler.
     pub fn new() -> io::Result<Option<Self>> {
         let stop = SignalKind::from_raw(Signal::SIGTSTP as i32);
         if is_ignored(stop) {
@@ -77,7 +74,6 @@ pub struct KeyMode {
 }
 
 impl KeyMode {
-    /// Sets the modes.
     #[must_use]
     pub fn set() -> Self {
         let saved = tcgetattr(io::stdin()).ok();

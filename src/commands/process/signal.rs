@@ -124,25 +124,16 @@ pub struct Signals {
 
 impl Signals {
     /// Receives all signals. Signals that the parent process ignores (`nohup`) stay ignored.
-    ///
-    /// # Errors
-    /// The system installs no handler.
     pub fn new() -> io::Result<Self> {
         Self::of(&Signal::ALL)
     }
 
     /// Receives SIGINT and SIGTERM. SIGHUP keeps its default action: without a terminal there is nothing to print to.
-    ///
-    /// # Errors
-    /// The system installs no handler.
     pub fn of_requests() -> io::Result<Self> {
         Self::of(&[Signal::Interrupt, Signal::Terminate])
     }
 
     /// Receives all signals except SIGHUP.
-    ///
-    /// # Errors
-    /// The system installs no handler.
     pub fn except_hangup() -> io::Result<Self> {
         Self::of(&[Signal::Interrupt, Signal::Terminate, Signal::Quit])
     }

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 use super::file::{READ_MAX, value_within_limit};
 use crate::commands::error::{CommandError, Kind};
 
-/// Returns whether standard input is a terminal.
 #[must_use]
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal()
@@ -55,9 +54,6 @@ pub fn read_value() -> Result<Bytes, CommandError> {
 }
 
 /// Waits for the end of standard input, and discards what comes before it. Never returns if the input cannot be read.
-///
-/// # Errors
-/// The system has no thread to wait in.
 pub async fn end_of_input() -> Result<(), CommandError> {
     let (sender, ended) = oneshot::channel();
     let read = move || {

@@ -30,8 +30,6 @@ mod linux {
     }
 
     impl Timer {
-        /// # Errors
-        /// The system has no descriptor available.
         #[expect(deprecated, reason = "its successor is unsafe; the timer owns its descriptor")]
         pub fn new() -> io::Result<Self> {
             let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
@@ -40,9 +38,6 @@ mod linux {
         }
 
         /// Waits. The timer must not be used twice at the same time.
-        ///
-        /// # Errors
-        /// The system rejects the time.
         pub async fn sleep(&self, duration: Duration) -> io::Result<()> {
             // Zero would disarm it.
             let duration = duration.max(Duration::from_nanos(1));
@@ -63,16 +58,10 @@ mod other {
     pub struct Timer(());
 
     impl Timer {
-        /// # Errors
-        /// Never.
         pub fn new() -> io::Result<Self> {
             Ok(Self(()))
         }
 
-        /// Waits.
-        ///
-        /// # Errors
-        /// Never.
         pub async fn sleep(&self, duration: Duration) -> io::Result<()> {
             tokio::time::sleep(duration).await;
             Ok(())

@@ -24,7 +24,7 @@ pub(super) enum Field {
 
 /// The parts of a line.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct TraceRow {
     /// The event.
     pub(super) what: &'static str,
     /// The packet type, if it is a packet.
@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub(super) text: String,
 }
 
-impl Row {
+impl TraceRow {
     /// Formats the line as JSON.
     pub(super) fn json(&self, at_ms: u64) -> String {
         #[derive(Serialize)]

@@ -39,9 +39,6 @@ impl Handler {
     }
 
     /// Runs the command for a change, now or after the changes before it.
-    ///
-    /// # Errors
-    /// The command cannot be run.
     pub fn handle(&mut self, change: Change) -> Result<(), CommandError> {
         self.pending.push(change);
         self.run_next()
@@ -49,9 +46,6 @@ impl Handler {
 
     /// Waits for the end of the command, and returns a record if it failed. Never returns if no command runs.
     /// Cancel-safe.
-    ///
-    /// # Errors
-    /// The system does not report the state of the command.
     pub async fn ended(&mut self) -> Result<Option<CommandEnded>, CommandError> {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         let status = running.child.wait().await;
@@ -63,9 +57,6 @@ impl Handler {
     }
 
     /// Runs the command for the next change, if it is not running.
-    ///
-    /// # Errors
-    /// The command cannot be run.
     pub fn run_next(&mut self) -> Result<(), CommandError> {
         if self.running.is_none()
             && let Some(change) = self.pending.pop()

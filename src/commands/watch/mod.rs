@@ -154,7 +154,6 @@ enum OnGap {
     Fail,
 }
 
-/// Runs the verb.
 pub async fn run(args: WatchArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
     let on_gap = args.on_gap;
     let wait = args.wait;

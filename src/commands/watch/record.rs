@@ -89,7 +89,7 @@ impl Record for CommandEnded {
 
 /// An event about a key, as an object.
 #[derive(Serialize)]
-struct Change<'a> {
+struct ChangeObject<'a> {
     event: &'static str,
     #[serde(flatten, serialize_with = "json::key")]
     key: &'a Key,
@@ -137,10 +137,18 @@ enum About<'a> {
 
 impl Watched {
     /// Returns the event as an object: about a key, or about something else.
-    fn parts(&self) -> Result<Change<'_>, Notice<'_>> {
+    fn parts(&self) -> Result<ChangeObject<'_>, Notice<'_>> {
         let Self { event, received_ms, sequence } = self;
         let change = |event, key, found, value, version| {
-            Ok(Change { event, key, found, value, version, received_ms: *received_ms, sequence: *sequence })
+            Ok(ChangeObject {
+                event,
+                key,
+                found,
+                value,
+                version,
+                received_ms: *received_ms,
+                sequence: *sequence,
+            })
         };
         let notice = |event, about| Err(Notice { event, about, sequence: *sequence });
         match event {
@@ -166,7 +174,7 @@ impl Watched {
     }
 }
 
-impl Change<'_> {
+impl ChangeObject<'_> {
     /// Returns the name of the event in text.
     fn word(&self) -> String {
         self.event.to_ascii_uppercase()
@@ -290,7 +298,7 @@ impl Record for Watched {
 
 impl Watched {
     /// Formats an event without bytes as for a terminal, on standard error.
-    fn on_stderr(&self, parts: &Result<Change<'_>, Notice<'_>>, style: &Style) -> Rendered {
+    fn on_stderr(&self, parts: &Result<ChangeObject<'_>, Notice<'_>>, style: &Style) -> Rendered {
         let on_stderr = Style {
             format: Format::Text,
             color_stdout: style.color_stderr,

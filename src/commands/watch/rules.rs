@@ -125,7 +125,6 @@ impl TargetState {
     }
 }
 
-/// The rules of a watch.
 #[derive(Debug)]
 pub struct WatchRules {
     /// Updates by other triggers are no records.

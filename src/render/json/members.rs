@@ -17,7 +17,6 @@ use crate::render::encoding::to_base64;
 
 /// Bytes that may be there.
 pub trait MaybeBytes {
-    /// Returns the bytes.
     fn bytes(&self) -> Option<&[u8]>;
 }
 
@@ -52,7 +51,7 @@ impl<T: MaybeBytes> MaybeBytes for &T {
 }
 
 /// Writes a string if the bytes are UTF-8, else base64. A value always has its encoding, another one only if it is base64.
-pub(crate) fn put_bytes<M: SerializeMap>(
+fn put_bytes<M: SerializeMap>(
     members: &mut M,
     name: &str,
     encoding_name: &str,
@@ -165,7 +164,6 @@ pub fn gap<S: Serializer>(since_ms: &u64, until_ms: &u64, serializer: S) -> Resu
     members.end()
 }
 
-/// Returns the name of a reply.
 #[must_use]
 pub fn reply_name(reply: &Reply) -> &'static str {
     match reply {
@@ -179,18 +177,16 @@ pub fn reply_name(reply: &Reply) -> &'static str {
     }
 }
 
-/// Writes milliseconds, rounded to microseconds.
-pub fn ms<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes milliseconds, rounded to microseconds; an option with `skip_serializing_if`.
+pub fn ms<S: Serializer>(
+    duration: &(impl Copy + Into<Option<Duration>>),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     const FRACTION: f64 = 1000.0;
-    serializer.serialize_f64((duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION)
-}
-
-/// Writes milliseconds as [`ms`]; with `skip_serializing_if`.
-pub fn ms_if_known<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match duration {
-        Some(duration) => ms(duration, serializer),
-        None => serializer.serialize_none(),
-    }
+    let duration: Option<Duration> = (*duration).into();
+    duration
+        .map(|duration| (duration.as_secs_f64() * 1000.0 * FRACTION).round() / FRACTION)
+        .serialize(serializer)
 }
 
 /// Writes the condition of a SET; with `skip_serializing_if`.

@@ -30,7 +30,6 @@ impl<'a> Json<'a> {
         Self { id, line: Some(line), ..self }
     }
 
-    /// Formats data.
     pub fn data(&self, record: &impl Serialize) -> Rendered {
         Rendered::stdout(line_of(&Line { v: SCHEMA, id: self.id, line: self.line, record }))
     }

@@ -1,4 +1,4 @@
-//! What sightings look like: at wide and narrow terminals, in pipes, and as JSON.
+//! Events as text: at wide and narrow terminals, in pipes, and as JSON.
 
 use std::time::Duration;
 
