@@ -5,7 +5,7 @@ use std::pin::Pin;
 use serde::Serialize;
 
 use super::batch_args::{BatchArgs, BatchMode, LineFormat};
-use super::command::Command;
+use super::command::{BATCH_VERBS, Command};
 use super::error::{CommandError, Place};
 use super::exit::Exit;
 use super::grammar::Grammar;
@@ -296,7 +296,7 @@ fn check_mode(command: Command, line: &[u8]) -> Result<Command, CommandError> {
             let words = words::split(line).unwrap_or_default();
             let verb = words.first().map(|verb| String::from_utf8_lossy(&verb.bytes).to_ascii_lowercase());
             let message = format!("'{}' is not available in a script", verb.unwrap_or_default());
-            Err(CommandError::usage(message).hint("mqkv help batch"))
+            Err(CommandError::usage(message).hint(format!("verbs of a script: {BATCH_VERBS}")))
         }
     }
 }

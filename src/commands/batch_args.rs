@@ -15,8 +15,7 @@ Examples:
     mqkv batch --format jsonl -
 
 Lines:
-Each line is a verb with its arguments. Verbs that last, such as watch and lock, and those that transfer or change many keys, such as \
-import, are not available. Verbs are case-insensitive, and \
+Each line is a verb with its arguments: get, set, del, vdel, keys, unlock, holder, ping, raw, exchange, decode. Verbs are case-insensitive, and \
 SET accepts the options of the wire: SET k v NX PX 5000. Blanks separate words. 'Single quotes' keep every character; \
 \"double quotes\" interpret \\n \\r \\t \\0 \\e \\\\ \\\" \\xNN. Outside quotes a backslash escapes a blank, a quote, #, |, > \
 and a backslash. Before any other character a backslash is literal: C:\\temp. In a line without options, a quoted key or value is literal, also \

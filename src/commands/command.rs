@@ -44,6 +44,9 @@ pub const HELP_GROUPS: &[(&str, &str)] = &[
     ("monitor, decode, raw", "Look at requests, replies and notifications"),
 ];
 
+/// The verbs that can be lines of a batch, as the help of `batch` lists them.
+pub const BATCH_VERBS: &str = "get, set, del, vdel, keys, unlock, holder, ping, raw, exchange, decode";
+
 impl Command {
     /// Returns the definition of a frequent verb alone.
     #[must_use]
@@ -160,6 +163,27 @@ mod tests {
 
     use super::*;
 
+    fn parse(line: &str) -> Option<Command> {
+        let definition = Command::augment_subcommands(clap::Command::new("mqkv").no_binary_name(true));
+        let matches = definition.try_get_matches_from(line.split_whitespace()).ok()?;
+        Some(Command::from_arg_matches(&matches).unwrap())
+    }
+
+    #[test]
+    fn the_verbs_that_the_help_of_batch_lists_are_those_that_its_lines_may_have() {
+        let definition = Command::augment_subcommands(clap::Command::new("mqkv"));
+        for verb in definition.get_subcommands().map(clap::Command::get_name) {
+            let command =
+                ["", "k", "k v", "status", "topic k"].iter().find_map(|words| parse(&format!("{verb} {words}")));
+            let command = command.unwrap_or_else(|| panic!("arguments for {verb} are missing above"));
+            let is_listed = BATCH_VERBS.split(", ").any(|listed| listed == verb);
+            assert_eq!(command.batch_mode() != BatchMode::Unsupported, is_listed, "{verb}");
+        }
+        let batch = definition.find_subcommand("batch").unwrap();
+        let help = batch.get_after_long_help().unwrap().to_string();
+        assert!(help.contains(&format!("with its arguments: {BATCH_VERBS}.")), "{help}");
+    }
+
     #[test]
     fn a_line_whose_value_is_read_from_a_file_runs_alone() {
         for (line, mode) in [
@@ -168,9 +192,7 @@ mod tests {
             ("vdel k v", BatchMode::Pipelined),
             ("vdel k -f file", BatchMode::Exclusive),
         ] {
-            let definition = Command::augment_subcommands(clap::Command::new("mqkv").no_binary_name(true));
-            let matches = definition.try_get_matches_from(line.split(' ')).unwrap();
-            assert_eq!(Command::from_arg_matches(&matches).unwrap().batch_mode(), mode, "{line}");
+            assert_eq!(parse(line).unwrap().batch_mode(), mode, "{line}");
         }
     }
 }

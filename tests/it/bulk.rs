@@ -581,7 +581,7 @@ fn standard_input_without_a_verb_names_its_verbs_and_not_batch() {
     assert_eq!(
         shown,
         "--- stderr\nerror: standard input:1: 'watch' is not available in a script\n  no later line was sent\n\
-         hint: mqkv help batch\n--- exit 2\n"
+         hint: verbs of a script: get, set, del, vdel, keys, unlock, holder, ping, raw, exchange, decode\n--- exit 2\n"
     );
 }
 
