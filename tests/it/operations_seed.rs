@@ -213,7 +213,7 @@ fn a_command_trusts_a_self_signed_certificate_and_others_cause_a_hint() {
     let options = tls("server.pem", "server.key");
     let error = shown(&mut exec(&place, &options, "$mqkv get k"));
     let hint = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
-    assert!(error.ends_with(&format!("is from an unknown CA\nhint: {hint}\n--- exit 69\n")), "{error}");
+    assert!(error.ends_with(&format!("is from an unknown CA: no CA of this machine has signed it\nhint: mqkv doctor\nhint: {hint}\n--- exit 69\n")), "{error}");
     let mut command = exec(&place, &options, "$mqkv set k v && $mqkv get k");
     assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
     // The command connects to the first listener, which has no TLS.

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::clock;
@@ -36,8 +37,11 @@ pub async fn run_in_turns<T>(handshake: impl Future<Output = T>, set_waiting: im
         let mut resumes_at = turn.lock().await;
         // The turn is held meanwhile, so the others pause, too.
         let pause = resumes_at.map(|at| at.saturating_duration_since(clock::monotonic()));
-        if let Some(pause) = pause.filter(|pause| *pause >= PAUSE_MIN) {
-            sleep(pause).await;
+        match pause {
+            Some(pause) if pause >= PAUSE_MIN => sleep(pause).await,
+            // A thread that the system has suspended after a step has no pause left to make, and other tasks wait all the same.
+            Some(_) => yield_now().await,
+            None => {}
         }
         let begun = clock::monotonic();
         let polled = poll_fn(|context| Poll::Ready(handshake.as_mut().poll(context))).await;
@@ -67,7 +71,7 @@ mod tests {
     use std::rc::Rc;
     use std::thread;
 
-    use tokio::task::{LocalSet, spawn_local, yield_now};
+    use tokio::task::{LocalSet, spawn_local};
 
     use super::*;
 
