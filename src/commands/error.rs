@@ -306,7 +306,8 @@ pub(super) const DOCTOR_HINT: &str = "mqkv doctor";
 /// Returns all hints.
 fn hints(error: &Error) -> Vec<String> {
     // Also for an unknown CA: it shows the issuer.
-    let doctor = matches!(error, Error::Timeout { .. } | Error::Tls { cause: TlsError::UnknownCa { .. }, .. });
+    let doctor =
+        matches!(error, Error::Timeout { .. } | Error::Tls { cause: TlsError::UnknownCa { .. }, .. });
     let doctor = doctor.then(|| DOCTOR_HINT.to_owned());
     doctor.into_iter().chain(hint(error)).collect()
 }

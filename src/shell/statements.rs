@@ -313,7 +313,8 @@ impl Shell {
         match (access, signal.write_error()) {
             (Access::Write, Some(error)) if style.format == Format::Json => {
                 self.printer.message("");
-                let error = if reached.is_empty() { error } else { error.cause(format!("canceled{reached}")) };
+                let error =
+                    if reached.is_empty() { error } else { error.cause(format!("canceled{reached}")) };
                 self.printer.error(&CommandError { outcome: Some(Outcome::Unknown), ..error }, style);
             }
             (Access::Write, Some(_)) => {

@@ -154,7 +154,7 @@ fn an_import_that_stops_reports_what_it_has_written_and_where_to_continue() {
     let broker = FakeBroker::start(|connection| {
         let request = connection.serve();
         connection.answer(&request, "+OK\r\n", &[]);
-        connection.request();
+        iter::from_fn(|| connection.next()).find(|packet| packet.name() == "PUBLISH").unwrap();
     });
     let words = ["import", "entries", "--inflight", "1", "-b", &broker.url(), "--timeout", "1s"];
     let run = Process::start(place.command(&words));

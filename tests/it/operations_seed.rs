@@ -5,7 +5,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{Place, Server, StreamedProcess};
+use super::common::{CTRL_Z, Place, Server, StreamedProcess, Terminal};
 
 const SEED: &str = concat!(
     r#"{"v":1,"key":"a","value":"1","encoding":"utf-8"}"#,
@@ -263,4 +263,29 @@ fn a_command_needs_exec_and_exec_needs_a_command() {
         let shown = place.run_bounded(words);
         assert!(shown.ends_with("--- exit 2\n"), "{shown}");
     }
+    for words in [&["serve", "--exec", "./x", "-v"][..], &["serve", "--exec=./x"]] {
+        let shown = place.run_bounded(words);
+        let hint =
+            "hint: the command of --exec follows --: mqkv serve --exec -- ./x\nhint: mqkv serve --help\n";
+        assert!(shown.ends_with(&format!("{hint}--- exit 2\n")), "{shown}");
+    }
+    let shown = place.run_bounded(&["serve", "./x"]);
+    assert!(!shown.contains("--exec"), "{shown}");
+}
+
+#[test]
+fn ctrl_z_stops_the_command_and_its_store_and_fg_continues_both() {
+    let place = Place::new();
+    let bash = ["bash", "--norc", "--noprofile", "-i"];
+    let terminal = Terminal::in_shell(&bash, &place, &["serve", "--exec", "--", "cat"]);
+    terminal.line("one");
+    terminal.shows("one\none\n");
+    terminal.keys(CTRL_Z);
+    terminal.ends_with("$");
+    terminal.line("fg");
+    terminal.shows("--exec -- cat\n");
+    terminal.line("two");
+    terminal.shows("two\ntwo\n");
+    terminal.press_ctrl_d();
+    terminal.ends_with("$");
 }

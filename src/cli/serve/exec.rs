@@ -43,7 +43,8 @@ pub async fn run(
                     group.signal(Signal::Terminate);
                     kill_at = clock::monotonic().checked_add(KILL_AFTER);
                 }
-                Change::Suspended => group.resume(),
+                // The store is that of the command: both stop, and the shell continues both.
+                Change::Suspended => group.suspend(),
                 Change::Gone => break,
             },
             signal = signals.next() => group.signal(signal),

@@ -8,7 +8,7 @@ use crate::cli::permissions;
 use crate::clock;
 use crate::commands::CommandError;
 use crate::render::Style;
-use crate::render::log::{Field, json, text};
+use crate::render::log::{Field, json, sentence, text};
 use crate::server::Event;
 use crate::server::event::row::Value;
 
@@ -47,7 +47,7 @@ impl EventLog {
     /// Logs a warning.
     pub fn warn(&self, message: &str) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => line(&format!("warning: {message}"), &self.style),
+            LogFormat::Text => sentence(clock::wall_ms(), &format!("warning: {message}"), &self.style),
             LogFormat::Json => object("warning", [("message", Field::Text(message.to_owned()))]),
         });
     }
@@ -69,7 +69,7 @@ impl EventLog {
     /// Logs that the server is ready; `fields` are those of the JSON record.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => line(&message, &self.style),
+            LogFormat::Text => sentence(clock::wall_ms(), &message, &self.style),
             LogFormat::Json => {
                 let message = [("message", Field::Text(message))];
                 object("ready", message.into_iter().chain(fields))
