@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire::{self, Publish};
 use super::common::{
-    CTRL_Z, Exit, Place, Process, RequestRecorder, Server, Terminal, is_running, line_in, wait_until,
+    CTRL_D, CTRL_Z, Exit, Place, Process, RequestRecorder, Server, Terminal, is_running, line_in, wait_until,
 };
 
 /// A store and a directory for its clients.
@@ -426,19 +426,19 @@ fn after_ctrl_z_the_command_continues_under_its_lock_and_the_reason_is_printed_o
     let bench = Bench::new();
     let bash = ["bash", "--norc", "--noprofile", "-i"];
     let url = bench.server.url();
-    let terminal = Terminal::in_shell(&bash, &bench.place, &["lock", "k", "-b", &url, "--", "cat"]);
-    terminal.line("one");
-    terminal.shows("one\none\n");
+    bench.place.write("script", "echo begun; exec cat");
+    let words = ["lock", "k", "-b", &url, "--", "sh", "script"];
+    let terminal = Terminal::in_shell(&bash, &bench.place, &words);
+    terminal.shows("begun");
     terminal.keys(CTRL_Z);
-    terminal
-        .shows("warning: the command continues after Ctrl-Z: suspended, it would keep the lock k from all");
+    terminal.shows("warning: the command continues after Ctrl-Z: it holds the lock k\n  Ctrl-C ends it");
     for text in ["two", "three"] {
         terminal.keys(CTRL_Z);
         terminal.line(text);
-        terminal.shows(&format!("{text}\n{text}\n"));
+        terminal.shows(&format!("{text}\n{text}"));
     }
     assert_eq!(terminal.screen().matches("continues after").count(), 1);
-    terminal.press_ctrl_d();
+    terminal.keys(CTRL_D);
     terminal.ends_with("$");
     assert!(bench.run(&["holder", "k"]).ends_with("--- exit 1\n"));
 }

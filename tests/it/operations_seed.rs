@@ -5,7 +5,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{CTRL_Z, Place, Server, StreamedProcess, Terminal};
+use super::common::{CTRL_D, CTRL_Z, Place, Server, StreamedProcess, Terminal};
 
 const SEED: &str = concat!(
     r#"{"v":1,"key":"a","value":"1","encoding":"utf-8"}"#,
@@ -276,16 +276,16 @@ fn a_command_needs_exec_and_exec_needs_a_command() {
 #[test]
 fn ctrl_z_stops_the_command_and_its_store_and_fg_continues_both() {
     let place = Place::new();
+    place.write("script", "echo begun; exec cat");
     let bash = ["bash", "--norc", "--noprofile", "-i"];
-    let terminal = Terminal::in_shell(&bash, &place, &["serve", "--exec", "--", "cat"]);
-    terminal.line("one");
-    terminal.shows("one\none\n");
+    let terminal = Terminal::in_shell(&bash, &place, &["serve", "--exec", "--", "sh", "script"]);
+    terminal.shows("begun");
     terminal.keys(CTRL_Z);
     terminal.ends_with("$");
     terminal.line("fg");
-    terminal.shows("--exec -- cat\n");
+    terminal.wait_for("the job", |screen| screen.split("$ fg\n").nth(1).is_some_and(|job| !job.is_empty()));
     terminal.line("two");
-    terminal.shows("two\ntwo\n");
-    terminal.press_ctrl_d();
+    terminal.shows("two\ntwo");
+    terminal.keys(CTRL_D);
     terminal.ends_with("$");
 }

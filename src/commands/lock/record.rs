@@ -205,9 +205,9 @@ impl LockNote {
             NoteCause::Unanswered { cause } => {
                 format!("no answer, still waiting for {key}: {}", escape(cause.as_bytes()))
             }
-            NoteCause::NotSuspended => format!(
-                "the command continues after Ctrl-Z: suspended, it would keep the lock {key} from all others; Ctrl-C ends it"
-            ),
+            NoteCause::NotSuspended => {
+                format!("the command continues after Ctrl-Z: it holds the lock {key}\n  Ctrl-C ends it")
+            }
             NoteCause::Unconfirmed { cause, ttl_ms } => format!(
                 "release of {key} not confirmed, it becomes free within {}: {}",
                 duration::of_ms(*ttl_ms),
