@@ -31,7 +31,7 @@ pub fn text(at_ms: u64, message: &str, style: &Style) -> String {
     format!("{}  {message}", time::of_stream(at_ms, style.stderr_is_terminal, style))
 }
 
-/// Returns a message of the start of a server as [`text`] does, broken at blanks on a terminal. Events are one line each.
+/// Returns a warning as [`text`] does, broken at blanks on a terminal. Events are one line each.
 #[must_use]
 pub fn sentence(at_ms: u64, message: &str, style: &Style) -> String {
     let time = time::of_stream(at_ms, style.stderr_is_terminal, style);

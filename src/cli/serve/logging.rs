@@ -69,7 +69,7 @@ impl EventLog {
     /// Logs that the server is ready; `fields` are those of the JSON record.
     pub fn ready(&self, message: String, fields: Vec<(&'static str, Field)>) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => sentence(clock::wall_ms(), &message, &self.style),
+            LogFormat::Text => line(&message, &self.style),
             LogFormat::Json => {
                 let message = [("message", Field::Text(message))];
                 object("ready", message.into_iter().chain(fields))

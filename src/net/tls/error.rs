@@ -94,12 +94,16 @@ impl TlsError {
                     days_text(*days)
                 )
             }
-            Self::UnknownCa { cafile } => {
-                write!(out, "the certificate of {target} is from an unknown CA: no CA ")?;
-                match cafile {
-                    Some(file) => write!(out, "in {} has signed it", file.display()),
-                    None => out.write_str("of this machine has signed it"),
-                }
+            Self::UnknownCa { cafile: Some(file) } => write!(
+                out,
+                "the certificate of {target} is from an unknown CA: no CA in {} has signed it",
+                file.display()
+            ),
+            Self::UnknownCa { cafile: None } => {
+                write!(
+                    out,
+                    "the certificate of {target} is from an unknown CA: no CA of this machine has signed it"
+                )
             }
             Self::WrongName { expected, names } => {
                 write!(out, "the certificate of {target} is ")?;
