@@ -70,6 +70,10 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
                 failure.causes.clear();
                 failure.hints.push(hint.to_owned());
             }
+            if let Some(hint) = hint_of_exec(&error, &verbs, words) {
+                failure.causes.clear();
+                failure.hints = vec![hint];
+            }
             Instead::Fail(failure.hint(help_hint(&verbs)))
         }
     }
@@ -82,6 +86,26 @@ fn missing_verb(error: &Error, verbs: &[String]) -> CommandError {
         _ => String::new(),
     };
     CommandError::usage("a verb is missing").hint(format!("{} {below}", verbs.join(" ")))
+}
+
+/// Returns how to write `serve --exec CMD` and `serve --exec=CMD`.
+fn hint_of_exec(error: &Error, verbs: &[String], words: &[OsString]) -> Option<String> {
+    const EXEC: &str = "--exec";
+    let is_serve = verbs.get(1).is_some_and(|verb| verb == "serve");
+    let command =
+        match (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
+            (ErrorKind::UnknownArgument, Some(ContextValue::String(word)), _) => {
+                words.iter().any(|word| word == EXEC).then_some(word)
+            }
+            (
+                ErrorKind::TooManyValues,
+                Some(ContextValue::String(option)),
+                Some(ContextValue::String(value)),
+            ) => (option == EXEC).then_some(value),
+            _ => None,
+        };
+    let command = command.filter(|word| is_serve && !word.starts_with('-'))?;
+    Some(format!("the command of --exec follows --: mqkv serve --exec -- {command}"))
 }
 
 /// Returns what replaces an option that `serve` does not have: those of clients, and those that have become verbs.

@@ -129,7 +129,10 @@ impl Error {
             Self::Rejected { reason, .. } => reason.is_authorization(),
             Self::WebSocket { cause, .. } => matches!(cause, WebSocketError::Status(401 | 403)),
             Self::Tls { cause, .. } => {
-                matches!(cause, TlsError::ClientCertificateRequired | TlsError::ClientCertificateRejected(_))
+                matches!(
+                    cause,
+                    TlsError::ClientCertificateRequired | TlsError::ClientCertificateRejected { .. }
+                )
             }
             _ => false,
         }

@@ -173,8 +173,9 @@ mod tests {
     fn the_verbs_that_the_help_of_batch_lists_are_those_that_its_lines_may_have() {
         let definition = Command::augment_subcommands(clap::Command::new("mqkv"));
         for verb in definition.get_subcommands().map(clap::Command::get_name) {
-            let command =
-                ["", "k", "k v", "status", "topic k"].iter().find_map(|words| parse(&format!("{verb} {words}")));
+            let command = ["", "k", "k v", "status", "topic k"]
+                .iter()
+                .find_map(|words| parse(&format!("{verb} {words}")));
             let command = command.unwrap_or_else(|| panic!("arguments for {verb} are missing above"));
             let is_listed = BATCH_VERBS.split(", ").any(|listed| listed == verb);
             assert_eq!(command.batch_mode() != BatchMode::Unsupported, is_listed, "{verb}");

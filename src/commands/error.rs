@@ -302,7 +302,10 @@ fn outcome(error: &Error) -> Outcome {
 pub(super) const DOCTOR_HINT: &str = "mqkv doctor";
 
 fn hints(error: &Error) -> Vec<String> {
-    let doctor = matches!(error, Error::Timeout { .. }).then(|| DOCTOR_HINT.to_owned());
+    // Also for an unknown CA: it shows the issuer.
+    let doctor =
+        matches!(error, Error::Timeout { .. } | Error::Tls { cause: TlsError::UnknownCa { .. }, .. });
+    let doctor = doctor.then(|| DOCTOR_HINT.to_owned());
     doctor.into_iter().chain(hint(error)).collect()
 }
 
@@ -377,8 +380,10 @@ fn hint(error: &Error) -> Option<String> {
         }
         Error::PublishRefused { reason } if reason.is_authorization() => {
             return Some(format!(
-                "the rules of the broker must allow this user (-u) or client id (-i) to publish to {}",
-                topic::REQUEST
+                "the rules of the broker must allow this user (-u) or client id (-i) to publish to {}, and to receive \
+                 the response on {}",
+                topic::REQUEST,
+                topic::response("CLIENT-ID")
             ));
         }
         Error::SubscribeRefused { reason, .. } if reason.is_authorization() => {
@@ -399,13 +404,13 @@ fn hint_of_tls(cause: &TlsError) -> Option<&'static str> {
         TlsError::Expired { .. } | TlsError::NotValidYet { .. } => {
             Some("renew the broker's certificate, or correct the clock of this machine")
         }
-        TlsError::UnknownCa => Some("trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE"),
+        TlsError::UnknownCa { .. } => Some("trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE"),
         TlsError::WrongName { .. } => Some("use a name of the certificate: -n NAME, or --server-name NAME"),
         TlsError::ClientCertificateRequired => {
             Some("use a client certificate: -C FILE with the certificate, -K FILE with its key")
         }
-        TlsError::ClientCertificateRejected(_) => {
-            Some("use a certificate of a CA that the broker trusts: -C and -K")
+        TlsError::ClientCertificateRejected { .. } => {
+            Some("use a valid certificate of a CA that the broker trusts: -C and -K")
         }
         TlsError::HandshakeRefused(_) => Some("if the broker requires a client certificate: -C and -K"),
         TlsError::Required => Some("use TLS: -b mqtts://HOST:PORT, or -n without --notls"),

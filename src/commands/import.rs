@@ -36,7 +36,8 @@ Not restored:
 Each value gets a new version. A key that had an expiry gets none, because an export does not contain it.
 
 Exit status:
-The import stops at the first error and exits with its status; requests that were already sent are completed. With \
+The import stops at the first error and exits with its status; requests that were already sent are completed. Then, and \
+after a signal, the summary names the line to continue from: tail -n +LINE FILE | mqkv import -. With \
 --keep-going all valid lines are written, and the greatest status counts. With --nx: 1 if keys were skipped because they \
 exist.";
 
@@ -80,6 +81,9 @@ struct Imported {
     skipped: u64,
     failed: u64,
     dry_run: bool,
+    /// The line to continue from, if the import stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_line: Option<u64>,
 }
 
 pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<Exit, CommandError> {
@@ -89,18 +93,19 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
         emit,
         condition: args.nx.then_some(Condition::Absent),
         state: ProcessorState::new(args.inflight, args.keep_going || args.dry_run, &lines),
-        summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run },
+        summary: Imported { written: 0, skipped: 0, failed: 0, dry_run: args.dry_run, next_line: None },
+        is_stopped: false,
+        next_line: 1,
         session,
         client: None,
     };
     process_lines(&mut import, lines).await?;
-    let Import { emit, state, mut summary, .. } = import;
+    let is_stopped = import.is_stopped || import.is_canceled();
+    let Import { emit, state, mut summary, next_line, .. } = import;
     summary.failed = state.errors.failed();
-    let result = state.errors.finish();
-    if result.is_ok() || args.keep_going {
-        emit(&summary)?;
-    }
-    result
+    summary.next_line = is_stopped.then_some(next_line);
+    emit(&summary)?;
+    state.errors.finish()
 }
 
 struct Import<'a> {
@@ -111,6 +116,16 @@ struct Import<'a> {
     condition: Option<Condition>,
     state: ProcessorState<PendingLine>,
     summary: Imported,
+    /// Whether the line `next_line` failed, and with it the import.
+    is_stopped: bool,
+    next_line: u64,
+}
+
+impl Import<'_> {
+    /// Returns whether a signal has ended the import.
+    fn is_canceled(&self) -> bool {
+        *self.session.canceled().borrow()
+    }
 }
 
 /// A line, and the error if it is invalid.
@@ -172,6 +187,10 @@ impl LineProcessor for Import<'_> {
             },
         };
         self.state.errors.record(&place, &result);
+        if !self.is_stopped {
+            self.is_stopped = result.is_err() && (!self.state.errors.keeps_going() || self.is_canceled());
+            self.next_line = if self.is_stopped { place.line } else { place.line.saturating_add(1) };
+        }
         match result {
             Ok(Exit::No) => self.summary.skipped = self.summary.skipped.saturating_add(1),
             Ok(_) => self.summary.written = self.summary.written.saturating_add(1),
@@ -198,7 +217,7 @@ impl Record for Imported {
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        let Self { written, skipped, failed, dry_run } = *self;
+        let Self { written, skipped, failed, dry_run, next_line } = *self;
         let mut text =
             format!("{} {}", if dry_run { "would write" } else { "wrote" }, counted(written, "key"));
         if skipped > 0 {
@@ -209,6 +228,9 @@ impl Record for Imported {
         }
         if !dry_run && written > 0 {
             text.push_str(" (with new versions)");
+        }
+        if let Some(line) = next_line {
+            text.push_str(&format!("; continue from line {line}"));
         }
         notice(&text, style)
     }
@@ -221,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_summary_is_a_message_or_a_record() {
-        let imported = Imported { written: 1, skipped: 2, failed: 3, dry_run: false };
+        let imported = Imported { written: 1, skipped: 2, failed: 3, dry_run: false, next_line: None };
         assert_eq!(
             shown(&imported, &Style::PLAIN),
             (String::new(), "wrote 1 key; skipped 2 keys; 3 failed (with new versions)\n".to_owned())
@@ -231,5 +253,8 @@ mod tests {
             "{\"v\":1,\"op\":\"import\",\"written\":1,\"left\":2,\"failed\":3,\"dry_run\":false}\n"
         );
         assert_eq!(shown(&imported, &Style::QUIET), Default::default());
+        let stopped = Imported { next_line: Some(7), ..imported };
+        assert!(shown(&stopped, &Style::PLAIN).1.ends_with("(with new versions); continue from line 7\n"));
+        assert!(shown(&stopped, &Style::JSON).0.ends_with(",\"dry_run\":false,\"next_line\":7}\n"));
     }
 }

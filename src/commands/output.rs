@@ -6,9 +6,7 @@ use serde::Serialize;
 
 use crate::render::escape::escape;
 use crate::render::json::Json;
-use crate::render::style::{Paint, paint};
-use crate::render::wrap::wrapped;
-use crate::render::{Record, Rendered, Style, Widths, notice};
+use crate::render::{Record, Rendered, Style, Widths, hint};
 
 /// Takes the records of a verb, each as soon as it exists.
 pub type Emit<'a> = &'a mut dyn FnMut(&dyn Record) -> io::Result<()>;
@@ -31,11 +29,7 @@ impl Record for Hint {
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        /// Of the text behind its label.
-        const INDENT: usize = 6;
-        let label = paint("hint:", Paint::Hint, style.color_stderr);
-        let hint = wrapped(&escape(self.0.as_bytes()), style.stderr_columns(), INDENT);
-        notice(&format!("{label} {hint}"), style)
+        hint(&escape(self.0.as_bytes()), style)
     }
 
     fn hint(&self) -> Option<&str> {

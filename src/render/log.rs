@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::duration::rfc3339;
 use super::escape::escape;
 use super::json::text_of;
+use super::wrap::wrapped;
 use super::{Style, time};
 
 /// Returns a log line of text without a line feed, for standard error: its time comes first. The message cannot control the
@@ -13,6 +14,14 @@ use super::{Style, time};
 pub fn text(at_ms: u64, message: &str, style: &Style) -> String {
     let message = escape(message.as_bytes());
     format!("{}  {message}", time::of_stream(at_ms, style.stderr_is_terminal, style))
+}
+
+/// Returns a warning as [`text`] does, broken at blanks on a terminal. Events are one line each.
+#[must_use]
+pub fn sentence(at_ms: u64, message: &str, style: &Style) -> String {
+    let time = time::of_stream(at_ms, style.stderr_is_terminal, style);
+    let message = wrapped(&escape(message.as_bytes()), style.stderr_columns(), time.len().saturating_add(2));
+    format!("{time}  {message}")
 }
 
 /// Returns a log line without a line feed; schema, event and time come before the fields.
@@ -41,6 +50,16 @@ mod tests {
         let terminal = Style { stderr_is_terminal: true, ..Style::PLAIN };
         assert_eq!(text(at_ms, "ready", &terminal), "20:13:59.958  ready");
         assert_eq!(text(at_ms, "ready", &Style::PLAIN), "2025-11-20T20:13:59.958Z  ready");
+    }
+
+    #[test]
+    fn a_sentence_is_broken_at_blanks_on_a_terminal_and_an_event_is_one_line() {
+        let on_terminal = Style { columns: Some(40), stderr_is_terminal: true, ..Style::PLAIN };
+        let message = "warning: clients need no password on 0.0.0.0:1883";
+        let broken = "00:00:00.000  warning: clients need no\n              password on 0.0.0.0:1883";
+        assert_eq!(sentence(0, message, &on_terminal), broken);
+        assert_eq!(text(0, message, &on_terminal), format!("00:00:00.000  {message}"));
+        assert_eq!(sentence(0, message, &Style::PLAIN), text(0, message, &Style::PLAIN));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use super::escape::escape;
 use super::style::{Paint, paint};
+use super::wrap::wrapped;
 use super::{Format, Rendered, Style};
 use crate::protocol::{Key, Timestamp};
 
@@ -38,14 +39,30 @@ pub fn warning(text: &str, style: &Style) -> Rendered {
     labelled("warning:", Paint::Warning, text, style)
 }
 
+/// Formats a hint on standard error.
+#[must_use]
+pub fn hint(text: &str, style: &Style) -> Rendered {
+    labelled("hint:", Paint::Hint, text, style)
+}
+
 /// Formats a message on standard error.
 #[must_use]
 pub fn notice(text: &str, style: &Style) -> Rendered {
-    if style.quiet { Rendered::default() } else { Rendered::stderr(format!("{text}\n")) }
+    if style.quiet { Rendered::default() } else { Rendered::stderr(format!("{}\n", lines(text, style, 0))) }
 }
 
 fn labelled(label: &str, how: Paint, text: &str, style: &Style) -> Rendered {
-    notice(&format!("{} {text}", paint(label, how, style.color_stderr)), style)
+    if style.quiet {
+        return Rendered::default();
+    }
+    let text = lines(text, style, label.len().saturating_add(1));
+    Rendered::stderr(format!("{} {text}\n", paint(label, how, style.color_stderr)))
+}
+
+/// Breaks the lines of a message at blanks, on a terminal.
+fn lines(text: &str, style: &Style, indent: usize) -> String {
+    let lines: Vec<_> = text.split('\n').map(|line| wrapped(line, style.stderr_columns(), indent)).collect();
+    lines.join("\n")
 }
 
 /// Formats the message that a key does not exist.
@@ -68,5 +85,28 @@ pub fn counted(count: impl Display, noun: &str) -> String {
         ("1", noun) => format!("1 {noun}"),
         (count, "leaf") => format!("{count} leaves"),
         (count, noun) => format!("{count} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_broken_at_blanks_on_a_terminal_only() {
+        let on_terminal = Style { columns: Some(40), stderr_is_terminal: true, ..Style::PLAIN };
+        let text = "listening at localhost:1883 to a/topic/that/has/more/characters/than/the/terminal";
+        assert_eq!(
+            notice(text, &on_terminal).stderr,
+            "listening at localhost:1883 to\na/topic/that/has/more/characters/than/the/terminal\n"
+        );
+        assert_eq!(notice(text, &Style::PLAIN).stderr, format!("{text}\n"));
+        let text = "the lease could not be renewed\n  the command keeps running, and has no lock";
+        assert_eq!(
+            warning(text, &on_terminal).stderr,
+            "warning: the lease could not be renewed\n  the command keeps running,\n         and has no lock\n"
+        );
+        let command = "mqkv unlock deploy --holder a-rather-long-name";
+        assert_eq!(hint(command, &on_terminal).stderr, format!("hint: {command}\n"));
     }
 }

@@ -151,6 +151,7 @@ pub struct Metrics {
     pub unanswerable: Counter,
     exchange_events: [Counter; EXCHANGE_EVENTS.len()],
     conflicts: [Counter; Reason::ALL.len()],
+    pub snapshots_failed: Counter,
     /// Whether the disk has failed, so that no write is accepted.
     pub has_disk_failed: AtomicBool,
     /// Whether the connection with an external broker is lost.
@@ -226,6 +227,7 @@ impl Metrics {
             Event::Broker(event) => self.count_broker_event(event),
             Event::KeyNotAuthorized { .. } => self.not_authorized.add(1),
             Event::Unanswerable { .. } => self.unanswerable.add(1),
+            Event::SnapshotFailed { .. } => self.snapshots_failed.add(1),
             Event::NotPersisted { .. } => self.has_disk_failed.store(true, Ordering::Relaxed),
             Event::PersistedAgain => self.has_disk_failed.store(false, Ordering::Relaxed),
             Event::Exchange(_) => self.count_exchange_event(event),

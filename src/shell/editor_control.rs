@@ -90,7 +90,9 @@ impl EditorControl {
 
     /// Returns whether a SIGINT that has arrived was sent by [`Self::leave`], once.
     pub fn is_late_signal(&self) -> bool {
-        std::mem::take(&mut self.inner().is_late)
+        let mut inner = self.inner();
+        // The editor may have read the end of the line, and not given the terminal back yet.
+        std::mem::take(&mut inner.is_late) || inner.leave.is_some()
     }
 
     #[must_use]
@@ -123,5 +125,23 @@ impl EditorControl {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Each change is a few assignments, so a panic leaves no half-made change behind.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signal_of_a_leave_is_late_before_and_after_the_editor_gives_the_terminal_back() {
+        let control = EditorControl::default();
+        control.begin();
+        assert!(!control.is_late_signal());
+        // As `leave` does, which also sends the signal.
+        control.inner().leave = Some(Leave::Stop);
+        assert!(control.is_late_signal());
+        assert_eq!(control.end(), (Some(Leave::Stop), false));
+        assert!(control.is_late_signal());
+        assert!(!control.is_late_signal());
     }
 }

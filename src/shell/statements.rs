@@ -1,5 +1,6 @@
 //! Execution of statements: verbs and backslash commands, one after the other.
 
+use std::cell::RefCell;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -270,7 +271,14 @@ impl Shell {
         let ends_with_output = matches!(command, Command::Bench(_));
         // An editor has the whole screen.
         let _held = matches!(command, Command::Edit(_)).then(|| self.printer.hold_background());
-        let run = command.run(session, emit);
+        let reached = RefCell::new(String::new());
+        let mut emit_and_note = |record: &dyn Record| {
+            if let Some(progress) = record.progress() {
+                reached.replace(format!(" after {}", progress.text));
+            }
+            emit(record)
+        };
+        let run = command.run(session, &mut emit_and_note);
         tokio::pin!(run);
         loop {
             tokio::select! {
@@ -288,7 +296,7 @@ impl Shell {
                         }
                     }
                     signal => {
-                        self.report_canceled(access, signal, style);
+                        self.report_canceled(access, signal, &reached.borrow(), style);
                         if signal != Signal::Interrupt {
                             self.exit = Some(signal.exit());
                         }
@@ -299,15 +307,19 @@ impl Shell {
         }
     }
 
-    fn report_canceled(&self, access: Access, signal: Signal, style: &Style) {
+    /// Reports a verb that a signal has canceled; `reached` is its last progress, if it reports any.
+    fn report_canceled(&self, access: Access, signal: Signal, reached: &str, style: &Style) {
         // The terminal has echoed ^C, and the cursor is behind it.
         match (access, signal.write_error()) {
             (Access::Write, Some(error)) if style.format == Format::Json => {
                 self.printer.message("");
+                let error =
+                    if reached.is_empty() { error } else { error.cause(format!("canceled{reached}")) };
                 self.printer.error(&CommandError { outcome: Some(Outcome::Unknown), ..error }, style);
             }
             (Access::Write, Some(_)) => {
-                self.printer.message("\ncanceled; the outcome of a write that was sent is unknown");
+                let outcome = "the outcome of a write that was sent is unknown";
+                self.printer.message(&format!("\ncanceled{reached}; {outcome}"));
             }
             (Access::Read, _) if signal == Signal::Interrupt => self.printer.message("\ncanceled"),
             (Access::Read | Access::Write, _) => {}

@@ -41,7 +41,8 @@ const IDENTITY_HINT: &str =
 const SUBSCRIBE_HINT: &str =
     "the rules of the broker must allow this user (-u) or client id (-i) to subscribe to that topic";
 const PUBLISH_HINT: &str = "the rules of the broker must allow this user (-u) or client id (-i) to publish to \
-                            statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke";
+                            statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke, and to receive the response \
+                            on clients/CLIENT-ID/services/statestore/v1/FA9AE35F-2F64-47CD-9BFF-08E2B32A0FE8/command/invoke/response";
 
 #[test]
 fn an_unauthorized_client_exits_with_77_and_a_busy_broker_with_69() {

@@ -51,7 +51,7 @@ async fn failed_tls_connections_have_a_cause_and_a_next_step() {
     let etcd = connect(&with("ca.pem", Some("me"))).await;
     revision_of_applied(etcd.txn(&chained("h", 0, vec![put("h", "1")])).await);
     for (settings, expected) in [
-        (with("other.pem", Some("me")), "the certificate of ETCD is from an unknown CA; hint: trust the CA"),
+        (with("other.pem", Some("me")), "other.pem has signed it; hint: trust the CA"),
         (with("ca.pem", None), "ETCD requires a client certificate; hint: give a client certificate"),
         (with("ca.pem", Some("untrusted")), "ETCD rejected the client certificate: "),
     ] {

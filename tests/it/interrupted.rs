@@ -135,6 +135,56 @@ fn a_signal_during_a_batch_or_an_import_reports_the_lines_in_flight() {
 }
 
 #[test]
+fn an_import_that_stops_reports_what_it_has_written_and_where_to_continue() {
+    let place = Place::new();
+    let entries: String = (0..9).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n\n")).collect();
+    place.write("entries", entries);
+    let import = |options: &[&str]| {
+        let words = [&["import", "entries", "--inflight", "1"], options].concat();
+        end_with(Signal::SIGINT, (2, 1), &words, &place)
+    };
+    let exit = import(&[]);
+    let summary = "wrote 2 keys; 1 failed (with new versions); continue from line 5\n";
+    assert!(exit.errors.starts_with(summary), "{exit:?}");
+    let exit = import(&["--keep-going", "-j"]);
+    let summary = "{\"v\":1,\"op\":\"import\",\"written\":2,\"left\":0,\"failed\":1,\"dry_run\":false,\"next_line\":5}\n";
+    assert!(exit.output.ends_with(summary), "{exit:?}");
+
+    // The broker is lost, and does not return.
+    let broker = FakeBroker::start(|connection| {
+        let request = connection.serve();
+        connection.answer(&request, "+OK\r\n", &[]);
+        iter::from_fn(|| connection.next()).find(|packet| packet.name() == "PUBLISH").unwrap();
+    });
+    let words = ["import", "entries", "--inflight", "1", "-b", &broker.url(), "--timeout", "1s"];
+    let run = Process::start(place.command(&words));
+    let exit = run.end();
+    broker.end();
+    let summary = "wrote 1 key; 1 failed (with new versions); continue from line 3\n";
+    assert!(exit.errors.contains(summary), "{exit:?}");
+}
+
+#[test]
+fn at_the_prompt_ctrl_c_during_an_import_reports_how_many_lines_are_done() {
+    let place = Place::new();
+    let entries: String = (0..9).map(|at| format!("{{\"key\":\"{at}\",\"value\":\"v\"}}\n")).collect();
+    place.write("entries", entries);
+    let (broker, silent) = silent_after(2, 1);
+    let mut command = place.command(&["shell", "-b", &broker.url()]);
+    command.current_dir(place.folder());
+    let terminal = Terminal::start(command);
+    let prompt = format!("{}>", broker.url().trim_start_matches("mqtt://"));
+    terminal.ends_with(&prompt);
+    terminal.start_command("import entries --inflight 1");
+    silent.recv().unwrap();
+    terminal.keys(CTRL_C);
+    terminal.shows("canceled after 2 keys; the outcome of a write that was sent is unknown");
+    terminal.ends_with(&prompt);
+    terminal.press_ctrl_d();
+    broker.end();
+}
+
+#[test]
 fn a_signal_after_all_answers_of_a_batch_reports_no_unknown_outcome() {
     let place = Place::new();
     let server = Server::start(&place, &[]);

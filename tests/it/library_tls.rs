@@ -85,7 +85,7 @@ async fn two_servers_in_one_process_use_different_certificates() {
         client.close().await;
     }
     let error = connect(&one, &homes[1]).await.unwrap_err();
-    assert!(matches!(error, Error::Tls { cause: TlsError::UnknownCa, .. }), "{error}");
+    assert!(matches!(error, Error::Tls { cause: TlsError::UnknownCa { .. }, .. }), "{error}");
     one.shutdown().await;
     other.shutdown().await;
 }

@@ -11,7 +11,9 @@ use nix::sys::signal::Signal;
 
 use super::common::fake_broker::{Connection, FakeBroker};
 use super::common::wire::{self, Publish};
-use super::common::{Exit, Place, Process, RequestRecorder, Server, is_running, line_in, wait_until};
+use super::common::{
+    CTRL_D, CTRL_Z, Exit, Place, Process, RequestRecorder, Server, Terminal, is_running, line_in, wait_until,
+};
 
 /// A store and a directory for its clients.
 pub struct Bench {
@@ -417,4 +419,26 @@ fn an_invalid_command_line_is_reported_without_a_connection() {
         assert!(shown.starts_with(&format!("--- stderr\nerror: {error}")), "{words:?}: {shown}");
         assert!(shown.ends_with("--- exit 2\n"), "{words:?}: {shown}");
     }
+}
+
+#[test]
+fn after_ctrl_z_the_command_continues_under_its_lock_and_the_reason_is_printed_once() {
+    let bench = Bench::new();
+    let bash = ["bash", "--norc", "--noprofile", "-i"];
+    let url = bench.server.url();
+    bench.place.write("script", "echo begun; exec cat");
+    let words = ["lock", "k", "-b", &url, "--", "sh", "script"];
+    let terminal = Terminal::in_shell(&bash, &bench.place, &words);
+    terminal.shows("begun");
+    terminal.keys(CTRL_Z);
+    terminal.shows("warning: the command continues after Ctrl-Z: it holds the lock k\n  Ctrl-C ends it");
+    for text in ["two", "three"] {
+        terminal.keys(CTRL_Z);
+        terminal.line(text);
+        terminal.shows(&format!("{text}\n{text}"));
+    }
+    assert_eq!(terminal.screen().matches("continues after").count(), 1);
+    terminal.keys(CTRL_D);
+    terminal.ends_with("$");
+    assert!(bench.run(&["holder", "k"]).ends_with("--- exit 1\n"));
 }

@@ -237,7 +237,10 @@ fn mosquitto_over_tls_connects_and_its_rejections_are_reported() {
     };
     for (options, expected) in [
         ("-T ca.pem -C me.pem -K me.key", "no state store at BROKER"),
-        ("-T other.pem -C me.pem -K me.key", "the certificate of BROKER is from an unknown CA"),
+        (
+            "-T other.pem -C me.pem -K me.key",
+            "the certificate of BROKER is from an unknown CA: no CA in other.pem has signed it",
+        ),
         ("-T ca.pem", "BROKER requires a client certificate"),
         ("-T ca.pem -C untrusted.pem -K untrusted.key", "BROKER rejected the client certificate: unknown CA"),
     ] {

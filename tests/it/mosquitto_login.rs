@@ -155,8 +155,15 @@ fn tls_and_client_certificates_are_verified() {
     let hint = "use a client certificate: -C FILE with the certificate, -K FILE with its key";
     fails(&place, &url, "-T ca.pem", "BROKER requires a client certificate", hint, 69);
     let options = "-T ca.pem -C untrusted.pem -K untrusted.key";
-    let hint = "use a certificate of a CA that the broker trusts: -C and -K";
-    fails(&place, &url, options, "BROKER rejected the client certificate: unknown CA", hint, 69);
+    let hint = "use a valid certificate of a CA that the broker trusts: -C and -K";
+    fails(
+        &place,
+        &url,
+        options,
+        "BROKER rejected the client certificate: unknown CA (untrusted.pem)",
+        hint,
+        69,
+    );
 }
 
 #[test]

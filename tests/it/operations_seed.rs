@@ -5,7 +5,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 
 use super::common::pki::Ca;
-use super::common::{Place, Server, StreamedProcess};
+use super::common::{CTRL_D, CTRL_Z, Place, Server, StreamedProcess, Terminal};
 
 const SEED: &str = concat!(
     r#"{"v":1,"key":"a","value":"1","encoding":"utf-8"}"#,
@@ -213,7 +213,7 @@ fn a_command_trusts_a_self_signed_certificate_and_others_cause_a_hint() {
     let options = tls("server.pem", "server.key");
     let error = shown(&mut exec(&place, &options, "$mqkv get k"));
     let hint = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
-    assert!(error.ends_with(&format!("is from an unknown CA\nhint: {hint}\n--- exit 69\n")), "{error}");
+    assert!(error.ends_with(&format!("is from an unknown CA: no CA of this machine has signed it\nhint: mqkv doctor\nhint: {hint}\n--- exit 69\n")), "{error}");
     let mut command = exec(&place, &options, "$mqkv set k v && $mqkv get k");
     assert_eq!(shown(command.env("MQKV_CAFILE", place.path("ca.pem"))), is_well);
     // The command connects to the first listener, which has no TLS.
@@ -263,4 +263,29 @@ fn a_command_needs_exec_and_exec_needs_a_command() {
         let shown = place.run_bounded(words);
         assert!(shown.ends_with("--- exit 2\n"), "{shown}");
     }
+    for words in [&["serve", "--exec", "./x", "-v"][..], &["serve", "--exec=./x"]] {
+        let shown = place.run_bounded(words);
+        let hint =
+            "hint: the command of --exec follows --: mqkv serve --exec -- ./x\nhint: mqkv serve --help\n";
+        assert!(shown.ends_with(&format!("{hint}--- exit 2\n")), "{shown}");
+    }
+    let shown = place.run_bounded(&["serve", "./x"]);
+    assert!(!shown.contains("--exec"), "{shown}");
+}
+
+#[test]
+fn ctrl_z_stops_the_command_and_its_store_and_fg_continues_both() {
+    let place = Place::new();
+    place.write("script", "echo begun; exec cat");
+    let bash = ["bash", "--norc", "--noprofile", "-i"];
+    let terminal = Terminal::in_shell(&bash, &place, &["serve", "--exec", "--", "sh", "script"]);
+    terminal.shows("begun");
+    terminal.keys(CTRL_Z);
+    terminal.ends_with("$");
+    terminal.line("fg");
+    terminal.wait_for("the job", |screen| screen.split("$ fg\n").nth(1).is_some_and(|job| !job.is_empty()));
+    terminal.line("two");
+    terminal.shows("two\ntwo");
+    terminal.keys(CTRL_D);
+    terminal.ends_with("$");
 }

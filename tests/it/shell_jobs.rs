@@ -1,8 +1,6 @@
 //! The prompt under the job control of a shell, and the traces that it leaves on the screen.
 
-use super::common::{CTRL_C, ENTER, Place, Server, Terminal};
-
-const CTRL_Z: &str = "\x1a";
+use super::common::{CTRL_C, CTRL_Z, ENTER, Place, Server, Terminal};
 
 /// Starts an interactive shell in a terminal, and the prompt in it.
 fn prompt_in_shell(shell: &[&str], place: &Place, server: &Server) -> Terminal {

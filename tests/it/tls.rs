@@ -41,7 +41,7 @@ fn error(message: &str, hint: &str) -> String {
 
 const GET: &str = "get k -n localhost -p PORT -T ca.pem";
 const PORT_HINT: &str = "check the port; without TLS: -b mqtt://HOST:PORT or --notls";
-const CA_HINT: &str = "trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
+const CA_HINT: &str = "mqkv doctor\nhint: trust the CA that signed it: -T FILE, or MQKV_CAFILE=FILE";
 
 #[test]
 fn a_value_is_written_and_read_over_tls() {
@@ -161,19 +161,28 @@ fn a_connection_of_the_same_process_resumes_its_tls_session() {
     }
 }
 
+/// Returns the error of a certificate that no CA of this file has signed.
+fn unknown_ca(cafile: &str) -> String {
+    let message =
+        format!("the certificate of localhost:PORT is from an unknown CA: no CA in {cafile} has signed it");
+    error(&message, CA_HINT)
+}
+
 #[test]
-fn a_certificate_of_an_unknown_ca_is_rejected() {
+fn a_certificate_of_an_unknown_ca_is_rejected_and_the_file_of_the_trusted_ones_is_named() {
     let (place, _, server) = served(&[]);
     Ca::new(&place, "other.pem");
     let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
-    assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
+    assert_eq!(shown, unknown_ca("other.pem"));
     // A CA with the same name and another key is not trusted.
     let other = Place::new();
     Ca::new(&other, "ca.pem");
     let shown = run_at_port(&other, server.port(), GET);
-    assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
+    assert_eq!(shown, unknown_ca("ca.pem"));
     let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem -j");
     assert!(shown.contains("\"kind\":\"unavailable\",\"code\":69"), "{shown}");
+    let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT");
+    assert!(shown.contains(" is from an unknown CA: no CA of this machine has signed it\n"), "{shown}");
 }
 
 #[test]
@@ -187,7 +196,7 @@ fn the_system_s_cas_are_trusted_by_default() {
     );
     Ca::new(&place, "other.pem");
     let shown = run_at_port(&place, server.port(), "get k -n localhost -p PORT -T other.pem");
-    assert_eq!(shown, error("the certificate of localhost:PORT is from an unknown CA", CA_HINT));
+    assert_eq!(shown, unknown_ca("other.pem"));
     let no_cas = place.with_variable("SSL_CERT_FILE", "/dev/null");
     assert_eq!(
         run_at_port(&no_cas, server.port(), "get k -n localhost -p PORT"),
@@ -279,15 +288,15 @@ fn a_client_certificate_is_accepted_by_a_server_that_requires_one() {
 #[test]
 fn a_rejected_client_certificate_is_reported_with_the_reason() {
     let (place, ca, server) = served(&["--client-ca", "ca.pem"]);
-    let hint = "use a certificate of a CA that the broker trusts: -C and -K";
+    let hint = "use a valid certificate of a CA that the broker trusts: -C and -K";
     let refused =
         |reason: &str| error(&format!("localhost:PORT rejected the client certificate: {reason}"), hint);
     Ca::new(&place, "other.pem").issue(&place, "untrusted", &["me"]);
     let shown = run_at_port(&place, server.port(), &format!("{GET} -C untrusted.pem -K untrusted.key"));
-    assert_eq!(shown, refused("unknown CA"));
+    assert_eq!(shown, refused("unknown CA (untrusted.pem)"));
     ca.issue_between(&place, "old", &["me"], [2020, 2021]);
     let shown = run_at_port(&place, server.port(), &format!("{GET} -C old.pem -K old.key"));
-    assert_eq!(shown, refused("certificate expired"));
+    assert_eq!(shown, refused("certificate expired (old.pem)"));
 }
 
 #[test]

@@ -118,7 +118,10 @@ fn tls_below_a_websocket_is_verified() {
     assert!(run(&format!("ping {me}")).contains(" ms (TLS 1.3)  round trip "));
     for (options, message) in [
         ("get k -T ca.pem", "localhost:PORT requires a client certificate"),
-        ("get k -T other.pem", "the certificate of localhost:PORT is from an unknown CA"),
+        (
+            "get k -T other.pem",
+            "the certificate of localhost:PORT is from an unknown CA: no CA in other.pem has signed it",
+        ),
         ("get k -n localhost --notls", ""),
     ] {
         let shown = run(options);

@@ -40,7 +40,8 @@ pub async fn run(
                     group.signal(Signal::Terminate);
                     kill_at = clock::monotonic().checked_add(KILL_AFTER);
                 }
-                GroupChange::Suspended => group.resume(),
+                // The store is that of the command: both stop, and the shell continues both.
+                GroupChange::Suspended => group.suspend(),
                 GroupChange::Gone => break,
             },
             signal = signals.next() => group.signal(signal),

@@ -11,7 +11,7 @@ use crate::cli::permissions;
 use crate::clock;
 use crate::commands::CommandError;
 use crate::render::Style;
-use crate::render::log::{json, text};
+use crate::render::log::{json, sentence, text};
 use crate::server::Event;
 use crate::server::event::row::{Row, Value};
 
@@ -47,7 +47,7 @@ impl EventLog {
     /// Logs a warning.
     pub fn warn(&self, message: &str) {
         self.write(LogLevel::Warnings, || match self.format {
-            LogFormat::Text => line(&format!("warning: {message}"), &self.style),
+            LogFormat::Text => sentence(clock::wall_ms(), &format!("warning: {message}"), &self.style),
             LogFormat::Json => object("warning", &MessageField { message }),
         });
     }

@@ -122,6 +122,15 @@ impl Store<'_> {
             }
             Err(error) => {
                 let answers = matches!(error, Error::Refused(_) | Error::ClockSkew { .. });
+                let is_silent = matches!(error, Error::Timeout { .. });
+                let mut error = CommandError::from(error);
+                if is_silent {
+                    // Mosquitto accepts the subscription, and then delivers nothing.
+                    let topic = topic::response(&self.client.connection_info().client_id);
+                    error = error.hint(format!(
+                        "if the store runs: the rules of the broker must allow this client to receive on {topic}"
+                    ));
+                }
                 report.fail(Check::Request, None, error)?;
                 Ok(answers)
             }

@@ -61,7 +61,7 @@ impl ErrorPolicy {
     /// Returns the number of failed lines.
     #[must_use]
     pub fn failed(&self) -> u64 {
-        self.failed
+        self.failed.saturating_add(self.after_error.failed.len() as u64)
     }
 
     /// Returns the number of lines with a negative answer, and the first of them.
@@ -189,6 +189,7 @@ mod tests {
         errors.record(&place(8), &Ok(Exit::Yes));
         errors.record(&place(9), &failure(Kind::Timeout, Some(Outcome::Unknown)));
         errors.record(&place(12), &Ok(Exit::No));
+        assert_eq!(errors.failed(), 2);
         let error = errors.finish().unwrap_err();
         assert_eq!((error.kind, error.outcome), (Kind::Refused, None));
         assert_eq!(error.placed_message(), "f:7: it failed");

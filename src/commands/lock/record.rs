@@ -77,6 +77,8 @@ pub enum NoteCause {
     TokenFile { cause: String },
     /// The store has not answered the first attempt to acquire the lock; more attempts follow.
     Unanswered { cause: String },
+    /// The command was suspended from the terminal (Ctrl-Z), and continues.
+    NotSuspended,
     /// The store has not confirmed the release.
     Unconfirmed {
         cause: String,
@@ -176,6 +178,7 @@ impl LockNote {
             NoteCause::Lost { .. } => "lock-lost",
             NoteCause::TokenFile { .. } => "token-file",
             NoteCause::Unanswered { .. } => "lock-unanswered",
+            NoteCause::NotSuspended => "lock-not-suspended",
             NoteCause::Unconfirmed { .. } => "release-unconfirmed",
         }
     }
@@ -196,6 +199,9 @@ impl LockNote {
             }
             NoteCause::Unanswered { cause } => {
                 format!("no answer, still waiting for {key}: {}", escape(cause.as_bytes()))
+            }
+            NoteCause::NotSuspended => {
+                format!("the command continues after Ctrl-Z: it holds the lock {key}\n  Ctrl-C ends it")
             }
             NoteCause::Unconfirmed { cause, ttl_ms } => format!(
                 "release of {key} not confirmed, it becomes free within {}: {}",

@@ -13,6 +13,7 @@ use crate::commands::error::{CommandError, Kind};
 use crate::commands::output::Emit;
 use crate::commands::process::child::{Group, GroupChange};
 use crate::commands::process::signal::{Signal, Signals};
+use crate::commands::process::stdout;
 use crate::protocol::Key;
 
 /// The end of a command.
@@ -45,7 +46,8 @@ impl Supervisor<'_> {
         let mut lost = None;
         let mut kill_at = None;
         let mut killed_by = None;
-        // While the lock is held nothing is printed: a reader that blocks would delay the end of the command.
+        let mut is_suspension_noted = false;
+        // While the lock is held nothing is printed that could block: it would delay the end of the command.
         loop {
             tokio::select! {
                 biased;
@@ -80,7 +82,13 @@ impl Supervisor<'_> {
                         kill_at = kill_at.or(Some(after(self.stop.kill_after)));
                     }
                     // A suspended command would keep the lock from all others while its lease is renewed.
-                    GroupChange::Suspended => group.resume(),
+                    GroupChange::Suspended => {
+                        group.resume();
+                        if !is_suspension_noted && stdout::stderr_has_room() {
+                            is_suspension_noted = true;
+                            self.note(emit, NoteCause::NotSuspended);
+                        }
+                    }
                     GroupChange::Gone => break,
                 },
                 signal = self.signals.next() => group.signal(signal),

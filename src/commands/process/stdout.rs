@@ -1,9 +1,10 @@
-//! Standard output: its size, and whether its reader is gone.
+//! Standard output and standard error: their size, and whether a write would block or its reader is gone.
 
 use std::future::pending;
 use std::io;
 use std::os::fd::AsFd;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -39,6 +40,15 @@ pub fn rows() -> Option<usize> {
 #[must_use]
 pub fn stderr_columns() -> Option<usize> {
     columns_of(io::stderr())
+}
+
+/// Returns whether a line can be written to standard error without waiting: a terminal may be stopped (Ctrl-S), and the
+/// reader of a pipe may be slow.
+#[must_use]
+pub fn stderr_has_room() -> bool {
+    let stderr = io::stderr();
+    let mut waits = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut waits, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 fn columns_of(stream: impl AsFd) -> Option<usize> {

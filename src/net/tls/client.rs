@@ -159,7 +159,10 @@ impl ClientTls {
     pub(crate) fn tls_error(&self, error: &io::Error) -> Option<TlsError> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(match error {
-            rustls::Error::InvalidCertificate(error) => TlsError::from(error),
+            rustls::Error::InvalidCertificate(error) => match TlsError::from(error) {
+                TlsError::UnknownCa { .. } => TlsError::UnknownCa { cafile: self.options.cafile.clone() },
+                other => other,
+            },
             rustls::Error::AlertReceived(alert) => self.alert_error(*alert),
             rustls::Error::InvalidMessage(_) => TlsError::NotTls,
             other => TlsError::Other(text_of(other)),
@@ -182,7 +185,10 @@ impl ClientTls {
             Alert::CertificateRequired => TlsError::ClientCertificateRequired,
             // TLS 1.2 has no alert for a missing certificate; servers send this one.
             Alert::BadCertificate if self.client_certificate.is_none() => TlsError::ClientCertificateRequired,
-            _ if is_about_certificate => TlsError::ClientCertificateRejected(alert_text(alert)),
+            _ if is_about_certificate => TlsError::ClientCertificateRejected {
+                alert: alert_text(alert),
+                certfile: self.certificate_file().map(Path::to_owned),
+            },
             _ => TlsError::HandshakeRefused(alert_text(alert)),
         }
     }

@@ -21,7 +21,10 @@ pub enum TlsError {
         days: Option<u64>,
     },
     /// No trusted CA signed the broker's certificate.
-    UnknownCa,
+    UnknownCa {
+        /// The file of the trusted CAs; `None` for those of the platform.
+        cafile: Option<PathBuf>,
+    },
     /// The broker's certificate is for other hosts.
     WrongName {
         /// The name that was expected, if known.
@@ -33,8 +36,12 @@ pub enum TlsError {
     Certificate(String),
     /// The broker requires a client certificate, and none is configured.
     ClientCertificateRequired,
-    /// The broker rejected the client certificate with this alert.
-    ClientCertificateRejected(String),
+    /// The broker rejected the client certificate.
+    ClientCertificateRejected {
+        alert: String,
+        /// The file of the certificate.
+        certfile: Option<PathBuf>,
+    },
     /// The broker ended the handshake with this alert.
     HandshakeRefused(String),
     /// The broker requires TLS, and the client used none.
@@ -87,7 +94,17 @@ impl TlsError {
                     days_text(*days)
                 )
             }
-            Self::UnknownCa => write!(out, "the certificate of {target} is from an unknown CA"),
+            Self::UnknownCa { cafile: Some(file) } => write!(
+                out,
+                "the certificate of {target} is from an unknown CA: no CA in {} has signed it",
+                file.display()
+            ),
+            Self::UnknownCa { cafile: None } => {
+                write!(
+                    out,
+                    "the certificate of {target} is from an unknown CA: no CA of this machine has signed it"
+                )
+            }
             Self::WrongName { expected, names } => {
                 write!(out, "the certificate of {target} is ")?;
                 match (names.as_slice(), expected) {
@@ -99,8 +116,9 @@ impl TlsError {
             }
             Self::Certificate(cause) => write!(out, "the certificate of {target} cannot be used: {cause}"),
             Self::ClientCertificateRequired => write!(out, "{target} requires a client certificate"),
-            Self::ClientCertificateRejected(alert) => {
-                write!(out, "{target} rejected the client certificate: {alert}")
+            Self::ClientCertificateRejected { alert, certfile } => {
+                write!(out, "{target} rejected the client certificate: {alert}")?;
+                certfile.as_ref().map_or(Ok(()), |file| write!(out, " ({})", file.display()))
             }
             Self::HandshakeRefused(alert) => write!(out, "{target} refused the TLS handshake: {alert}"),
             Self::Required => write!(out, "{target} requires TLS"),
@@ -125,7 +143,9 @@ impl From<&CertificateError> for TlsError {
                 Self::NotValidYet { days: Some(days_between(*time, *not_before)) }
             }
             // A certificate of a CA with a trusted name but another key has a bad signature: that CA is unknown, too.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownCa,
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                Self::UnknownCa { cafile: None }
+            }
             CertificateError::NotValidForName => Self::WrongName { expected: None, names: Vec::new() },
             CertificateError::NotValidForNameContext { expected, presented } => Self::WrongName {
                 expected: Some(expected.to_str().into_owned()),

@@ -186,7 +186,7 @@ fn handshake_error_text(error: &io::Error) -> String {
         rustls::Error::InvalidCertificate(error) => match TlsError::from(error) {
             TlsError::Expired { .. } => "client certificate has expired".to_owned(),
             TlsError::NotValidYet { .. } => "client certificate is not valid yet".to_owned(),
-            TlsError::UnknownCa => "client certificate is from an unknown CA".to_owned(),
+            TlsError::UnknownCa { .. } => "client certificate is from an unknown CA".to_owned(),
             TlsError::Certificate(cause) => format!("client certificate cannot be used: {cause}"),
             _ => format!("client certificate cannot be used: {error}"),
         },

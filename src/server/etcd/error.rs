@@ -196,12 +196,12 @@ impl ConnectError {
                 "check that a majority of the members of etcd runs, and its client URLs"
             }
             Self::Tls { cause, .. } => match cause {
-                TlsError::UnknownCa => "trust the CA that signed it: --etcd-ca FILE",
+                TlsError::UnknownCa { .. } => "trust the CA that signed it: --etcd-ca FILE",
                 TlsError::WrongName { .. } => "use a name of the certificate in the URL",
                 TlsError::ClientCertificateRequired => {
                     "give a client certificate: --etcd-cert FILE and --etcd-key FILE"
                 }
-                TlsError::ClientCertificateRejected(_) => {
+                TlsError::ClientCertificateRejected { .. } => {
                     "use a client certificate that the CA of etcd's --trusted-ca-file has signed"
                 }
                 TlsError::NotTls | TlsError::Interrupted(_) => {
@@ -324,7 +324,7 @@ mod tests {
             |cause: &str| ConnectError::Authentication { endpoint: String::new(), cause: cause.to_owned() };
         assert!(error("authentication is not enabled").hint().unwrap().contains("without a user"));
         assert!(error("user name is empty").hint().unwrap().contains("give a user"));
-        let tls = ConnectError::Tls { message: String::new(), cause: TlsError::UnknownCa };
+        let tls = ConnectError::Tls { message: String::new(), cause: TlsError::UnknownCa { cafile: None } };
         assert!(tls.hint().unwrap().contains("--etcd-ca"));
     }
 }

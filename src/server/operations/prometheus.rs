@@ -110,6 +110,12 @@ pub async fn text(monitor: &ServerMonitor) -> String {
             "Disk space that is reserved for deletions once the store has that size.",
             RESERVE_BYTES,
         );
+        text.one(
+            "mqkv_snapshots_failed_total",
+            "counter",
+            "Snapshots of the keys on the disk that failed; the log grows until one succeeds.",
+            metrics.snapshots_failed.get(),
+        );
     }
     text.one("mqkv_connections", "gauge", "Connected clients.", statistics.connected);
     text.one(

@@ -242,9 +242,13 @@ class Client:
 
     def is_pinged(self):
         """Sends PINGREQ; returns whether PINGRESP arrives before the response to a later request."""
+        answered = threading.Event()
+        handle = self._mqtt._handle_pingresp
+        # Not by _ping_t, which this thread sets after it has sent PINGREQ: the PINGRESP may have been handled before.
+        self._mqtt._handle_pingresp = lambda: answered.set() or handle()
         self._mqtt._send_pingreq()
         self.request("GET", "nothing")
-        return self._mqtt._ping_t == 0
+        return answered.is_set()
 
     def disconnect(self):
         """Disconnects and ends the session."""

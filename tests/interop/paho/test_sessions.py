@@ -136,6 +136,6 @@ class Sessions(StoreTestCase):
         self.assertGreater(response.version[0], 1_000_000_000_000)
         self.assertEqual(response.version[2], "StateStore")
 
-    def test_a_ping_is_responseed_at_once(self):
+    def test_a_ping_is_answered_at_once(self):
         # The Rust SDK waits for two seconds at most.
         self.assertTrue(self.connect("guest").subscribe_responses().is_pinged())

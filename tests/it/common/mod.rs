@@ -50,7 +50,7 @@ pub use server::Server;
 pub use short_port::reserved_short_port;
 pub use streamed_process::StreamedProcess;
 pub use subscription_broker::{ConnectionScript, subscription_broker};
-pub use terminal::{CTRL_C, CTRL_D, ENTER, HOME, RIGHT, TAB, Terminal, UP};
+pub use terminal::{CTRL_C, CTRL_D, CTRL_Z, ENTER, HOME, RIGHT, TAB, Terminal, UP};
 
 /// Gives the command the default signal handlers of an interactive shell. If the tests run under `nohup` or in the
 /// background of a script, SIGHUP or SIGINT is ignored, and every child process would inherit that.

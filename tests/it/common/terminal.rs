@@ -15,6 +15,7 @@ use pty_process::blocking::{Command as InTerminal, Pty, open};
 use super::{Place, wait_until};
 
 pub const CTRL_C: &str = "\x03";
+pub const CTRL_Z: &str = "\x1a";
 pub const CTRL_D: &str = "\x04";
 pub const TAB: &str = "\t";
 pub const ENTER: &str = "\r";
