@@ -206,7 +206,7 @@ impl Participant {
         Some((outgoing, route))
     }
 
-    /// Returns the number of links of which a connection is kept.
+    /// Returns the number of links that have a connection.
     #[cfg(test)]
     pub fn route_count(&self) -> usize {
         self.routes.len().max(self.links.len())

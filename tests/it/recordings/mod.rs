@@ -8,6 +8,7 @@ mod cluster;
 mod etcd;
 mod folders;
 mod frames;
+mod metrics;
 mod options;
 mod records;
 
