@@ -168,6 +168,11 @@ fn a_server_serves_the_data_folders_of_every_version() {
             "{unfenced}"
         );
         assert_eq!(place.run_at(&server.url(), &["set", "line1/temp", "23"]), "--- exit 0\n");
+        let in_memory = Server::start(&place, &["-q"]);
+        let export = version.join("plant.jsonl");
+        output(&place, &["-b", &in_memory.url(), "import", export.to_str().unwrap()]);
+        let keys = output(&place, &["-b", &in_memory.url(), "keys"]);
+        assert_eq!(keys.lines().count(), expected.lines().count());
     }
 }
 
