@@ -33,7 +33,7 @@ pub fn run() {
         command.args([&port, "line1/temp"]);
         command
     };
-    // Its package says how to install it, should it be missing.
+    // The name of its package is for the error if it is missing.
     spawn(mosquitto_rr().stdout(std::process::Stdio::null()), "mosquitto-clients").wait().unwrap();
     let mut names = vec!["mqkv get", "mosquitto_rr"];
     let mut subjects: Vec<Box<dyn FnMut() -> f64>> = vec![

@@ -116,7 +116,7 @@ impl Counters {
 /// connections and retained messages: in all, and of each kind. So a single one can take half, many large ones take equal
 /// parts, and there is always room for a small one: as in shared packet buffers of switches, where this rule is called
 /// dynamic thresholds. At the bound the largest owners are refused. Nothing is searched, and no lock is taken. The
-/// holders of an owner (a session, a connection) share what it may take by the same rule: see [`HOLDER_FACTOR`]. Besides,
+/// holders of an owner (a session, a connection) share what it may take by the same rule: see `HOLDER_FACTOR`. Besides,
 /// each connection has [`RESERVED_BYTES`].
 #[derive(Debug)]
 pub struct MemoryBudget {

@@ -60,7 +60,7 @@ impl Principal {
                 texts.extend(attributes.flat_map(|(name, value)| [name.as_str(), value.as_str()]));
             }
         }
-        // Names of attributes with and without the prefix of the issuer keep both lists apart; lengths keep texts apart.
+        // Names of attributes with and without the prefix of the issuer distinguish both lists; lengths separate the texts.
         texts
             .iter()
             .flat_map(|text| [&(text.len() as u64).to_be_bytes()[..], text.as_bytes()].concat())

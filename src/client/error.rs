@@ -250,7 +250,7 @@ impl ReasonCode {
         matches!(self.code, SERVER_UNAVAILABLE | SERVER_BUSY | CONNECTION_RATE_EXCEEDED)
     }
 
-    /// Returns whether a reason string has no more to say than the name of the code.
+    /// Returns whether a reason string adds nothing to the name of the code.
     fn is_name(&self, text: &str) -> bool {
         /// What `mqkv serve` sends with the code.
         const SHUTDOWN: (u8, &str) = (0x8B, "the server stops");

@@ -101,7 +101,7 @@ impl fmt::Display for ChangeId {
 
 /// The number of a change at the node that made it: the random number of the process, and a counter of that process.
 ///
-/// It keeps changes apart that do the same. It repeats if a machine goes on from an earlier state of its memory.
+/// It distinguishes changes that do the same. It repeats if a machine goes on from an earlier state of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Serial {
     pub run: u64,

@@ -78,7 +78,7 @@ pub struct Root {
     waiting: BTreeSet<(u64, Name)>,
     /// Answers to refused HELLOs.
     refusals: VecDeque<(Name, Refused)>,
-    /// Notices of links that have ended: at most one per leaf, apart from the refusals so that none is lost.
+    /// Notices of links that have ended: at most one per leaf, separate from the refusals so that none is lost.
     ended: BTreeMap<Name, Refused>,
     conflicts: ConflictLog,
     source: SerialSource,

@@ -16,8 +16,8 @@ pub(super) enum Kind {
     Conflict,
 }
 
-/// Returns where the rows of a kind go on after `last`, or `None` if all of them come before it. `part` takes an address
-/// of this kind apart.
+/// Returns where the rows of a kind go on after `last`, or `None` if all of them come before it. `part` returns the
+/// part of an address of this kind.
 pub(super) fn rest<'a, T>(
     last: Option<&'a RowId>,
     kind: Kind,

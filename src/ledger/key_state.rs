@@ -47,7 +47,7 @@ impl KeyState {
         Self { version, fence: None, deadline, value: Bytes::new() }
     }
 
-    /// Whether this is a tombstone: the time to live of a value is never 0, see [`Deadline::new`].
+    /// Whether this is a tombstone: the time to live of a value is never 0, see `Deadline::new`.
     #[must_use]
     pub fn is_tombstone(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline.ttl_ms == 0)

@@ -31,7 +31,6 @@ pub enum ReasonCode {
     PacketTooLarge = 0x95,
     QuotaExceeded = 0x97,
     AdministrativeAction = 0x98,
-    PayloadFormatInvalid = 0x99,
     ConnectionRateExceeded = 0x9F,
 }
 
@@ -76,7 +75,6 @@ impl fmt::Display for ReasonCode {
             Self::PacketTooLarge => "packet too large",
             Self::QuotaExceeded => "quota exceeded",
             Self::AdministrativeAction => "administrative action",
-            Self::PayloadFormatInvalid => "payload format invalid",
             Self::ConnectionRateExceeded => "connection rate exceeded",
         };
         write!(f, "{text} (0x{:02X})", self.code())

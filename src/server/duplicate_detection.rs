@@ -34,7 +34,7 @@ const CLIENTS_PER_SWEEP_MAX: usize = 256;
 const EXPIRED_PER_CLIENT_MAX: usize = 64;
 /// The most clients of an owner that are passed over for one that has not written lately.
 const ACTIVE_SKIPPED_MAX: usize = 16;
-/// The most bytes of a payload that are hashed. More would cost time and hardly tell more requests apart.
+/// The most bytes of a payload that are hashed. More would cost time and hardly distinguish more requests.
 const HASHED_BYTES_MAX: usize = 1024;
 
 /// A response that another instance of a cluster has recorded.

@@ -67,7 +67,7 @@ impl Shell {
         };
         let end = result.unwrap_or_else(|error| {
             let error = self.with_hint(error);
-            // What was printed does not say where the file has stopped.
+            // What was printed does not show where the file has stopped.
             let is_repetition = error.is_repetition && place.is_none();
             // That of a nested file has its own line.
             let place = error.place.clone().or(place);

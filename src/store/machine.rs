@@ -92,7 +92,7 @@ impl Store {
         Self { limits, ..Self::default() }
     }
 
-    /// Handles a request, after its [`checks`](super::checks) in the order of protocol §5.
+    /// Handles a request, after its `checks` in the order of protocol §5.
     ///
     /// A SCAN takes long: see [`Scan`], which does the same in bounded calls.
     pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {

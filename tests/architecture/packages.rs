@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use super::rules::{PACKAGES_DEFAULT_MAX, PACKAGES_MAX_SLACK, PACKAGES_WITH_CLUSTER_MAX};
@@ -60,4 +61,25 @@ fn the_newest_entry_of_the_debian_changelog_is_this_version() {
     let text = fs::read_to_string(path).unwrap();
     let expected = concat!(env!("CARGO_PKG_NAME"), " (", env!("CARGO_PKG_VERSION"), "-1) ");
     assert!(text.starts_with(expected), "{path} does not begin with {expected}");
+}
+
+#[test]
+fn the_changelog_and_the_pages_name_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let read = |name: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let changelog = read("CHANGELOG.md");
+    let newest = changelog.lines().find_map(|line| line.strip_prefix("## ["));
+    assert!(newest.unwrap().starts_with(&format!("{version}] - ")), "CHANGELOG.md begins with {newest:?}");
+    // Packages are named with their version: `mqkv_0.1.0-1_amd64.deb`, `mqkv-0.1.0-py3-none-*.whl`, `mqkv:0.1.0`.
+    for name in ["docs/install.md", "docs/testing.md", "examples/ci/github.yml", "examples/ci/gitlab.yml"] {
+        let text = read(name);
+        let named = ["mqkv_", "mqkv-", "mqkv:"].iter().flat_map(|prefix| text.split(prefix).skip(1));
+        let named: Vec<_> = named.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).collect();
+        assert!(!named.is_empty(), "{name} names no package");
+        for rest in named {
+            assert!(rest.starts_with(version), "{name}: {}", rest.lines().next().unwrap());
+        }
+    }
+    let reference = format!("is the repository on GitHub and {version} the version");
+    assert!(read("docs/install.md").contains(&reference), "docs/install.md");
 }

@@ -24,7 +24,7 @@ pub enum Kind {
     Async,
 }
 
-/// A path in the code, with the groups of a `use` taken apart.
+/// A path in the code, with the groups of a `use` expanded.
 #[derive(Clone, Debug)]
 pub struct Reference {
     pub path: Path,

@@ -20,7 +20,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 }
 
 /// Returns the names that the metrics of a root and of a leaf have, those of series included.
-fn metrics_given() -> BTreeSet<String> {
+pub fn metrics_given() -> BTreeSet<String> {
     let place = Place::new();
     place.write("root.toml", ROOT);
     let (_root, root_url, root) = serve(&place, &["--data", "r", "--exchange", "root.toml"]);

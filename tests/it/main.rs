@@ -86,6 +86,7 @@ mod persistence_kill;
 mod persistence_versions;
 mod picture;
 mod recorded_replies;
+mod recordings;
 mod retries;
 mod round_trips;
 mod sat;

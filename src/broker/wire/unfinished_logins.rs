@@ -79,7 +79,7 @@ impl<A: Copy + Ord + Hash, T> UnfinishedLogins<A, T> {
     ///
     /// It is one of the address with the most logins or, if that does not help the newcomer, of its own address: the one that has
     /// waited for its client for longest. Of an address that has no more than the newcomer's, only one that has
-    /// [stalled](STALLED_AFTER).
+    /// stalled (`STALLED_AFTER`).
     pub fn take_for(&mut self, newcomer: Option<u64>, shortage: Shortage, now: Instant) -> Option<T> {
         let newcomer = newcomer.and_then(|id| self.by_id.get(&id));
         let own = newcomer.and_then(|(address, _)| self.by_address.get(address));

@@ -18,8 +18,8 @@ pub fn page(program: &Command) -> String {
     let mut out = Markdown::default();
     out.line("# Verbs and options");
     out.paragraph(
-        "All verbs with all their options. This page, the manual pages and `mqkv help VERB` have one source, so \
-         they say the same. A test generates the page and compares it.",
+        "All verbs with all their options. This page, the manual pages and `mqkv help VERB` have one source. \
+         A test generates the page and compares it.",
     );
     out.blank();
     for verb in verbs(program) {

@@ -7,7 +7,7 @@ use super::report::{BenchEnd, Failure, FailureCount, Limit, Measured, Workload};
 
 /// How late an operation may be sent after the end: it was due before, and timers are not exact.
 const GRACE: Duration = Duration::from_millis(10);
-/// The most causes of failures that are counted apart. Further ones are counted with the first of their kind.
+/// The most causes of failures that are counted separately. Further ones are counted with the first of their kind.
 const CAUSES_MAX: usize = 16;
 /// The most steps in which the waiting times of unsent operations are recorded.
 const UNSENT_STEPS_MAX: u64 = 10_000;

@@ -58,7 +58,7 @@ impl Leaf {
         if is_replaced && !self.live.contains_key(&entry.key) {
             effects.value(entry.key.clone(), entry.content(now_ms));
         }
-        // Within a resync, the verdict does not say whether the root still has the record: if so, it names it.
+        // Within a resync, the verdict does not show whether the root still has the record: if so, it names it.
         let is_unnamed = self.row.resync.is_some_and(|resync| ver <= resync.horizon);
         let epoch = self.row.epoch.wrapping_sub(is_unnamed.into());
         let note = Note { ver, change_id: entry.change_id, until: entry.value_until(), epoch };

@@ -922,7 +922,7 @@ fn a_leaf_that_comes_back_is_told_at_once_of_versions_that_do_not_concern_it() {
     assert!(testbed.leaves[1].leaf().report().is_synchronised);
 }
 
-/// Compares what both nodes say of themselves with what they have.
+/// Compares what both nodes report of themselves with what they have.
 fn check_status(testbed: &mut Testbed) -> (bool, bool) {
     let at_root =
         testbed.root.root().report().leaves.iter().any(|leaf| leaf.state == LeafState::Synchronised);

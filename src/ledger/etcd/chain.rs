@@ -18,7 +18,7 @@ const IDLE_CONFIRMATION_MS: u64 = 1_000;
 const CLOCK_COMMIT_MS: u64 = 10_000;
 /// The pause after etcd has refused an operation for good: the application may commit the same again.
 const REFUSAL_PAUSE_MS: u64 = 100;
-/// The most bytes of responses that wait for space in etcd; without room, later ones are not kept for a successor.
+/// The most bytes of responses that wait for space in etcd; without room, later ones are not stored for a successor.
 const CARRIED_BYTES_MAX: usize = 256 * 1024;
 
 /// The commits of one ownership. At most one transaction is under way.

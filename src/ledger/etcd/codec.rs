@@ -312,7 +312,7 @@ pub fn decode_presence(bytes: &[u8]) -> Result<(), DecodeError> {
 pub struct EncodedResponses {
     bytes: Vec<u8>,
     count: u32,
-    /// The last time until which one of them is kept, on the store's clock.
+    /// The last time until which one of them is stored, on the store's clock.
     until_ms: u64,
 }
 

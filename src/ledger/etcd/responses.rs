@@ -19,7 +19,7 @@ pub struct ResponseIndex {
 pub struct IndexedRecord {
     pub seq: u64,
     pub count: u32,
-    /// The last time until which one of its responses is kept, on the store's clock.
+    /// The last time until which one of its responses is stored, on the store's clock.
     pub until_ms: u64,
 }
 
@@ -36,7 +36,7 @@ impl ResponseIndex {
         self.records.push_back(record);
     }
 
-    /// Returns the oldest records that need not be kept.
+    /// Returns the oldest records that are not needed any more.
     pub fn old(&self, clock_ms: u64) -> Option<OldRecords> {
         let mut left = self.responses;
         let mut is_old = |record: &&IndexedRecord| {

@@ -18,7 +18,7 @@
 //! - **Snapshot** ([`snapshot`]): begins with a new segment. The caller walks its records in bounded steps, and ends the
 //!   snapshot when the log is durable up to what the last step has seen; this number is in the snapshot. A failed commit
 //!   cancels it. It is complete once it has its name; then older segments and snapshots go.
-//! - **Opening** ([`reading`]): the newest snapshot, then the groups that continue the chain. After an unclean end, files are
+//! - **Opening** (`reading`): the newest snapshot, then the groups that continue the chain. After an unclean end, files are
 //!   synced and read from the disk, and the ledger goes on in a new segment.
 //! - **Failed write or sync**: the segment is abandoned, and no commit succeeds before a new segment and a new snapshot are
 //!   on disk. No write follows a failed one in the same file.

@@ -17,7 +17,7 @@ use crate::protocol::message::Message;
 const V5: ProtocolVersion = ProtocolVersion::V5;
 const V311: ProtocolVersion = ProtocolVersion::V311;
 
-const REASONS: [ReasonCode; 25] = [
+const REASONS: [ReasonCode; 24] = [
     ReasonCode::Success,
     ReasonCode::NoMatchingSubscribers,
     ReasonCode::NoSubscriptionExisted,
@@ -42,7 +42,6 @@ const REASONS: [ReasonCode; 25] = [
     ReasonCode::PacketTooLarge,
     ReasonCode::QuotaExceeded,
     ReasonCode::AdministrativeAction,
-    ReasonCode::PayloadFormatInvalid,
 ];
 
 fn reason() -> impl Strategy<Value = ReasonCode> {

@@ -7,7 +7,7 @@ use crate::ledger::etcd::commit::put;
 use crate::ledger::etcd::operation::{Condition, EtcdError, Txn, TxnOutcome};
 use crate::store::Now;
 
-/// The time between two compactions, and the least history that is kept.
+/// The time between two compactions, and the least history that remains.
 const COMPACTION_MS: u64 = 300_000;
 
 /// Compacts etcd up to the revision of the look before, but not beyond one at which a member reads the state.

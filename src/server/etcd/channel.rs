@@ -46,7 +46,7 @@ impl Address {
         };
         let authority = uri.authority().ok_or(FORM)?;
         if authority.as_str().contains('@') {
-            return Err("contains a user; give user and password apart from it");
+            return Err("contains a user; give user and password as options");
         }
         // A colon without a port, for example.
         let has_port = !authority.as_str().ends_with(authority.host());
@@ -102,7 +102,7 @@ impl fmt::Display for DialError {
 
 impl std::error::Error for DialError {}
 
-/// Why the last connection with an endpoint failed. It is kept apart because errors lose their types on their way through gRPC.
+/// Why the last connection with an endpoint failed. It is stored separately because errors lose their types on their way through gRPC.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastFailure(Arc<Mutex<Option<DialError>>>);
 

@@ -200,7 +200,7 @@ impl Etcd {
     /// conditions do not hold any more, provided that it changes a key of them.
     ///
     /// # Errors
-    /// As [`EtcdError`] says.
+    /// [`EtcdError`]
     pub async fn txn(&self, txn: &Txn) -> Result<TxnAnswer, EtcdError> {
         match self.ask_txn(txn, &txn.operations).await {
             // The member that applies a transaction with which the quota is reached applies it, and answers this nevertheless.
@@ -235,7 +235,7 @@ impl Etcd {
     /// that any one may answer. An answer that would be too large has fewer pairs than the limit.
     ///
     /// # Errors
-    /// As [`EtcdError`] says.
+    /// [`EtcdError`]
     pub async fn read(&self, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {
         if read.limit != 0 {
             return self.page(read).await;
@@ -301,7 +301,7 @@ impl Etcd {
     /// Returns the number of keys of a range, in the state at this revision.
     ///
     /// # Errors
-    /// As [`EtcdError`] says.
+    /// [`EtcdError`]
     pub async fn count(&self, (from, to): &KeyRange, revision: u64) -> Result<u64, EtcdError> {
         let options = GetOptions::new().with_range(bound(to)).with_count_only();
         let (from, options) = (bound(from), options.with_revision(signed(revision)?));
@@ -312,7 +312,7 @@ impl Etcd {
     /// Discards the history before this revision.
     ///
     /// # Errors
-    /// As [`EtcdError`] says; [`EtcdError::Compacted`] if it is already gone.
+    /// [`EtcdError`]; [`EtcdError::Compacted`] if it is already gone.
     pub async fn compact(&self, revision: u64) -> Result<(), EtcdError> {
         let at = signed(revision)?;
         self.request(revision, |client| async move { client.kv_client().compact(at, None).await })
@@ -336,7 +336,7 @@ impl Etcd {
         all
     }
 
-    /// Returns the size of etcd's database, and whether it has space for more, as the member says that has least.
+    /// Returns the size of etcd's database, and whether it has space for more, by the report of the member that has least.
     ///
     /// # Errors
     /// No member answers.

@@ -11,7 +11,7 @@ pub enum ExternalEvent {
     /// The store has connected, and receives requests.
     Connected {
         target: String,
-        /// Whether the broker has kept the session. Otherwise requests may be lost, which their clients see as timeouts.
+        /// Whether the broker still had the session. Otherwise requests may be lost, which their clients see as timeouts.
         is_resumed: bool,
     },
     /// The connection was lost, or could not be established again.

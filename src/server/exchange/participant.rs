@@ -1,7 +1,6 @@
 //! A node of an exchange in a service: its walk, its events, and the connections of its links.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -49,7 +48,6 @@ pub struct Participant {
 #[derive(Clone, Debug)]
 pub struct Route {
     pub connection: ConnectionId,
-    pub client_id: Arc<str>,
     pub leaf: Name,
     /// Whether the link is established; a refused one never was.
     is_linked: bool,
@@ -178,7 +176,7 @@ impl Participant {
     }
 
     /// Keeps the connection of the link that a frame has established or had refused. A connection has one link at a time.
-    pub fn note_routes(&mut self, effects: &Effects, connection: ConnectionId, client_id: &Arc<str>) {
+    pub fn note_routes(&mut self, effects: &Effects, connection: ConnectionId) {
         self.note_ended(&effects.events);
         for event in &effects.events {
             let (leaf, link, is_linked) = match event {
@@ -189,8 +187,7 @@ impl Participant {
             if let Some(earlier) = self.links.insert(connection, link) {
                 self.lose(earlier);
             }
-            let (client_id, leaf) = (Arc::clone(client_id), leaf.clone());
-            self.routes.insert(link, Route { connection, client_id, leaf, is_linked });
+            self.routes.insert(link, Route { connection, leaf: leaf.clone(), is_linked });
         }
     }
 
@@ -206,7 +203,7 @@ impl Participant {
         Some((outgoing, route))
     }
 
-    /// Returns the number of links of which a connection is kept.
+    /// Returns the number of links that have a connection.
     #[cfg(test)]
     pub fn route_count(&self) -> usize {
         self.routes.len().max(self.links.len())

@@ -146,7 +146,7 @@ impl State {
             exchange::LinkPeer::Leaf(..) if has_failed => {
                 let effects = participant.exchange.handle_frame_unsaved(peer, payload);
                 if let Some(from) = from {
-                    participant.note_routes(&effects, from.connection, &from.client_id);
+                    participant.note_routes(&effects, from.connection);
                 }
                 self.apply(publisher, effects, now);
                 return FrameOutcome::Handled;
@@ -163,7 +163,7 @@ impl State {
         let now_ms = participant.now_ms(now.monotonic_ms);
         let effects = participant.exchange.handle_frame(peer, payload, now_ms, &values);
         if let Some(from) = from {
-            participant.note_routes(&effects, from.connection, &from.client_id);
+            participant.note_routes(&effects, from.connection);
         }
         self.apply(publisher, effects, now);
         FrameOutcome::Handled

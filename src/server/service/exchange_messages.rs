@@ -52,12 +52,6 @@ struct WaitingFrame {
 }
 
 impl Service {
-    /// Whether the store is the root of an exchange.
-    #[must_use]
-    pub fn is_exchange_root(&self) -> bool {
-        self.membership.as_ref().is_some_and(|membership| membership.uplink.is_none())
-    }
-
     /// Sets what a root's file defines besides its names: the rules, and the leaves that may join by themselves.
     ///
     /// # Errors

@@ -70,7 +70,7 @@ impl EtcdCluster {
         connect(&EtcdSettings { endpoints: self.urls(), ..EtcdSettings::default() }).await
     }
 
-    /// Returns the member that says of itself that it is the leader; waits for one.
+    /// Returns the member that reports itself as the leader; waits for one.
     pub async fn leader(&self, etcd: &Etcd) -> usize {
         for _ in 0..600 {
             let all = etcd.status().await;

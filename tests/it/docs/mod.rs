@@ -84,6 +84,7 @@ pages! {
     reference "docs/reference.md"
     scale_out "docs/scale-out.md"
     server "docs/server.md"
+    stability "docs/stability.md"
     testing "docs/testing.md"
     troubleshooting "docs/troubleshooting.md"
 }

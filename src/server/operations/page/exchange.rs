@@ -129,7 +129,7 @@ fn own_cards(own: &OwnReport) -> String {
 }
 
 fn conflict_rows(conflicts: u64, dropped: u64) -> Vec<(&'static str, String)> {
-    vec![("Kept", of(conflicts, CONFLICTS_MAX)), ("Dropped", text::count(dropped))]
+    vec![("Stored", of(conflicts, CONFLICTS_MAX)), ("Dropped", text::count(dropped))]
 }
 
 fn leaves(leaves: &[LeafReport], query: &Query) -> String {

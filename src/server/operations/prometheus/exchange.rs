@@ -23,7 +23,7 @@ pub fn write(text: &mut Text, node: &NodeReport, metrics: &Metrics) {
         NodeReport::Root(root) => write_root(text, root),
         NodeReport::Leaf(own) => write_own(text, own),
     }
-    text.one("mqkv_exchange_conflicts", "gauge", "Conflicts that are kept.", conflicts);
+    text.one("mqkv_exchange_conflicts", "gauge", "Stored conflicts.", conflicts);
     text.one("mqkv_exchange_conflicts_max", "gauge", "Limit of the number of conflicts.", CONFLICTS_MAX);
     text.one(
         "mqkv_exchange_conflicts_dropped_total",
@@ -73,7 +73,7 @@ fn write_root(text: &mut Text, root: &RootReport) {
         ("unjudged", "gauge", "Changes whose verdict the leaf has not committed, if linked.", |leaf| {
             leaf.unjudged
         }),
-        ("conflicts", "gauge", "Conflicts of the leaf that are kept.", |leaf| Some(leaf.conflicts)),
+        ("conflicts", "gauge", "Stored conflicts of the leaf.", |leaf| Some(leaf.conflicts)),
         ("accepted_total", "counter", "Changes of the leaf that were accepted.", |leaf| Some(leaf.accepted)),
         ("refused_total", "counter", "Changes of the leaf that were refused.", |leaf| Some(leaf.refused)),
         ("heard_seconds", "gauge", "Time since the last frame of the leaf, if known.", |leaf| {

@@ -185,7 +185,7 @@ impl Cluster {
         owners.max().map(|(_, number)| number)
     }
 
-    /// Returns the member of etcd that says of itself that it is the leader.
+    /// Returns the member of etcd that reports itself as the leader.
     pub fn etcd_leader(&self) -> Option<usize> {
         Self::ETCD.into_iter().find(|number| is_leader(*number) == Some(true))
     }
