@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::args::{Cli, Verb};
-use crate::commands::suggestions::closest;
+use crate::commands::similarity::closest;
 use crate::commands::{Command, CommandError, Kind};
 use crate::protocol::Key;
 use crate::render::escape::escape;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use crate::cli::environment;
 use crate::cli::report::Reporter;
-use crate::cli::resolve;
 use crate::commands::CommandError;
 use crate::commands::process::{child, signal, stdout};
 
@@ -14,7 +14,7 @@ use crate::commands::process::{child, signal, stdout};
 pub fn command_for(text: &str) -> Option<OsString> {
     // The last row is for what follows: the prompt of the shell.
     let is_long = stdout::rows().is_some_and(|rows| text.lines().count() >= rows);
-    is_long.then(resolve::pager).flatten()
+    is_long.then(environment::pager).flatten()
 }
 
 /// Shows a text: in a pager if it is longer than the terminal, else on standard output.

@@ -17,7 +17,7 @@ use super::report::{self, Reporter};
 use super::session::{guarded, session};
 use super::trace::Tracing;
 use super::{pager, runtime};
-use crate::cli::resolve;
+use crate::cli::environment;
 use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
 use crate::commands::grammar::{Grammar, arguments};
@@ -40,7 +40,7 @@ pub fn line(line: &str) -> Result<Command, CommandError> {
 /// # Errors
 /// Standard output is not a terminal, or the broker is unavailable.
 pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Result<Exit, CommandError> {
-    if !resolve::is_at_terminal() {
+    if !environment::is_at_terminal() {
         return Err(CommandError::usage("the prompt requires that standard output is a terminal")
             .hint("mqkv batch FILE"));
     }
@@ -59,7 +59,7 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
     };
     let connection_tracer = tracer.clone();
     let is_auto = Configuration::resolve(&options.connection, &options.display, variables)
-        .is_ok_and(|configuration| resolve::is_auto(&configuration.settings));
+        .is_ok_and(|configuration| environment::is_auto(&configuration.settings));
     let (named, named_with) = (options.connection.clone(), variables.clone());
     let opened_with = variables.clone();
     let setup = Setup {
@@ -72,8 +72,8 @@ pub fn run(options: Options, variables: &Variables, reporter: &Reporter) -> Resu
         streams: Streams { data: report::put_data, words: report::put_words },
         style,
         is_auto,
-        history: resolve::history(),
-        login_shell: resolve::login_shell(),
+        history: environment::history_path(),
+        login_shell: environment::login_shell(),
         pager: |text| pager::command_for(text).map(OsStringExt::into_vec),
         tracer,
         trace_output,
@@ -108,12 +108,12 @@ fn open(
     };
     let configuration = Configuration::resolve(&args, &options.display, variables);
     let configuration = configuration.map_err(|error| of_destination(error, &contexts()))?;
-    let mut connection = Connection::of(&configuration.settings, resolve::process())?;
+    let mut connection = Connection::of(&configuration.settings, environment::process())?;
     if destination.is_some_and(is_url) {
         let configured = contexts().into_iter().map(|name| to_context(&options.connection, &name));
         let configured = std::iter::once(options.connection.clone()).chain(configured).filter_map(|args| {
             let configuration = Configuration::resolve(&args, &options.display, variables).ok()?;
-            Connection::of(&configuration.settings, resolve::process()).ok()
+            Connection::of(&configuration.settings, environment::process()).ok()
         });
         connection.login = login_at(&connection, configured);
     }
@@ -230,7 +230,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
     let matches = match definer.try_get_matches_from_mut(&words) {
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-            let help = show::requested(&words, &args::definition(), resolve::prompt_screen());
+            let help = show::requested(&words, &args::definition(), environment::prompt_screen());
             return Ok(ParsedLine::Show(help));
         }
         Err(error) if error.kind() == ErrorKind::DisplayVersion => {
@@ -258,7 +258,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
     let is_formatted = is_formatted || is_json;
     let style = Style {
         format: if is_formatted {
-            resolve::style(&Configuration::typed(display).settings, is_json).format
+            environment::style(&Configuration::typed(display).settings, is_json).format
         } else {
             style.format
         },
@@ -273,7 +273,7 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         }
         Some(Verb::Help(args)) if args.names.is_empty() => Ok(ParsedLine::Help),
         Some(Verb::Help(args)) => {
-            show::text(&args.names, &args::definition(), resolve::prompt_screen()).map(ParsedLine::Show)
+            show::text(&args.names, &args::definition(), environment::prompt_screen()).map(ParsedLine::Show)
         }
         Some(Verb::Shell(_)) => Err(CommandError::usage("the prompt is running already").hint("\\?")),
         Some(

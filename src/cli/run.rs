@@ -28,7 +28,7 @@ use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
 use super::trace::{self, Tracing};
 use super::usage::{self, Instead};
-use super::{data, exchange, generate, pager, prompt, resolve, runtime, serve, store};
+use super::{data, environment, exchange, generate, pager, prompt, runtime, serve, store};
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
 use crate::commands::process::stdin;
@@ -40,7 +40,7 @@ pub fn run(words: &[OsString]) -> Exit {
     if let [_, verb, arguments @ ..] = words
         && verb == answer::VERB
     {
-        let mut reporter = Reporter::new(resolve::style(&Configuration::default().settings, false));
+        let mut reporter = Reporter::new(environment::style(&Configuration::default().settings, false));
         let result = complete(arguments, &mut reporter);
         return end(result, &mut reporter);
     }
@@ -73,12 +73,12 @@ pub fn run(words: &[OsString]) -> Exit {
 fn reporter_of_usage(words: &[OsString]) -> Reporter {
     let json = usage::wants_json(words);
     let typed = Configuration::typed(&DisplayArgs { json, ..DisplayArgs::default() });
-    Reporter::new(resolve::style(&typed.settings, false))
+    Reporter::new(environment::style(&typed.settings, false))
 }
 
 /// Answers a completion script; no command line is parsed for it.
 fn complete(arguments: &[OsString], reporter: &mut Reporter) -> Result<Exit, CommandError> {
-    let answer = answer::answer(arguments, &resolve::variables())?;
+    let answer = answer::answer(arguments, &environment::variables())?;
     reporter.data(&answer)?;
     Ok(Exit::Yes)
 }
@@ -86,10 +86,10 @@ fn complete(arguments: &[OsString], reporter: &mut Reporter) -> Result<Exit, Com
 fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandError>) {
     let habit = LockAtHost::of(&cli, words);
     let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
-    let variables = resolve::variables();
+    let variables = environment::variables();
     match configuration(&cli, &variables) {
         Ok(configuration) => {
-            let mut reporter = Reporter::new(resolve::style(&configuration.settings, is_json));
+            let mut reporter = Reporter::new(environment::style(&configuration.settings, is_json));
             reporter.warn_of_names(&variables.mistyped());
             configuration.context.iter().for_each(|context| reporter.warn_of_settings(&context.file));
             let checked = habit.as_ref().map_or(Ok(()), LockAtHost::check);
@@ -106,7 +106,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
             // The output options hold for this error too, as far as they are valid.
             let display = Configuration::of_display(&cli.options.display, &variables);
             let display = display.unwrap_or_else(|_| Configuration::typed(&cli.options.display));
-            (Reporter::new(resolve::style(&display.settings, is_json)), Err(error))
+            (Reporter::new(environment::style(&display.settings, is_json)), Err(error))
         }
     }
 }
@@ -116,7 +116,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
 fn configuration(cli: &Cli, variables: &Variables) -> Result<Configuration, CommandError> {
     let Options { connection, display, .. } = &cli.options;
     match &cli.verb {
-        None if !resolve::is_at_terminal() && !stdin::has_content() => Ok(Configuration::typed(display)),
+        None if !environment::is_at_terminal() && !stdin::has_content() => Ok(Configuration::typed(display)),
         Some(Verb::Help(_) | Verb::Completions(_) | Verb::Man(_)) => Ok(Configuration::typed(display)),
         Some(Verb::Serve(_) | Verb::Data(_) | Verb::Context(_)) => {
             Configuration::of_display(display, variables)
@@ -162,14 +162,16 @@ fn run_verb(
     }
     let verb = match verb {
         Some(verb) => verb,
-        None if resolve::is_at_terminal() => return prompt::run(options, variables, reporter),
+        None if environment::is_at_terminal() => return prompt::run(options, variables, reporter),
         None if stdin::has_content() => Verb::Command(prompt::line("batch -")?),
         None => return Err(CommandError::usage("a verb is missing").hint("mqkv help")),
     };
     let trace = options.connection.trace.clone();
     let trace = trace.as_ref();
     match verb {
-        Verb::Shell(_) if resolve::is_input_terminal() => return prompt::run(options, variables, reporter),
+        Verb::Shell(_) if environment::is_input_terminal() => {
+            return prompt::run(options, variables, reporter);
+        }
         Verb::Shell(_) => {
             let batch = prompt::line("batch -")?;
             return run_command(batch, configuration, options.force_write, trace, reporter);
@@ -219,15 +221,15 @@ fn run_verb(
         }
         Verb::Completions(args) => reporter.data(&generate::completions(&args)?)?,
         Verb::Man(args) => match args.verbs() {
-            Some(verbs) if resolve::is_at_terminal() => {
-                let screen = resolve::screen(reporter.has_color());
+            Some(verbs) if environment::is_at_terminal() => {
+                let screen = environment::screen(reporter.has_color());
                 let text = show::text(&verbs, &definition(), screen)?;
                 pager::show(&text, reporter)?;
             }
             _ => reporter.data(&generate::man(&args)?)?,
         },
         Verb::Help(args) => {
-            let text = show::text(&args.names, &definition(), resolve::screen(reporter.has_color()))?;
+            let text = show::text(&args.names, &definition(), environment::screen(reporter.has_color()))?;
             pager::show(&text, reporter)?;
         }
     }
@@ -265,7 +267,7 @@ fn run_store(
 ) -> Result<Exit, CommandError> {
     let settings = &configuration.settings;
     // One client id: the broker ends the session of an earlier store.
-    let process = Process { client_id: || STORE_CLIENT_ID.to_owned(), ..resolve::process() };
+    let process = Process { client_id: || STORE_CLIENT_ID.to_owned(), ..environment::process() };
     let mut connection = Connection::of(settings, process)?;
     if args.cluster.describe().is_some() && connection.client_id == STORE_CLIENT_ID {
         connection.client_id = format!("{STORE_CLIENT_ID}-{}", args.cluster.instance());
@@ -311,7 +313,7 @@ fn run_command(
 ) -> Result<Exit, CommandError> {
     let connection = match command.is_offline() {
         true => None,
-        false => Some(Connection::of(&configuration.settings, resolve::process())?),
+        false => Some(Connection::of(&configuration.settings, environment::process())?),
     };
     let tracing = match &connection {
         Some(_) => Tracing::start(trace, &reporter.style())?,
@@ -335,7 +337,7 @@ fn run_command(
         let many = command.is_bulk();
         if many {
             // Lines of a trace on standard error would overwrite the progress bar.
-            reporter.hold(resolve::shows_progress() && trace != Some(&None));
+            reporter.hold(environment::shows_progress() && trace != Some(&None));
         }
         let result = {
             let mut run = pin!(run_and_flush(command, &session, reporter));
@@ -385,7 +387,7 @@ fn show_or_fail(instead: Instead, words: &[OsString], reporter: &mut Reporter) -
         Instead::Fail(error) => return Err(error),
         Instead::Help => {
             let words = words.get(1..).unwrap_or_default();
-            show::requested(words, &definition(), resolve::screen(reporter.has_color()))
+            show::requested(words, &definition(), environment::screen(reporter.has_color()))
         }
         Instead::Version(text) => text,
     };

@@ -12,7 +12,7 @@ use super::connection::{Connection, Endpoint, Login};
 use super::detached::run_detached;
 use super::embedded::Embedded;
 use super::signals::EndSignals;
-use super::{password, permissions, report, resolve};
+use super::{environment, password, permissions, report};
 use crate::client::Outcome;
 use crate::client::{Authentication, PasswordSource, Settings, Target, Tracer};
 use crate::commands::{CommandError, Kind, Session, SettingsFuture};
@@ -60,7 +60,7 @@ pub fn session(
             Ok(Settings { tracer, ..connecting.await? })
         })
     };
-    let session = Session::new(connect, resolve::process_context());
+    let session = Session::new(connect, environment::process_context());
     if takes_input {
         session.close_input();
     }
@@ -102,7 +102,7 @@ async fn connect(
                      everything",
                 );
             }
-            let tls = read_files(&connection, tls.clone(), style).await?;
+            let tls = read_tls_and_check_secrets(&connection, tls.clone(), style).await?;
             (Target::Tcp { host: host.clone(), port: *port }, tls, web_socket.clone())
         }
         Endpoint::Embedded { data } => (store.start(data.as_deref()).await?, None, None),
@@ -113,7 +113,7 @@ async fn connect(
 
 /// Reads the TLS files and warns of secret files that other users can read. The connect timeout applies, because a file
 /// can be a pipe or on a file system that hangs.
-async fn read_files(
+async fn read_tls_and_check_secrets(
     connection: &Connection,
     options: Option<TlsOptions>,
     style: Style,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::error::CommandError;
-use super::suggestions::closest;
+use super::similarity::closest;
 use super::url_secret::without_secret;
 
 /// The command line that an error is about.

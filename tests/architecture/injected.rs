@@ -260,7 +260,7 @@ fn a_reading_of_the_environment_outside_its_owner_is_reported() {
     ] {
         let rules = rules_broken_in("src/cli/args.rs", code);
         assert_eq!(rules, [(Rule::Environment, 2)], "{code}");
-        assert_eq!(rules_broken_in("src/cli/resolve.rs", code), [], "{code}");
+        assert_eq!(rules_broken_in("src/cli/environment.rs", code), [], "{code}");
     }
     assert_eq!(rules_broken_in("src/cli/args.rs", "const A: &str = env!(\"A\");"), []);
 }
@@ -269,10 +269,10 @@ fn a_reading_of_the_environment_outside_its_owner_is_reported() {
 fn a_thread_that_panics_where_there_is_none_to_be_had_is_reported() {
     for code in ["fn f() { thread::spawn(g); }", "use std::thread::spawn;", "use std::thread::{self, spawn};"]
     {
-        assert_eq!(rules_broken_in("src/cli/resolve.rs", code), [(Rule::Thread, 2)], "{code}");
+        assert_eq!(rules_broken_in("src/cli/environment.rs", code), [(Rule::Thread, 2)], "{code}");
     }
     let fine = "fn f() { thread::Builder::new().spawn(g); tokio::spawn(h); }\n#[cfg(test)] mod tests { use std::thread::spawn; }";
-    assert_eq!(rules_broken_in("src/cli/resolve.rs", fine), []);
+    assert_eq!(rules_broken_in("src/cli/environment.rs", fine), []);
 }
 
 #[test]

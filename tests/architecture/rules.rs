@@ -110,7 +110,7 @@ pub const PURE: &[&str] = &[
     "src/cli/config/document.rs",
     "src/cli/config/file.rs",
     "src/cli/config/layers.rs",
-    "src/commands/suggestions.rs",
+    "src/commands/similarity.rs",
     "src/cli/config/origin.rs",
     "src/cli/config/setting.rs",
     "src/cli/config/value.rs",
@@ -202,7 +202,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
     ("base64", &["src/render/encoding.rs", "src/server/authorization/policy.rs"]),
     ("saphyr_parser", &["src/server/authorization/yaml.rs"]),
     ("humantime", &["src/commands/duration.rs", "src/render/duration.rs"]),
-    ("strsim", &["src/commands/suggestions.rs"]),
+    ("strsim", &["src/commands/similarity.rs"]),
     ("rustix", &["src/ledger/file/directory.rs", "src/net/detached.rs"]),
     ("terminal_size", &["src/commands/process/stdout.rs"]),
     ("indicatif", &["src/cli/progress.rs"]),
@@ -213,7 +213,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
 pub const PLANNED: &[&str] = &[];
 
 pub const CLOCK_OWNER: &str = "src/clock.rs";
-pub const ENVIRONMENT_OWNER: &str = "src/cli/resolve.rs";
+pub const ENVIRONMENT_OWNER: &str = "src/cli/environment.rs";
 
 /// Without tests.
 pub const LINES_MAX: usize = 600;

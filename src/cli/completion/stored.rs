@@ -5,8 +5,8 @@ use tokio::time::timeout;
 use crate::cli::config::Configuration;
 use crate::cli::config::variables::{COMPLETE_KEYS, Variables};
 use crate::cli::connection::{Connection, Login};
+use crate::cli::environment;
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
-use crate::cli::resolve;
 use crate::cli::runtime;
 use crate::cli::session::session;
 use crate::cli::signals::EndSignals;
@@ -38,12 +38,12 @@ fn try_list(
     prefix: &str,
 ) -> Result<Vec<String>, CommandError> {
     let configuration = Configuration::resolve(connection, &DisplayArgs::default(), variables)?;
-    let connection = Connection::of(&configuration.settings, resolve::process())?;
+    let connection = Connection::of(&configuration.settings, environment::process())?;
     if !matches!(connection.login, Login::Known(_)) {
         // The password would have to be typed, or read from standard input.
         return Ok(Vec::new());
     }
-    let style = resolve::style(&configuration.settings, false);
+    let style = environment::style(&configuration.settings, false);
     let (session, store) = session(Some(connection), None, EndSignals::default(), style);
     runtime::block_on(false, async {
         let (mut names, mut keys) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use super::document::{self, Content, Node, Position, Syntax};
 use super::origin::{Line, Origin, Place, Rank};
 use super::setting::{Setting, Settings};
 use super::value::PathBases;
-use crate::commands::suggestions::closest;
+use crate::commands::similarity::closest;
 use crate::commands::{CommandError, Kind};
 
 /// Maximum size of the file in bytes, far above that of any real file.

@@ -7,7 +7,7 @@ use super::origin::{Origin, Place, Rank};
 use super::setting::{PREFIX, Setting, Settings};
 use super::value::{PathBases, RawValue};
 use crate::commands::CommandError;
-use crate::commands::suggestions::closest;
+use crate::commands::similarity::closest;
 
 /// The variables that affect the configuration.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,8 @@ use crate::cli::config::setting::{Setting, Settings, Sourced};
 use crate::cli::config::value::{PathBases, RawValue, Shown};
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
+use crate::cli::environment;
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
-use crate::cli::resolve;
 use crate::commands::configured::{ConfigRecord, FileChange};
 use crate::commands::{CommandError, Kind, duration};
 
@@ -206,7 +206,7 @@ fn typed(
 fn contents(settings: Settings) -> Result<Vec<(String, Content)>, CommandError> {
     let contents = settings.iter().map(|(setting, value, _)| Ok((setting.key().to_owned(), content(value)?)));
     let contents = contents.collect::<Result<Vec<_>, CommandError>>();
-    Connection::of(&Settings::resolve(vec![settings])?, resolve::process())?;
+    Connection::of(&Settings::resolve(vec![settings])?, environment::process())?;
     contents
 }
 

@@ -10,7 +10,7 @@ use crate::cli::config::location::Location;
 use crate::cli::config::setting::Settings;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
-use crate::cli::resolve;
+use crate::cli::environment;
 use crate::commands::configured::{ConfigRecord, FileChange};
 use crate::commands::process::signal::Signals;
 use crate::commands::process::{editor, file};
@@ -85,7 +85,7 @@ fn check(path: &Path, text: &[u8], variables: &Variables) -> Result<(), CommandE
         file.context(name).map_err(|error| error.cause("default_context names it"))?;
     }
     for context in &file.contexts {
-        Connection::of(&Settings::resolve(vec![context.settings.clone()])?, resolve::process())?;
+        Connection::of(&Settings::resolve(vec![context.settings.clone()])?, environment::process())?;
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ fn run_editor(copy: &Path) -> Result<(), CommandError> {
     let runtime = runtime_thread::runtime().map_err(failed)?;
     let ended_by = runtime.block_on(async {
         let mut signals = Signals::new().map_err(failed)?;
-        editor::run(&resolve::editor(), copy, &mut signals).await
+        editor::run(&environment::editor(), copy, &mut signals).await
     })?;
     match ended_by {
         None => Ok(()),

@@ -6,7 +6,7 @@ pub mod file;
 use std::path::Path;
 
 use super::config::location::Location;
-use super::resolve;
+use super::environment;
 use crate::commands::CommandError;
 use file::ExchangeFile;
 
@@ -17,5 +17,5 @@ use file::ExchangeFile;
 pub fn read(path: &Path) -> Result<ExchangeFile, CommandError> {
     let location = Location { path: path.to_owned(), named_by: None };
     let bytes = location.read()?.ok_or_else(|| CommandError::missing_file(path))?;
-    ExchangeFile::read(path, &bytes, resolve::variables().home.as_deref())
+    ExchangeFile::read(path, &bytes, environment::variables().home.as_deref())
 }

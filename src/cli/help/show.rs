@@ -10,7 +10,7 @@ use super::terminal::{Screen, Writer};
 use super::text::sections;
 use super::topics::{TOPICS, Topic};
 use crate::commands::CommandError;
-use crate::commands::suggestions::closest;
+use crate::commands::similarity::closest;
 use crate::shell::place::{self, Expected};
 
 /// Returns the help of a topic, or of the verb with these names in the definition, which must have been built.

@@ -106,7 +106,7 @@ impl ClusterArgs {
     /// Returns the name of this instance.
     #[must_use]
     pub fn instance(&self) -> String {
-        self.instance.clone().unwrap_or_else(crate::cli::resolve::host_name)
+        self.instance.clone().unwrap_or_else(crate::cli::environment::host_name)
     }
 
     /// Describes the cluster for the log; `None` without one.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::cli::detached::run_detached;
-use crate::cli::resolve;
+use crate::cli::environment;
 use crate::client::{Client, Settings, Target};
 use crate::commands::seed::{self, Seed};
 use crate::commands::{CommandError, Kind};
@@ -45,7 +45,7 @@ pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, Comman
     let weak = Arc::downgrade(&server);
     let dead = || tokio::io::duplex(1).0;
     let target = Target::Pipe(Arc::new(move || weak.upgrade().map_or_else(dead, |server| server.own_pipe())));
-    let client = Client::connect(Settings::new(target, resolve::default_client_id())).await?;
+    let client = Client::connect(Settings::new(target, environment::default_client_id())).await?;
     let written = seed::write(seed, &client).await;
     client.close().await;
     match (written, Arc::into_inner(server)) {

@@ -103,7 +103,7 @@ impl Group {
     fn poll(&mut self) -> io::Result<Option<GroupChange>> {
         if self.status.is_none() {
             if let Some(status) = self.leader.try_wait()? {
-                let code = status_code(status);
+                let code = shell_status(status);
                 self.status = Some(code);
                 self.take_terminal_back(status.signal().is_some());
                 return Ok(Some(GroupChange::Ended(code)));
@@ -194,7 +194,7 @@ impl Drop for Group {
     }
 }
 
-fn status_code(status: ExitStatus) -> u8 {
+fn shell_status(status: ExitStatus) -> u8 {
     let signal = || status.signal().and_then(|signal| signal.checked_add(128));
     let code = status.code().or_else(signal);
     // Exit statuses and signal numbers of Unix are below 256 and 128.

@@ -158,7 +158,7 @@ pub fn is_input_terminal() -> bool {
 
 /// Returns the path of the prompt's history.
 #[must_use]
-pub fn history() -> Option<PathBuf> {
+pub fn history_path() -> Option<PathBuf> {
     let folder = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("mqkv").join("history"))
