@@ -32,6 +32,8 @@ use crate::net::Secret;
 
 /// The minimum buffer for a read.
 const READ_BYTES_MIN: usize = 8 * 1024;
+/// The most room for a read, so that a client with many requests in flight takes few system calls.
+const READ_BYTES_MAX: usize = 32 * 1024;
 /// The same until the client has authenticated: room for nearly every CONNECT.
 const CONNECT_READ_BYTES_MIN: usize = 1024;
 /// The input buffer that a connection keeps for a few bytes.
@@ -233,6 +235,8 @@ struct Connection<S> {
     input: BytesMut,
     /// The memory of the input buffer: its capacity is less once a part has been handled.
     input_bytes: usize,
+    /// The room for the next read; it grows as long as reads fill it.
+    read_bytes: usize,
     charge: Charge,
     _permit: Permit,
     /// Until the client has authenticated; then None.
@@ -253,6 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             stream,
             input,
             input_bytes: 0,
+            read_bytes: READ_BYTES_MIN,
             charge,
             _permit: permit,
             unfinished: Some(unfinished),
@@ -442,6 +447,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                     Transfer::Read(Ok(len)) => {
                         count(&broker.counters().received.bytes, len);
+                        if self.input.len() == self.input.capacity() {
+                            self.read_bytes = self.read_bytes.saturating_mul(2).min(READ_BYTES_MAX);
+                        }
                         // Packets that wait for the output to be written are not handled yet, so their bytes count.
                         // They are few: with many of them, nothing is read.
                         if let Some(keep_alive) = &mut keep_alive
@@ -531,7 +539,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Charges the connection for it, and for `others`, the memory of its other buffers.
     fn make_room(&mut self, missing: usize, others: usize) -> Result<(), OutOfMemory> {
         self.shrink_input();
-        let least = if self.handshake_bytes.is_some() { CONNECT_READ_BYTES_MIN } else { READ_BYTES_MIN };
+        let least = match self.handshake_bytes {
+            Some(_) => CONNECT_READ_BYTES_MIN,
+            None if self.charge.account().is_under_pressure() => READ_BYTES_MIN,
+            None => self.read_bytes,
+        };
         let wanted = missing.min(self.input.len()).max(least);
         let needed = self.input.len().saturating_add(wanted).max(self.input_bytes);
         self.charge_for(needed.saturating_add(others))?;
