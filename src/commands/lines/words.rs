@@ -122,26 +122,15 @@ fn is_blank(byte: u8) -> bool {
 /// Returns the next word if it has no quote, escape or NUL: most words have none, and are copied at once.
 fn plain_word(rest: &mut Cursor<'_>) -> Option<Vec<u8>> {
     let line = rest.line.get(rest.at..)?;
-    let specials = [b' ', b'\t', b'\r', b'\n', b'\\', b'\'', b'"', 0];
-    let is_special = |byte| specials.iter().fold(false, |found, special| found | (byte == *special));
-    let len = position(line, is_special).unwrap_or(line.len());
+    // All of them are below the letters, but for the backslash: most bytes need these two comparisons only.
+    let is_special =
+        |byte: u8| byte == b'\\' || (byte <= b'\'' && (is_blank(byte) || matches!(byte, b'\'' | b'"' | 0)));
+    let len = line.iter().position(|byte| is_special(*byte)).unwrap_or(line.len());
     if line.get(len).is_some_and(|byte| !is_blank(*byte)) {
         return None;
     }
     rest.at = rest.at.saturating_add(len);
     line.get(..len).map(<[u8]>::to_vec)
-}
-
-/// Returns the position of the first byte that matches.
-///
-/// Looks at every byte of a part instead of stopping at the first match: the compiler then compares many at a time.
-fn position(bytes: &[u8], is_match: impl Fn(u8) -> bool) -> Option<usize> {
-    const PART: usize = 32;
-    let has_match = |part: &[u8]| part.iter().fold(false, |found, byte| found | is_match(*byte));
-    let (parts, _) = bytes.as_chunks::<PART>();
-    let start = parts.iter().take_while(|part| !has_match(*part)).count().saturating_mul(PART);
-    let found = bytes.get(start..)?.iter().position(|byte| is_match(*byte))?;
-    Some(start.saturating_add(found))
 }
 
 fn word(rest: &mut Cursor<'_>) -> Result<Vec<u8>, LineError> {
