@@ -16,6 +16,7 @@ use super::end_turns;
 use super::keep_alive::KeepAlive;
 use super::login::{self, ENDED, Login, Permit, UnfinishedLogin};
 use super::packet_handler::{PacketHandler, wait};
+use super::progress::Progress;
 use super::transfer::{Sending, Transfer, write_or_read};
 use crate::broker::authentication;
 use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
@@ -204,30 +205,6 @@ fn bytes_of(connect: &Connect) -> usize {
         [&connect.password, &connect.authentication_data].into_iter().flatten().map(Sensitive::capacity);
     let will = connect.will.iter().map(|will| publication::bytes_of(&will.message));
     texts.chain(secrets).chain(will).fold(0, usize::saturating_add)
-}
-
-/// Watches over a client that does not read.
-#[derive(Debug, Default)]
-struct Progress {
-    /// How many writes have succeeded.
-    writes: u64,
-    /// That number when the current period began, None while there is nothing to write.
-    since: Option<u64>,
-}
-
-impl Progress {
-    /// Notes that bytes have been written, perhaps the last ones.
-    fn handle_written(&mut self, is_complete: bool) {
-        self.writes = self.writes.wrapping_add(1);
-        if is_complete {
-            self.since = None;
-        }
-    }
-
-    /// Begins a period; returns whether nothing has been written in the last one.
-    fn handle_timeout(&mut self) -> bool {
-        self.since.replace(self.writes) == Some(self.writes)
-    }
 }
 
 struct Connection<S> {
