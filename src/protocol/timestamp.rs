@@ -176,7 +176,7 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (ms, rest) = split(text).ok_or(TimestampError::Parts)?;
         let (counter, node) = split(rest).ok_or(TimestampError::Parts)?;
-        if split(node).is_some() {
+        if node != STORE_NODE && !is_plain(node) && node.contains(':') {
             return Err(TimestampError::Parts);
         }
         let ms = decimal::parse(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
@@ -201,10 +201,12 @@ fn split(text: &str) -> Option<(&str, &str)> {
 
 fn is_node(node: &str) -> bool {
     let bad = |c: char| c == ':' || c.is_whitespace() || c.is_control();
-    // Nearly all nodes are plain ASCII, which needs no lookup in the tables of Unicode.
-    let is_plain =
-        || node.bytes().fold(true, |is_plain, byte| is_plain & matches!(byte, b'!'..=b'9' | b';'..=b'~'));
-    !node.is_empty() && node.len() <= NODE_BYTES_MAX && (is_plain() || !node.contains(bad))
+    !node.is_empty() && node.len() <= NODE_BYTES_MAX && (is_plain(node) || !node.contains(bad))
+}
+
+/// Whether a node is of visible ASCII characters without a colon. Nearly all are, and need no lookup in the tables of Unicode.
+fn is_plain(node: &str) -> bool {
+    node.bytes().fold(true, |is_plain, byte| is_plain & matches!(byte, b'!'..=b'9' | b';'..=b'~'))
 }
 
 impl fmt::Display for TimestampError {

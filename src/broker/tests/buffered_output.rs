@@ -5,13 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
-use tokio::sync::{Semaphore, watch};
 
 use super::*;
-use crate::broker::authentication::ConnectionInfo;
-use crate::broker::memory::{Charge, MemoryKind};
-use crate::broker::wire::connection;
-use crate::broker::wire::login::{Login, Logins, Permit};
 
 /// Keeps what is written until a flush.
 struct BufferingStream {
@@ -78,14 +73,7 @@ async fn buffered_output_is_flushed_while_an_acknowledgement_is_held_back() {
     let gate = Arc::<Gate>::default();
     let stream = BufferingStream { inner, buffered: BytesMut::new(), gate: Arc::clone(&gate) };
     let info = ConnectionInfo { buffers_output: true, ..ConnectionInfo::anonymous("memory") };
-    let account = broker.memory().account("memory");
-    let charge = Charge::new(&account, MemoryKind::Unauthenticated, 0);
-    let (_closing, closes) = watch::channel(false);
-    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    let unfinished = Arc::new(Logins::default().begin("127.0.0.1".parse().unwrap()));
-    let permit = Permit::new(permit, Charge::new(&account, MemoryKind::Reserved, 0));
-    let login = Login { charge, permit, unfinished };
-    tokio::spawn(connection::serve(broker, stream, info, login, closes));
+    let _closing = serve(broker, stream, info);
     let mut client = Client::on(pipe);
     client.send_connect(ConnectOptions::new("a")).await;
     assert!(matches!(client.receive().await, Packet::ConnAck(_)));

@@ -10,6 +10,7 @@ mod memory;
 mod mqtt311;
 mod publish;
 mod qos;
+mod read_size;
 mod sessions;
 mod shared_subscriptions;
 mod subscribe;
@@ -19,8 +20,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Semaphore, watch};
 
+use super::authentication::ConnectionInfo;
+use super::memory::{Charge, MemoryKind};
 use super::test_client::{Client, ConnectOptions, filter, qos_0, qos_1, retained, with_properties};
 use super::{
     Application, Broker, Event, EventSink, HeldAcknowledgement, Hooks, ListenerSettings, Peer, Server,
@@ -31,6 +35,8 @@ use crate::broker::test_client::wire::{
     Packet, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, PublishProperties, QoS,
     RetainForwardRule, Subscribe, SubscribeFilter, SubscribeReasonCode, UnsubAckReason, Unsubscribe,
 };
+use crate::broker::wire::connection;
+use crate::broker::wire::login::{Login, Logins, Permit};
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
 use crate::protocol::message::{Message, Qos};
@@ -41,6 +47,22 @@ async fn start() -> Server {
 
 async fn start_with(settings: Settings) -> Server {
     Server::start(settings, Hooks::new(Arc::new(()))).await.unwrap()
+}
+
+/// Serves one connection on a stream, until the sender is dropped.
+fn serve<S>(broker: Broker, stream: S, info: ConnectionInfo) -> watch::Sender<bool>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+{
+    let account = broker.memory().account("memory");
+    let charge = Charge::new(&account, MemoryKind::Unauthenticated, 0);
+    let (closing, closes) = watch::channel(false);
+    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let unfinished = Arc::new(Logins::default().begin("127.0.0.1".parse().unwrap()));
+    let permit = Permit::new(permit, Charge::new(&account, MemoryKind::Reserved, 0));
+    let login = Login { charge, permit, unfinished };
+    tokio::spawn(connection::serve(broker, stream, info, login, closes));
+    closing
 }
 
 fn qos_2(topic: &str, packet_id: u16) -> Publish {

@@ -16,6 +16,7 @@ use super::end_turns;
 use super::keep_alive::KeepAlive;
 use super::login::{self, ENDED, Login, Permit, UnfinishedLogin};
 use super::packet_handler::{PacketHandler, wait};
+use super::progress::Progress;
 use super::transfer::{Sending, Transfer, write_or_read};
 use crate::broker::authentication;
 use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
@@ -32,6 +33,8 @@ use crate::net::Secret;
 
 /// The minimum buffer for a read.
 const READ_BYTES_MIN: usize = 8 * 1024;
+/// The most room for a read, so that a client with many requests in flight takes few system calls.
+const READ_BYTES_MAX: usize = 32 * 1024;
 /// The same until the client has authenticated: room for nearly every CONNECT.
 const CONNECT_READ_BYTES_MIN: usize = 1024;
 /// The input buffer that a connection keeps for a few bytes.
@@ -204,35 +207,13 @@ fn bytes_of(connect: &Connect) -> usize {
     texts.chain(secrets).chain(will).fold(0, usize::saturating_add)
 }
 
-/// Watches over a client that does not read.
-#[derive(Debug, Default)]
-struct Progress {
-    /// How many writes have succeeded.
-    writes: u64,
-    /// That number when the current period began, None while there is nothing to write.
-    since: Option<u64>,
-}
-
-impl Progress {
-    /// Notes that bytes have been written, perhaps the last ones.
-    fn handle_written(&mut self, is_complete: bool) {
-        self.writes = self.writes.wrapping_add(1);
-        if is_complete {
-            self.since = None;
-        }
-    }
-
-    /// Begins a period; returns whether nothing has been written in the last one.
-    fn handle_timeout(&mut self) -> bool {
-        self.since.replace(self.writes) == Some(self.writes)
-    }
-}
-
 struct Connection<S> {
     stream: S,
     input: BytesMut,
     /// The memory of the input buffer: its capacity is less once a part has been handled.
     input_bytes: usize,
+    /// The room for the next read; it grows as long as reads fill it.
+    read_bytes: usize,
     charge: Charge,
     _permit: Permit,
     /// Until the client has authenticated; then None.
@@ -253,6 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             stream,
             input,
             input_bytes: 0,
+            read_bytes: READ_BYTES_MIN,
             charge,
             _permit: permit,
             unfinished: Some(unfinished),
@@ -442,6 +424,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                     Transfer::Read(Ok(len)) => {
                         count(&broker.counters().received.bytes, len);
+                        if self.input.len() == self.input.capacity() {
+                            self.read_bytes = self.read_bytes.saturating_mul(2).min(READ_BYTES_MAX);
+                        }
                         // Packets that wait for the output to be written are not handled yet, so their bytes count.
                         // They are few: with many of them, nothing is read.
                         if let Some(keep_alive) = &mut keep_alive
@@ -531,7 +516,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Charges the connection for it, and for `others`, the memory of its other buffers.
     fn make_room(&mut self, missing: usize, others: usize) -> Result<(), OutOfMemory> {
         self.shrink_input();
-        let least = if self.handshake_bytes.is_some() { CONNECT_READ_BYTES_MIN } else { READ_BYTES_MIN };
+        let least = match self.handshake_bytes {
+            Some(_) => CONNECT_READ_BYTES_MIN,
+            None if self.charge.account().is_under_pressure() => READ_BYTES_MIN,
+            None => self.read_bytes,
+        };
         let wanted = missing.min(self.input.len()).max(least);
         let needed = self.input.len().saturating_add(wanted).max(self.input_bytes);
         self.charge_for(needed.saturating_add(others))?;

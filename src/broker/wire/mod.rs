@@ -11,6 +11,7 @@ pub mod keep_alive;
 pub mod listener;
 pub mod login;
 pub mod packet_handler;
+pub mod progress;
 pub mod topic_aliases;
 pub mod traffic_counters;
 pub mod transfer;

@@ -25,29 +25,19 @@ pub(super) fn properties(
     accepts_any: bool,
 ) -> Result<Properties, InvalidResponse> {
     let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
-    // Of equal names the first one counts.
-    let (mut status, mut protocol_version, mut version) = (None, None, None);
-    for (name, value) in message.user_properties.iter() {
-        let place = match name {
-            message::STATUS => &mut status,
-            message::PROTOCOL_VERSION => &mut protocol_version,
-            message::TIMESTAMP => &mut version,
-            _ => continue,
-        };
-        place.get_or_insert(value);
-    }
+    let status = message.user_property(message::STATUS);
     match status {
         None | Some(message::STATUS_OK) => {}
         Some(status) => return malformed(format!("status {}", status.escape_debug())),
     }
-    match protocol_version {
+    match message.user_property(message::PROTOCOL_VERSION) {
         Some(version) if version != "1" && !version.starts_with("1.") => {
             return malformed(format!("protocol version {}", version.escape_debug()));
         }
         _ => {}
     }
     let has_status = status.is_some();
-    let Some(text) = version else {
+    let Some(text) = message.user_property(message::TIMESTAMP) else {
         return Ok(Properties { version: None, has_status });
     };
     let version: Timestamp = match text.parse() {

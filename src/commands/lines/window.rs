@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 pub const WINDOW_MIN: usize = 64;
 /// The greatest size of an adaptive window: on a slow link, half a second of 8,000 requests a second.
 pub const WINDOW_MAX: usize = 4096;
+/// Up to this size a window grows while a round trip is shorter than this, whatever the rate: a request waits hardly longer, and
+/// fewer and larger groups of requests cost each side fewer system calls and wake-ups.
+const QUICK_SIZE_MAX: usize = 256;
+const QUICK_ROUND_TRIP: Duration = Duration::from_millis(1);
 /// A size is judged by the answers of so many full windows.
 const WINDOWS_OF_PERIOD: usize = 8;
 /// The same if they take long.
@@ -20,7 +24,7 @@ const PARTS_OF_TIMEOUT: u32 = 4;
 ///
 /// The size doubles as long as that raises the rate of answers by a seventh, that is, as long as the round trip of a request grows
 /// by less than three quarters. If it grows by more, the requests only wait longer, for a broker or a link that is at its limit:
-/// then the former size is restored, and a larger one is tried later.
+/// then the former size is restored, and a larger one is tried later. Small windows with a short round trip grow in any case.
 ///
 /// If the round trip becomes much longer, the broker may have become slower, so that most of the requests wait: the size is halved
 /// as long as that shortens the round trip. It falls below [`WINDOW_MIN`] only if the requests would wait for more than a
@@ -196,6 +200,12 @@ impl Adaptive {
                 before
             }
             _ if round_trip > round_trip_max => self.shrink(measured),
+            Phase::Growing { .. }
+                if size < QUICK_SIZE_MAX.min(self.size_max) && round_trip < QUICK_ROUND_TRIP =>
+            {
+                self.phase = Phase::Growing { before: None };
+                double
+            }
             // A little more rate is not worth the memory and the requests that an error leaves in flight.
             Phase::Growing { before: Some(before) } if !measured.is_faster_than(before) => {
                 let Measurement { size, round_trip, .. } = *before;
@@ -328,6 +338,16 @@ mod tests {
             link.run(&mut window, 100_000);
             assert!(sizes.contains(&window.size()), "{latency_us} us, {per_second}/s: {}", window.size());
         }
+    }
+
+    #[test]
+    fn a_short_round_trip_is_no_reason_for_a_small_window() {
+        let (mut window, mut link) = (adaptive(), Link::new(10, 500_000));
+        link.run(&mut window, 100_000);
+        assert_eq!(window.size(), QUICK_SIZE_MAX);
+        window.handle_receive_max(100);
+        link.run(&mut window, 100_000);
+        assert_eq!(window.size(), 100);
     }
 
     #[test]
