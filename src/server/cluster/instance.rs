@@ -385,7 +385,12 @@ impl Instance {
                 self.roster.read_again();
             }
         } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
-            upkeep.handle_answer(result, self.roster.least_read(now), now);
+            if let Some(reason) = upkeep.handle_answer(result, self.roster.least_read(now), now) {
+                // Without a compaction, the history takes all space in the end.
+                let reason =
+                    format!("compaction: {reason}; use --no-compaction, and let etcd compact itself");
+                self.effects.push_back(Effect::Report(ClusterEvent::Refused { reason }));
+            }
         }
     }
 

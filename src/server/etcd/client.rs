@@ -170,17 +170,17 @@ impl Etcd {
 
     async fn check(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         let asked = self.ask(endpoint, |client| async move {
-            let status = client.maintenance_client().status().await?;
+            let version = version_of(&client).await?;
             let probe = client.kv_client().get(PROBE_KEY, Some(GetOptions::new().with_serializable())).await;
             match probe.map_err(|error| (Failure::new(&error), error)) {
                 // The user may not read this key, which is none of the store. So etcd has accepted the user.
-                Ok(_) | Err((Failure::Refused(_), _)) => Ok(status),
+                Ok(_) | Err((Failure::Refused(_), _)) => Ok(version),
                 Err((_, error)) => Err(error),
             }
         });
         let address = &endpoint.dialer.address;
-        let status = match asked.await {
-            Ok(status) => status,
+        let version = match asked.await {
+            Ok(version) => version,
             Err(failure) => {
                 let dialed = match (endpoint.dialer.last_failure.get(), &failure) {
                     (None, Failure::Foreign(_)) => endpoint.dialer.refusal().await,
@@ -189,10 +189,9 @@ impl Etcd {
                 return Err(ConnectError::new(address, failure, dialed));
             }
         };
-        let version = status.version().to_owned();
-        match version::is_supported(&version) {
-            true => Ok(()),
-            false => Err(ConnectError::TooOld { endpoint: address.to_string(), version }),
+        match version.filter(|version| !version::is_supported(version)) {
+            None => Ok(()),
+            Some(version) => Err(ConnectError::TooOld { endpoint: address.to_string(), version }),
         }
     }
 
@@ -336,15 +335,26 @@ impl Etcd {
         all
     }
 
-    /// Returns the size of etcd's database, and whether it has space for more, as the member says that has least.
+    /// Returns the size of etcd's database, and whether it has space for more, as the member says that has least. The next requests go to
+    /// the leader, if it answers: another member would ask it in turn.
     ///
     /// # Errors
-    /// No member answers.
+    /// [`EtcdError::Refused`]: the user may not see it; otherwise no member answers.
     pub async fn size(&self) -> Result<EtcdSize, EtcdError> {
         let all = self.status().await;
+        let leads = |status: &Result<EndpointStatus, _>| status.as_ref().is_ok_and(|status| status.is_leader);
+        let mut endpoints = self.0.endpoints.iter().zip(&all);
+        if let Some((leader, _)) = endpoints.find(|(_, (_, status))| leads(status)) {
+            *lock(&self.0.current) = Arc::clone(leader);
+        }
         let sizes = all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::size);
-        let least = sizes.max_by_key(|size| (size.space, size.used_bytes));
-        least.ok_or_else(|| EtcdError::Unknown { reason: "no member of etcd answers".to_owned() })
+        if let Some(least) = sizes.max_by_key(|size| (size.space, size.used_bytes)) {
+            return Ok(least);
+        }
+        let mut errors = all.into_iter().filter_map(|(_, status)| status.err());
+        let refusal = errors.find(|error| matches!(error, EtcdError::Refused { .. }));
+        let no_answer = || EtcdError::Unknown { reason: "no member of etcd answers".to_owned() };
+        Err(refusal.unwrap_or_else(no_answer))
     }
 
     pub(super) async fn status_of(&self, endpoint: &Endpoint) -> Result<EndpointStatus, EtcdError> {
@@ -457,6 +467,16 @@ impl Etcd {
                 *current = Arc::clone(next);
             }
         }
+    }
+}
+
+/// Returns the version of a member; `None` if it reports it only to users with the role `root`. Versions 3.5.28 to 3.5.30, and 3.6 until
+/// that was mended (etcd-io/etcd#21663), do so.
+pub(super) async fn version_of(client: &Client) -> Result<Option<String>, Error> {
+    match client.maintenance_client().status().await {
+        Ok(status) => Ok(Some(status.version().to_owned())),
+        Err(error) if matches!(Failure::new(&error), Failure::Refused(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::assembly::Assembly;
-use super::client::{ANSWER_BYTES_MAX, Endpoint, Etcd, bound, signed, unsigned};
+use super::client::{ANSWER_BYTES_MAX, Endpoint, Etcd, bound, signed, unsigned, version_of};
 use super::error::Failure;
 use super::version::has_progress_fix;
 use crate::ledger::etcd::action::WatchRange;
@@ -121,9 +121,10 @@ async fn open(etcd: &Etcd, range: &WatchRange) -> Result<(Arc<Endpoint>, WatchSt
     let options = options.with_start_revision(signed(range.revision)?).with_fragment().with_progress_notify();
     let after = etcd.request_timeout();
     let opened = timeout(after, async {
-        let version = client.maintenance_client().status().await?.version().to_owned();
+        // A member that refuses to report its version is a later one.
+        let is_progress_ordered = version_of(&client).await?.is_none_or(|version| has_progress_fix(&version));
         let mut watches = client.watch_client().max_decoding_message_size(ANSWER_BYTES_MAX);
-        Ok((watches.watch(bound(&range.from), Some(options)).await?, has_progress_fix(&version)))
+        Ok((watches.watch(bound(&range.from), Some(options)).await?, is_progress_ordered))
     });
     match opened.await {
         Ok(Ok((stream, is_progress_ordered))) => Ok((endpoint, stream, is_progress_ordered)),
