@@ -1,4 +1,4 @@
-//! Processes of etcd on free ports of this machine.
+//! Processes of etcd on free ports of this machine. `MQKV_TEST_ETCD` names another program than that of `etcd-server`.
 
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -150,7 +150,8 @@ impl Drop for EtcdCluster {
 }
 
 fn spawn(arguments: &[String]) -> Child {
-    let mut command = Command::new("/usr/bin/etcd");
+    let program = std::env::var("MQKV_TEST_ETCD").unwrap_or_else(|_| "/usr/bin/etcd".to_owned());
+    let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap_or_else(|error| panic!("{error}: apt-get install etcd-server"))
 }
