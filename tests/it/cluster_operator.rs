@@ -162,10 +162,13 @@ fn an_etcd_that_asks_for_a_user_later_is_reported_to_the_operator() {
     for (shown, expected) in [
         (on(&cluster, &["status"]), "user name is empty"),
         (as_reader(&["status"], "wrong"), "invalid user ID or password"),
-        (as_reader(&["resign"], "right"), "ROLE --prefix=true readwrite /mqkv/default/"),
     ] {
         assert!(shown.contains(expected) && shown.ends_with("--- exit 77\n"), "{expected}: {shown}");
     }
+    let resigned = as_reader(&["resign"], "right");
+    let is_denied = resigned.contains("ROLE --prefix=true readwrite /mqkv/default/\n--- exit 77\n");
+    // etcd 3.5.30 also refuses to renew the lease of an owner without a user, so that its key is gone soon.
+    assert!(is_denied || resigned.contains("the owner a is gone"), "{resigned}");
     assert!(as_reader(&["status"], "right").contains("1 key"));
     let words =
         ["serve", "--listen", "127.0.0.1:0", "--etcd", &cluster.etcd.urls().join(","), "--cluster", "other"];
