@@ -69,7 +69,7 @@ pub struct Etcd(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub(super) endpoints: Vec<Arc<Endpoint>>,
     /// The endpoint of the next request.
-    current: Mutex<Arc<Endpoint>>,
+    pub(super) current: Mutex<Arc<Endpoint>>,
     /// The endpoint of reads at a revision, if one was chosen.
     pub(super) reading: Mutex<Option<Arc<Endpoint>>>,
     /// The answers since the last read or transaction that etcd has refused because of the user.
@@ -170,17 +170,17 @@ impl Etcd {
 
     async fn check(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         let asked = self.ask(endpoint, |client| async move {
-            let version = version_of(&client).await?;
+            let status = Failure::unless_refused(client.maintenance_client().status().await)?;
             let probe = client.kv_client().get(PROBE_KEY, Some(GetOptions::new().with_serializable())).await;
             match probe.map_err(|error| (Failure::new(&error), error)) {
                 // The user may not read this key, which is none of the store. So etcd has accepted the user.
-                Ok(_) | Err((Failure::Refused(_), _)) => Ok(version),
+                Ok(_) | Err((Failure::Refused(_), _)) => Ok(status.map(|status| status.version().to_owned())),
                 Err((_, error)) => Err(error),
             }
         });
         let address = &endpoint.dialer.address;
         let version = match asked.await {
-            Ok(version) => version,
+            Ok(version) => version.filter(|version| !version::is_supported(version)),
             Err(failure) => {
                 let dialed = match (endpoint.dialer.last_failure.get(), &failure) {
                     (None, Failure::Foreign(_)) => endpoint.dialer.refusal().await,
@@ -189,10 +189,7 @@ impl Etcd {
                 return Err(ConnectError::new(address, failure, dialed));
             }
         };
-        match version.filter(|version| !version::is_supported(version)) {
-            None => Ok(()),
-            Some(version) => Err(ConnectError::TooOld { endpoint: address.to_string(), version }),
-        }
+        version.map_or(Ok(()), |version| Err(ConnectError::TooOld { endpoint: address.to_string(), version }))
     }
 
     /// Asks for a transaction, once. After [`EtcdError::Unknown`] it must be asked for again: if it was applied, its
@@ -342,19 +339,14 @@ impl Etcd {
     /// [`EtcdError::Refused`]: the user may not see it; otherwise no member answers.
     pub async fn size(&self) -> Result<EtcdSize, EtcdError> {
         let all = self.status().await;
-        let leads = |status: &Result<EndpointStatus, _>| status.as_ref().is_ok_and(|status| status.is_leader);
-        let mut endpoints = self.0.endpoints.iter().zip(&all);
-        if let Some((leader, _)) = endpoints.find(|(_, (_, status))| leads(status)) {
-            *lock(&self.0.current) = Arc::clone(leader);
-        }
+        self.prefer_leader(&all);
         let sizes = all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::size);
         if let Some(least) = sizes.max_by_key(|size| (size.space, size.used_bytes)) {
             return Ok(least);
         }
         let mut errors = all.into_iter().filter_map(|(_, status)| status.err());
         let refusal = errors.find(|error| matches!(error, EtcdError::Refused { .. }));
-        let no_answer = || EtcdError::Unknown { reason: "no member of etcd answers".to_owned() };
-        Err(refusal.unwrap_or_else(no_answer))
+        Err(refusal.unwrap_or(EtcdError::Unknown { reason: "no member of etcd answers".to_owned() }))
     }
 
     pub(super) async fn status_of(&self, endpoint: &Endpoint) -> Result<EndpointStatus, EtcdError> {
@@ -467,16 +459,6 @@ impl Etcd {
                 *current = Arc::clone(next);
             }
         }
-    }
-}
-
-/// Returns the version of a member; `None` if it reports it only to users with the role `root`. Versions 3.5.28 to 3.5.30, and 3.6 until
-/// that was mended (etcd-io/etcd#21663), do so.
-pub(super) async fn version_of(client: &Client) -> Result<Option<String>, Error> {
-    match client.maintenance_client().status().await {
-        Ok(status) => Ok(Some(status.version().to_owned())),
-        Err(error) if matches!(Failure::new(&error), Failure::Refused(_)) => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::assembly::Assembly;
-use super::client::{ANSWER_BYTES_MAX, Endpoint, Etcd, bound, signed, unsigned, version_of};
+use super::client::{ANSWER_BYTES_MAX, Endpoint, Etcd, bound, signed, unsigned};
 use super::error::Failure;
 use super::version::has_progress_fix;
 use crate::ledger::etcd::action::WatchRange;
@@ -122,7 +122,8 @@ async fn open(etcd: &Etcd, range: &WatchRange) -> Result<(Arc<Endpoint>, WatchSt
     let after = etcd.request_timeout();
     let opened = timeout(after, async {
         // A member that refuses to report its version is a later one.
-        let is_progress_ordered = version_of(&client).await?.is_none_or(|version| has_progress_fix(&version));
+        let status = Failure::unless_refused(client.maintenance_client().status().await)?;
+        let is_progress_ordered = status.is_none_or(|status| has_progress_fix(status.version()));
         let mut watches = client.watch_client().max_decoding_message_size(ANSWER_BYTES_MAX);
         Ok((watches.watch(bound(&range.from), Some(options)).await?, is_progress_ordered))
     });
