@@ -1,23 +1,26 @@
-//! `mqkv store --etcd` behind Mosquitto, against etcd's own puts and compare-and-puts in the same run; and how
-//! long nothing answers after the owner is killed.
+//! Two `mqkv store --etcd` behind Mosquitto, with TLS to the broker and to three members of etcd on disk, against etcd's own puts and
+//! compare-and-puts in the same run; and how long nothing answers after the owner is killed.
 //!
-//! `cargo bench --features cluster --bench cluster [-- SECTION...]` needs Debian's `etcd-server` and `mosquitto`. `MQKV_KILLS` sets the
-//! number of kills.
+//! `cargo bench --features cluster --bench cluster [-- SECTION...]` needs Debian's `etcd-server` and `mosquitto`. `MQKV_TEST_ETCD` names
+//! another etcd, such as that of `.ci/etcd`; `MQKV_KILLS` sets the number of kills.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::arithmetic_side_effects, clippy::panic)]
 #![allow(clippy::indexing_slicing, clippy::disallowed_methods)]
 
 mod shared;
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mqkv::ledger::etcd::operation::{Condition, EtcdError, Operation, Txn, TxnAnswer, TxnOutcome};
+use mqkv::net::TlsOptions;
 use mqkv::server::etcd::{Etcd, EtcdSettings};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use shared::raw::{self, KEY_BYTES, RawClient, VALUE_BYTES, command, key};
-use shared::{MQKV, Process, free_port, in_turn, mosquitto, rate, ratios, run, spread, wait_until_open};
+use shared::{MQKV, Process, free_port, in_turn, mosquitto_with, rate, ratios, run, spread, wait_until_open};
 
 const WRITERS: usize = 64;
 const ROUNDS: usize = 5;
@@ -32,8 +35,15 @@ const KILLS: usize = 20;
 /// Between two requests while the owner is killed.
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Measures something of a store on the etcd with these URLs.
-type Section = fn(&[String]);
+/// Three members of etcd, and the certificate authority of all.
+struct Machines {
+    members: Vec<Process>,
+    urls: Vec<String>,
+    ca: PathBuf,
+}
+
+/// Measures something of a store on etcd.
+type Section = fn(&Machines);
 
 const SECTIONS: [(&str, Section); 3] = [("throughput", throughput), ("gaps", gaps), ("joining", joining)];
 
@@ -44,41 +54,100 @@ fn main() {
         assert!(SECTIONS.iter().any(|(section, _)| section == name), "no section {name}");
     }
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (_members, urls) = etcd(home.path());
+    let etcd = etcd(home.path());
     for (name, run) in SECTIONS {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
-            run(&urls);
+            run(&etcd);
         }
     }
 }
 
-/// Starts three members of etcd; returns them with their client URLs.
-fn etcd(home: &Path) -> (Vec<Process>, Vec<String>) {
+/// Writes `ca.pem`, and a certificate of this machine: `server.pem` with `server.key`.
+fn certificates(home: &Path) {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let server = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
+    let files = [("ca.pem", ca.pem()), ("server.pem", server.pem()), ("server.key", key.serialize_pem())];
+    files.iter().for_each(|(name, text)| std::fs::write(home.join(name), text).unwrap());
+}
+
+/// Starts three members of etcd, with TLS for clients and between them.
+fn etcd(home: &Path) -> Machines {
+    certificates(home);
     let [ports, peers] = [(); 2].map(|()| [(); 3].map(|()| free_port()));
-    let url = |port: &u16| format!("http://127.0.0.1:{port}");
+    let url = |port: &u16| format!("https://127.0.0.1:{port}");
     let all: Vec<_> =
         peers.iter().enumerate().map(|(index, port)| format!("n{index}={}", url(port))).collect();
+    let program = std::env::var("MQKV_TEST_ETCD").unwrap_or_else(|_| "etcd".to_owned());
     let start = |(index, port): (usize, &u16)| {
         let (client, peer) = (url(port), url(&peers[index]));
-        let mut command = Command::new("etcd");
-        command.args(["--name", &format!("n{index}"), "--data-dir"]).arg(home.join(format!("n{index}")));
+        let mut command = Command::new(&program);
+        command.args(["--name", &format!("n{index}"), "--data-dir", &format!("n{index}")]).current_dir(home);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &all.join(","), "--log-level", "error", "--logger", "zap"]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["--cert-file", "server.pem", "--key-file", "server.key"]);
+        command.args(["--peer-cert-file", "server.pem", "--peer-key-file", "server.key"]);
+        command.args(["--peer-trusted-ca-file", "ca.pem"]).stdout(Stdio::null()).stderr(Stdio::null());
         Process::new(shared::spawn(&mut command, "etcd-server"), *port)
     };
     let members: Vec<_> = ports.iter().enumerate().map(start).collect();
     ports.iter().for_each(|port| wait_until_open(*port));
-    (members, ports.iter().map(url).collect())
+    Machines { members, urls: ports.iter().map(url).collect(), ca: home.join("ca.pem") }
 }
 
-/// Starts an instance of a cluster of this name, behind a broker.
-fn store(urls: &[String], broker: u16, cluster: &str, instance: &str) -> Process {
-    let mut command = Command::new(MQKV);
-    command.args(["store", "-q", "-b", &format!("mqtt://127.0.0.1:{broker}"), "--etcd", &urls.join(",")]);
-    command.args(["--cluster", cluster, "--instance", instance]);
-    Process::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), broker)
+/// A broker for clients without TLS and stores with it.
+struct Broker {
+    process: Process,
+    tls_port: u16,
+}
+
+impl Machines {
+    fn broker(&self) -> Broker {
+        let tls_port = free_port();
+        let folder = self.ca.parent().unwrap().display();
+        let lines = [
+            format!("listener {tls_port} 127.0.0.1"),
+            format!("certfile {folder}/server.pem"),
+            format!("keyfile {folder}/server.key"),
+        ];
+        Broker { process: mosquitto_with(&lines), tls_port }
+    }
+
+    /// Starts an instance of a cluster of this name, behind a broker.
+    fn store(&self, broker: &Broker, cluster: &str, instance: &str) -> Store {
+        let (mut command, admin) = (Command::new(MQKV), free_port());
+        command.args(["store", "-q", "-b", &format!("mqtts://127.0.0.1:{}", broker.tls_port), "-T"]);
+        command.arg(&self.ca).args(["--etcd", &self.urls.join(","), "--etcd-ca"]).arg(&self.ca);
+        command.args(["--cluster", cluster, "--instance", instance, "--admin", &admin.to_string()]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Store { process: Process::new(child, broker.process.port), admin }
+    }
+
+    async fn connect(&self) -> Etcd {
+        let tls = TlsOptions { cafile: Some(self.ca.clone()), ..TlsOptions::default() };
+        let settings = EtcdSettings { endpoints: self.urls.clone(), tls, ..EtcdSettings::default() };
+        loop {
+            match Etcd::connect(&settings).await {
+                Ok(etcd) => return etcd,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Returns the CPU time of all members.
+    fn cpu_s(&self) -> f64 {
+        self.members.iter().map(Process::cpu_s).sum()
+    }
+}
+
+/// An instance, with the port of its metrics.
+struct Store {
+    process: Process,
+    admin: u16,
 }
 
 /// Waits until a store answers.
@@ -94,19 +163,9 @@ fn wait_until_served(broker: u16) {
     }
 }
 
-async fn connect(urls: &[String]) -> Etcd {
-    let settings = EtcdSettings { endpoints: urls.to_vec(), ..EtcdSettings::default() };
-    loop {
-        match Etcd::connect(&settings).await {
-            Ok(etcd) => return etcd,
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    }
-}
-
 /// Puts values in etcd by writers with one transaction in flight each, with a comparison of the key's last revision or without.
-async fn put(urls: &[String], writers: usize, count: usize, compares: bool) {
-    let etcd = connect(urls).await;
+async fn put(machines: &Machines, writers: usize, count: usize, compares: bool) {
+    let etcd = machines.connect().await;
     let tasks: Vec<_> = (0..writers)
         .map(|number| {
             let etcd = etcd.clone();
@@ -159,40 +218,80 @@ async fn get(port: u16, count: usize) -> Vec<f64> {
     waits
 }
 
-fn throughput(urls: &[String]) {
-    let broker = mosquitto();
-    let _store = store(urls, broker.port, "bench", "bench");
-    wait_until_served(broker.port);
+fn throughput(machines: &Machines) {
+    let broker = machines.broker();
+    let port = broker.process.port;
+    let owner = machines.store(&broker, "bench", "owner");
+    wait_until_served(port);
+    let standby = machines.store(&broker, "bench", "standby");
+    wait_until_served(port);
+    while metric(standby.admin, "mqkv_cluster_following ") != Some(1.0) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
     for (writers, sets, puts) in [(1, FEW, FEW), (WRITERS, MANY, MANY_PUTS)] {
         println!("writes of {KEY_BYTES} + {VALUE_BYTES} bytes, writers: {writers}");
-        let mut subjects: [Box<dyn FnMut() -> f64>; 3] = [
-            Box::new(|| rate(puts, || run(put(urls, writers, puts, false)))),
-            Box::new(|| rate(puts, || run(put(urls, writers, puts, true)))),
-            Box::new(|| rate(sets, || run(raw::set_by_each(broker.port, writers, sets)))),
+        let (put_cpu, mqkv_cpu) = (RefCell::default(), RefCell::default());
+        let put = |compares| {
+            let begun = machines.cpu_s();
+            let rate = rate(puts, || run(put(machines, writers, puts, compares)));
+            note(&put_cpu, [(machines.cpu_s() - begun) / puts as f64]);
+            rate
+        };
+        let mut subjects: [Box<dyn FnMut() -> f64 + '_>; 3] = [
+            Box::new(|| put(false)),
+            Box::new(|| put(true)),
+            Box::new(|| {
+                let used = || {
+                    let processes = [&broker.process, &owner.process, &standby.process];
+                    let [broker, answering, following] = processes.map(Process::cpu_s);
+                    let commits = metric(owner.admin, "mqkv_cluster_sequence ").unwrap();
+                    [machines.cpu_s(), broker, answering, following, commits]
+                };
+                let begun = used();
+                let rate = rate(sets, || run(raw::set_by_each(port, writers, sets)));
+                let ended = used();
+                note(&mqkv_cpu, std::array::from_fn::<_, 5, _>(|at| (ended[at] - begun[at]) / sets as f64));
+                rate
+            }),
         ];
         let figures = in_turn(ROUNDS, &mut subjects);
+        drop(subjects);
         for (name, figures) in ["etcd, put", "etcd, compare-and-put", "mqkv"].into_iter().zip(&figures) {
             println!("  {name:28} {} a second", spread(figures, 0));
         }
+        println!("  {:28} {}", "  ratio to put", spread(&ratios(&figures[2], &figures[0]), 2));
         println!("  {:28} {}", "  ratio to compare-and-put", spread(&ratios(&figures[2], &figures[1]), 2));
+        let mean = |rows: &[f64]| rows.iter().sum::<f64>() / rows.len() as f64;
+        let column =
+            |at: usize| mean(&mqkv_cpu.borrow().iter().map(|row: &[f64; 5]| row[at]).collect::<Vec<_>>());
+        let put_cpu: Vec<_> = put_cpu.borrow().iter().map(|row: &[f64; 1]| row[0]).collect();
+        println!("  CPU time of etcd for a put: {:.0} µs", mean(&put_cpu) * 1e6);
+        let [etcd, broker, owner, standby] = [0, 1, 2, 3].map(|at| column(at) * 1e6);
+        print!("  CPU time for a write of mqkv: etcd {etcd:.0} µs, broker {broker:.0}, ");
+        println!("owner {owner:.0}, standby {standby:.0}; writes in a commit: {:.1}", 1.0 / column(4));
     }
-    println!("GET: {} ms", spread(&run(get(broker.port, 4 * FEW)), 2));
+    println!("GET: {} ms", spread(&run(get(port, 4 * FEW)), 2));
+}
+
+fn note<const N: usize>(rows: &RefCell<Vec<[f64; N]>>, row: [f64; N]) {
+    rows.borrow_mut().push(row);
 }
 
 /// Kills the owner of two instances again and again, and measures how long nothing answers.
-fn gaps(urls: &[String]) {
+fn gaps(machines: &Machines) {
     let kills = std::env::var("MQKV_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
-    let broker = mosquitto();
+    let broker = machines.broker();
+    let port = broker.process.port;
     let names = ["one", "two"];
-    let start = |name: &str| store(urls, broker.port, "gaps", name);
+    let start = |name: &str| machines.store(&broker, "gaps", name).process;
     let mut owner = start(names[0]);
-    wait_until_served(broker.port);
+    wait_until_served(port);
     let mut waits = Vec::new();
     for number in 0..kills {
         // The next one follows before the owner is killed.
         let next = start(names[(number + 1) % 2]);
         std::thread::sleep(Duration::from_secs(3));
-        waits.push(run(gap(broker.port, owner)));
+        waits.push(run(gap(port, owner)));
         owner = next;
         // The name is free once the lease of the one that was killed has ended.
         std::thread::sleep(Duration::from_secs(3));
@@ -202,36 +301,27 @@ fn gaps(urls: &[String]) {
 
 /// Starts an instance beside an owner with many keys, and measures how long it reads, how many writes of one client are answered
 /// meanwhile, and how long `store check` takes.
-fn joining(urls: &[String]) {
-    let broker = mosquitto();
-    let _owner = store(urls, broker.port, "joining", "owner");
-    wait_until_served(broker.port);
-    fill(broker.port, JOINED_KEYS);
-    let writes = || rate(FEW, || run(raw::set_by_each(broker.port, 1, FEW)));
+fn joining(machines: &Machines) {
+    let broker = machines.broker();
+    let port = broker.process.port;
+    let _owner = machines.store(&broker, "joining", "owner");
+    wait_until_served(port);
+    fill(port, JOINED_KEYS);
+    let writes = || rate(FEW, || run(raw::set_by_each(port, 1, FEW)));
     let alone = writes();
     let check = |begun: Instant| {
         let mut check = Command::new(MQKV);
-        check.args(["store", "check", "-q", "--etcd", &urls.join(","), "--cluster", "joining"]);
+        check.args(["store", "check", "-q", "--etcd", &machines.urls.join(","), "--cluster", "joining"]);
+        check.arg("--etcd-ca").arg(&machines.ca);
         assert!(check.stdout(Stdio::null()).status().unwrap().success());
         begun.elapsed().as_secs_f64()
     };
     println!("{JOINED_KEYS} keys: store check takes {:.1} s", check(Instant::now()));
-    let admin = free_port();
     let begun = Instant::now();
-    let mut command = Command::new(MQKV);
-    command.args([
-        "store",
-        "-q",
-        "-b",
-        &format!("mqtt://127.0.0.1:{}", broker.port),
-        "--etcd",
-        &urls.join(","),
-    ]);
-    command.args(["--cluster", "joining", "--instance", "other", "--admin", &admin.to_string()]);
-    let _other =
-        Process::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), broker.port);
+    let other = machines.store(&broker, "joining", "other");
+    let admin = other.admin;
     let follows = std::thread::spawn(move || {
-        while !shows(admin, "mqkv_keys ", JOINED_KEYS) {
+        while metric(admin, "mqkv_keys ").is_none_or(|keys| keys < JOINED_KEYS as f64) {
             std::thread::sleep(Duration::from_millis(50));
         }
         begun.elapsed().as_secs_f64()
@@ -258,16 +348,13 @@ fn fill(port: u16, keys: usize) {
     assert!(import.wait().unwrap().success());
 }
 
-/// Whether a metric of an instance has at least this value.
-fn shows(admin: u16, metric: &str, least: usize) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", admin)) else { return false };
+/// Returns a metric of an instance.
+fn metric(admin: u16, name: &str) -> Option<f64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", admin)).ok()?;
     let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost:{admin}\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
-    if stream.write_all(request.as_bytes()).is_err() || stream.read_to_string(&mut answer).is_err() {
-        return false;
-    }
-    let value = answer.lines().find_map(|line| line.strip_prefix(metric));
-    value.is_some_and(|value| value.trim().parse().is_ok_and(|value: f64| value >= least as f64))
+    stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer)).ok()?;
+    answer.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 /// Kills the owner, and returns after how many seconds a GET is answered that was sent later.

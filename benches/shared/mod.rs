@@ -33,6 +33,15 @@ impl Process {
         self.child.wait().unwrap();
     }
 
+    /// Returns the CPU time that it has used, in seconds.
+    pub fn cpu_s(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        // The name before it may contain spaces. Linux counts in hundredths of a second.
+        let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: f64 = fields[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum();
+        ticks / 100.0
+    }
+
     /// Returns its resident memory in MiB.
     pub fn resident_mib(&self) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
@@ -70,6 +79,11 @@ pub fn serve(options: &[&str]) -> Process {
 
 /// Starts Mosquitto with TCP_NODELAY and waits until it listens.
 pub fn mosquitto() -> Process {
+    mosquitto_with(&[])
+}
+
+/// As [`mosquitto`], with more lines of its configuration, such as those of another listener.
+pub fn mosquitto_with(more: &[String]) -> Process {
     let port = free_port();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mosquitto.conf");
@@ -80,7 +94,7 @@ pub fn mosquitto() -> Process {
         "max_inflight_messages 0".to_owned(),
         "max_queued_messages 0".to_owned(),
     ];
-    fs::write(&file, lines.join("\n") + "\n").unwrap();
+    fs::write(&file, [&lines[..], more].concat().join("\n") + "\n").unwrap();
     let mut command = Command::new("mosquitto");
     command.arg("-c").arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
     let child = spawn(&mut command, "mosquitto");

@@ -138,6 +138,22 @@ async fn an_endpoint_that_hangs_is_left_after_one_request() {
 
 #[tokio::test]
 #[ignore = "needs Debian's etcd-server"]
+async fn requests_go_to_the_leader_once_its_size_is_known() {
+    let place = Place::new();
+    let cluster = EtcdCluster::start(&place, 3);
+    let leader = cluster.leader(&cluster.client().await).await;
+    let paused = (leader + 1) % 3;
+    let mut endpoints = cluster.urls();
+    endpoints.rotate_left(paused);
+    let etcd = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await;
+    etcd.size().await.unwrap();
+    cluster.pause(paused);
+    revision_of_applied(etcd.txn(&chained("h", 0, vec![put("h", "1")])).await);
+    cluster.resume(paused);
+}
+
+#[tokio::test]
+#[ignore = "needs Debian's etcd-server"]
 async fn without_a_quorum_every_answer_is_uncertain() {
     let place = Place::new();
     let mut cluster = EtcdCluster::start(&place, 3);

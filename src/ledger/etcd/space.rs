@@ -1,7 +1,7 @@
 //! Space in etcd: an owner looks regularly whether more can be written.
 
 use super::action::{Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids};
-use super::operation::{EtcdSize, Space};
+use super::operation::{EtcdError, EtcdSize, Space};
 use crate::store::Now;
 
 /// Between two looks, in milliseconds.
@@ -51,8 +51,11 @@ impl SpaceWatch {
 
     /// Handles the answer to a look. Without one, what is known stays.
     pub fn handle_answer(&mut self, result: ActionResult, now: Now) {
-        if let Ok(Answer::Space(size)) = result {
-            (self.space, self.size) = (size.space, Some(size));
+        match result {
+            Ok(Answer::Space(size)) => (self.space, self.size) = (size.space, Some(size)),
+            // The user may not see it: the next write shows whether there is space.
+            Err(EtcdError::Refused { .. }) => self.space = Space::Enough,
+            _ => {}
         }
         self.set(self.space, now);
     }

@@ -384,8 +384,12 @@ impl Instance {
             if self.candidate.take_wrong_members() {
                 self.roster.read_again();
             }
-        } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id)) {
-            upkeep.handle_answer(result, self.roster.least_read(now), now);
+        } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id))
+            && let Some(reason) = upkeep.handle_answer(result, self.roster.least_read(now), now)
+        {
+            // Without a compaction, the history takes all space in the end.
+            let reason = format!("compaction: {reason}; use --no-compaction, and let etcd compact itself");
+            self.effects.push_back(Effect::Report(ClusterEvent::Refused { reason }));
         }
     }
 

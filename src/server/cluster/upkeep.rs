@@ -49,10 +49,20 @@ impl Upkeep {
         self.call.is(id)
     }
 
-    /// Handles an answer. No failure matters: the next look comes. `least_read` is the least revision at which a member reads.
-    pub fn handle_answer(&mut self, result: ActionResult, least_read: Option<u64>, now: Now) {
+    /// Handles an answer. After a failure, the next look comes. `least_read` is the least revision at which a member reads. Returns why
+    /// etcd has refused a compaction.
+    pub fn handle_answer(
+        &mut self,
+        result: ActionResult,
+        least_read: Option<u64>,
+        now: Now,
+    ) -> Option<String> {
         if self.stage == Stage::Compact {
-            return self.wait(now);
+            self.wait(now);
+            return match result {
+                Err(EtcdError::Refused { reason }) => Some(reason),
+                _ => None,
+            };
         }
         match result.and_then(Answer::into_txn) {
             Ok(answer) => {
@@ -64,7 +74,7 @@ impl Upkeep {
                         if target > 0 {
                             self.stage = Stage::Compact;
                             self.call = Call::new(ActionKind::Compact { revision: target }, 0);
-                            return;
+                            return None;
                         }
                     }
                     TxnOutcome::NotApplied(pairs) => {
@@ -77,6 +87,7 @@ impl Upkeep {
             Err(EtcdError::Unknown { .. }) => self.call.retry_late(now.monotonic_ms),
             Err(_) => self.wait(now),
         }
+        None
     }
 
     fn wait(&mut self, now: Now) {
@@ -119,12 +130,23 @@ mod tests {
         assert_eq!(poll(&mut upkeep, COMPACTION_MS), Some(swap(&key, 100, 100)));
         answer(&mut upkeep, 200, TxnOutcome::Applied, COMPACTION_MS);
         assert_eq!(poll(&mut upkeep, COMPACTION_MS), Some(ActionKind::Compact { revision: 100 }));
-        upkeep.handle_answer(
-            Ok(Answer::Compacted),
-            None,
-            Now { wall_ms: 0, monotonic_ms: COMPACTION_MS + 1 },
-        );
+        let later = Now { wall_ms: 0, monotonic_ms: COMPACTION_MS + 1 };
+        assert_eq!(upkeep.handle_answer(Ok(Answer::Compacted), None, later), None);
         assert_eq!(poll(&mut upkeep, 2 * COMPACTION_MS + 1), Some(swap(&key, 200, 200)));
+    }
+
+    #[test]
+    fn a_compaction_that_etcd_refuses_is_reported_and_tried_again() {
+        let mut upkeep = Upkeep::new(Bytes::from_static(b"c"), Now::default());
+        poll(&mut upkeep, 0);
+        answer(&mut upkeep, 100, TxnOutcome::Applied, 0);
+        poll(&mut upkeep, COMPACTION_MS);
+        answer(&mut upkeep, 200, TxnOutcome::Applied, COMPACTION_MS);
+        let reason = "permission denied".to_owned();
+        let refused = Err(EtcdError::Refused { reason: reason.clone() });
+        let now = Now { wall_ms: 0, monotonic_ms: COMPACTION_MS };
+        assert_eq!(upkeep.handle_answer(refused, None, now), Some(reason));
+        assert!(poll(&mut upkeep, 2 * COMPACTION_MS).is_some());
     }
 
     #[test]

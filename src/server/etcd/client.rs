@@ -69,7 +69,7 @@ pub struct Etcd(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     pub(super) endpoints: Vec<Arc<Endpoint>>,
     /// The endpoint of the next request.
-    current: Mutex<Arc<Endpoint>>,
+    pub(super) current: Mutex<Arc<Endpoint>>,
     /// The endpoint of reads at a revision, if one was chosen.
     pub(super) reading: Mutex<Option<Arc<Endpoint>>>,
     /// The answers since the last read or transaction that etcd has refused because of the user.
@@ -170,17 +170,17 @@ impl Etcd {
 
     async fn check(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         let asked = self.ask(endpoint, |client| async move {
-            let status = client.maintenance_client().status().await?;
+            let status = Failure::unless_refused(client.maintenance_client().status().await)?;
             let probe = client.kv_client().get(PROBE_KEY, Some(GetOptions::new().with_serializable())).await;
             match probe.map_err(|error| (Failure::new(&error), error)) {
                 // The user may not read this key, which is none of the store. So etcd has accepted the user.
-                Ok(_) | Err((Failure::Refused(_), _)) => Ok(status),
+                Ok(_) | Err((Failure::Refused(_), _)) => Ok(status.map(|status| status.version().to_owned())),
                 Err((_, error)) => Err(error),
             }
         });
         let address = &endpoint.dialer.address;
-        let status = match asked.await {
-            Ok(status) => status,
+        let version = match asked.await {
+            Ok(version) => version.filter(|version| !version::is_supported(version)),
             Err(failure) => {
                 let dialed = match (endpoint.dialer.last_failure.get(), &failure) {
                     (None, Failure::Foreign(_)) => endpoint.dialer.refusal().await,
@@ -189,11 +189,7 @@ impl Etcd {
                 return Err(ConnectError::new(address, failure, dialed));
             }
         };
-        let version = status.version().to_owned();
-        match version::is_supported(&version) {
-            true => Ok(()),
-            false => Err(ConnectError::TooOld { endpoint: address.to_string(), version }),
-        }
+        version.map_or(Ok(()), |version| Err(ConnectError::TooOld { endpoint: address.to_string(), version }))
     }
 
     /// Asks for a transaction, once. After [`EtcdError::Unknown`] it must be asked for again: if it was applied, its
@@ -336,15 +332,21 @@ impl Etcd {
         all
     }
 
-    /// Returns the size of etcd's database, and whether it has space for more, by the report of the member that has least.
+    /// Returns the size of etcd's database, and whether it has space for more, by the report of the member that has least. The next requests go to
+    /// the leader, if it answers: another member would ask it in turn.
     ///
     /// # Errors
-    /// No member answers.
+    /// [`EtcdError::Refused`]: the user may not see it; otherwise no member answers.
     pub async fn size(&self) -> Result<EtcdSize, EtcdError> {
         let all = self.status().await;
+        self.prefer_leader(&all);
         let sizes = all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::size);
-        let least = sizes.max_by_key(|size| (size.space, size.used_bytes));
-        least.ok_or_else(|| EtcdError::Unknown { reason: "no member of etcd answers".to_owned() })
+        if let Some(least) = sizes.max_by_key(|size| (size.space, size.used_bytes)) {
+            return Ok(least);
+        }
+        let mut errors = all.into_iter().filter_map(|(_, status)| status.err());
+        let refusal = errors.find(|error| matches!(error, EtcdError::Refused { .. }));
+        Err(refusal.unwrap_or(EtcdError::Unknown { reason: "no member of etcd answers".to_owned() }))
     }
 
     pub(super) async fn status_of(&self, endpoint: &Endpoint) -> Result<EndpointStatus, EtcdError> {

@@ -1,13 +1,23 @@
-//! The endpoint of reads at a revision: a member that is not the leader, so that the leader has time for writes.
+//! The endpoint of writes: the leader. The endpoint of reads at a revision: another member, so that the leader has time for writes.
 
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::client::{Endpoint, Etcd, lock};
+use super::client::{Endpoint, EndpointStatus, Etcd, lock};
 use super::error::Failure;
+use crate::ledger::etcd::operation::EtcdError;
 
 impl Etcd {
+    /// Sends the next requests to the leader, if one answers.
+    pub(super) fn prefer_leader(&self, all: &[(String, Result<EndpointStatus, EtcdError>)]) {
+        let leads = |status: &Result<EndpointStatus, _>| status.as_ref().is_ok_and(|status| status.is_leader);
+        let mut endpoints = self.0.endpoints.iter().zip(all);
+        if let Some((leader, _)) = endpoints.find(|(_, (_, status))| leads(status)) {
+            *lock(&self.0.current) = Arc::clone(leader);
+        }
+    }
+
     /// Keeps the endpoint for the next read, unless its answer was uncertain.
     pub(super) fn keep_reading_endpoint(&self, endpoint: &Arc<Endpoint>, failure: Option<&Failure>) {
         let is_kept = !failure.is_some_and(Failure::is_uncertain);

@@ -121,9 +121,11 @@ async fn open(etcd: &Etcd, range: &WatchRange) -> Result<(Arc<Endpoint>, WatchSt
     let options = options.with_start_revision(signed(range.revision)?).with_fragment().with_progress_notify();
     let after = etcd.request_timeout();
     let opened = timeout(after, async {
-        let version = client.maintenance_client().status().await?.version().to_owned();
+        // A member that refuses to report its version is a later one.
+        let status = Failure::unless_refused(client.maintenance_client().status().await)?;
+        let is_progress_ordered = status.is_none_or(|status| has_progress_fix(status.version()));
         let mut watches = client.watch_client().max_decoding_message_size(ANSWER_BYTES_MAX);
-        Ok((watches.watch(bound(&range.from), Some(options)).await?, has_progress_fix(&version)))
+        Ok((watches.watch(bound(&range.from), Some(options)).await?, is_progress_ordered))
     });
     match opened.await {
         Ok(Ok((stream, is_progress_ordered))) => Ok((endpoint, stream, is_progress_ordered)),

@@ -26,7 +26,8 @@ impl Cluster {
         let [client, peer] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [client, peer] = [client, peer].map(|listener| listener.local_addr().unwrap());
         let (etcd_url, peer) = (format!("http://{client}"), format!("http://{peer}"));
-        let mut command = Command::new("/usr/bin/etcd");
+        let program = std::env::var("MQKV_TEST_ETCD").unwrap_or_else(|_| "/usr/bin/etcd".to_owned());
+        let mut command = Command::new(program);
         command.args(["--name", "n", "--data-dir"]).arg(folder.path().join("etcd"));
         command.args(["--listen-client-urls", &etcd_url, "--advertise-client-urls", &etcd_url]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);

@@ -1,5 +1,6 @@
-//! Processes of etcd on free ports of this machine.
+//! Processes of etcd on free ports of this machine. `MQKV_TEST_ETCD` names another program than that of `etcd-server`.
 
+use std::ffi::OsString;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -149,8 +150,15 @@ impl Drop for EtcdCluster {
     }
 }
 
+/// Returns the etcd that `MQKV_TEST_ETCD` names: one that `.ci/etcd` has chosen for its reads.
+#[expect(clippy::disallowed_methods, reason = "the variable is the tests' own")]
+pub fn chosen_program() -> Option<OsString> {
+    std::env::var_os("MQKV_TEST_ETCD")
+}
+
 fn spawn(arguments: &[String]) -> Child {
-    let mut command = Command::new("/usr/bin/etcd");
+    let program = chosen_program().unwrap_or_else(|| "/usr/bin/etcd".into());
+    let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap_or_else(|error| panic!("{error}: apt-get install etcd-server"))
 }

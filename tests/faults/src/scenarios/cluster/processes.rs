@@ -222,7 +222,7 @@ fn etcd(folder: &Path, number: usize) -> Result<Process, String> {
     ];
     Ok(Process {
         machine: Some(Machine::create(&name, machine_number(number), &[Network::Etcd])?),
-        program: "etcd".into(),
+        program: std::env::var_os("MQKV_TEST_ETCD").unwrap_or_else(|| "etcd".into()),
         arguments: arguments.as_flattened().iter().map(|&word| word.to_owned()).collect(),
         environment: Vec::new(),
         folder: folder.to_owned(),
