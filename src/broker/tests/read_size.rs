@@ -44,7 +44,7 @@ impl AsyncWrite for ObservedStream {
 }
 
 #[tokio::test]
-async fn reads_grow_to_32_kib_while_a_client_fills_them() {
+async fn reads_grow_to_32_kib_while_a_client_fills_them_and_are_small_again_afterwards() {
     const KIB: usize = 1024;
     let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
     let (pipe, inner) = tokio::io::duplex(KIB * KIB);
@@ -64,4 +64,10 @@ async fn reads_grow_to_32_kib_while_a_client_fills_them() {
     client.stream.write_all(&many).await.unwrap();
     client.receive_bytes(many.len()).await;
     assert!((32 * KIB..=64 * KIB).contains(&most(&rooms.lock().unwrap())), "{rooms:?}");
+    for _ in 0..10 {
+        client.send(Packet::PingReq).await;
+        client.receive_bytes(2).await;
+    }
+    let last = rooms.lock().unwrap().pop().unwrap();
+    assert!(last < 9 * KIB, "{last}");
 }

@@ -426,6 +426,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         count(&broker.counters().received.bytes, len);
                         if self.input.len() == self.input.capacity() {
                             self.read_bytes = self.read_bytes.saturating_mul(2).min(READ_BYTES_MAX);
+                        } else if len < self.read_bytes / 4 {
+                            self.read_bytes = READ_BYTES_MIN;
                         }
                         // Packets that wait for the output to be written are not handled yet, so their bytes count.
                         // They are few: with many of them, nothing is read.
@@ -536,7 +538,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Releases a large buffer that has few bytes left.
     fn shrink_input(&mut self) {
-        if self.input_bytes > INPUT_BYTES_KEPT && self.input.len() < self.input_bytes / 4 {
+        let is_read_little = self.read_bytes == READ_BYTES_MIN || self.charge.account().is_under_pressure();
+        let kept = if is_read_little { READ_BYTES_MAX / 2 } else { INPUT_BYTES_KEPT };
+        if self.input_bytes > kept && self.input.len() < self.input_bytes / 4 {
             self.input = BytesMut::from(&self.input[..]);
             self.input_bytes = self.input.capacity();
         }

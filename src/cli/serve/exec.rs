@@ -13,7 +13,7 @@ use crate::cli::config::variables;
 use crate::cli::detached::run_detached;
 use crate::cli::serve::listener::Listener;
 use crate::clock;
-use crate::commands::process::child::{Group, GroupChange};
+use crate::commands::process::child::{Group, GroupChange, is_in_background};
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{CommandError, Exit, Kind};
 use crate::net::tls::contains_ca;
@@ -40,8 +40,13 @@ pub async fn run(
                     group.signal(Signal::Terminate);
                     kill_at = clock::monotonic().checked_add(KILL_AFTER);
                 }
-                // The store is that of the command: both stop, and the shell continues both.
-                GroupChange::Suspended => group.suspend(),
+                // The store is that of the command: both stop, and the shell continues both, with `bg` in the background.
+                GroupChange::Suspended => {
+                    group.suspend();
+                    if is_in_background() {
+                        group.resume();
+                    }
+                }
                 GroupChange::Gone => break,
             },
             signal = signals.next() => group.signal(signal),

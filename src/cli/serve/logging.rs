@@ -39,7 +39,7 @@ impl EventLog {
     pub fn start(format: LogFormat, level: LogLevel, style: Style) -> Result<(Self, Writer), CommandError> {
         let (log, writer) = Log::start(move |count| match format {
             LogFormat::Text => line(&Log::unread(count), &style),
-            LogFormat::Json => object("unread", &Unread { count }),
+            LogFormat::Json => object("unread", &Unread { count, message: Log::unread(count) }),
         })?;
         Ok((Self { log, format, level, style }, writer))
     }
@@ -123,6 +123,7 @@ struct Ready<'a> {
 struct Unread {
     /// The number of lines that were dropped.
     count: u64,
+    message: String,
 }
 
 /// The fields of an event, then its line of text.

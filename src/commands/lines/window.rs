@@ -201,7 +201,9 @@ impl Adaptive {
             }
             _ if round_trip > round_trip_max => self.shrink(measured),
             Phase::Growing { .. }
-                if size < QUICK_SIZE_MAX.min(self.size_max) && round_trip < QUICK_ROUND_TRIP =>
+                if size < QUICK_SIZE_MAX.min(self.size_max)
+                    && measured.in_flight >= size
+                    && round_trip < QUICK_ROUND_TRIP =>
             {
                 self.phase = Phase::Growing { before: None };
                 double
@@ -456,8 +458,8 @@ mod tests {
     fn a_window_that_bytes_limit_does_not_grow() {
         let mut window = adaptive();
         let start = crate::clock::monotonic();
-        for ms in 0..10_000 {
-            window.handle_answers(10, 10, true, start + Duration::from_millis(ms));
+        for step in 0..10_000 {
+            window.handle_answers(10, 10, true, start + Duration::from_micros(step * 100));
         }
         assert_eq!(window.size(), WINDOW_MIN);
     }

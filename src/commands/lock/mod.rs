@@ -53,7 +53,7 @@ Examples:
 
 Command:
 The command runs without a shell, in its own process group, with the standard streams of mqkv. Signals are forwarded to \
-it; Ctrl-Z has no effect, because a suspended command would keep the lock from all others. Its environment contains MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE; the file \
+it; Ctrl-Z does not stop it, because a suspended command would keep the lock from all others. Its environment contains MQKV_LOCK_KEY, MQKV_LOCK_HOLDER, MQKV_FENCING_TOKEN and MQKV_FENCING_TOKEN_FILE; the file \
 always has the newest token. When the command ends, the processes that are left in its group are ended and the lock is \
 released.
 

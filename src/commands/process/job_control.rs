@@ -2,10 +2,11 @@
 
 use std::io;
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, raise, sigaction};
 use nix::sys::termios::{
     ControlFlags, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
 };
+use nix::unistd::getpgrp;
 use tokio::signal::unix::{self, SignalKind};
 
 use super::signal::is_ignored;
@@ -46,13 +47,16 @@ impl JobSignals {
     }
 }
 
-/// Stops this process as SIGTSTP does by default, and returns when it continues. Without a shell that could continue it, the
-/// system does not stop it.
+/// Stops the group of this process as Ctrl-Z does, and returns when it continues: a shell sees that its job has stopped also if that is
+/// `make` or a script which runs this process. Without a shell that could continue it, the system does not stop it.
 #[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
 pub fn stop_this_process() {
-    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    let action = |handler| SigAction::new(handler, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is installed, one is removed.
-    let Ok(handler) = (unsafe { sigaction(Signal::SIGTSTP, &default) }) else { return };
+    let Ok(handler) = (unsafe { sigaction(Signal::SIGTSTP, &action(SigHandler::SigIgn)) }) else { return };
+    let _ = killpg(getpgrp(), Signal::SIGTSTP);
+    // SAFETY: no handler is installed.
+    let _ = unsafe { sigaction(Signal::SIGTSTP, &action(SigHandler::SigDfl)) };
     // A signal to this thread takes effect before the call returns; one to the process might do so later.
     let _ = raise(Signal::SIGTSTP);
     // SAFETY: the handler is the one that was installed before.

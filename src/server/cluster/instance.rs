@@ -385,11 +385,14 @@ impl Instance {
                 self.roster.read_again();
             }
         } else if let Some(upkeep) = self.upkeep.as_mut().filter(|upkeep| upkeep.awaits(id))
-            && let Some(reason) = upkeep.handle_answer(result, self.roster.least_read(now), now)
+            && let Some(error) = upkeep.handle_answer(result, self.roster.least_read(now), now)
         {
             // Without a compaction, the history takes all space in the end.
-            let reason = format!("compaction: {reason}; use --no-compaction, and let etcd compact itself");
-            self.effects.push_back(Effect::Report(ClusterEvent::Refused { reason }));
+            let reason = match error.is_denied() {
+                true => format!("compaction: {error}; use --no-compaction, and let etcd compact itself"),
+                false => format!("compaction: {error}"),
+            };
+            self.report(ClusterEvent::Refused { reason }, now);
         }
     }
 
@@ -551,6 +554,11 @@ impl Instance {
             },
             other => ClusterEvent::Refused { reason: other.to_string() },
         };
+        self.report(event, now);
+    }
+
+    /// Reports a failure that can last, not again and again.
+    fn report(&mut self, event: ClusterEvent, now: Now) {
         let is_due = |(last, at_ms): &(ClusterEvent, u64)| {
             *last != event || at_ms.saturating_add(FAILURE_AGAIN_MS) <= now.monotonic_ms
         };

@@ -56,11 +56,11 @@ impl Upkeep {
         result: ActionResult,
         least_read: Option<u64>,
         now: Now,
-    ) -> Option<String> {
+    ) -> Option<EtcdError> {
         if self.stage == Stage::Compact {
             self.wait(now);
             return match result {
-                Err(EtcdError::Refused { reason }) => Some(reason),
+                Err(error @ EtcdError::Refused { .. }) => Some(error),
                 _ => None,
             };
         }
@@ -142,10 +142,10 @@ mod tests {
         answer(&mut upkeep, 100, TxnOutcome::Applied, 0);
         poll(&mut upkeep, COMPACTION_MS);
         answer(&mut upkeep, 200, TxnOutcome::Applied, COMPACTION_MS);
-        let reason = "permission denied".to_owned();
-        let refused = Err(EtcdError::Refused { reason: reason.clone() });
+        let error = EtcdError::Refused { reason: "permission denied".to_owned() };
+        let refused = Err(error.clone());
         let now = Now { wall_ms: 0, monotonic_ms: COMPACTION_MS };
-        assert_eq!(upkeep.handle_answer(refused, None, now), Some(reason));
+        assert_eq!(upkeep.handle_answer(refused, None, now), Some(error));
         assert!(poll(&mut upkeep, 2 * COMPACTION_MS).is_some());
     }
 

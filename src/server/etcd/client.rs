@@ -332,14 +332,14 @@ impl Etcd {
         all
     }
 
-    /// Returns the size of etcd's database, and whether it has space for more, by the report of the member that has least. The next requests go to
-    /// the leader, if it answers: another member would ask it in turn.
+    /// Returns the size of the database of the fullest member, and whether it has space for more. The next requests go to the leader.
     ///
     /// # Errors
-    /// [`EtcdError::Refused`]: the user may not see it; otherwise no member answers.
+    /// [`EtcdError::Refused`]: the user has no permission to read the status; otherwise no member answers.
     pub async fn size(&self) -> Result<EtcdSize, EtcdError> {
+        let before = self.current();
         let all = self.status().await;
-        self.prefer_leader(&all);
+        self.prefer_leader(&before, &all);
         let sizes = all.iter().filter_map(|(_, status)| status.as_ref().ok()).map(EndpointStatus::size);
         if let Some(least) = sizes.max_by_key(|size| (size.space, size.used_bytes)) {
             return Ok(least);

@@ -9,12 +9,20 @@ use super::error::Failure;
 use crate::ledger::etcd::operation::EtcdError;
 
 impl Etcd {
-    /// Sends the next requests to the leader, if one answers.
-    pub(super) fn prefer_leader(&self, all: &[(String, Result<EndpointStatus, EtcdError>)]) {
+    /// Sends the next requests to the leader, if one has answered and no request has left the endpoint `before` meanwhile. Another member
+    /// would forward each write to the leader.
+    pub(super) fn prefer_leader(
+        &self,
+        before: &Arc<Endpoint>,
+        all: &[(String, Result<EndpointStatus, EtcdError>)],
+    ) {
         let leads = |status: &Result<EndpointStatus, _>| status.as_ref().is_ok_and(|status| status.is_leader);
         let mut endpoints = self.0.endpoints.iter().zip(all);
         if let Some((leader, _)) = endpoints.find(|(_, (_, status))| leads(status)) {
-            *lock(&self.0.current) = Arc::clone(leader);
+            let mut current = lock(&self.0.current);
+            if Arc::ptr_eq(&current, before) {
+                *current = Arc::clone(leader);
+            }
         }
     }
 

@@ -113,7 +113,7 @@ pub async fn text(monitor: &ServerMonitor) -> String {
         text.one(
             "mqkv_snapshots_failed_total",
             "counter",
-            "Snapshots of the keys on the disk that failed; the log grows until one succeeds.",
+            "Snapshots that failed for another reason than lack of room; the log grows until one succeeds.",
             metrics.snapshots_failed.get(),
         );
     }

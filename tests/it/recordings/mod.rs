@@ -44,10 +44,14 @@ fn read(name: &str) -> Vec<String> {
     files.collect()
 }
 
-/// Returns the folders of all versions.
+/// Returns the folders of all versions, the latest last.
 fn folders() -> Vec<PathBuf> {
     let mut folders: Vec<_> = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.sort();
+    let numbers = |folder: &PathBuf| -> Vec<u32> {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        name.split('.').map(|number| number.parse().unwrap()).collect()
+    };
+    folders.sort_by_key(numbers);
     assert!(!folders.is_empty());
     folders
 }

@@ -1,4 +1,4 @@
-//! Options of all verbs, and exit codes.
+//! Verbs with their options, variables, and exit codes.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use mqkv::cli::generate::reference;
 use super::super::common::Place;
 use super::recorded;
 
-/// Returns a line for each name of each option, with `=` if it takes a value, and for each exit code.
+/// Returns a line for each verb, for each name of each option, with `=` if it takes a value, for each variable, which has the name of its
+/// setting, and for each exit code.
 fn interface() -> String {
     let mut lines = BTreeSet::new();
     let reference = reference();
@@ -15,6 +16,7 @@ fn interface() -> String {
     for line in reference.lines() {
         if let Some(heading) = line.strip_prefix("##") {
             verb = heading.trim_start_matches(['#', ' ']);
+            lines.insert(format!("{verb}:"));
         } else if let Some(names) = line.strip_prefix("- `-").and_then(|line| line.split('`').next()) {
             let names = format!("-{names}");
             let value = if names.contains("[=") {
@@ -31,6 +33,10 @@ fn interface() -> String {
             lines.extend(names.map(|name| format!("{verb} {name}")));
         }
     }
+    let variables = Place::new().run(&["help", "environment"]);
+    let variables = variables.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+    let of_settings = variables.filter(|name| name.starts_with("MQKV_") || name.starts_with("AIO_"));
+    lines.extend(of_settings.map(|name| format!("variable {name}")));
     let codes = Place::new().run(&["help", "exit-codes"]);
     let codes = codes.lines().filter_map(|line| line.trim_start().split(' ').next()?.parse::<u8>().ok());
     lines.extend(codes.map(|code| format!("exit code {code}")));
@@ -44,10 +50,11 @@ fn missing<'a>(recorded: &'a str, present: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn options_and_exit_codes_of_every_version_exist() {
+fn verbs_options_variables_and_exit_codes_of_every_version_exist() {
     let present = interface();
     for recorded in recorded("options.txt", interface) {
         assert!(recorded.lines().count() > 300 && recorded.contains("exit code 69\n"), "{recorded}");
+        assert!(recorded.contains("raw:\n") && recorded.contains("variable MQKV_KEYFILE\n"), "{recorded}");
         assert_eq!(missing(&recorded, &present), Vec::<&str>::new());
     }
 }
