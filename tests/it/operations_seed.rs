@@ -277,7 +277,7 @@ fn a_command_needs_exec_and_exec_needs_a_command() {
 fn ctrl_z_stops_a_script_that_runs_a_store_and_its_command_and_bg_continues_all() {
     let place = Place::new();
     let mqkv = env!("CARGO_BIN_EXE_mqkv");
-    place.write("outer", &format!("{mqkv} serve --exec -- sh inner; echo over"));
+    place.write("outer", format!("{mqkv} serve --exec -- sh inner; echo over"));
     place.write("inner", "echo begun; while [ ! -e end ]; do sleep 0.1; done");
     let terminal = Terminal::in_shell(&["bash", "--norc", "--noprofile", "-i"], &place, &["ping", "-h"]);
     terminal.ends_with("$");

@@ -538,8 +538,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Releases a large buffer that has few bytes left.
     fn shrink_input(&mut self) {
-        let is_read_little = self.read_bytes == READ_BYTES_MIN || self.charge.account().is_under_pressure();
-        let kept = if is_read_little { READ_BYTES_MAX / 2 } else { INPUT_BYTES_KEPT };
+        let is_burst_over = self.handshake_bytes.is_none()
+            && (self.read_bytes == READ_BYTES_MIN || self.charge.account().is_under_pressure());
+        let kept = if is_burst_over { READ_BYTES_MAX / 2 } else { INPUT_BYTES_KEPT };
         if self.input_bytes > kept && self.input.len() < self.input_bytes / 4 {
             self.input = BytesMut::from(&self.input[..]);
             self.input_bytes = self.input.capacity();
