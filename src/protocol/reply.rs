@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::{Bytes, BytesMut};
 
 use super::error_reply::ErrorReply;
-use super::frame::{Frame, FrameError, bulk_len, put_bulk};
+use super::frame::{Frame, FrameError, LINE_BYTES_MAX, bulk_len, put_bulk};
 use super::key::Value;
 
 /// A reply. Its meaning depends on the request (protocol §2).
@@ -129,9 +129,10 @@ fn decode_error_reply(payload: &[u8]) -> Option<ErrorReply> {
     let line = line.strip_suffix(b"\r\n").unwrap_or(line);
     let line = line.strip_prefix(b":").unwrap_or(line);
     let text = line.strip_prefix(b" ")?;
-    let one_line =
-        text.len() <= super::frame::LINE_BYTES_MAX && !text.contains(&b'\r') && !text.contains(&b'\n');
-    one_line.then(|| ErrorReply::parse(&String::from_utf8_lossy(text)))
+    let is_line = text.len() <= LINE_BYTES_MAX && !text.contains(&b'\r') && !text.contains(&b'\n');
+    let text = is_line.then(|| String::from_utf8_lossy(text))?;
+    // The replacements for what is not UTF-8 are longer.
+    (text.len() <= LINE_BYTES_MAX).then(|| ErrorReply::parse(&text))
 }
 
 fn decode_page(frames: Vec<Frame>) -> Result<Reply, ReplyError> {
@@ -164,7 +165,7 @@ mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
-    use super::super::frame::{FrameErrorKind, LINE_BYTES_MAX};
+    use super::super::frame::FrameErrorKind;
     use super::super::strategies::{bytes, frame, line, mutated};
     use super::super::vectors::{Case, check, escape};
     use super::*;
@@ -235,6 +236,11 @@ mod tests {
         let text = |len: usize| Bytes::from(format!("-ERR {}\r\n", "x".repeat(len)));
         assert!(Reply::decode(&text(LINE_BYTES_MAX)).is_ok());
         assert!(Reply::decode(&text(LINE_BYTES_MAX + 1)).is_err());
+        // Each byte that is not UTF-8 becomes three.
+        let invalid = |len: usize| Bytes::from([b"-ERR ", &b"\xff".repeat(len)[..], b"\r\n"].concat());
+        let decoded = Reply::decode(&invalid(LINE_BYTES_MAX / 3)).unwrap();
+        assert_eq!(Reply::decode(&decoded.encode()), Ok(decoded));
+        assert!(Reply::decode(&invalid(LINE_BYTES_MAX / 3 + 1)).is_err());
     }
 
     fn reply() -> impl Strategy<Value = Reply> {
