@@ -13,7 +13,7 @@ use super::connection::Process;
 use super::help::terminal::Screen;
 use super::options::{ColorWhen, OutputFormat};
 use crate::clock;
-use crate::commands::process::stdout;
+use crate::commands::process::{stdin, stdout};
 use crate::commands::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, ProcessContext};
 use crate::random;
 use crate::render::{Format, Style, Zone};
@@ -26,7 +26,7 @@ pub fn variables() -> Variables {
 /// Returns what a connection depends on in this process.
 #[must_use]
 pub fn process() -> Process {
-    Process { client_id: default_client_id, input_is_terminal: is_input_terminal }
+    Process { client_id: default_client_id, input_is_terminal: stdin::is_terminal }
 }
 
 /// Returns the user's editor.
@@ -149,11 +149,6 @@ pub fn prompt_screen() -> Screen {
 #[must_use]
 pub fn is_at_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
-}
-
-#[must_use]
-pub fn is_input_terminal() -> bool {
-    io::stdin().is_terminal()
 }
 
 /// Returns the path of the prompt's history.

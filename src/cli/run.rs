@@ -169,7 +169,7 @@ fn run_verb(
     let trace = options.connection.trace.clone();
     let trace = trace.as_ref();
     match verb {
-        Verb::Shell(_) if environment::is_input_terminal() => {
+        Verb::Shell(_) if stdin::is_terminal() => {
             return prompt::run(options, variables, reporter);
         }
         Verb::Shell(_) => {

@@ -26,7 +26,7 @@ use super::shared_state::SharedState;
 use super::streams::Streams;
 use crate::commands::interrupt_this_process;
 use crate::commands::process::job_control::{
-    JobSignal, JobSignals, KeyMode, is_terminal_in_line_mode, stop_this_process,
+    JobSignal, JobSignals, KeyMode, is_terminal_in_line_mode, stop_this_job,
 };
 use crate::render::cut::{cut, width_of};
 use crate::render::style::{Paint, paint};
@@ -185,7 +185,7 @@ fn read(
         }
         if leave == Some(Leave::Stop) {
             drop(key_mode);
-            stop_this_process();
+            stop_this_job();
             key_mode = KeyMode::set();
         }
         return match result {
@@ -219,7 +219,7 @@ async fn follow_jobs(
         match (signals.next().await, &dumb_terminal) {
             (JobSignal::Stop, _) => {
                 if !control.leave(Leave::Stop) {
-                    stop_this_process();
+                    stop_this_job();
                 }
             }
             (JobSignal::Continue, Some(terminal)) if !*control.has_begun.borrow() => terminal.restart(),

@@ -39,7 +39,7 @@ pub async fn run_in_turns<T>(handshake: impl Future<Output = T>, set_waiting: im
         let pause = resumes_at.map(|at| at.saturating_duration_since(clock::monotonic()));
         match pause {
             Some(pause) if pause >= PAUSE_MIN => sleep(pause).await,
-            // A thread that the system has suspended after a step has no pause left to make, and other tasks wait all the same.
+            // If the system has suspended the thread, the pause is over already, but other tasks still wait.
             Some(_) => yield_now().await,
             None => {}
         }

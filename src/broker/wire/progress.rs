@@ -1,6 +1,6 @@
 //! Progress of the writes to a client.
 
-/// Watches over a client that does not read.
+/// Detects a client that does not read.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// How many writes have succeeded.

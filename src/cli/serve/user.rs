@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::cli::report::{self, Reporter, takes_warnings};
-use crate::cli::{environment, password, permissions};
+use crate::cli::{password, permissions};
 use crate::commands::process::signal::Signal;
+use crate::commands::process::stdin;
 use crate::commands::{CommandError, Exit, Kind};
 use crate::net::Secret;
 use crate::render::escape::escape;
@@ -188,7 +189,7 @@ fn password_for(
             return password::read_file(file).map(Ok);
         }
         Some(Source::Terminal) => {}
-        _ if environment::is_input_terminal() => {}
+        _ if stdin::is_terminal() => {}
         _ => return password::read_input().map(Ok),
     }
     let password = match password::ask_here(format!("Password for {}: ", escape(name.as_bytes())))? {

@@ -13,7 +13,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, getpid, getppid, tcgetpgrp, tcsetpgrp};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::job_control::stop_this_process;
+use super::job_control::stop_this_job;
 use super::signal::{Signal, is_ignored};
 use crate::commands::error::{CommandError, Kind};
 
@@ -133,7 +133,7 @@ impl Group {
     /// foreground, the command gets the terminal and continues. Without job control it continues at once.
     pub fn suspend(&mut self) {
         if self.terminal.is_some() && !is_ignored(SignalKind::from_raw(Number::SIGTSTP as i32)) {
-            stop_this_process();
+            stop_this_job();
         }
         if self.terminal.is_some() && tcgetpgrp(io::stdin()) != Ok(self.id) {
             self.wants_terminal = true;

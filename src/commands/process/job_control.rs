@@ -50,7 +50,7 @@ impl JobSignals {
 /// Stops the group of this process as Ctrl-Z does, and returns when it continues: a shell sees that its job has stopped also if that is
 /// `make` or a script which runs this process. Without a shell that could continue it, the system does not stop it.
 #[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
-pub fn stop_this_process() {
+pub fn stop_this_job() {
     let action = |handler| SigAction::new(handler, SaFlags::empty(), SigSet::empty());
     // SAFETY: no handler is installed, one is removed.
     let Ok(handler) = (unsafe { sigaction(Signal::SIGTSTP, &action(SigHandler::SigIgn)) }) else { return };

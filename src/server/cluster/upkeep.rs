@@ -120,6 +120,15 @@ mod tests {
         upkeep.handle_answer(Ok(Answer::Txn(TxnAnswer { revision, outcome })), None, now);
     }
 
+    /// Returns one that waits for the answer to its second look.
+    fn at_second_look() -> Upkeep {
+        let mut upkeep = Upkeep::new(Bytes::from_static(b"c"), Now::default());
+        poll(&mut upkeep, 0);
+        answer(&mut upkeep, 100, TxnOutcome::Applied, 0);
+        poll(&mut upkeep, COMPACTION_MS);
+        upkeep
+    }
+
     #[test]
     fn history_of_some_minutes_is_kept() {
         let key = Bytes::from_static(b"c");
@@ -137,10 +146,7 @@ mod tests {
 
     #[test]
     fn a_compaction_that_etcd_refuses_is_reported_and_tried_again() {
-        let mut upkeep = Upkeep::new(Bytes::from_static(b"c"), Now::default());
-        poll(&mut upkeep, 0);
-        answer(&mut upkeep, 100, TxnOutcome::Applied, 0);
-        poll(&mut upkeep, COMPACTION_MS);
+        let mut upkeep = at_second_look();
         answer(&mut upkeep, 200, TxnOutcome::Applied, COMPACTION_MS);
         let error = EtcdError::Refused { reason: "permission denied".to_owned() };
         let refused = Err(error.clone());
@@ -151,10 +157,7 @@ mod tests {
 
     #[test]
     fn history_that_a_member_reads_is_kept() {
-        let mut upkeep = Upkeep::new(Bytes::from_static(b"c"), Now::default());
-        poll(&mut upkeep, 0);
-        answer(&mut upkeep, 100, TxnOutcome::Applied, 0);
-        poll(&mut upkeep, COMPACTION_MS);
+        let mut upkeep = at_second_look();
         let swapped = TxnAnswer { revision: 200, outcome: TxnOutcome::Applied };
         upkeep.handle_answer(Ok(Answer::Txn(swapped)), Some(80), Now::default());
         assert_eq!(poll(&mut upkeep, COMPACTION_MS), Some(ActionKind::Compact { revision: 80 }));

@@ -194,9 +194,6 @@ impl Etcd {
 
     /// Asks for a transaction, once. After [`EtcdError::Unknown`] it must be asked for again: if it was applied, its
     /// conditions do not hold any more, provided that it changes a key of them.
-    ///
-    /// # Errors
-    /// [`EtcdError`]
     pub async fn txn(&self, txn: &Txn) -> Result<TxnAnswer, EtcdError> {
         match self.ask_txn(txn, &txn.operations).await {
             // The member that applies a transaction with which the quota is reached applies it, and answers this nevertheless.
@@ -229,9 +226,6 @@ impl Etcd {
 
     /// Reads a range, linearizable unless a revision is given: the state at a revision is the same at each member that has it, so
     /// that any one may answer. An answer that would be too large has fewer pairs than the limit.
-    ///
-    /// # Errors
-    /// [`EtcdError`]
     pub async fn read(&self, read: &RangeRead) -> Result<RangeAnswer, EtcdError> {
         if read.limit != 0 {
             return self.page(read).await;
@@ -295,9 +289,6 @@ impl Etcd {
     }
 
     /// Returns the number of keys of a range, in the state at this revision.
-    ///
-    /// # Errors
-    /// [`EtcdError`]
     pub async fn count(&self, (from, to): &KeyRange, revision: u64) -> Result<u64, EtcdError> {
         let options = GetOptions::new().with_range(bound(to)).with_count_only();
         let (from, options) = (bound(from), options.with_revision(signed(revision)?));
@@ -308,7 +299,7 @@ impl Etcd {
     /// Discards the history before this revision.
     ///
     /// # Errors
-    /// [`EtcdError`]; [`EtcdError::Compacted`] if it is already gone.
+    /// [`EtcdError::Compacted`] if it is already gone.
     pub async fn compact(&self, revision: u64) -> Result<(), EtcdError> {
         let at = signed(revision)?;
         self.request(revision, |client| async move { client.kv_client().compact(at, None).await })

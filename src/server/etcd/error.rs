@@ -50,8 +50,8 @@ impl Failure {
         }
     }
 
-    /// Returns `None` if etcd refuses this answer to the user. Versions 3.5.28 to 3.5.30, and 3.6 until that was mended
-    /// (etcd-io/etcd#21663), report their status only to users with the role `root`.
+    /// Returns `None` if etcd refuses this answer to the user. Versions 3.5.28 to 3.5.30, and 3.6 before the fix of
+    /// etcd-io/etcd#21663, report their status only to users with the role `root`.
     pub(super) fn unless_refused<T>(
         answer: Result<T, etcd_client::Error>,
     ) -> Result<Option<T>, etcd_client::Error> {

@@ -410,7 +410,7 @@ impl FileLedger {
         }
     }
 
-    /// Collects the segments before this one, to use them again, or has them removed.
+    /// Collects the segments before this one to use them again, or marks them for removal.
     fn recycle(&mut self, first: u64) {
         let bytes_max = self.policy.snapshot_bytes.saturating_add(self.policy.segment_bytes);
         let mut free_bytes: u64 = self.free.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
