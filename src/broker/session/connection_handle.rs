@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
+use super::shared_task::SharedTask;
 use super::wake_queue::{Queued, WakeQueue};
+use super::woken;
 use crate::broker::authentication::Credential;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
@@ -92,6 +94,8 @@ pub struct ConnectionHandle {
     pub wake: Notify,
     /// The queue of the thread that serves the connection, if it has one.
     wake_queue: Option<Arc<WakeQueue>>,
+    /// The connection's task, if other threads can run it.
+    task: Option<Weak<SharedTask>>,
     is_in_wake_queue: AtomicBool,
     /// Number of acknowledgements that were held back, and of those that were released.
     held: AtomicU64,
@@ -128,6 +132,7 @@ impl ConnectionHandle {
             id,
             wake: Notify::new(),
             wake_queue: WakeQueue::current(),
+            task: SharedTask::current(),
             is_in_wake_queue: AtomicBool::new(false),
             held: AtomicU64::new(0),
             released: AtomicU64::new(0),
@@ -144,12 +149,24 @@ impl ConnectionHandle {
         // The task looks at everything when it runs.
         self.awaited.store(u64::MAX, Ordering::SeqCst);
         match self.wake_queue.as_ref().filter(|queue| !queue.is_current()) {
-            Some(queue) => {
-                if !self.is_in_wake_queue.swap(true, Ordering::AcqRel) {
-                    queue.push(Arc::<Self>::clone(self));
-                }
-            }
+            Some(_) if woken::collect(self) => {}
+            Some(queue) => self.wake_by(queue),
             None => self.wake.notify_one(),
+        }
+    }
+
+    /// Runs the connection's task on this thread; if that is not possible now, wakes it on its own.
+    pub fn run_or_wake(self: &Arc<Self>) {
+        let task = self.task.as_ref().and_then(Weak::upgrade);
+        let has_run = task.is_some_and(|task| task.run(|| self.wake.notify_one()));
+        if !has_run && let Some(queue) = &self.wake_queue {
+            self.wake_by(queue);
+        }
+    }
+
+    fn wake_by(self: &Arc<Self>, queue: &WakeQueue) {
+        if !self.is_in_wake_queue.swap(true, Ordering::AcqRel) {
+            queue.push(Arc::<Self>::clone(self));
         }
     }
 

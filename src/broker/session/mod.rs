@@ -2,5 +2,7 @@
 
 pub mod connection_handle;
 pub mod entry;
+pub mod shared_task;
 pub mod state_machine;
 pub mod wake_queue;
+pub mod woken;

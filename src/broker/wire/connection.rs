@@ -26,6 +26,7 @@ use crate::broker::handle::Broker;
 use crate::broker::memory::{CONNECTION_SHARE_BYTES, Charge, MemoryKind};
 use crate::broker::publication;
 use crate::broker::session::connection_handle::CloseReason;
+use crate::broker::session::woken;
 use crate::clock;
 use crate::mqtt::packet::{Connect, Sensitive};
 use crate::mqtt::{Decoded, Incoming, ProtocolVersion, ReasonCode, decode, encode};
@@ -367,7 +368,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut progress_timer = pin!(sleep(NOT_READING_TIMEOUT));
         loop {
             let unhandled = self.input.len();
-            let missing = match handler.handle_input(&mut self.input) {
+            let missing = match woken::run_after(|| handler.handle_input(&mut self.input)) {
                 Ok(missing) => missing,
                 Err(close_reason) => return close_reason,
             };

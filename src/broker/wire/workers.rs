@@ -10,7 +10,9 @@ use std::sync::{Arc, Weak};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
+use crate::broker::session::shared_task::SharedTask;
 use crate::broker::session::wake_queue::WakeQueue;
+use crate::broker::session::woken;
 use crate::net::runtime_thread::RuntimeThread;
 
 thread_local! {
@@ -74,10 +76,10 @@ impl Workers {
             return;
         };
         let (stream, connection) = (stream.into_std(), Arc::clone(&worker.connections));
-        worker.runtime.handle().spawn(async move {
+        worker.runtime.handle().spawn(SharedTask::owner(async move {
             serve(stream.and_then(TcpStream::from_std)).await;
             drop(connection);
-        });
+        }));
     }
 }
 
@@ -118,7 +120,7 @@ pub fn run_after_turn(f: impl FnOnce() + Send + 'static) -> bool {
         // Tasks run in the order in which they became ready.
         tokio::spawn(async move {
             set_running(false);
-            f();
+            woken::run_after(f);
         });
     }
     is_worker

@@ -1,0 +1,127 @@
+//! Connections of other threads that a thread has woken, and whose tasks it runs itself.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::connection_handle::ConnectionHandle;
+
+/// The most connections that a thread runs at a time; for the others, their threads are woken. So a message for many
+/// connections is sent by all threads, and the thread's own connections wait for few writes.
+const CONNECTIONS_MAX: usize = 2;
+
+thread_local! {
+    static WOKEN: RefCell<Woken> = const { RefCell::new(Woken::Ignored) };
+}
+
+enum Woken {
+    /// Their threads are woken.
+    Ignored,
+    Collected(Vec<Arc<ConnectionHandle>>),
+    /// Their tasks run, and the threads of those that these wake are woken.
+    Running,
+}
+
+/// Calls `f`, then runs the tasks of connections of other threads that it has woken. Must not be called with a lock.
+pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
+    /// Dropped after a panic too: a connection that is not woken would wait for ever.
+    struct Collection;
+    impl Drop for Collection {
+        fn drop(&mut self) {
+            if let Woken::Collected(connections) = WOKEN.replace(Woken::Running) {
+                connections.iter().for_each(ConnectionHandle::run_or_wake);
+            }
+            WOKEN.set(Woken::Ignored);
+        }
+    }
+    if WOKEN.with_borrow(|woken| !matches!(woken, Woken::Ignored)) {
+        return f();
+    }
+    WOKEN.set(Woken::Collected(Vec::new()));
+    let _collection = Collection;
+    f()
+}
+
+/// Keeps a connection of another thread for the end of [`run_after`]. Returns false if its thread is to be woken.
+pub fn collect(connection: &Arc<ConnectionHandle>) -> bool {
+    WOKEN.with_borrow_mut(|woken| match woken {
+        Woken::Collected(connections) if connections.len() < CONNECTIONS_MAX => {
+            connections.push(Arc::clone(connection));
+            true
+        }
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+    use crate::broker::session::shared_task::SharedTask;
+    use crate::broker::session::wake_queue::WakeQueue;
+    use crate::net::runtime_thread::RuntimeThread;
+    use crate::protocol::ConnectionId;
+
+    /// Starts a thread with some connections; returns what they report of each wake: their number, and the thread that has
+    /// run them. Each then wakes the connections in `next`.
+    fn connections(
+        count: u64,
+        next: Vec<Arc<ConnectionHandle>>,
+    ) -> (RuntimeThread, Vec<Arc<ConnectionHandle>>, Receiver<(u64, ThreadId)>) {
+        let thread = RuntimeThread::start("test").unwrap();
+        thread.handle().spawn(Arc::<WakeQueue>::default().run());
+        let ((sender, handles), (wakes, woken)) = (channel(), channel());
+        for id in 0..count {
+            let (sender, wakes, next) = (sender.clone(), wakes.clone(), next.clone());
+            thread.handle().spawn(SharedTask::owner(async move {
+                let handle = Arc::new(ConnectionHandle::new(ConnectionId(id)));
+                sender.send(Arc::clone(&handle)).unwrap();
+                loop {
+                    handle.wake.notified().await;
+                    wakes.send((id, thread::current().id())).unwrap();
+                    run_after(|| next.iter().for_each(ConnectionHandle::wake));
+                }
+            }));
+        }
+        let handles = handles.iter().take(count as usize).collect();
+        // All wait to be woken: a task that runs cannot be run by another thread.
+        let (sender, settled) = channel();
+        thread.handle().spawn(async move { sender.send(()).unwrap() });
+        settled.recv().unwrap();
+        (thread, handles, woken)
+    }
+
+    #[test]
+    fn a_thread_runs_the_few_connections_that_it_has_woken_and_wakes_the_threads_of_the_others() {
+        let count = CONNECTIONS_MAX + 3;
+        let (thread, handles, woken) = connections(count as u64, Vec::new());
+        run_after(|| handles.iter().for_each(ConnectionHandle::wake));
+        let mut woken: Vec<_> = woken.iter().take(count).collect();
+        woken.sort_by_key(|(id, _)| *id);
+        let own = woken.iter().map(|(_, by)| *by == thread::current().id());
+        assert_eq!(own.collect::<Vec<_>>(), (0..count).map(|at| at < CONNECTIONS_MAX).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_connection_that_is_run_on_another_thread_wakes_the_threads_of_others() {
+        let (_last, last, last_woken) = connections(1, Vec::new());
+        let (_thread, first, woken) = connections(1, last);
+        run_after(|| first[0].wake());
+        assert_eq!(woken.recv().unwrap().1, thread::current().id());
+        assert_ne!(last_woken.recv().unwrap().1, thread::current().id());
+    }
+
+    #[test]
+    fn connections_are_run_after_a_panic_too() {
+        let (_thread, handles, woken) = connections(1, Vec::new());
+        let panicked = thread::spawn(move || {
+            run_after(|| {
+                handles[0].wake();
+                panic!("as the test wants it");
+            })
+        });
+        panicked.join().unwrap_err();
+        woken.recv().unwrap();
+    }
+}
