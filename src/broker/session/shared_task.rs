@@ -63,8 +63,8 @@ impl SharedTask {
         let Ok(mut progress) = self.progress.try_lock() else { return false };
         self.state.store(BORROWED, Ordering::SeqCst);
         wake();
-        // Whatever has woken it until now is seen by this poll.
-        self.state.store(BORROWED, Ordering::SeqCst);
+        // This poll sees what has woken the task until now; read, so that it also sees what was written before the wake.
+        self.state.swap(BORROWED, Ordering::SeqCst);
         let polled = catch_unwind(AssertUnwindSafe(|| self.poll(&mut progress)));
         let is_pending = matches!(polled, Ok(Poll::Pending));
         if let Err(panic) = polled {
