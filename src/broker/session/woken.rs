@@ -41,6 +41,12 @@ pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Whether this thread runs the task of another one's connection.
+#[must_use]
+pub fn is_running() -> bool {
+    WOKEN.with_borrow(|woken| matches!(woken, Woken::Running))
+}
+
 /// Keeps a connection of another thread for the end of [`run_after`]. Returns false if its thread is to be woken.
 pub fn collect(connection: &Arc<ConnectionHandle>) -> bool {
     WOKEN.with_borrow_mut(|woken| match woken {
@@ -77,8 +83,10 @@ mod tests {
             thread.handle().spawn(SharedTask::owner(async move {
                 let handle = Arc::new(ConnectionHandle::new(ConnectionId(id)));
                 sender.send(Arc::clone(&handle)).unwrap();
+                let own = thread::current().id();
                 loop {
                     handle.wake.notified().await;
+                    assert!(is_running() || thread::current().id() == own);
                     wakes.send((id, thread::current().id())).unwrap();
                     run_after(|| next.iter().for_each(ConnectionHandle::wake));
                 }
@@ -95,7 +103,7 @@ mod tests {
     #[test]
     fn a_thread_runs_the_few_connections_that_it_has_woken_and_wakes_the_threads_of_the_others() {
         let count = CONNECTIONS_MAX + 3;
-        let (thread, handles, woken) = connections(count as u64, Vec::new());
+        let (_thread, handles, woken) = connections(count as u64, Vec::new());
         run_after(|| handles.iter().for_each(ConnectionHandle::wake));
         let mut woken: Vec<_> = woken.iter().take(count).collect();
         woken.sort_by_key(|(id, _)| *id);

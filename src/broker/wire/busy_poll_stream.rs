@@ -16,6 +16,7 @@ use tokio::task::yield_now;
 
 use super::busy_poll::{BusyPoll, PauseAction};
 use super::workers;
+use crate::broker::session::woken;
 use crate::clock;
 
 /// The most bytes that a poll reads. They are initialized first, so it is a small number; the next read gets the rest.
@@ -89,8 +90,9 @@ impl AsyncRead for BusyPollStream {
             return Poll::Ready(read);
         }
         // The read above has registered the task, so it is woken when bytes arrive.
-        if workers::is_turn_running() {
-            // A poll would delay the end of the turn, which the client may be waiting for. The pause begins after it.
+        if workers::is_turn_running() || woken::is_running() {
+            // A poll would delay the end of the turn, or the connections of the thread that runs this one; their clients
+            // may be waiting for it. The pause begins after it.
             return Poll::Pending;
         }
         loop {
