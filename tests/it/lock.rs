@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use mqkv::protocol::request::CommandCase;
 use mqkv::protocol::{Request as RequestCommand, Timestamp};
 use nix::sys::signal::Signal;
 
@@ -160,8 +159,7 @@ fn serve_late(connection: &mut Connection, silent: usize) -> Vec<String> {
             "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), 1)),
             "PUBLISH" => {
                 let publish = Publish::decode(&packet);
-                let request =
-                    RequestCommand::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
+                let request = RequestCommand::decode(&publish.payload.clone().into()).unwrap();
                 verbs.push(request.verb().to_owned());
                 let version = Timestamp::of_store(mqkv::clock::wall_ms(), 0).to_string();
                 match request.verb() {
