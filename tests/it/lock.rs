@@ -429,7 +429,7 @@ fn after_ctrl_z_the_command_continues_under_its_lock_and_the_reason_is_printed_o
     let terminal = Terminal::in_shell(&bash, &bench.place, &words);
     terminal.shows("begun");
     terminal.keys(CTRL_Z);
-    terminal.shows("warning: the command continues after Ctrl-Z: it holds the lock k\n  Ctrl-C ends it");
+    terminal.shows("warning: the command continues after Ctrl-Z: it holds the lock k\nhint: Ctrl-C ends it");
     for text in ["two", "three"] {
         terminal.keys(CTRL_Z);
         terminal.line(text);
