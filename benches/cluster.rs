@@ -19,8 +19,11 @@ use mqkv::ledger::etcd::operation::{Condition, EtcdError, Operation, Txn, TxnAns
 use mqkv::net::TlsOptions;
 use mqkv::server::etcd::{Etcd, EtcdSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
-use shared::raw::{self, KEY_BYTES, RawClient, VALUE_BYTES, command, key};
-use shared::{MQKV, Process, free_port, in_turn, mosquitto_with, rate, ratios, run, spread, wait_until_open};
+use shared::raw::{self, RawClient, VALUE_BYTES, command, key};
+use shared::{
+    MQKV, Process, free_port, in_turn, mosquitto_with, print_against_others, rate, run, spread,
+    wait_until_open,
+};
 
 const WRITERS: usize = 64;
 const ROUNDS: usize = 5;
@@ -57,6 +60,7 @@ fn main() {
     let etcd = etcd(home.path());
     for (name, run) in SECTIONS {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            println!("== {name}");
             run(&etcd);
         }
     }
@@ -229,7 +233,7 @@ fn throughput(machines: &Machines) {
         std::thread::sleep(Duration::from_millis(50));
     }
     for (writers, sets, puts) in [(1, FEW, FEW), (WRITERS, MANY, MANY_PUTS)] {
-        println!("writes of {KEY_BYTES} + {VALUE_BYTES} bytes, writers: {writers}");
+        println!(" {writers} writer{}", if writers == 1 { "" } else { "s" });
         let (put_cpu, mqkv_cpu) = (RefCell::default(), RefCell::default());
         let put = |compares| {
             let begun = machines.cpu_s();
@@ -238,8 +242,6 @@ fn throughput(machines: &Machines) {
             rate
         };
         let mut subjects: [Box<dyn FnMut() -> f64 + '_>; 3] = [
-            Box::new(|| put(false)),
-            Box::new(|| put(true)),
             Box::new(|| {
                 let used = || {
                     let processes = [&broker.process, &owner.process, &standby.process];
@@ -253,14 +255,12 @@ fn throughput(machines: &Machines) {
                 note(&mqkv_cpu, std::array::from_fn::<_, 5, _>(|at| (ended[at] - begun[at]) / sets as f64));
                 rate
             }),
+            Box::new(|| put(false)),
+            Box::new(|| put(true)),
         ];
         let figures = in_turn(ROUNDS, &mut subjects);
         drop(subjects);
-        for (name, figures) in ["etcd, put", "etcd, compare-and-put", "mqkv"].into_iter().zip(&figures) {
-            println!("  {name:28} {} a second", spread(figures, 0));
-        }
-        println!("  {:28} {}", "  ratio to put", spread(&ratios(&figures[2], &figures[0]), 2));
-        println!("  {:28} {}", "  ratio to compare-and-put", spread(&ratios(&figures[2], &figures[1]), 2));
+        print_against_others(&["mqkv store", "etcd, put", "etcd, compare-and-put"], &figures, "a second", 0);
         let mean = |rows: &[f64]| rows.iter().sum::<f64>() / rows.len() as f64;
         let column =
             |at: usize| mean(&mqkv_cpu.borrow().iter().map(|row: &[f64; 5]| row[at]).collect::<Vec<_>>());

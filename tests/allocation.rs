@@ -18,7 +18,7 @@ use mqkv::mqtt::packet::{RetainHandling, SubscriptionOptions, SubscriptionReques
 use mqkv::protocol::ConnectionId;
 use mqkv::protocol::frame::Frame;
 use mqkv::protocol::message::{Message, Qos};
-use mqkv::protocol::request::{CommandCase, Request};
+use mqkv::protocol::request::Request;
 use mqkv::protocol::{Notification, Reply};
 
 thread_local! {
@@ -51,7 +51,7 @@ static ALLOCATOR: Counting = Counting;
 fn allocated(payload: &Bytes) -> usize {
     ALLOCATED.set(0);
     let _ = Frame::decode(payload);
-    let _ = Request::decode(payload, CommandCase::Lenient);
+    let _ = Request::decode(payload);
     let _ = Reply::decode(payload);
     let _ = Notification::decode(payload);
     ALLOCATED.get()

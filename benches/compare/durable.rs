@@ -22,7 +22,7 @@ pub fn run() {
     let etcd = etcd(&home.path().join("etcd"));
     let redis = redis::serve(Some(&home.path().join("redis")));
     let bare = OpenOptions::new().create(true).append(true).open(home.path().join("bare")).unwrap();
-    println!(" SETs of {KEY_BYTES} + {VALUE_BYTES} bytes, 1 writer");
+    println!(" 1 writer");
     let names = ["mqkv", "append and fdatasync", "Redis, appendfsync always", "etcd"];
     let mut subjects: Vec<Box<dyn FnMut() -> f64>> = vec![
         Box::new(|| rate(FEW, || set_one_by_one(ours.port, FEW))),

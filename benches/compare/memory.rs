@@ -1,7 +1,7 @@
 //! Memory of a million keys without expiry, in `mqkv serve` without a disk and in Redis without one.
 
-use crate::shared::raw::{self, KEY_BYTES, VALUE_BYTES, command, key};
-use crate::shared::{redis, run as block_on, serve};
+use crate::shared::raw::{self, VALUE_BYTES, command, key};
+use crate::shared::{print_against_others, redis, run as block_on, serve};
 
 const KEYS: usize = 1_000_000;
 const AT_ONCE: usize = 1_000;
@@ -17,10 +17,7 @@ pub fn run() {
     let before = theirs.resident_mib();
     block_on(fill_redis(theirs.port));
     let redis = bytes_of(before, theirs.resident_mib());
-    println!("  {KEYS} keys of {KEY_BYTES} + {VALUE_BYTES} bytes, with their bytes");
-    println!("  mqkv                           {mqkv:.0} bytes a key");
-    println!("  Redis                          {redis:.0} bytes a key");
-    println!("  mqkv / Redis                   {:.2}", mqkv / redis);
+    print_against_others(&["mqkv", "Redis"], &[vec![mqkv], vec![redis]], "bytes a key", 0);
 }
 
 async fn fill_redis(port: u16) {

@@ -12,7 +12,6 @@ use super::output::Emit;
 use super::process::file;
 use super::session::Session;
 use crate::protocol::frame::Frame;
-use crate::protocol::request::CommandCase;
 use crate::protocol::topic::Topic;
 use crate::protocol::{Key, Notification, Reply, Request, Timestamp, Value};
 use crate::render::encoding::{Encoded, parse_hex};
@@ -149,7 +148,7 @@ fn decode_frame(payload: &Bytes) -> Result<DecodedFrame, CommandError> {
         .map_err(|error| CommandError::new(Kind::Data, format!("invalid frame: {error}")).hint(LINE_ENDS))?;
     let meaning = if let Ok(notification) = Notification::decode(payload) {
         Meaning::Notification(notification)
-    } else if let Ok(request) = Request::decode(payload, CommandCase::Strict) {
+    } else if let Ok(request) = Request::decode(payload) {
         Meaning::Request(request)
     } else {
         Reply::decode(payload).map_or(Meaning::Other, Meaning::Reply)

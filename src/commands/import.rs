@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::error::{CommandError, Place};
+use super::error::{CommandError, Kind, Place};
 use super::exit::Exit;
 use super::lines::answered::FailedLine;
 use super::lines::entry::Entry;
@@ -37,9 +37,9 @@ Each value gets a new version. A key that had an expiry gets none, because an ex
 
 Exit status:
 The import stops at the first error and exits with its status; requests that were already sent are completed. Then, and \
-after a signal, the summary names the line to continue from: tail -n +LINE FILE | mqkv import -. With \
+after a signal, a hint names the line to continue from: tail -n +LINE FILE | mqkv import -. Correct an invalid line first. With \
 --keep-going all valid lines are written, and the greatest status counts. With --nx: 1 if keys were skipped because they \
-exist.";
+exist, such as those that lines after the failed one have written.";
 
 /// Write the keys and values of an export
 #[derive(Debug, Args)]
@@ -105,7 +105,27 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     summary.failed = state.errors.failed();
     summary.next_line = is_stopped.then_some(next_line);
     emit(&summary)?;
-    state.errors.finish()
+    let later = if args.nx { state.errors.succeeded_after_error() } else { 0 };
+    state.errors.finish().map_err(|error| match summary.next_line {
+        Some(line) => continued(error, line, later),
+        None => error,
+    })
+}
+
+/// Adds to the error that stopped an import where to continue; `written` is how many later lines --nx will count as skipped.
+fn continued(error: CommandError, line: u64, written: u64) -> CommandError {
+    let hint = match error.kind {
+        Kind::Data => format!("correct line {line}, then continue from there: mqkv help import"),
+        _ => format!("continue from line {line}: mqkv help import"),
+    };
+    // The error of a line was printed, but without this hint.
+    let error = CommandError { is_repetition: false, ..error }.hint(hint);
+    match written {
+        0 => error,
+        written => {
+            error.hint(format!("--nx skips {} that later lines have written", counted(written, "key")))
+        }
+    }
 }
 
 struct Import<'a> {
@@ -229,7 +249,10 @@ impl Record for Imported {
         if !dry_run && written > 0 {
             text.push_str(" (with new versions)");
         }
-        if let Some(line) = next_line {
+        // Otherwise the error has it.
+        if let Some(line) = next_line
+            && failed == 0
+        {
             text.push_str(&format!("; continue from line {line}"));
         }
         notice(&text, style)
@@ -240,6 +263,16 @@ impl Record for Imported {
 mod tests {
     use super::*;
     use crate::render::shown;
+
+    #[test]
+    fn the_error_of_an_import_that_stopped_has_the_line_to_continue_from() {
+        let hints = |kind, written| continued(CommandError::new(kind, "it failed"), 3, written).hints;
+        assert_eq!(hints(Kind::Data, 0), ["correct line 3, then continue from there: mqkv help import"]);
+        let skipped = "--nx skips 2 keys that later lines have written";
+        assert_eq!(hints(Kind::Refused, 2), ["continue from line 3: mqkv help import", skipped]);
+        let printed = CommandError { is_repetition: true, ..CommandError::new(Kind::Timeout, "it failed") };
+        assert!(!continued(printed, 3, 0).is_repetition);
+    }
 
     #[test]
     fn the_summary_is_a_message_or_a_record() {
@@ -254,7 +287,9 @@ mod tests {
         );
         assert_eq!(shown(&imported, &Style::QUIET), Default::default());
         let stopped = Imported { next_line: Some(7), ..imported };
-        assert!(shown(&stopped, &Style::PLAIN).1.ends_with("(with new versions); continue from line 7\n"));
+        assert!(shown(&stopped, &Style::PLAIN).1.ends_with("; 3 failed (with new versions)\n"));
+        let canceled = Imported { failed: 0, ..stopped };
+        assert!(shown(&canceled, &Style::PLAIN).1.ends_with("(with new versions); continue from line 7\n"));
         assert!(shown(&stopped, &Style::JSON).0.ends_with(",\"dry_run\":false,\"next_line\":7}\n"));
     }
 }

@@ -53,7 +53,7 @@ pub use batch_args::BatchMode;
 pub use command::{Command, HELP_GROUPS};
 pub use error::{CommandError, Kind, Place, limit_hint};
 pub use exit::Exit;
-pub use lock::{Acquisition, BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};
+pub use lock::{BackgroundLock, LockArgs, Released, acquire_in_background, loss_message};
 pub use output::{Emit, Hint};
 pub use process::context::{FENCING_TOKEN, FENCING_TOKEN_FILE, LOCK_HOLDER, LOCK_KEY, ProcessContext};
 pub use process::signal::interrupt_this_process;

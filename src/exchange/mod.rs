@@ -34,7 +34,7 @@ use frame::{Content, LinkFrame};
 use leaf::{ChangeError, Leaf};
 use names::Name;
 use root::Root;
-use row::{Identity, Row, RowId};
+use row::{Row, RowId};
 
 /// The version of this software, for the log of the other side.
 const SOFTWARE: &str = env!("CARGO_PKG_VERSION");
@@ -239,14 +239,6 @@ impl Exchange {
         match self {
             Self::Root(root) => root.concerns(key),
             Self::Leaf(leaf) => leaf.concerns(key),
-        }
-    }
-
-    #[must_use]
-    pub fn identity(&self) -> &Identity {
-        match self {
-            Self::Root(root) => root.identity(),
-            Self::Leaf(leaf) => &leaf.row().identity,
         }
     }
 

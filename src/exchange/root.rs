@@ -430,11 +430,6 @@ impl Root {
     }
 
     #[must_use]
-    pub fn identity(&self) -> &Identity {
-        &self.row.identity
-    }
-
-    #[must_use]
     pub fn has_leaf(&self, name: &Name) -> bool {
         self.leaves.contains_key(name)
     }

@@ -100,7 +100,10 @@ impl Node {
     }
 
     pub fn name(&self) -> &Name {
-        &self.exchange.identity().node
+        match &self.exchange {
+            Exchange::Root(root) => &root.summary().0.node,
+            Exchange::Leaf(leaf) => &leaf.row().identity.node,
+        }
     }
 
     pub fn value(&self, key: &str) -> Option<String> {

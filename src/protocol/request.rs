@@ -57,16 +57,6 @@ pub enum Request {
     },
 }
 
-/// Whether commands in lower case are accepted (protocol §0 row 7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CommandCase {
-    /// Upper case only.
-    #[default]
-    Strict,
-    /// Any case, as in the samples of the published page.
-    Lenient,
-}
-
 /// Error of decoding a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestError {
@@ -156,28 +146,20 @@ impl Request {
         encode_bulk_array(&words)
     }
 
-    /// Decodes a payload. The key of a GET is copied; other keys and values share the memory of the payload.
+    /// Decodes a payload; commands and options are upper case (protocol §0 row 7). The key of a GET is copied; other keys and values share the memory of the payload.
     ///
     /// # Errors
     /// [`RequestError`], from which the error reply follows.
-    pub fn decode(payload: &Bytes, case: CommandCase) -> Result<Self, RequestError> {
+    pub fn decode(payload: &Bytes) -> Result<Self, RequestError> {
         let mut words: [&[u8]; WORDS_MAX] = [&[]; WORDS_MAX];
         let count = decode_bulk_array(payload, &mut words)?.ok_or(RequestError::NotBulkArray)?;
         let words = words.get(..count).unwrap_or(&words);
         let (verb, arguments) = words.split_first().ok_or(RequestError::NotBulkArray)?;
         let value = |word: &[u8]| payload.slice_ref(word);
         let key = |word: &[u8]| Key::new(value(word));
-        let lenient;
-        let verb: &[u8] = match case {
-            CommandCase::Strict => verb,
-            CommandCase::Lenient => {
-                lenient = verb.to_ascii_uppercase();
-                &lenient
-            }
-        };
-        match (verb, arguments) {
+        match (*verb, arguments) {
             (b"SET", [name, word, options @ ..]) => {
-                let (condition, ttl_ms) = decode_set_options(options, case)?;
+                let (condition, ttl_ms) = decode_set_options(options)?;
                 Ok(Self::Set { key: key(name)?, value: value(word), condition, ttl_ms })
             }
             // A copy of a key costs less than to count references to the payload.
@@ -185,9 +167,7 @@ impl Request {
             (b"DEL", [name]) => Ok(Self::Del { key: key(name)? }),
             (b"VDEL", [name, word]) => Ok(Self::VDel { key: key(name)?, value: value(word) }),
             (b"KEYNOTIFY", [name]) => Ok(Self::KeyNotify { key: key(name)?, stop: false }),
-            (b"KEYNOTIFY", [name, word]) if is_word(word, b"STOP", case) => {
-                Ok(Self::KeyNotify { key: key(name)?, stop: true })
-            }
+            (b"KEYNOTIFY", [name, b"STOP"]) => Ok(Self::KeyNotify { key: key(name)?, stop: true }),
             (b"KEYNOTIFY", [_, _]) => Err(RequestError::Syntax),
             (b"SCAN", [pattern]) => Ok(Self::Scan { pattern: value(pattern), token: None }),
             (b"SCAN", [pattern, token]) => {
@@ -239,20 +219,15 @@ pub fn encode_bulk_array(words: &[impl AsRef<[u8]>]) -> Bytes {
 }
 
 /// Decodes `[NX|NEX] [PX ms]`, in this order.
-fn decode_set_options(
-    options: &[&[u8]],
-    case: CommandCase,
-) -> Result<(Option<Condition>, Option<NonZeroU64>), RequestError> {
+fn decode_set_options(options: &[&[u8]]) -> Result<(Option<Condition>, Option<NonZeroU64>), RequestError> {
     let (condition, rest) = match options {
-        [word, rest @ ..] if is_word(word, b"NX", case) => (Some(Condition::Absent), rest),
-        [word, rest @ ..] if is_word(word, b"NEX", case) => (Some(Condition::AbsentOrEqual), rest),
+        [b"NX", rest @ ..] => (Some(Condition::Absent), rest),
+        [b"NEX", rest @ ..] => (Some(Condition::AbsentOrEqual), rest),
         rest => (None, rest),
     };
     match rest {
         [] => Ok((condition, None)),
-        [word, ttl] if is_word(word, b"PX", case) => {
-            Ok((condition, Some(parse_ttl(ttl).ok_or(RequestError::Syntax)?)))
-        }
+        [b"PX", ttl] => Ok((condition, Some(parse_ttl(ttl).ok_or(RequestError::Syntax)?))),
         _ => Err(RequestError::Syntax),
     }
 }
@@ -263,13 +238,6 @@ fn parse_ttl(text: &[u8]) -> Option<NonZeroU64> {
     let (whole, fraction) = text.split_once('.').map_or((text, "0"), |(whole, fraction)| (whole, fraction));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits(whole) && digits(fraction)).then(|| whole.parse().ok()).flatten()
-}
-
-fn is_word(word: &[u8], expected: &[u8], case: CommandCase) -> bool {
-    match case {
-        CommandCase::Strict => word == expected,
-        CommandCase::Lenient => word.eq_ignore_ascii_case(expected),
-    }
 }
 
 impl fmt::Display for RequestError {
@@ -327,13 +295,9 @@ mod tests {
     }
 
     fn run(case: &vectors::Case<'_>) -> String {
-        let reading = match case.operation() {
-            ["strict"] => CommandCase::Strict,
-            ["lenient"] => CommandCase::Lenient,
-            _ => case.unknown(),
-        };
+        let ["decode"] = case.operation() else { case.unknown() };
         let payload = case.bytes();
-        match Request::decode(&payload, reading) {
+        match Request::decode(&payload) {
             Ok(request) if request.encode() == payload => show(&request),
             Ok(request) => format!("{}\nencodes {}", show(&request), vectors::escape(&request.encode())),
             Err(error) => format!("error: {}", error.error_reply()),
@@ -347,23 +311,22 @@ mod tests {
 
     #[test]
     fn an_error_of_the_frame_is_the_cause() {
-        let error = Request::decode(&Bytes::from("*1\r\n$3\r\nGE"), CommandCase::Strict).unwrap_err();
+        let error = Request::decode(&Bytes::from("*1\r\n$3\r\nGE")).unwrap_err();
         assert_eq!(error.to_string(), "truncated at byte 8");
     }
 
     #[test]
     fn a_key_over_the_limit_has_its_own_error() {
         let key = |len| encode_bulk_array(&[b"GET".to_vec(), vec![b'k'; len]]);
-        assert!(Request::decode(&key(KEY_BYTES_MAX), CommandCase::Strict).is_ok());
-        let error = Request::decode(&key(KEY_BYTES_MAX + 1), CommandCase::Strict).unwrap_err();
+        assert!(Request::decode(&key(KEY_BYTES_MAX)).is_ok());
+        let error = Request::decode(&key(KEY_BYTES_MAX + 1)).unwrap_err();
         assert_eq!(error.error_reply(), ErrorReply::KeyTooLong);
     }
 
     #[test]
     fn a_key_too_long_to_watch_is_decoded_and_left_to_the_store() {
         let payload = encode_bulk_array(&[b"KEYNOTIFY".to_vec(), vec![b'k'; 40_000]]);
-        let Ok(Request::KeyNotify { key, stop: false }) = Request::decode(&payload, CommandCase::Strict)
-        else {
+        let Ok(Request::KeyNotify { key, stop: false }) = Request::decode(&payload) else {
             panic!("not a KEYNOTIFY")
         };
         assert_eq!(topic::notify("c", &key), None);
@@ -398,8 +361,7 @@ mod tests {
         #[test]
         fn an_encoded_request_decodes_to_itself(request in request()) {
             let payload = request.encode();
-            prop_assert_eq!(Request::decode(&payload, CommandCase::Strict), Ok(request.clone()));
-            prop_assert_eq!(Request::decode(&payload, CommandCase::Lenient), Ok(request));
+            prop_assert_eq!(Request::decode(&payload), Ok(request));
         }
 
         #[test]
@@ -410,13 +372,8 @@ mod tests {
                 mutated(request().prop_map(|request| request.encode())),
             ],
         ) {
-            let strict = Request::decode(&payload, CommandCase::Strict);
-            let lenient = Request::decode(&payload, CommandCase::Lenient);
-            if let Ok(request) = &strict {
-                prop_assert_eq!(Some(request), lenient.as_ref().ok());
-            }
-            if let Ok(request) = lenient {
-                prop_assert_eq!(Request::decode(&request.encode(), CommandCase::Strict), Ok(request));
+            if let Ok(request) = Request::decode(&payload) {
+                prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
             }
         }
     }

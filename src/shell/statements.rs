@@ -18,8 +18,7 @@ use crate::commands::lines::words::{Word, has_escape_in_path};
 use crate::commands::process::file;
 use crate::commands::process::signal::{Signal, Signals};
 use crate::commands::{
-    Acquisition, Command, CommandError, Emit, Exit, Kind, LockArgs, Place, Session, acquire_in_background,
-    duration,
+    Command, CommandError, Emit, Exit, Kind, LockArgs, Place, Session, acquire_in_background, duration,
 };
 use crate::protocol::Key;
 use crate::render::escape::escape;
@@ -334,8 +333,8 @@ impl Shell {
     ) -> Result<End, CommandError> {
         let (session, printer) = (session.without_signals(), self.printer.clone());
         let mut emit = |record: &dyn Record| printer.record(record, style);
-        let acquisition = tokio::select! {
-            acquisition = acquire_in_background(args, &session, &mut emit) => acquisition?,
+        let acquired = tokio::select! {
+            acquired = acquire_in_background(args, &session, &mut emit) => acquired?,
             signal = self.signals.next() => {
                 match signal {
                     Signal::Interrupt => self.printer.message("\ncanceled waiting for the lock"),
@@ -344,8 +343,8 @@ impl Shell {
                 return Ok(End::Canceled);
             }
         };
-        if let Acquisition::Held(holding) = acquisition {
-            self.locks.hold(*holding, &self.opened.session, &self.printer);
+        if let Some(lock) = acquired {
+            self.locks.hold(lock, &self.opened.session, &self.printer);
         }
         Ok(End::Done)
     }

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use mqkv::protocol::Request;
-use mqkv::protocol::request::CommandCase;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -81,7 +80,7 @@ impl Store {
                     "PUBLISH" => {
                         let publish = Publish::decode(&packet);
                         let payload = publish.payload.clone().into();
-                        let request = Request::decode(&payload, CommandCase::Strict).unwrap();
+                        let request = Request::decode(&payload).unwrap();
                         shared.lock().unwrap().requests.push((at, request.clone()));
                         match answer(&shared, at, &request) {
                             Some(CLOSE) => return,

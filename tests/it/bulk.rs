@@ -426,10 +426,11 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     place.write("bad", "{\"key\":\"a\",\"value\":\"9\"}\nset b 2\n{\"key\":\"c\",\"val");
     assert_eq!(
         at(&["import", "bad"]),
-        "--- stderr\nwrote 1 key; 1 failed (with new versions); continue from line 2\n\
+        "--- stderr\nwrote 1 key; 1 failed (with new versions)\n\
          error: bad:2: not a JSON object\n  no later line was sent\n\
          hint: each line is an object: {\"key\":\"line1/temp\",\"value\":\"21.5\"}\n\
-         hint: mqkv batch FILE runs lines such as: set KEY VALUE\n--- exit 65\n"
+         hint: mqkv batch FILE runs lines such as: set KEY VALUE\n\
+         hint: correct line 2, then continue from there: mqkv help import\n--- exit 65\n"
     );
     assert_eq!(
         at(&["import", "bad", "--keep-going"]),
@@ -558,7 +559,8 @@ fn a_line_of_another_kind_is_reported_with_what_was_expected() {
     assert_eq!(
         run(&["import", "-"], "1\n2\n3\n"),
         format!(
-            "--- stderr\nwrote 0 keys; 1 failed; continue from line 1\nerror: standard input:1: not a JSON object\n  no later line was sent\n{entry}--- exit 65\n"
+            "--- stderr\nwrote 0 keys; 1 failed\nerror: standard input:1: not a JSON object\n  no later line was sent\n{entry}\
+             hint: correct line 1, then continue from there: mqkv help import\n--- exit 65\n"
         )
     );
     let of_batch = run(&["import", "-"], "SET k v\n");

@@ -5,7 +5,6 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use mqkv::protocol::request::CommandCase;
 use mqkv::protocol::{Request as RequestCommand, Timestamp};
 use nix::sys::signal::Signal;
 
@@ -160,8 +159,7 @@ fn serve_late(connection: &mut Connection, silent: usize) -> Vec<String> {
             "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), 1)),
             "PUBLISH" => {
                 let publish = Publish::decode(&packet);
-                let request =
-                    RequestCommand::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
+                let request = RequestCommand::decode(&publish.payload.clone().into()).unwrap();
                 verbs.push(request.verb().to_owned());
                 let version = Timestamp::of_store(mqkv::clock::wall_ms(), 0).to_string();
                 match request.verb() {
@@ -431,7 +429,7 @@ fn after_ctrl_z_the_command_continues_under_its_lock_and_the_reason_is_printed_o
     let terminal = Terminal::in_shell(&bash, &bench.place, &words);
     terminal.shows("begun");
     terminal.keys(CTRL_Z);
-    terminal.shows("warning: the command continues after Ctrl-Z: it holds the lock k\n  Ctrl-C ends it");
+    terminal.shows("warning: the command continues after Ctrl-Z: it holds the lock k\nhint: Ctrl-C ends it");
     for text in ["two", "three"] {
         terminal.keys(CTRL_Z);
         terminal.line(text);

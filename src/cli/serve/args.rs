@@ -95,7 +95,7 @@ Commands:
 the store listens on a free port of 127.0.0.1. Variables that lead to another broker or contain credentials for it are \
 removed, unless --users, --sat-tokens or TLS make them meaningful here. If the file of --tls-cert ends with a self-signed \
 certificate, MQKV_CAFILE and AIO_TLS_CA_FILE name it; for another CA, set them to its file. Signals are forwarded to the \
-command. Nothing is logged without -v.
+command. Ctrl-Z stops the command and the store, and `fg` continues both. Nothing is logged without -v.
 
 State in etcd:
 With --etcd the state is in etcd, and several instances of one cluster may run, each with a name of its own (--instance). One \

@@ -310,7 +310,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let operations = args.operations.resolve(sys_interval).await?;
     warn_of_admin(&operations, log);
     let description = exchange.as_ref().map(exchange::describe).zip(file);
-    let store = StoreSettings { limits, persistence, operations, exchange, ..StoreSettings::default() };
+    let store = StoreSettings { limits, persistence, operations, exchange };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
     Ok(Started { server, listeners, exchange: description })
 }

@@ -136,7 +136,7 @@ pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Ex
     }
 }
 
-/// Acquires a lock to hold it while other verbs run.
+/// Acquires a lock to hold it while other verbs run. Returns `None` if another client holds it, which is reported.
 ///
 /// # Errors
 /// The lock cannot be acquired, or the arguments are for another use.
@@ -144,26 +144,18 @@ pub async fn acquire_in_background(
     args: LockArgs,
     session: &Session,
     emit: Emit<'_>,
-) -> Result<Acquisition, CommandError> {
+) -> Result<Option<BackgroundLock>, CommandError> {
     session.check_write()?;
     let request = args.resolve()?;
     if !matches!(request.usage, LockUsage::Hold { .. }) {
         return Err(CommandError::new(Kind::Bug, "a background lock cannot run a command"));
     }
     match acquire(&request, session, &mut Signals::none(), emit).await? {
-        Acquired::Ended(exit) => Ok(Acquisition::Ended(exit)),
+        Acquired::Ended(_) => Ok(None),
         Acquired::Held { lease, holder, token } => {
-            BackgroundLock::new(request, holder, token, lease).map(|lock| Acquisition::Held(Box::new(lock)))
+            BackgroundLock::new(request, holder, token, lease).map(Some)
         }
     }
-}
-
-/// The result of [`acquire_in_background`].
-#[derive(Debug)]
-pub enum Acquisition {
-    Held(Box<BackgroundLock>),
-    /// Another client holds the lock.
-    Ended(Exit),
 }
 
 enum Acquired {

@@ -9,7 +9,7 @@ use crate::commands::duration;
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::escape::escape;
 use crate::render::json::{self, Json};
-use crate::render::{Format, Record, Rendered, Style, Widths, name, negative, notice, warning};
+use crate::render::{Format, Record, Rendered, Style, Widths, hint, name, negative, notice, warning};
 
 /// The lock is acquired. Not emitted if a command runs under it.
 #[derive(Debug, Serialize)]
@@ -201,7 +201,7 @@ impl LockNote {
                 format!("no answer, still waiting for {key}: {}", escape(cause.as_bytes()))
             }
             NoteCause::NotSuspended => {
-                format!("the command continues after Ctrl-Z: it holds the lock {key}\n  Ctrl-C ends it")
+                format!("the command continues after Ctrl-Z: it holds the lock {key}")
             }
             NoteCause::Unconfirmed { cause, ttl_ms } => format!(
                 "release of {key} not confirmed, it becomes free within {}: {}",
@@ -218,7 +218,11 @@ impl Record for LockNote {
     }
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
-        warning(&self.message(), style)
+        let mut rendered = warning(&self.message(), style);
+        if self.cause == NoteCause::NotSuspended {
+            rendered.stderr.push_str(&hint("Ctrl-C ends it", style).stderr);
+        }
+        rendered
     }
 }
 

@@ -9,7 +9,6 @@ use crate::commands::monitor::traffic_event::{
     Correlation, DecodedNotification, DecodedReply, DecodedRequest, Malformed, RequestSummary, TrafficEvent,
 };
 use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
-use crate::protocol::request::CommandCase;
 use crate::protocol::topic::{self, Topic};
 use crate::protocol::{Key, Notification, Reply, Request};
 
@@ -109,8 +108,8 @@ impl Tracker {
     }
 
     fn request(&mut self, message: Message, now: Instant) -> DecodedRequest {
-        let request = Request::decode(&message.payload, CommandCase::Strict)
-            .map_err(|error| Malformed::new(error, &message.payload));
+        let request =
+            Request::decode(&message.payload).map_err(|error| Malformed::new(error, &message.payload));
         let property = |name| message.user_property(name).map(str::to_owned);
         let known = request.as_ref().ok();
         let summary = RequestSummary {

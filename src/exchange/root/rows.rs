@@ -131,7 +131,7 @@ impl Root {
             tombstones: self.tombstones.clone(),
             leaves: leaves.collect(),
             conflicts: self.conflicts.clone(),
-            ..Self::new(self.identity().clone(), rules, admit, 0)
+            ..Self::new(self.row.identity.clone(), rules, admit, 0)
         };
         root.begin_sweep();
         root

@@ -106,12 +106,7 @@ impl SnapshotWriter {
         }
     }
 
-    /// Whether a commit has failed since the beginning: then this snapshot may have what was rolled back.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.epoch.is_over()
-    }
-
+    /// Returns an epoch that is over if a commit has failed since the beginning: then this snapshot may have what was rolled back.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch.clone()

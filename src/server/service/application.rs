@@ -19,7 +19,6 @@ use crate::exchange::fingerprint::PreparedHashes;
 use crate::ledger::{FileLedger, LedgerKind, StorageError};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
-use crate::protocol::request::CommandCase;
 use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, exchange, topic};
 use crate::server::authorization::{Authorizer, ClientPermissions};
 use crate::server::delivery::{BrokerPublisher, Outbound, Publisher, ReplyTo, Response};
@@ -43,7 +42,6 @@ pub struct Service {
     pub(super) storage: Mutex<Option<FileLedger>>,
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
-    pub(super) case: CommandCase,
     metrics: Arc<Metrics>,
     /// `None` if the store takes part in no exchange.
     pub(super) membership: Option<Membership>,
@@ -96,7 +94,7 @@ impl Service {
         }
         let membership = settings.exchange.as_ref().map(|settings| Membership::new(settings, seeds.run));
         let shared = Arc::new(Shared::new(state, events, reading));
-        let service = Self::assemble(settings, persists_all, shared, metrics);
+        let service = Self::assemble(persists_all, shared, metrics);
         Ok(Arc::new(Self { storage: Mutex::new(storage), membership, ..service }))
     }
 
@@ -112,22 +110,16 @@ impl Service {
         let limits = Limits { value_bytes_max, ..settings.limits };
         let state = State::new(Store::new(limits), LedgerKind::Etcd, has_registrations, false);
         let shared = Arc::new(Shared::new(state, events, clock::now()));
-        Arc::new(Self::assemble(settings, true, shared, metrics))
+        Arc::new(Self::assemble(true, shared, metrics))
     }
 
-    fn assemble(
-        settings: &StoreSettings,
-        persists_all: bool,
-        shared: Arc<Shared>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    fn assemble(persists_all: bool, shared: Arc<Shared>, metrics: Arc<Metrics>) -> Self {
         Self {
             shared,
             watch_permissions: Mutex::default(),
             registration_rules: OnceLock::new(),
             storage: Mutex::default(),
             persists_all,
-            case: settings.case,
             metrics,
             membership: None,
         }
@@ -268,7 +260,7 @@ impl Service {
         message: &Message,
         mut reply_to: ReplyTo,
     ) -> Result<Verdict, Box<RunningScan>> {
-        let request = match Request::decode(&message.payload, self.case) {
+        let request = match Request::decode(&message.payload) {
             Ok(request) => request,
             Err(error) => {
                 publish_monitor_copy(publisher, from, message, Some(&reply_to));
@@ -485,7 +477,7 @@ impl Service {
 
 impl fmt::Debug for Service {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Service").field("case", &self.case).finish_non_exhaustive()
+        out.debug_struct("Service").finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::protocol::request::CommandCase;
 use crate::server::exchange::settings::ExchangeSettings;
 use crate::server::operations_settings::OperationsSettings;
 use crate::store::Limits;
@@ -36,8 +35,6 @@ pub enum Persistence {
 #[derive(Clone, Debug, Default)]
 pub struct StoreSettings {
     pub limits: Limits,
-    /// Whether commands in lower case are accepted.
-    pub case: CommandCase,
     pub persistence: Persistence,
     /// `None`: the store takes part in no exchange. Otherwise there must be persistence.
     pub exchange: Option<ExchangeSettings>,

@@ -1,7 +1,6 @@
 //! A fake state store for one connection, with faults to choose.
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // a panic here is a failed test
 
-use mqkv::protocol::request::CommandCase;
 use mqkv::protocol::{Key, Reply, Request, Timestamp, topic};
 
 use super::fake_broker::{Connection, answer};
@@ -47,7 +46,7 @@ pub fn serve(connection: &mut Connection, faults: &Faults) -> Vec<String> {
             "SUBSCRIBE" => connection.send(&wire::suback(packet.packet_id(), faults.suback)),
             "PUBLISH" => {
                 let publish = Publish::decode(&packet);
-                let request = Request::decode(&publish.payload.clone().into(), CommandCase::Strict).unwrap();
+                let request = Request::decode(&publish.payload.clone().into()).unwrap();
                 let key = request.key().unwrap().clone();
                 requests.push(format!("{} {}", request.verb(), String::from_utf8_lossy(key.as_bytes())));
                 let now_ms = if faults.stands_still { start_ms } else { mqkv::clock::wall_ms() };

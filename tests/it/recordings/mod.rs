@@ -19,12 +19,26 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
+/// Returns whether a changelog gives a version a release date.
+fn is_released(changelog: &str, version: &str) -> bool {
+    let mut dates = changelog.lines().filter_map(|line| line.strip_prefix(&format!("## [{version}] - ")));
+    dates.any(|date| date.starts_with(|first: char| first.is_ascii_digit()))
+}
+
 /// Returns the folder of the present version if its recordings are to be written.
+///
+/// # Panics
+/// If that version is released.
 #[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
 fn folder_to_write() -> Option<PathBuf> {
     let is_writing = std::env::var_os("MQKV_RECORD").is_some_and(|word| word == "write");
     let folder = root().join(env!("CARGO_PKG_VERSION"));
     is_writing.then(|| {
+        let changelog = include_str!("../../../CHANGELOG.md");
+        assert!(
+            !is_released(changelog, env!("CARGO_PKG_VERSION")),
+            "the recordings of a released version do not change: set the next version in Cargo.toml"
+        );
         fs::create_dir_all(&folder).unwrap();
         folder
     })
@@ -68,6 +82,13 @@ fn parse_named_bytes(text: &str) -> Vec<(&str, Vec<u8>)> {
         (name, hex::decode(digits).unwrap())
     };
     text.lines().map(pair).collect()
+}
+
+#[test]
+fn a_version_with_a_date_in_the_changelog_is_released() {
+    let changelog = "## [0.2.0] - Unreleased\n\n## [0.1.0] - 2026-11-24\n";
+    assert!(is_released(changelog, "0.1.0"));
+    assert!(!is_released(changelog, "0.2.0") && !is_released(changelog, "0.1"));
 }
 
 #[test]
