@@ -5,22 +5,22 @@
 //! | module | contains | may import |
 //! |---|---|---|
 //! | [`protocol`] | the state store's wire: frames, requests, replies, notifications, versions, topics | – |
-//! | [`mqtt`] | MQTT packets for a broker: decoder, encoder, reason codes, topic filters | protocol |
+//! | [`mqtt`] | MQTT packets for the broker, and PUBLISH for the client: decoder, encoder, reason codes, topic filters | protocol |
 //! | [`clock`], [`random`] | the only readers of time and of randomness | – |
 //! | [`store`] | the key-value state machine | protocol |
 //! | [`exchange`] | replication between a root store and its leaves | protocol, store |
 //! | [`ledger`] | what makes changes durable: records, groups, the commit queue, the ledgers in files and in etcd | protocol, store, exchange, clock, random |
 //! | [`net`] | TLS, certificates, secrets, WebSockets, detached threads | clock |
-//! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, net, clock, random |
+//! | [`client`] | an MQTT session with any broker, the store's verbs as functions | protocol, mqtt, net, clock, random |
 //! | [`broker`] | an MQTT broker for one application | protocol, mqtt, net, clock, random |
-//! | [`server`] | the state store as that application; storage, identity, authorization, operations | all above but `client` |
+//! | [`server`] | the state store as that application; storage, identity, authorization, operations | all above but `client`, which two of its folders may |
 //! | [`render`] | what the records of the verbs share: formats, escaping, tables, JSON lines | protocol |
 //! | [`commands`] | the verbs and their records; they print nothing | protocol, client, render, clock, random |
-//! | [`shell`] | the prompt | protocol, client, commands, render, clock, random |
+//! | [`shell`] | the prompt, and the completion engine of the system's shells | protocol, client, commands, render, clock, random |
 //! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all above |
 //! | [`testing`] | a store inside a test of an application | protocol, net, client, server, commands |
 //!
-//! `tests/architecture` checks this table against the code.
+//! `tests/architecture` has this table too, and checks the code against its own.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod clock;

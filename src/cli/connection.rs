@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::broker::{PLAIN_PORT, TLS_PORT};
-use super::config::origin::{Origin, Place, Rank};
+use super::broker_url::{PLAIN_PORT, TLS_PORT};
+use super::config::origin::{Origin, Rank, Source};
 use super::config::setting::{
     CONNECT_TIMEOUT, KEEP_ALIVE, Setting, Settings, Sourced, TIMEOUT, is_on, rank, value,
 };
@@ -222,10 +222,10 @@ fn tls_of_url(settings: &Settings, url: &Url, origin: &Origin) -> Result<bool, C
 
 fn hostname(Sourced { value: host, origin }: &Sourced<String>) -> Result<String, CommandError> {
     if host.is_empty() || host.contains("://") || host.contains('@') {
-        let (what, hint) = match origin.place {
-            Place::Flag => ("-n takes a host name", "-b takes a URL"),
-            Place::Variable(_) => ("a host name is required", "MQKV_BROKER takes a URL"),
-            Place::File(_) => ("a host name is required", "broker takes a URL"),
+        let (what, hint) = match origin.source {
+            Source::Flag => ("-n takes a host name", "-b takes a URL"),
+            Source::Variable(_) => ("a host name is required", "MQKV_BROKER takes a URL"),
+            Source::File(_) => ("a host name is required", "broker takes a URL"),
         };
         return Err(origin.error(Setting::Hostname, what).hint(hint));
     }
@@ -233,9 +233,9 @@ fn hostname(Sourced { value: host, origin }: &Sourced<String>) -> Result<String,
     if let Some((name, port)) = host.split_once(':')
         && !port.contains(':')
     {
-        let (what, hint) = match origin.place {
-            Place::Flag => ("-n takes a host without a port", format!("-n {name} -p {port}")),
-            Place::Variable(_) | Place::File(_) => {
+        let (what, hint) = match origin.source {
+            Source::Flag => ("-n takes a host without a port", format!("-n {name} -p {port}")),
+            Source::Variable(_) | Source::File(_) => {
                 ("a host name without port is required", "set the port with the setting port".to_owned())
             }
         };
@@ -247,9 +247,9 @@ fn hostname(Sourced { value: host, origin }: &Sourced<String>) -> Result<String,
 
 /// Returns the hint for the origin of a setting: without the option, if it comes from a file or variable.
 fn of_flag(origin: &Origin, hint: &str) -> String {
-    match origin.place {
-        Place::Flag => hint.to_owned(),
-        Place::File(_) | Place::Variable(_) => hint.trim_start_matches("-b ").to_owned(),
+    match origin.source {
+        Source::Flag => hint.to_owned(),
+        Source::File(_) | Source::Variable(_) => hint.trim_start_matches("-b ").to_owned(),
     }
 }
 
@@ -268,7 +268,7 @@ fn refuse_without_tls(settings: &Settings) -> Result<(), CommandError> {
     let endpoint = settings.rank_of_broker();
     for setting in FOR_TLS {
         let Some((_, origin)) = settings.get(setting).filter(|(value, _)| !value.is_off()) else { continue };
-        if origin.place == Place::Flag {
+        if origin.source == Source::Flag {
             let message = "-T, -C, -K, -P, --server-name and --insecure require TLS";
             return Err(
                 CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls")
@@ -285,7 +285,7 @@ fn refuse_without_tls(settings: &Settings) -> Result<(), CommandError> {
 fn tls_options(settings: &Settings) -> Result<TlsOptions, CommandError> {
     /// Returns the error of a setting: as that of an option, or of a setting of a context.
     fn fail<T>(setting: Setting, origin: &Origin, flag: &str, other: &str) -> Result<T, CommandError> {
-        Err(origin.error(setting, if origin.place == Place::Flag { flag } else { other }))
+        Err(origin.error(setting, if origin.source == Source::Flag { flag } else { other }))
     }
     if let Some(Sourced { value: path, origin }) = &settings.keypasswordfile
         && !path.exists()
@@ -335,10 +335,10 @@ fn login(settings: &Settings, process: Process) -> Result<Login, CommandError> {
     let Some(username) = username else {
         for setting in [Setting::PasswordFile, Setting::AskPassword] {
             let Some((value, origin)) = settings.get(setting) else { continue };
-            let hint = match origin.place {
-                Place::Flag => "-u NAME",
-                Place::File(_) => "username = \"NAME\"",
-                Place::Variable(_) => continue,
+            let hint = match origin.source {
+                Source::Flag => "-u NAME",
+                Source::File(_) => "username = \"NAME\"",
+                Source::Variable(_) => continue,
             };
             if is_used(Some(origin.rank)) && !value.is_off() {
                 return Err(origin.error(setting, "a password requires a user").hint(hint));

@@ -1,7 +1,7 @@
 //! Process edge: command line, configuration, streams, signals and exit codes.
 
 mod args;
-mod broker;
+mod broker_url;
 mod completion;
 mod completion_script;
 mod config;
@@ -14,15 +14,16 @@ mod embedded;
 mod environment;
 mod etcd;
 mod exchange;
-mod exit;
+mod exit_codes;
+mod file_permissions;
 pub mod generate;
 mod habits;
 mod help;
 mod log;
 mod options;
 mod pager;
+mod parse_error;
 mod password;
-mod permissions;
 mod progress;
 mod prompt;
 mod report;
@@ -34,7 +35,6 @@ mod signals;
 mod storage_error;
 mod store;
 mod trace;
-mod usage;
 
 /// What the fuzz targets use.
 #[cfg(fuzzing)]

@@ -22,7 +22,7 @@ use crate::cli::signals::EndSignals;
 use crate::client::{Authentication, Tracer};
 use crate::commands::grammar::{Grammar, arguments};
 use crate::commands::lines::words::Word;
-use crate::commands::{Command, CommandError, Exit, trace, usage};
+use crate::commands::{Command, CommandError, Exit, trace, usage_error};
 use crate::render::Style;
 use crate::render::escape::escape;
 use crate::shell::{
@@ -239,8 +239,9 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
         Err(error) => {
             let known = definer.find_subcommand(&verb).is_some();
             let help = if known { format!("help {verb}") } else { "\\? lists the commands".to_owned() };
-            let context = usage::Context { program: "", is_first_level: !known, is_available, words: &words };
-            let mut failure = usage::explain(&error, &context);
+            let context =
+                usage_error::Context { program: "", is_first_level: !known, is_available, words: &words };
+            let mut failure = usage_error::explain(&error, &context);
             if let Some(habit) = habit(&verb) {
                 failure.hints = vec![habit.to_owned()];
             }
@@ -249,8 +250,9 @@ fn parse(mut words: Vec<Word>, style: Style) -> Result<ParsedLine, CommandError>
     };
     refuse_connection(&matches)?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| {
-        let context = usage::Context { program: "", is_first_level: false, is_available, words: &words };
-        usage::explain(&error, &context)
+        let context =
+            usage_error::Context { program: "", is_first_level: false, is_available, words: &words };
+        usage_error::explain(&error, &context)
     })?;
     let display = &cli.options.display;
     let is_formatted = display.json || display.output.is_some_and(|output| output != OutputFormat::Auto);

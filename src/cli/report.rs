@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
 
-use super::permissions;
+use super::file_permissions;
 use super::progress::Bar;
 use crate::commands::{CommandError, Exit};
 use crate::render::escape::escape;
@@ -140,7 +140,7 @@ impl Reporter {
     /// Warns if other users can write the configuration file.
     pub fn warn_of_settings(&self, file: &Path) {
         if takes_warnings(&self.style) {
-            permissions::warning_of_settings(file).iter().for_each(|line| log(line));
+            file_permissions::warning_of_settings(file).iter().for_each(|line| log(line));
         }
     }
 

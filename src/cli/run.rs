@@ -20,6 +20,7 @@ use super::context::{self, Done};
 use super::habits::{LockAtHost, check_lock_key, warning_of_memory};
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
+use super::parse_error::{self, Instead};
 use super::report::{self, Reporter};
 use super::serve::args::ServeArgs;
 use super::serve::configuration::Completed;
@@ -27,7 +28,6 @@ use super::session::{guarded, session};
 use super::signals::{self, EndSignals};
 use super::store::args::StoreArgs;
 use super::trace::{self, Tracing};
-use super::usage::{self, Instead};
 use super::{data, environment, exchange, generate, pager, prompt, runtime, serve, store};
 use crate::client::Access;
 use crate::commands::process::signal::{self, Signal};
@@ -56,7 +56,7 @@ pub fn run(words: &[OsString]) -> Exit {
         Ok(cli) => run_parsed(cli, words),
         Err(error) => {
             let mut reporter = reporter_of_usage(words);
-            let instead = match (usage::explain(error, words), &completed) {
+            let instead = match (parse_error::explain(error, words), &completed) {
                 (Instead::Fail(error), Some(Completed { file, .. })) => {
                     Instead::Fail(error.cause(format!("with the options of {}", file.display())))
                 }
@@ -71,7 +71,7 @@ pub fn run(words: &[OsString]) -> Exit {
 
 /// Returns the reporter for the errors of a command line that cannot be parsed.
 fn reporter_of_usage(words: &[OsString]) -> Reporter {
-    let json = usage::wants_json(words);
+    let json = parse_error::wants_json(words);
     let typed = Configuration::typed(&DisplayArgs { json, ..DisplayArgs::default() });
     Reporter::new(environment::style(&typed.settings, false))
 }

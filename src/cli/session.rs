@@ -12,7 +12,7 @@ use super::connection::{Connection, Endpoint, Login};
 use super::detached::run_detached;
 use super::embedded::Embedded;
 use super::signals::EndSignals;
-use super::{environment, password, permissions, report};
+use super::{environment, file_permissions, password, report};
 use crate::client::Outcome;
 use crate::client::{Authentication, PasswordSource, Settings, Target, Tracer};
 use crate::commands::{CommandError, Kind, Session, SettingsFuture};
@@ -126,7 +126,7 @@ async fn read_tls_and_check_secrets(
         return Ok(None);
     }
     let read = run_detached(move || {
-        secrets.iter().filter_map(|file| permissions::warning(file)).for_each(|line| report::log(&line));
+        secrets.iter().filter_map(|file| file_permissions::warning(file)).for_each(|line| report::log(&line));
         options.as_ref().map(ClientTls::load).transpose()
     });
     let within = connection.connect_timeout;

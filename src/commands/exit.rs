@@ -1,4 +1,4 @@
-//! How a verb, and so the process, ends.
+//! The result of a verb and its exit status.
 
 use super::error::Kind;
 

@@ -12,7 +12,7 @@ use super::duration::parse_ttl;
 use super::error::CommandError;
 use super::get::GetArgs;
 use super::set::SetArgs;
-use super::usage;
+use super::usage_error;
 use super::vdel::VdelArgs;
 use crate::commands::args::fence::FenceArgs;
 use crate::commands::args::key::{KeyArgs, KeyListArgs};
@@ -74,9 +74,13 @@ impl Grammar {
                 }
                 _ => {
                     let is_available = |verb: &str| Line::command().find_subcommand(verb).is_some();
-                    let context =
-                        usage::Context { program: "", is_first_level: true, is_available, words: &words };
-                    usage::explain(&error, &context).hint(help)
+                    let context = usage_error::Context {
+                        program: "",
+                        is_first_level: true,
+                        is_available,
+                        words: &words,
+                    };
+                    usage_error::explain(&error, &context).hint(help)
                 }
             }
         })

@@ -7,7 +7,7 @@ mod batch;
 mod batch_args;
 pub mod bench;
 mod command;
-pub mod configured;
+pub mod config_record;
 mod decode;
 mod del;
 pub mod doctor;
@@ -42,7 +42,7 @@ mod stop_condition;
 pub mod trace;
 mod unlock;
 pub mod url_secret;
-pub mod usage;
+pub mod usage_error;
 mod vdel;
 mod watch;
 

@@ -1,4 +1,4 @@
-//! Elements of the RESP3 arrays of which frames and rows consist, beside those of all of an exchange.
+//! Elements of RESP3 arrays that only frames and rows have; `protocol/exchange/elements.rs` has the others.
 
 use bytes::Bytes;
 

@@ -1,6 +1,5 @@
 //! State store server: the store as the application of a broker, with storage, identity, authorization, operations.
 
-mod authenticator;
 pub mod authorization;
 pub mod cluster;
 pub mod cluster_key;

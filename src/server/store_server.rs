@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::authenticator::IdentityAuthenticator;
 use super::authorization::Authorizer;
 use super::delivery::{BrokerPublisher, Publisher};
 use super::event::exchange::ExchangeEvent;
 use super::event::{Event, EventSink};
 use super::exchange::settings::RootFile;
 use super::external::{ConnectionError, External};
+use super::identity::IdentityAuthenticator;
 use super::metrics::Metrics;
 use super::operations::{Phase, ServerMonitor, admin, sys};
 use super::operations_settings::{AdminSettings, OperationsSettings};

@@ -2,7 +2,7 @@
 
 use clap::{Arg, Command};
 
-use super::place::{self, longs, shorts};
+use super::definition::{self, longs, shorts};
 
 /// The name of the program and a blank, in front of a verb.
 const PROGRAM: &str = "mqkv ";
@@ -13,7 +13,7 @@ const PROGRAM: &str = "mqkv ";
 pub fn at_prompt(hint: &str, definition: &Command) -> String {
     let is_available = |text: &str| {
         let verb = text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-        place::below(definition, verb.as_bytes()).is_some()
+        definition::below(definition, verb.as_bytes()).is_some()
     };
     if hint.strip_prefix(PROGRAM).is_some_and(|rest| !is_available(rest)) {
         // A command of the system takes the options of the connection itself.
@@ -48,7 +48,7 @@ fn is_named(option: &Arg, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::sample;
+    use super::super::definition::sample;
     use super::*;
 
     fn adapted(hint: &str) -> String {

@@ -3,8 +3,8 @@
 use super::backslash;
 use clap::{Arg, Command};
 
+use super::definition::{self, Expected, is_many, value_name};
 use super::line::{is_open, split_partial};
-use super::place::{self, Expected, is_many, value_name};
 use crate::commands::args::kind::OtherForm;
 use crate::render::escape::is_safe;
 
@@ -55,14 +55,14 @@ fn usage(text: &str, definition: &Command) -> Option<String> {
     if !is_behind_blank {
         // A complete verb shows its usage already before a blank is typed.
         let name = partial.prefix.to_ascii_lowercase();
-        let verb = place::below(definition, &name).filter(|_| partial.words.is_empty())?;
+        let verb = definition::below(definition, &name).filter(|_| partial.words.is_empty())?;
         return Some(format!(" {}", formatted(verb, 0)?));
     }
-    let place = place::place(definition, &partial.words)?;
-    match place.expected {
+    let parsed = definition::parse(definition, &partial.words)?;
+    match parsed.expected {
         Expected::Value(option) => Some(value_name(option)),
-        Expected::Word { .. } if std::ptr::eq(place.verb, definition) => None,
-        Expected::Word { count, .. } => formatted(place.verb, count),
+        Expected::Word { .. } if std::ptr::eq(parsed.verb, definition) => None,
+        Expected::Word { count, .. } => formatted(parsed.verb, count),
         Expected::Argument(_) => None,
     }
 }
@@ -71,17 +71,17 @@ fn usage(text: &str, definition: &Command) -> Option<String> {
 fn formatted(verb: &Command, from: usize) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     if verb.has_subcommands() {
-        let below: Vec<_> = place::verbs(verb).map(Command::get_name).collect();
+        let below: Vec<_> = definition::verbs(verb).map(Command::get_name).collect();
         parts.push(below.join("|"));
     }
-    if let Some(first) = place::operand(verb, from, false) {
-        let after = place::operands(verb).skip(from.saturating_add(1));
+    if let Some(first) = definition::operand(verb, from, false) {
+        let after = definition::operands(verb).skip(from.saturating_add(1));
         parts.extend(std::iter::once(first).chain(after).map(|operand| {
             let more = if is_many(operand) { "..." } else { "" };
             format!("{}{more}", value_name(operand))
         }));
     }
-    for option in place::options(verb).filter(|option| is_hinted(option)) {
+    for option in definition::options(verb).filter(|option| is_hinted(option)) {
         if let Some(long) = option.get_long() {
             let has_value = option.get_action().takes_values();
             let value = if has_value { format!(" {}", value_name(option)) } else { String::new() };
@@ -99,7 +99,7 @@ fn is_hinted(option: &Arg) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::sample;
+    use super::super::definition::sample;
     use super::*;
 
     fn hinted(text: &str) -> Option<Hint> {

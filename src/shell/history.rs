@@ -98,7 +98,7 @@ fn unescaped(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::sample;
+    use super::super::definition::sample;
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
+use super::completion::keys::StoredKeys;
 use super::connection_status;
 use super::editor::LineEditor;
 use super::history::History;
@@ -14,7 +15,6 @@ use super::printer::Printer;
 use super::screen::Screen;
 use super::setup::{OpenedSession, Setup};
 use super::shared_state::SharedState;
-use super::stored_keys::StoredKeys;
 use super::text;
 use super::watches::Watches;
 use crate::client::Reconnect;

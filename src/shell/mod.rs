@@ -2,9 +2,10 @@
 //! completion engine of the prompt and of the system's shells.
 
 mod backslash;
-pub mod complete;
+pub mod completion;
 mod connection_status;
 mod contexts;
+pub mod definition;
 mod dumb_terminal;
 mod editor;
 mod editor_control;
@@ -13,11 +14,8 @@ mod hint;
 mod history;
 mod input;
 mod line;
-mod line_completion;
 mod locks;
 mod main_loop;
-mod paths;
-pub mod place;
 mod printer;
 mod prompt;
 mod rate_limit;
@@ -27,7 +25,6 @@ mod screen;
 mod setup;
 mod shared_state;
 mod statements;
-mod stored_keys;
 mod streams;
 mod text;
 mod trace;

@@ -3,8 +3,8 @@
 use clap::Command;
 
 use super::backslash;
+use super::definition::{self, longs};
 use super::line::{OutputTarget, Statement, parse, quote, statements};
-use super::place::{self, longs};
 use crate::commands::lines::words::Word;
 use crate::commands::url_secret::has_secret;
 
@@ -42,7 +42,7 @@ fn redacted_statement(
     let Some(first) = words.first() else {
         return unchanged(text);
     };
-    let verb = place::below(definition, &first.bytes.to_ascii_lowercase())?;
+    let verb = definition::below(definition, &first.bytes.to_ascii_lowercase())?;
     if !is_valid(words.clone()) {
         return None;
     }
@@ -105,7 +105,7 @@ fn without_value(verb: &Command, words: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
             has_key = true;
             continue;
         }
-        let cluster = place::cluster(verb, word)?;
+        let cluster = definition::cluster(verb, word)?;
         let value = if cluster.pending.is_some() { words.next().cloned() } else { None };
         let has = |names: &[&str]| {
             cluster.options().any(|option| longs(option).iter().any(|long| names.contains(long)))
@@ -128,7 +128,7 @@ fn is_number(word: &[u8]) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::place::sample;
+    use super::super::definition::sample;
     use super::*;
 
     fn stored(line: &str) -> Option<String> {

@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use clap::Command;
 
+use super::completion::keys::StoredKeys;
+use super::completion::line::{Known, Replacements, complete_line};
+use super::completion::paths;
 use super::contexts::{ActiveContext, ListContexts};
-use super::line_completion::{Known, Replacements, complete_line};
-use super::paths;
 use super::prompt::{PromptState, end_of};
-use super::stored_keys::StoredKeys;
 use crate::clock;
 use crate::render::cut::width_of;
 use crate::render::style::{CustomColor, Paint, paint, shade};

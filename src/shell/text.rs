@@ -3,13 +3,13 @@
 use clap::Command;
 
 use super::backslash;
-use super::place;
+use super::definition;
 
 /// Returns the help that `\?` and `help` print.
 #[must_use]
 pub fn help(definition: &Command) -> String {
     let mut out = String::from("Verbs, in any case; `help VERB` describes one:\n");
-    for verb in place::verbs(definition) {
+    for verb in definition::verbs(definition) {
         let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
         out.push_str(&format!("  {:<12} {about}\n", verb.get_name()));
     }

@@ -109,7 +109,7 @@ fn an_impure_name_in_a_pure_file_is_reported() {
         "src/client/watch.rs",
         "src/client/lock.rs",
         "src/commands/lines/words.rs",
-        "src/shell/complete.rs",
+        "src/shell/completion/engine.rs",
     ];
     for code in [
         "use tokio::sync::mpsc;",

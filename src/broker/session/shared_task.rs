@@ -18,7 +18,7 @@ thread_local! {
 
 /// The owner's thread is woken when the task is.
 const OWNED: u8 = 0;
-/// Another thread runs the task, and has not been told of anything since.
+/// Another thread runs the task, which has not been woken since.
 const BORROWED: u8 = 1;
 /// The task was woken while another thread runs it.
 const WOKEN: u8 = 2;

@@ -20,8 +20,8 @@ use crate::cli::options::{ConnectionArgs, has_connection};
 use crate::commands::CommandError;
 use crate::commands::args::kind::ValueKind;
 use crate::render::escape::is_safe;
-use crate::shell::complete::{Candidate, Candidates, Completion, beginning_with, complete};
-use crate::shell::place::Given;
+use crate::shell::completion::engine::{Candidate, Candidates, Completion, beginning_with, complete};
+use crate::shell::definition::Given;
 
 /// The verb that the scripts use. The definition of the command line does not contain it, so that no help names it and no
 /// error suggests it.
@@ -105,7 +105,7 @@ impl Line {
         if self.bash.is_redirection {
             return "files 0\n".to_owned();
         }
-        let Some(Completion { place, kept, candidates }) = complete(definition, words, current) else {
+        let Some(Completion { parsed, kept, candidates }) = complete(definition, words, current) else {
             return String::new();
         };
         let prefix = current.get(kept..).and_then(|prefix| std::str::from_utf8(prefix).ok());
@@ -115,11 +115,11 @@ impl Line {
         match candidates {
             Candidates::Words(candidates) => self.words(&before, candidates),
             // The keys of a verb without a connection are in files.
-            Candidates::Listed(ValueKind::Key) if !has_connection(place.verb) => {
+            Candidates::Listed(ValueKind::Key) if !has_connection(parsed.verb) => {
                 self.words(&before, Vec::new())
             }
             Candidates::Listed(kind) => {
-                let listed = list(&place.given, kind, prefix).into_iter();
+                let listed = list(&parsed.given, kind, prefix).into_iter();
                 let listed = listed.map(|word| Candidate { word, about: String::new() });
                 self.words(&before, beginning_with(prefix.as_bytes(), listed))
             }
@@ -161,7 +161,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::place;
+    use crate::shell::definition;
 
     fn answered(shell: Shell, arguments: &[&str]) -> String {
         let arguments: Vec<OsString> = arguments.iter().map(Into::into).collect();
@@ -224,7 +224,7 @@ mod tests {
         let definition = definition();
         let words = ["-x", "lab", "get", "--config", "c", "-o", "json", "-f", "f"]
             .map(|word| word.as_bytes().to_vec());
-        let given = place::place(&definition, &words).unwrap().given;
+        let given = definition::parse(&definition, &words).unwrap().given;
         let connection = connection(&given).unwrap();
         assert_eq!((connection.context.as_deref(), connection.config.is_some()), (Some("lab"), true));
     }

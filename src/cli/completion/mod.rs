@@ -1,4 +1,4 @@
-//! Completion for the system's shells.
+//! Completion for the system's shells: the answers to the scripts.
 
 pub mod answer;
 mod bash_line;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::file::{Context, File};
 use super::location::{self, Location};
-use super::origin::{Line, Place, Rank};
+use super::origin::{Line, Rank, Source};
 use super::setting::{Settings, value};
 use super::variables::{CONTEXT, Variables};
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
@@ -68,8 +68,8 @@ impl Configuration {
     #[must_use]
     pub fn read_only(&self) -> Option<&Line> {
         let is_read_only = self.settings.read_only.as_ref().filter(|is_read_only| is_read_only.value)?;
-        match &is_read_only.origin.place {
-            Place::File(line) if self.context.is_some() => Some(line),
+        match &is_read_only.origin.source {
+            Source::File(line) if self.context.is_some() => Some(line),
             _ => None,
         }
     }

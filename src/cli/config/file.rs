@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::document::{self, Content, Node, Position, Syntax};
-use super::origin::{Line, Origin, Place, Rank};
+use super::origin::{Line, Origin, Rank, Source};
 use super::setting::{Setting, Settings};
 use super::value::PathBases;
 use crate::commands::similarity::closest;
@@ -134,7 +134,7 @@ impl Reading<'_> {
         check_characters(&self.file, node)?;
         let bases = PathBases { folder: self.file.parent(), home: self.home };
         let line = Line { context: Rc::clone(context), file: Rc::clone(&self.file), line: node.at.line };
-        let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
+        let origin = Origin { rank: Rank::DefaultContext, source: Source::File(line) };
         let read = settings.read(setting, (&node.content).into(), bases, &origin);
         read.map_err(|what| origin.error(setting, &what))
     }

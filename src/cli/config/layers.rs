@@ -8,7 +8,7 @@
 //! - Credentials: a token excludes user and password, and vice versa; a password belongs to the user of its layer.
 //! - A certificate and its key.
 
-use super::origin::{Place, Rank};
+use super::origin::{Rank, Source};
 use super::setting::{Setting, Settings, Sourced};
 use crate::commands::CommandError;
 
@@ -166,9 +166,9 @@ impl Settings {
                 };
                 return Err(CommandError::usage(message).hint("use one of the two"));
             }
-            let first = match &first.place {
-                Place::Variable(name) => name,
-                Place::Flag | Place::File(_) => one.key(),
+            let first = match &first.source {
+                Source::Variable(name) => name,
+                Source::Flag | Source::File(_) => one.key(),
             };
             return Err(second.error(*other, &format!("it cannot be used with {first}")));
         }

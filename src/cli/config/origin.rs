@@ -20,16 +20,16 @@ pub enum Rank {
     DefaultContext,
 }
 
-/// Source of a setting: its layer, and the place in it.
+/// Origin of a setting: its layer, and what set it there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub rank: Rank,
-    pub place: Place,
+    pub source: Source,
 }
 
-/// Place of a setting in its layer.
+/// What sets a setting in a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Source {
     /// An option.
     Flag,
     /// A variable, with its name.
@@ -49,12 +49,12 @@ pub struct Line {
 
 impl Origin {
     /// The origin of the options.
-    pub const FLAG: Self = Self { rank: Rank::Flags, place: Place::Flag };
+    pub const FLAG: Self = Self { rank: Rank::Flags, source: Source::Flag };
 
     /// Returns whether a context contains the setting.
     #[must_use]
     pub fn is_of_context(&self) -> bool {
-        matches!(self.place, Place::File(_))
+        matches!(self.source, Source::File(_))
     }
 }
 

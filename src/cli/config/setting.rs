@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Command};
 
-use super::origin::{Origin, Place, Rank};
+use super::origin::{Origin, Rank, Source};
 use super::value::{self, EmbeddedStore, PathBases, RawValue, Shown, Url};
 use crate::cli::options::{ColorWhen, ConnectionArgs, DisplayArgs, OutputFormat};
 use crate::commands::{CommandError, Kind};
@@ -254,20 +254,20 @@ impl Origin {
     /// Describes the origin: `-n`, `MQKV_BROKER`, `context prod, FILE:7`.
     #[must_use]
     pub fn text(&self, setting: Setting) -> String {
-        match &self.place {
-            Place::Flag => setting.flag(),
-            Place::Variable(name) => name.clone(),
-            Place::File(line) => format!("context {}, {}", line.context, line.place()),
+        match &self.source {
+            Source::Flag => setting.flag(),
+            Source::Variable(name) => name.clone(),
+            Source::File(line) => format!("context {}, {}", line.context, line.place()),
         }
     }
 
     /// Returns the error `what` of a setting: a usage error, or an error of the configuration with its place.
     #[must_use]
     pub fn error(&self, setting: Setting, what: &str) -> CommandError {
-        let message = match &self.place {
-            Place::Flag => return CommandError::usage(what),
-            Place::Variable(name) => format!("{name}: {what}"),
-            Place::File(line) => format!("{}: {}: {what}", line.place(), setting.key()),
+        let message = match &self.source {
+            Source::Flag => return CommandError::usage(what),
+            Source::Variable(name) => format!("{name}: {what}"),
+            Source::File(line) => format!("{}: {}: {what}", line.place(), setting.key()),
         };
         CommandError::new(Kind::Configuration, message)
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::document::Content;
-use crate::cli::broker::{self, BrokerUrl};
+use crate::cli::broker_url::{self, BrokerUrl};
 use crate::cli::options::{ColorWhen, OutputFormat};
-use crate::commands::configured::SettingValue;
+use crate::commands::config_record::SettingValue;
 use crate::commands::{CommandError, duration};
 use crate::render::style::CustomColor;
 
@@ -235,7 +235,7 @@ impl Url {
     /// # Errors
     /// A usage error, which never contains a password.
     pub fn parse(text: &str) -> Result<Self, CommandError> {
-        Ok(Self { text: text.to_owned(), broker: broker::parse(text)? })
+        Ok(Self { text: text.to_owned(), broker: broker_url::parse(text)? })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::origin::{Origin, Place, Rank};
+use super::origin::{Origin, Rank, Source};
 use super::setting::{PREFIX, Setting, Settings};
 use super::value::{PathBases, RawValue};
 use crate::commands::CommandError;
@@ -180,7 +180,7 @@ fn is_of_kubernetes(name: &str, value: &OsStr) -> bool {
 }
 
 fn of_variable(rank: Rank, name: &str) -> Origin {
-    Origin { rank, place: Place::Variable(name.to_owned()) }
+    Origin { rank, source: Source::Variable(name.to_owned()) }
 }
 
 fn read(layer: &mut Settings, setting: Setting, value: &OsStr, origin: &Origin) -> Result<(), CommandError> {

@@ -14,7 +14,7 @@ use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::environment;
 use crate::cli::options::{ConnectionArgs, DisplayArgs};
-use crate::commands::configured::{ConfigRecord, FileChange};
+use crate::commands::config_record::{ConfigRecord, FileChange};
 use crate::commands::{CommandError, Kind, duration};
 
 /// A change of the file, which other processes cannot change meanwhile.

@@ -10,7 +10,7 @@ use crate::cli::config::{Configuration, location};
 use crate::cli::connection::{Endpoint, endpoint, timeout_of_connecting};
 use crate::cli::options::ConnectionArgs;
 use crate::commands::CommandError;
-use crate::commands::configured::{ConfigRecord, SettingRow};
+use crate::commands::config_record::{ConfigRecord, SettingRow};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use crate::cli::config::setting::Settings;
 use crate::cli::config::variables::Variables;
 use crate::cli::connection::Connection;
 use crate::cli::environment;
-use crate::commands::configured::{ConfigRecord, FileChange};
+use crate::commands::config_record::{ConfigRecord, FileChange};
 use crate::commands::process::signal::Signals;
 use crate::commands::process::{editor, file};
 use crate::commands::{CommandError, Kind};

@@ -12,7 +12,7 @@ use super::config::variables::{CONTEXT, Variables};
 use super::config::{Configuration, location, whole_file};
 use super::connection::{Endpoint, endpoint};
 use super::options::ConnectionArgs;
-use crate::commands::configured::{ConfigRecord, ContextRow};
+use crate::commands::config_record::{ConfigRecord, ContextRow};
 use crate::commands::{CommandError, Exit, Kind};
 
 /// What is left to do after the verb.

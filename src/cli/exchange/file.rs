@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::cli::config::document::{Content, Node, Position};
 use crate::cli::config::file::{meant, parse, secret_file_of};
-use crate::cli::config::origin::{Line, Origin, Place, Rank};
+use crate::cli::config::origin::{Line, Origin, Rank, Source};
 use crate::cli::config::setting::{Setting, Settings};
 use crate::cli::config::value::{PathBases, RawValue, Shown};
 use crate::cli::connection::{Connection, Process};
@@ -372,7 +372,7 @@ impl Reading<'_> {
     fn setting(&self, setting: Setting, node: &Node, settings: &mut Settings) -> Result<(), String> {
         let bases = PathBases { folder: self.file.parent(), home: self.home };
         let line = Line { context: "".into(), file: Rc::clone(&self.file), line: node.at.line };
-        let origin = Origin { rank: Rank::DefaultContext, place: Place::File(line) };
+        let origin = Origin { rank: Rank::DefaultContext, source: Source::File(line) };
         settings.read(setting, RawValue::from(&node.content), bases, &origin)?;
         match settings.get(setting) {
             Some((Shown::Path(path), _)) if path.as_os_str() == "-" => Err("expected a file name".to_owned()),

@@ -7,7 +7,7 @@ use clap::Command;
 use super::page::{Page, Row, Table};
 use super::text::{Block, Content};
 use super::topics;
-use crate::shell::place::verbs;
+use crate::shell::definition::verbs;
 
 /// Options of a code block with commands: `tests/it/docs` runs the blocks of pages that do not say why not.
 const COMMANDS: &str = "sh no-run: examples of the help, whose verbs and options a test checks";

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command};
 use super::text::{Block, Content, Section, sections};
 use crate::cli::options::{CONNECTION, OUTPUT, has_connection};
 use crate::commands::args::kind::{OtherForm, ValueKind};
-use crate::shell::place::{self, is_command, is_many};
+use crate::shell::definition::{self, is_command, is_many};
 
 /// The help of the program or of a verb.
 #[derive(Debug)]
@@ -108,11 +108,11 @@ fn tables(command: &Command, is_wanted: fn(&str) -> bool) -> Vec<Table> {
         }
     };
     let verbs_heading = command.get_subcommand_help_heading().unwrap_or("Verbs");
-    for verb in place::verbs(command) {
+    for verb in definition::verbs(command) {
         add(verbs_heading, verb_row(verb));
     }
-    place::operands(command).for_each(|operand| add("Arguments", row(operand)));
-    for option in place::options(command) {
+    definition::operands(command).for_each(|operand| add("Arguments", row(operand)));
+    for option in definition::options(command) {
         add(option.get_help_heading().unwrap_or("Options"), row(option));
     }
     tables
@@ -198,7 +198,7 @@ fn usages(command: &Command, path: &str) -> Vec<String> {
 fn usage(command: &Command, path: &str) -> String {
     let mut usage = path.to_owned();
     // A command of the system stands last, so that its options are its own.
-    for arg in place::operands(command).filter(|arg| !is_command(arg)) {
+    for arg in definition::operands(command).filter(|arg| !is_command(arg)) {
         let name = value(arg);
         let is_key = arg.get::<ValueKind>() == Some(&ValueKind::Key);
         // A key or a value can also be an option, but it is always there.
@@ -209,7 +209,7 @@ fn usage(command: &Command, path: &str) -> String {
         }
     }
     usage.push_str(" [options]");
-    if place::operands(command).any(is_command) {
+    if definition::operands(command).any(is_command) {
         usage.push_str(" [-- CMD ARG...]");
     }
     usage

@@ -11,7 +11,7 @@ use super::text::sections;
 use super::topics::{TOPICS, Topic};
 use crate::commands::CommandError;
 use crate::commands::similarity::closest;
-use crate::shell::place::{self, Expected};
+use crate::shell::definition::{self, Expected};
 
 /// Returns the help of a topic, or of the verb with these names in the definition, which must have been built.
 ///
@@ -63,15 +63,15 @@ fn requested_by<'a>(words: &[OsString], definition: &'a Command) -> Option<(&'a 
         if !(word == b"--help" || !is_long && word.contains(&b'h')) {
             return None;
         }
-        let place = place::place(definition, words.get(..at)?)?;
-        let is_value = match place.expected {
+        let parsed = definition::parse(definition, words.get(..at)?)?;
+        let is_value = match parsed.expected {
             Expected::Word { has_dashes, .. } => has_dashes,
             Expected::Value(option) => option.is_allow_hyphen_values_set(),
             Expected::Argument(_) => true,
         };
-        let cluster = place::cluster(place.verb, word)?;
+        let cluster = definition::cluster(parsed.verb, word)?;
         let is_help = !is_value && cluster.options().any(|option| option.get_id() == "help");
-        is_help.then_some((place.verb, is_long))
+        is_help.then_some((parsed.verb, is_long))
     })
 }
 

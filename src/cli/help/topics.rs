@@ -5,7 +5,7 @@ use clap::Command;
 use super::page::{Page, Row, Table};
 use crate::cli::config::setting::Setting;
 use crate::cli::config::variables::{COMPLETE_KEYS, CONFIG as CONFIG_VARIABLE, CONTEXT, PAGER};
-use crate::cli::exit::TABLE;
+use crate::cli::exit_codes::TABLE;
 use crate::cli::options::{self, Options};
 use crate::client::Error;
 use crate::client::lock::LossReason;

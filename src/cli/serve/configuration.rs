@@ -13,7 +13,7 @@ use crate::cli::config::document::{Content, Node};
 use crate::cli::config::file;
 use crate::cli::config::location::Location;
 use crate::cli::options::{self, DisplayArgs};
-use crate::commands::{CommandError, usage};
+use crate::commands::{CommandError, usage_error};
 
 const VERB: &str = "serve";
 /// Identifier of `--config`: the connection options have another one of this name.
@@ -135,8 +135,9 @@ impl File<'_> {
         let alone = arg.clone().requires(Resettable::Reset).conflicts_with(Resettable::Reset);
         let definition = Definition::new(VERB).no_binary_name(true).arg(alone);
         let Err(error) = definition.try_get_matches_from(words) else { return Ok(()) };
-        let context = usage::Context { program: "", is_first_level: false, is_available: |_| false, words };
-        let CommandError { message, causes, .. } = usage::explain(&error, &context);
+        let context =
+            usage_error::Context { program: "", is_first_level: false, is_available: |_| false, words };
+        let CommandError { message, causes, .. } = usage_error::explain(&error, &context);
         let option = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
         let message = message.replace(&format!(" for '{option}'"), "");
         let failure = self.wrong(node.value_at.line, &format!("{}: {message}", node.key));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::args::ServeArgs;
 use super::listen_address::{ClientCertificate, ListenAddress, Scheme};
-use crate::cli::broker::{PLAIN_PORT, TLS_PORT};
+use crate::cli::broker_url::{PLAIN_PORT, TLS_PORT};
 use crate::commands::CommandError;
 
 /// A listener with everything that the options specify for it.

@@ -6,8 +6,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::operations::LogFormat;
+use crate::cli::file_permissions;
 use crate::cli::log::{Log, Writer};
-use crate::cli::permissions;
 use crate::clock;
 use crate::commands::CommandError;
 use crate::render::Style;
@@ -54,14 +54,14 @@ impl EventLog {
 
     /// Logs a warning if other users can read or write a file that contains a secret.
     pub fn warn_of_secret(&self, file: &Path) {
-        if let Some(warning) = permissions::warning(file) {
+        if let Some(warning) = file_permissions::warning(file) {
             self.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
         }
     }
 
     /// Logs a warning if other users can write a file with settings or rules.
     pub fn warn_of_settings(&self, file: &Path) {
-        if let Some(warning) = permissions::warning_of_settings(file) {
+        if let Some(warning) = file_permissions::warning_of_settings(file) {
             self.warn(warning.strip_prefix("warning: ").unwrap_or(&warning));
         }
     }

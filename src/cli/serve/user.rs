@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::cli::report::{self, Reporter, takes_warnings};
-use crate::cli::{password, permissions};
+use crate::cli::{file_permissions, password};
 use crate::commands::process::signal::Signal;
 use crate::commands::process::stdin;
 use crate::commands::{CommandError, Exit, Kind};
@@ -183,7 +183,7 @@ fn password_for(
 ) -> Result<Result<Secret, Signal>, CommandError> {
     match source {
         Some(Source::File(file)) if file.as_os_str() != "-" => {
-            if takes_warnings && let Some(warning) = permissions::warning(file) {
+            if takes_warnings && let Some(warning) = file_permissions::warning(file) {
                 report::log(&warning);
             }
             return password::read_file(file).map(Ok);

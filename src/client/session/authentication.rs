@@ -1,4 +1,4 @@
-//! Re-authentication of a session (pure).
+//! Re-authentication by a session: sends the tokens, with a timeout (pure).
 
 use super::event::Event;
 use super::{Session, Timer};

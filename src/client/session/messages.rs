@@ -1,4 +1,4 @@
-//! The messages of the owner in a session (pure).
+//! Publication of the owner's messages by a session (pure).
 
 use bytes::Bytes;
 

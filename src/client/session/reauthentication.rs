@@ -1,4 +1,4 @@
-//! Re-authentication within a connection (pure).
+//! State of a re-authentication: which token is sent, and which one next (pure).
 
 use crate::net::secret::Secret;
 

@@ -1,4 +1,4 @@
-//! The fixed part of a node in a service, which needs no lock.
+//! The names of a node and the settings of its uplink, which a service reads without its lock.
 
 use super::settings::{ExchangeSettings, Role};
 use super::uplink::UplinkSettings;

@@ -13,9 +13,9 @@ use crate::cli::config::value::{PathBases, RawValue};
 const RANKS: [Rank; 6] = [Flags, TypedContext, Variables, NamedContext, Sdk, DefaultContext];
 
 fn put(layer: &mut Settings, rank: Rank, setting: Setting, text: &str) {
-    let place = if rank == Flags { Place::Flag } else { Place::Variable(format!("{rank:?}")) };
+    let source = if rank == Flags { Source::Flag } else { Source::Variable(format!("{rank:?}")) };
     let raw = RawValue::Word(OsStr::new(text));
-    layer.read(setting, raw, PathBases::default(), &Origin { rank, place }).unwrap();
+    layer.read(setting, raw, PathBases::default(), &Origin { rank, source }).unwrap();
 }
 
 /// `broker=mqtt://h notls=1` as a layer.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use clap::Command;
 
-use super::backslash;
-use super::complete::{Candidates, Completion, complete};
-use super::line::{quote, split_partial};
+use super::engine::{Candidates, Completion, complete};
 use crate::commands::args::kind::ValueKind;
 use crate::render::escape::{escape, is_safe};
+use crate::shell::backslash;
+use crate::shell::line::{quote, split_partial};
 
 /// What completion goes by.
 pub struct Known<'a> {
@@ -114,7 +114,7 @@ fn backslash_argument(argument: backslash::Argument, prefix: &str, known: &Known
 }
 
 fn of_completion(completion: Completion<'_>, current: &[u8], known: &Known<'_>) -> Vec<Replacement> {
-    let Completion { place, kept, candidates } = completion;
+    let Completion { parsed, kept, candidates } = completion;
     let (before, prefix) = current.split_at_checked(kept).unwrap_or((current, b""));
     let before = String::from_utf8_lossy(before);
     match candidates {
@@ -123,7 +123,7 @@ fn of_completion(completion: Completion<'_>, current: &[u8], known: &Known<'_>) 
             .map(|candidate| whole(&candidate.word, &format!("{before}{}", candidate.word)))
             .collect(),
         Candidates::Listed(ValueKind::Key) => {
-            let is_unlock = place.verb.get_name() == "unlock" && !known.locks.is_empty();
+            let is_unlock = parsed.verb.get_name() == "unlock" && !known.locks.is_empty();
             let stored = if is_unlock { Vec::new() } else { (known.stored_keys)(prefix) };
             let keys = if is_unlock { &known.locks } else { &known.keys };
             let keys: BTreeSet<_> =
@@ -168,8 +168,8 @@ fn whole(shown: &str, typed: &str) -> Replacement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::sample;
     use super::*;
+    use crate::shell::definition::sample;
 
     fn with<T>(ask: impl FnOnce(&Known<'_>) -> T) -> T {
         let definition = sample::definition();

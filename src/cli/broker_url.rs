@@ -1,4 +1,4 @@
-//! Broker URLs.
+//! Broker URLs: parsing, and the default ports (pure).
 
 use crate::commands::CommandError;
 use crate::commands::url_secret::without_secret;

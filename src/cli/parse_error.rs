@@ -1,4 +1,4 @@
-//! Errors of clap as errors of ours: message, cause and hints.
+//! Errors of clap for the command line: usage errors, with hints that only the process edge knows, and requests for help.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use super::args::Cli;
 use super::habits;
 use super::help::topics::TOPICS;
-use crate::commands::{CommandError, usage};
+use crate::commands::{CommandError, usage_error};
 
 /// What to do instead of running a verb.
 #[derive(Debug)]
@@ -31,13 +31,13 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
         kind => {
             let verbs = verbs(words);
             let program = format!("{} ", verbs.join(" "));
-            let context = usage::Context {
+            let context = usage_error::Context {
                 program: &program,
                 is_first_level: verbs.len() == 1,
                 is_available: |_| true,
                 words,
             };
-            let mut failure = usage::explain(&error, &context);
+            let mut failure = usage_error::explain(&error, &context);
             if kind == ErrorKind::InvalidSubcommand && verbs.get(1).is_some_and(|verb| verb == "config") {
                 failure.hints =
                     vec!["mqkv context edit, or mqkv context set NAME, changes the file".to_owned()];

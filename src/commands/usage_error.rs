@@ -1,4 +1,4 @@
-//! Usage errors of clap, as errors of a verb.
+//! Usage errors of clap as errors of a verb, on the command line, in a batch and at the prompt.
 
 use std::ffi::OsString;
 

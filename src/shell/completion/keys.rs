@@ -1,4 +1,4 @@
-//! Keys of the store for completion: a SCAN of bounded time and size, in the session of the prompt.
+//! Completion of keys of the store: a SCAN of bounded time and size, in the session of the prompt.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What the words of a command line are by its definition: verbs, options, values, operands (pure).
+//! Definition of the command line: its verbs, options and operands, and what the words of a line are by it (pure).
 //!
 //! A definition is clap's, and must have been built. Hidden verbs and options are not part of a line.
 
@@ -6,9 +6,9 @@ use clap::{Arg, ArgAction, Command, ValueHint};
 
 use crate::commands::args::kind::OtherForm;
 
-/// The place behind some words of a command line.
+/// The words of a command line before the cursor, by a definition.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct Parsed<'a> {
     /// The innermost verb.
     pub verb: &'a Command,
     /// The words that were operands of it, by their index.
@@ -42,7 +42,7 @@ pub enum Expected<'a> {
 
 /// Follows the words to their end. Returns `None` if a word should be a verb, but is none.
 #[must_use]
-pub fn place<'a>(definition: &'a Command, words: &[Vec<u8>]) -> Option<Place<'a>> {
+pub fn parse<'a>(definition: &'a Command, words: &[Vec<u8>]) -> Option<Parsed<'a>> {
     let mut verb = definition;
     let mut operands = Vec::new();
     let mut given: Vec<Given<'_>> = Vec::new();
@@ -70,13 +70,13 @@ pub fn place<'a>(definition: &'a Command, words: &[Vec<u8>]) -> Option<Place<'a>
             continue;
         }
         if operand(verb, count, has_dashes).is_some_and(is_command) {
-            return Some(Place { verb, operands, given, expected: Expected::Argument(index) });
+            return Some(Parsed { verb, operands, given, expected: Expected::Argument(index) });
         }
         operands.push(index);
     }
     let count = operands.len().saturating_add(replaced);
     let word = Expected::Word { count, has_dashes };
-    Some(Place { verb, operands, given, expected: pending.map_or(word, Expected::Value) })
+    Some(Parsed { verb, operands, given, expected: pending.map_or(word, Expected::Value) })
 }
 
 pub fn verbs(verb: &Command) -> impl Iterator<Item = &Command> {

@@ -1,4 +1,4 @@
-//! The exit codes of the process and their meaning.
+//! The table of exit codes: their meaning, for the help. The numbers are in `commands/error.rs`.
 
 use std::process::ExitCode;
 

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::event::EventSink;
-use super::identity::Identities;
+use super::identities::Identities;
 use crate::broker::{Authenticator, PendingCheck};
 use crate::net::Secret;
 use crate::protocol::connection::K8S_SAT;
+use crate::server::event::EventSink;
 
 /// Checks passwords and tokens, and reports files that have become invalid.
 pub struct IdentityAuthenticator {

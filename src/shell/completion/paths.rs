@@ -1,4 +1,4 @@
-//! Paths of files and directories for completion.
+//! Completion of paths of files and directories.
 
 use std::fs;
 use std::path::Path;

@@ -7,14 +7,14 @@
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-use super::place::{self, Expected, Place, is_command, longs, shorts};
 use crate::commands::args::kind::{HelpSubject, ValueKind};
+use crate::shell::definition::{self, Expected, Parsed, is_command, longs, shorts};
 
 /// What can stand at the cursor.
 #[derive(Debug)]
 pub struct Completion<'a> {
     /// The command line before the cursor.
-    pub place: Place<'a>,
+    pub parsed: Parsed<'a>,
     /// The bytes of the word at the cursor that stay in front of each candidate, as `--output=` does.
     pub kept: usize,
     pub candidates: Candidates,
@@ -45,23 +45,23 @@ pub struct Candidate {
 /// verb that does not exist.
 #[must_use]
 pub fn complete<'a>(definition: &'a Command, words: &[Vec<u8>], current: &[u8]) -> Option<Completion<'a>> {
-    let place = place::place(definition, words)?;
-    let (kept, candidates) = match place.expected {
+    let parsed = definition::parse(definition, words)?;
+    let (kept, candidates) = match parsed.expected {
         Expected::Value(option) => values(option, 0, words, current),
         Expected::Argument(first) => (0, Candidates::Command(first)),
         Expected::Word { has_dashes: false, .. } if current.starts_with(b"-") => {
-            match value_within(place.verb, current) {
+            match value_within(parsed.verb, current) {
                 Some((option, at)) => values(option, at, words, current),
-                None => (0, Candidates::Words(options(&place, current))),
+                None => (0, Candidates::Words(options(&parsed, current))),
             }
         }
-        Expected::Word { count: 0, .. } if place.verb.has_subcommands() => {
-            (0, Candidates::Words(verbs(place.verb, current)))
+        Expected::Word { count: 0, .. } if parsed.verb.has_subcommands() => {
+            (0, Candidates::Words(verbs(parsed.verb, current)))
         }
-        Expected::Word { count, has_dashes } => match place::operand(place.verb, count, has_dashes) {
+        Expected::Word { count, has_dashes } => match definition::operand(parsed.verb, count, has_dashes) {
             Some(operand) => match operand.get::<HelpSubject>() {
                 Some(topics) => {
-                    let subject: Vec<_> = place.operands.iter().filter_map(|at| words.get(*at)).collect();
+                    let subject: Vec<_> = parsed.operands.iter().filter_map(|at| words.get(*at)).collect();
                     (0, Candidates::Words(subjects(definition, &subject, topics, current)))
                 }
                 None => values(operand, 0, words, current),
@@ -69,12 +69,12 @@ pub fn complete<'a>(definition: &'a Command, words: &[Vec<u8>], current: &[u8]) 
             None => (0, Candidates::Words(Vec::new())),
         },
     };
-    Some(Completion { place, kept, candidates })
+    Some(Completion { parsed, kept, candidates })
 }
 
 /// The value that a word with its option contains, and where it begins: `--output=js`, `-ojs`.
 fn value_within<'a>(verb: &'a Command, current: &[u8]) -> Option<(&'a Arg, usize)> {
-    let cluster = place::cluster(verb, current)?;
+    let cluster = definition::cluster(verb, current)?;
     let option = cluster.given.last().filter(|last| last.option.get_action().takes_values())?.option;
     Some((option, cluster.value_at?))
 }
@@ -102,12 +102,12 @@ fn choice(value: PossibleValue) -> Candidate {
 }
 
 /// The options that can still be given, by their first long names.
-fn options(place: &Place<'_>, current: &[u8]) -> Vec<Candidate> {
+fn options(parsed: &Parsed<'_>, current: &[u8]) -> Vec<Candidate> {
     let is_left = |option: &&Arg| {
         matches!(option.get_action(), ArgAction::Append | ArgAction::Count)
-            || !place.given.iter().any(|given| given.option.get_id() == option.get_id())
+            || !parsed.given.iter().any(|given| given.option.get_id() == option.get_id())
     };
-    let left: Vec<_> = place::options(place.verb).filter(is_left).collect();
+    let left: Vec<_> = definition::options(parsed.verb).filter(is_left).collect();
     let about = |option: &Arg| option.get_help().map(ToString::to_string).unwrap_or_default();
     // A short option that is complete is offered as it is, so that the shell adds a blank.
     if let [b'-', letter] = current
@@ -131,12 +131,12 @@ fn options(place: &Place<'_>, current: &[u8]) -> Vec<Candidate> {
 /// The verbs below a verb by name; by alias if no name fits.
 fn verbs(verb: &Command, current: &[u8]) -> Vec<Candidate> {
     let about = |verb: &Command| verb.get_about().map(ToString::to_string).unwrap_or_default();
-    let names = place::verbs(verb).map(|verb| candidate(verb.get_name(), &about(verb)));
+    let names = definition::verbs(verb).map(|verb| candidate(verb.get_name(), &about(verb)));
     let names = beginning_with(current, names);
     if !names.is_empty() {
         return names;
     }
-    let aliases = place::verbs(verb)
+    let aliases = definition::verbs(verb)
         .flat_map(|verb| verb.get_visible_aliases().map(move |alias| candidate(alias, &about(verb))));
     beginning_with(current, aliases)
 }
@@ -148,7 +148,7 @@ fn subjects(
     HelpSubject(topics): &HelpSubject,
     current: &[u8],
 ) -> Vec<Candidate> {
-    let Some(verb) = path.iter().try_fold(definition, |verb, word| place::below(verb, word)) else {
+    let Some(verb) = path.iter().try_fold(definition, |verb, word| definition::below(verb, word)) else {
         return Vec::new();
     };
     let mut subjects = verbs(verb, current);
@@ -172,8 +172,8 @@ fn candidate(word: &str, about: &str) -> Candidate {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::place::sample;
     use super::*;
+    use crate::shell::definition::sample;
 
     /// Completes the last word of a line without quotes.
     fn completed(line: &str) -> Option<(usize, Candidates)> {
