@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::args::{CompletionsArgs, ManArgs, definition};
 use super::completion_script::Shell;
-pub use super::exit::TABLE as EXIT_CODES;
+pub use super::exit_codes::TABLE as EXIT_CODES;
 use super::help::{manual, markdown};
 use crate::commands::CommandError;
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::shared_task::SharedTask;
 use super::wake_queue::{Queued, WakeQueue};
-use super::woken;
+use super::woken::{self, Runnable};
 use crate::broker::authentication::Credential;
 use crate::mqtt::ReasonCode;
 use crate::protocol::ConnectionId;
@@ -155,15 +155,6 @@ impl ConnectionHandle {
         }
     }
 
-    /// Runs the connection's task on this thread; if that is not possible now, wakes it on its own.
-    pub fn run_or_wake(self: &Arc<Self>) {
-        let task = self.task.as_ref().and_then(Weak::upgrade);
-        let has_run = task.is_some_and(|task| task.run(|| self.wake.notify_one()));
-        if !has_run && let Some(queue) = &self.wake_queue {
-            self.wake_by(queue);
-        }
-    }
-
     fn wake_by(self: &Arc<Self>, queue: &WakeQueue) {
         if !self.is_in_wake_queue.swap(true, Ordering::AcqRel) {
             queue.push(Arc::<Self>::clone(self));
@@ -246,6 +237,16 @@ impl ConnectionHandle {
     #[must_use]
     pub fn close_reason(&self) -> Option<&CloseReason> {
         self.close_reason.get()
+    }
+}
+
+impl Runnable for ConnectionHandle {
+    fn run_or_wake(self: Arc<Self>) {
+        let task = self.task.as_ref().and_then(Weak::upgrade);
+        let has_run = task.is_some_and(|task| task.run(|| self.wake.notify_one()));
+        if !has_run && let Some(queue) = &self.wake_queue {
+            self.wake_by(queue);
+        }
     }
 }
 

@@ -3,7 +3,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::connection_handle::ConnectionHandle;
+/// A connection whose task other threads can run.
+pub trait Runnable {
+    /// Runs the task on this thread; if that is not possible now, wakes its own.
+    fn run_or_wake(self: Arc<Self>);
+}
 
 /// The most connections that a thread runs at a time; for the others, their threads are woken. So a message for many
 /// connections is sent by all threads, and the thread's own connections wait for few writes.
@@ -16,7 +20,7 @@ thread_local! {
 enum Woken {
     /// Their threads are woken.
     Ignored,
-    Collected(Vec<Arc<ConnectionHandle>>),
+    Collected(Vec<Arc<dyn Runnable>>),
     /// Their tasks run, and the threads of those that these wake are woken.
     Running,
 }
@@ -28,7 +32,7 @@ pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
     impl Drop for Collection {
         fn drop(&mut self) {
             if let Woken::Collected(connections) = WOKEN.replace(Woken::Running) {
-                connections.iter().for_each(ConnectionHandle::run_or_wake);
+                connections.into_iter().for_each(Runnable::run_or_wake);
             }
             WOKEN.set(Woken::Ignored);
         }
@@ -48,10 +52,10 @@ pub fn is_running() -> bool {
 }
 
 /// Keeps a connection of another thread for the end of [`run_after`]. Returns false if its thread is to be woken.
-pub fn collect(connection: &Arc<ConnectionHandle>) -> bool {
+pub fn collect(connection: &Arc<impl Runnable + 'static>) -> bool {
     WOKEN.with_borrow_mut(|woken| match woken {
         Woken::Collected(connections) if connections.len() < CONNECTIONS_MAX => {
-            connections.push(Arc::clone(connection));
+            connections.push(Arc::clone(connection) as Arc<dyn Runnable>);
             true
         }
         _ => false,
@@ -64,6 +68,7 @@ mod tests {
     use std::thread::{self, ThreadId};
 
     use super::*;
+    use crate::broker::session::connection_handle::ConnectionHandle;
     use crate::broker::session::shared_task::SharedTask;
     use crate::broker::session::wake_queue::WakeQueue;
     use crate::net::runtime_thread::RuntimeThread;
