@@ -284,15 +284,14 @@ impl Service {
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
         let property = |name| if is_write { message.user_property(name) } else { None };
-        let parse = |name| property(name).map(str::parse::<Timestamp>);
         let mut request = StoreRequest {
             permissions: None,
             connection: self.watching_connection(from),
             client_id: Arc::clone(&from.client_id),
             owner: Arc::clone(&from.owner),
             request,
-            timestamp: parse(TIMESTAMP),
-            fence: parse(FENCE),
+            timestamp: property(TIMESTAMP).map(Timestamp::parse_time),
+            fence: property(FENCE).map(str::parse),
             encoded: None,
             refusal: None,
             persist: self.persists_all || property(PERSIST) == Some("true"),
