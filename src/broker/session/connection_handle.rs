@@ -93,6 +93,8 @@ pub struct ConnectionHandle {
     /// The queue of the thread that serves the connection, if it has one.
     wake_queue: Option<Arc<WakeQueue>>,
     is_in_wake_queue: AtomicBool,
+    /// See [`ConnectionHandle::is_backlogged`]. The task reads it for each message, so that it takes no lock.
+    is_backlogged: AtomicBool,
     /// Number of acknowledgements that were held back, and of those that were released.
     held: AtomicU64,
     released: AtomicU64,
@@ -129,6 +131,7 @@ impl ConnectionHandle {
             wake: Notify::new(),
             wake_queue: WakeQueue::current(),
             is_in_wake_queue: AtomicBool::new(false),
+            is_backlogged: AtomicBool::new(false),
             held: AtomicU64::new(0),
             released: AtomicU64::new(0),
             awaited: AtomicU64::new(u64::MAX),
@@ -151,6 +154,17 @@ impl ConnectionHandle {
             }
             None => self.wake.notify_one(),
         }
+    }
+
+    /// Notes whether the client should acknowledge messages before it is given more.
+    pub fn set_backlogged(&self, is_backlogged: bool) {
+        self.is_backlogged.store(is_backlogged, Ordering::Relaxed);
+    }
+
+    /// Whether the client should acknowledge messages before it is given more.
+    #[must_use]
+    pub fn is_backlogged(&self) -> bool {
+        self.is_backlogged.load(Ordering::Relaxed)
     }
 
     /// Holds back the acknowledgement of the message that is being handled. Must be called by the connection's task.
