@@ -157,13 +157,13 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: Message,
+        mut message: Message,
         now: Instant,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
             return self.handle_other_topic(publisher, from, message, now);
         }
-        let handled = self.handle_request_message(publisher, from, message, now);
+        let handled = self.handle_request_message(publisher, from, &mut message, now);
         handled.unwrap_or_else(|scan| Verdict::Continue(scan))
     }
 
@@ -175,14 +175,14 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: Message,
+        mut message: Message,
         now: Instant,
     ) -> Option<Box<RunningScan>> {
         // Nothing is answered twice, also not what depends on no key.
         if !self.is_serving() {
             return None;
         }
-        match self.handle_request_message(publisher, from, message, now) {
+        match self.handle_request_message(publisher, from, &mut message, now) {
             Err(scan) => Some(scan),
             Ok(Verdict::Disconnect { text: reason, .. }) => {
                 let client_id = Arc::clone(&from.client_id);
@@ -197,11 +197,11 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        mut message: Message,
+        message: &mut Message,
         now: Instant,
     ) -> Result<Verdict, Box<RunningScan>> {
-        match self.reply_to(publisher, from, &mut message, now) {
-            Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
+        match self.reply_to(publisher, from, message, now) {
+            Ok(reply_to) => self.handle_request(publisher, from, message, reply_to),
             Err(verdict) => Ok(*verdict),
         }
     }
