@@ -100,9 +100,9 @@ pub fn decode(
     }
     let body = body(input, header);
     if publish::is_type(header.first) {
-        let (publish, payload_start) =
+        let (mut publish, payload_start) =
             publish::decode(Sender::Client, version, header, body).map_err(|cause| cause.error(version))?;
-        let publish = publish::take(publish, payload_start, header, input);
+        publish::take(&mut publish, payload_start, header, input);
         return Ok(Decoded::Packet(Incoming::Publish(publish)));
     }
     // Clients send a PUBACK for each response, as often as a PUBLISH. Within `packet` it takes twice as long: every
@@ -138,9 +138,10 @@ pub fn publish_of_server(
         Framing::Missing(missing) => return Ok(Err(missing)),
         Framing::Whole(header) => header,
     };
-    let (publish, payload_start) = publish::decode(Sender::Server, VERSION, header, body(input, header))
+    let (mut publish, payload_start) = publish::decode(Sender::Server, VERSION, header, body(input, header))
         .map_err(|cause| cause.error(VERSION))?;
-    Ok(Ok(publish::take(publish, payload_start, header, input)))
+    publish::take(&mut publish, payload_start, header, input);
+    Ok(Ok(publish))
 }
 
 /// A PUBLISH that was removed by [`skip_publish_of_server`].

@@ -7,7 +7,7 @@ use super::property;
 use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
 pub use super::writer::Unsendable;
-use super::writer::{Length, Sink};
+use super::writer::{Length, Place, Sink};
 use crate::protocol::message::Qos;
 
 const CONNACK: u8 = 0x20;
@@ -84,16 +84,17 @@ pub fn publish(
         body.varint(properties_bytes);
     }
     body.append(&properties);
-    body.add(message.payload.len());
-    put_header(PUBLISH | publish_flags(publish), &body, publish.bytes_max, output)?;
-    output.text(topic.as_bytes());
+    let first = PUBLISH | publish_flags(publish);
+    let mut place = put_header(first, &body, message.payload.len(), publish.bytes_max, output)?;
+    place.text(topic.as_bytes());
     if let Some(packet_id) = publish.packet_id {
-        output.put_u16(packet_id);
+        place.raw(&packet_id.to_be_bytes());
     }
     if has_properties {
-        output.varint(properties_bytes);
-        put_publish_properties(publish, output);
+        place.varint(properties_bytes);
+        put_publish_properties(publish, &mut place);
     }
+    place.end();
     output.put_slice(&message.payload);
     Ok(())
 }
@@ -110,10 +111,9 @@ pub fn publish_encoded(
     output: &mut BytesMut,
 ) -> Result<(), Unsendable> {
     let mut body = Length::default();
-    body.add(head.len());
-    body.add(payload.len());
-    put_header(PUBLISH | (Qos::AtLeastOnce as u8) << 1, &body, bytes_max, output)?;
-    output.put_slice(head);
+    body.raw(head);
+    let first = PUBLISH | (Qos::AtLeastOnce as u8) << 1;
+    put_header(first, &body, payload.len(), bytes_max, output)?.raw(head);
     output.put_slice(payload);
     Ok(())
 }
@@ -217,9 +217,10 @@ fn put_results(
     body.raw(head);
     body.add(codes.len());
     // It has no more codes than its question had filters, `FILTERS_MAX`, so it fits.
-    if put_header(first, &body, None, output).is_ok() {
-        output.put_slice(head);
-        output.extend(codes);
+    if let Ok(mut place) = put_header(first, &body, 0, None, output) {
+        place.raw(head);
+        codes.for_each(|code| place.raw(&[code]));
+        place.end();
     }
 }
 
@@ -315,36 +316,43 @@ fn put(
     body.raw(head);
     body.varint(properties_bytes);
     body.append(&length);
-    put_header(first, &body, bytes_max, output)?;
-    output.put_slice(head);
-    output.varint(properties_bytes);
-    properties(output);
+    let mut place = put_header(first, &body, 0, bytes_max, output)?;
+    place.raw(head);
+    place.varint(properties_bytes);
+    properties(&mut place);
+    place.end();
     Ok(())
 }
 
-/// Writes the fixed header for a body of this length, and makes room for the body.
+/// Writes the fixed header for a packet with this body and, behind it, a payload. Returns the place of the body; there is room
+/// for the payload.
 ///
 /// # Errors
 ///
 /// As [`publish`].
-fn put_header(
+fn put_header<'a>(
     first: u8,
     body: &Length,
+    payload_bytes: usize,
     bytes_max: Option<u32>,
-    output: &mut BytesMut,
-) -> Result<(), Unsendable> {
-    let body_bytes = body.sendable()?;
-    let mut packet = Length::default();
-    packet.raw(&[first]);
-    packet.varint(body_bytes);
-    packet.append(body);
-    if bytes_max.is_some_and(|bytes_max| packet.exceeds(bytes_max)) {
+    output: &'a mut BytesMut,
+) -> Result<Place<'a>, Unsendable> {
+    let mut rest = Length::default();
+    rest.append(body);
+    rest.add(payload_bytes);
+    let rest_bytes = rest.sendable()?;
+    let mut header = Length::default();
+    header.raw(&[first]);
+    header.varint(rest_bytes);
+    rest.append(&header);
+    if bytes_max.is_some_and(|bytes_max| rest.exceeds(bytes_max)) {
         return Err(Unsendable);
     }
-    output.reserve(packet.bytes());
-    output.put_u8(first);
-    output.varint(body_bytes);
-    Ok(())
+    header.append(body);
+    let mut place = Place::new(output, header.bytes(), payload_bytes);
+    place.raw(&[first]);
+    place.varint(rest_bytes);
+    Ok(place)
 }
 
 /// Returns the return code of MQTT 3.1.1 for a reason, if it has one (3.2.2.3).

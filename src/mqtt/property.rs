@@ -73,15 +73,13 @@ pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Mess
             set(&mut message.response_topic, id, topic.to_owned())
         }
         CORRELATION_DATA => set(&mut message.correlation, id, Bytes::copy_from_slice(value.binary()?)),
-        USER_PROPERTY if message.user_properties.len() == USER_PROPERTIES_MAX => {
-            Err(Cause::TooManyUserProperties)
-        }
         USER_PROPERTY => {
-            if message.user_properties.is_empty() {
-                // The properties behind it are usually user properties too; the identifier of this one has been read.
-                message.user_properties.reserve(value.len().saturating_add(1));
+            // Those that follow each other are copied at once.
+            let (encoded, count) = value.string_pairs(id)?;
+            if message.user_properties.len().saturating_add(count) > USER_PROPERTIES_MAX {
+                return Err(Cause::TooManyUserProperties);
             }
-            message.user_properties.push_encoded(value.string_pair()?);
+            message.user_properties.push_encoded(encoded, count);
             Ok(())
         }
         _ => Err(Cause::PropertyNotAllowed(id)),

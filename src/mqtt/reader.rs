@@ -97,6 +97,21 @@ impl<'a> Reader<'a> {
         Ok(start.get(..start.len().saturating_sub(self.0.len())).unwrap_or_default())
     }
 
+    /// Reads pairs like [`Self::string_pair`], as long as the byte `id` and another pair follow. Returns them as they are, and
+    /// their number.
+    pub(super) fn string_pairs(&mut self, id: u8) -> Result<(&'a [u8], usize), Cause> {
+        let (start, mut count) = (self.0, 0_usize);
+        loop {
+            self.string_pair()?;
+            count = count.saturating_add(1);
+            match self.0.split_first() {
+                Some((next, rest)) if *next == id => self.0 = rest,
+                _ => break,
+            }
+        }
+        Ok((start.get(..start.len().saturating_sub(self.0.len())).unwrap_or_default(), count))
+    }
+
     /// Reads a topic name: a string without wildcards (MQTT 5, 4.7.1). It may be empty.
     ///
     /// The topic of nearly all packets is that of the requests, which need not be validated.
@@ -144,10 +159,11 @@ fn string(bytes: &[u8]) -> Result<&str, Cause> {
 fn is_plain(bytes: &[u8]) -> bool {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
-    let (words, rest) = bytes.as_chunks();
-    let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+    // The last word has bytes of the one before it, unless the length is a multiple of eight.
+    let Some(last) = bytes.last_chunk() else { return bytes.iter().all(|byte| matches!(byte, 0x01..=0x7F)) };
+    let words = bytes.as_chunks().0.iter().chain([last]).map(|word| u64::from_ne_bytes(*word));
     let bits = words.fold(0, |bits, word| bits | word | word.wrapping_sub(ONES));
-    bits & HIGHEST == 0 && rest.iter().all(|byte| matches!(byte, 0x01..=0x7F))
+    bits & HIGHEST == 0
 }
 
 /// Looks at every byte instead of stopping at the first match: the compiler then compares many at a time.
@@ -233,6 +249,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn pairs_are_read_up_to_another_byte_and_each_is_validated() {
+        let pairs = |bytes: &'static [u8]| Reader::new(bytes).string_pairs(b'&');
+        assert_eq!(pairs(b"\0\x01a\0\0&\0\0\0\x01b#&"), Ok((&b"\0\x01a\0\0&\0\0\0\x01b"[..], 2)));
+        assert_eq!(pairs(b"\0\0\0\0&"), Err(Cause::EndsEarly));
+        assert_eq!(pairs(b"\0\0\0\0&\0\x01\xFF\0\0"), Err(Cause::NotUtf8));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Parts of packets, written to the output or only measured.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 
 /// Maximum of a variable byte integer, so also the greatest remaining length (MQTT 5, 1.5.5).
 const VARINT_MAX: u32 = 268_435_455;
@@ -79,28 +79,47 @@ impl Sink for Length {
     }
 }
 
-impl Sink for BytesMut {
+/// The place of a packet in the output. Its length was measured, so that no part needs a check of the capacity.
+pub(super) struct Place<'a>(&'a mut [u8]);
+
+impl<'a> Place<'a> {
+    /// Appends a place of so many bytes to the output, with room for `more` after it.
+    pub(super) fn new(output: &'a mut BytesMut, bytes: usize, more: usize) -> Self {
+        let start = output.len();
+        output.reserve(bytes.saturating_add(more));
+        output.resize(start.saturating_add(bytes), 0);
+        Self(output.get_mut(start..).unwrap_or_default())
+    }
+
+    /// Ends the place, which must be full.
+    pub(super) fn end(self) {
+        debug_assert!(self.0.is_empty(), "{} bytes too many were measured", self.0.len());
+    }
+}
+
+impl Sink for Place<'_> {
+    #[inline]
     fn raw(&mut self, bytes: &[u8]) {
-        self.put_slice(bytes);
+        let place = std::mem::take(&mut self.0).split_at_mut_checked(bytes.len());
+        debug_assert!(place.is_some(), "too few bytes were measured");
+        if let Some((place, rest)) = place {
+            place.copy_from_slice(bytes);
+            self.0 = rest;
+        }
     }
 
+    #[inline]
     fn text(&mut self, text: &[u8]) {
-        self.put_slice(&text_length(text));
-        self.put_slice(text);
+        self.raw(&text_length(text));
+        self.raw(text);
     }
 
-    fn property(&mut self, id: u8, text: &[u8]) {
-        // One call for the three bytes: each one checks the capacity.
-        let [high, low] = text_length(text);
-        self.put_slice(&[id, high, low]);
-        self.put_slice(text);
-    }
-
+    #[inline]
     fn varint(&mut self, mut number: u32) {
         loop {
             let [.., low] = (number & 0x7F).to_be_bytes();
             number >>= 7;
-            self.put_u8(if number > 0 { low | 0x80 } else { low });
+            self.raw(&[if number > 0 { low | 0x80 } else { low }]);
             if number == 0 {
                 return;
             }

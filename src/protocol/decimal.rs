@@ -25,6 +25,20 @@ pub(super) fn put(out: &mut impl BufMut, number: u64, width: usize) {
     out.put_slice(digits.get(start..).unwrap_or_default());
 }
 
+/// Writes a number, padded with zeros, into a place for as many digits as it has, or more.
+pub(super) fn fill(place: &mut [u8], number: u64) {
+    let mut left = number;
+    for pair in place.rchunks_mut(2) {
+        let two = u8::try_from(left % 100).unwrap_or(0);
+        left /= 100;
+        match pair {
+            [tens, ones] => (*tens, *ones) = (b'0' | (two / 10), b'0' | (two % 10)),
+            [ones] => *ones = b'0' | (two % 10),
+            _ => {}
+        }
+    }
+}
+
 /// Returns the number of digits.
 pub(super) fn count(number: usize) -> usize {
     number.checked_ilog10().map_or(1, |log| usize::try_from(log).unwrap_or(0).saturating_add(1))
@@ -54,6 +68,9 @@ mod tests {
             let mut out = b"x".to_vec();
             put(&mut out, number, width);
             prop_assert_eq!(String::from_utf8(out).unwrap(), format!("x{number:0width$}"));
+            let mut place = vec![b'x'; width.max(number.to_string().len())];
+            fill(&mut place, number);
+            prop_assert_eq!(String::from_utf8(place).unwrap(), format!("{number:0width$}"));
             let number = usize::try_from(number).unwrap();
             prop_assert_eq!(count(number), number.to_string().len());
         }

@@ -98,21 +98,24 @@ impl Timestamp {
     #[must_use]
     pub fn usual_digits(ms: u64, counter: u32) -> Option<[u8; USUAL_DIGITS]> {
         let mut text = [b':'; USUAL_DIGITS];
-        let (mut ms_text, counter_text) = text.split_at_mut(MS_DIGITS);
-        let mut counter_text = counter_text.get_mut(1..)?;
         if ms > MS_USUAL_MAX || counter > COUNTER_USUAL_MAX {
             return None;
         }
-        decimal::put(&mut ms_text, ms, MS_DIGITS);
-        decimal::put(&mut counter_text, counter.into(), COUNTER_DIGITS);
+        let (ms_text, counter_text) = text.split_at_mut(MS_DIGITS);
+        decimal::fill(ms_text, ms);
+        decimal::fill(counter_text.get_mut(1..)?, counter.into());
         Some(text)
     }
 
     /// Appends what [`Timestamp::to_text`] returns.
     pub(super) fn put_text(&self, out: &mut Vec<u8>) {
-        decimal::put(out, self.ms, MS_DIGITS);
-        out.push(b':');
-        decimal::put(out, self.counter.into(), COUNTER_DIGITS);
+        if let Some(digits) = Self::usual_digits(self.ms, self.counter) {
+            out.extend_from_slice(&digits);
+        } else {
+            decimal::put(out, self.ms, MS_DIGITS);
+            out.push(b':');
+            decimal::put(out, self.counter.into(), COUNTER_DIGITS);
+        }
         out.push(b':');
         out.extend_from_slice(self.node.as_bytes());
     }
@@ -174,6 +177,22 @@ impl FromStr for Timestamp {
     type Err = TimestampError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (time, node) = Self::parse(text)?;
+        Ok(if node == STORE_NODE { time } else { Self { node: Cow::Owned(node.to_owned()), ..time } })
+    }
+}
+
+impl Timestamp {
+    /// Parses a timestamp whose node does not matter, and returns it as one of the store: a node takes an allocation.
+    ///
+    /// # Errors
+    /// [`TimestampError`], as from [`str::parse`].
+    pub fn parse_time(text: &str) -> Result<Self, TimestampError> {
+        Ok(Self::parse(text)?.0)
+    }
+
+    /// Returns the time as a timestamp of the store, and the node.
+    fn parse(text: &str) -> Result<(Self, &str), TimestampError> {
         let (ms, rest) = split(text).ok_or(TimestampError::Parts)?;
         let (counter, node) = split(rest).ok_or(TimestampError::Parts)?;
         if node != STORE_NODE && !is_plain(node) && node.contains(':') {
@@ -184,11 +203,7 @@ impl FromStr for Timestamp {
             .and_then(|counter| u32::try_from(counter).ok())
             .filter(|counter| *counter <= COUNTER_MAX)
             .ok_or(TimestampError::Counter)?;
-        match node {
-            STORE_NODE => Ok(Self::of_store(ms, counter)),
-            node if is_node(node) => Ok(Self { ms, counter, node: Cow::Owned(node.to_owned()) }),
-            _ => Err(TimestampError::Node),
-        }
+        if is_node(node) { Ok((Self::of_store(ms, counter), node)) } else { Err(TimestampError::Node) }
     }
 }
 
@@ -301,6 +316,15 @@ mod tests {
     #[test]
     fn a_parsed_timestamp_of_the_store_equals_a_constructed_one() {
         assert_eq!(parse("1:2:StateStore"), Timestamp::of_store(1, 2));
+    }
+
+    #[test]
+    fn a_time_is_parsed_like_a_timestamp_but_for_its_node() {
+        for text in ["1:2:a", "1:2:StateStore", "1:2", "x:2:a", "1:x:a", "1:2:a b", "1:2:", "1:2:a:b"] {
+            let expected =
+                text.parse::<Timestamp>().map(|whole| Timestamp::of_store(whole.ms, whole.counter));
+            assert_eq!(Timestamp::parse_time(text), expected, "{text}");
+        }
     }
 
     /// Whether there is a next timestamp: not for the last one of a node.

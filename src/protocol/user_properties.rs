@@ -80,16 +80,21 @@ impl UserProperties {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Appends a property from a packet: name and value, each UTF-8 with its length before it.
-    pub fn push_encoded(&mut self, name_and_value: &[u8]) {
-        self.encoded.push(IDENTIFIER);
-        self.encoded.extend_from_slice(name_and_value);
-        self.len = self.len.saturating_add(1);
+    /// Appends other properties.
+    pub fn extend(&mut self, others: &Self) {
+        self.encoded.extend_from_slice(&others.encoded);
+        self.len = self.len.saturating_add(others.len);
+        self.has_too_long |= others.has_too_long;
     }
 
-    /// Makes room for properties that take `bytes` in a packet.
-    pub fn reserve(&mut self, bytes: usize) {
-        self.encoded.reserve(bytes);
+    /// Appends `count` properties from a packet, without the identifier of the first one: names and values, each UTF-8 with
+    /// its length before it.
+    pub fn push_encoded(&mut self, encoded: &[u8], count: usize) {
+        self.encoded.reserve(encoded.len().saturating_add(1));
+        self.encoded.push(IDENTIFIER);
+        self.encoded.extend_from_slice(encoded);
+        // Cannot overflow: each takes at least five bytes.
+        self.len = self.len.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
     /// Returns the value of the first property with this name.

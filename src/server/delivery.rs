@@ -1,6 +1,7 @@
 //! What the service sends: the response to a request, and after it the notifications of its change.
 
 use std::borrow::Borrow;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,6 +18,12 @@ use crate::store::{Change, Version};
 
 /// Room for the user properties of a response, so that they are allocated once.
 const USER_PROPERTIES_BYTES: usize = 80;
+
+/// The user properties of all responses and of all notifications, before the version: they are encoded once.
+static OF_RESPONSES: LazyLock<UserProperties> =
+    LazyLock::new(|| [(STATUS, STATUS_OK), (PROTOCOL_VERSION, PROTOCOL_VERSION_1)].into_iter().collect());
+static OF_NOTIFICATIONS: LazyLock<UserProperties> =
+    LazyLock::new(|| [(PROTOCOL_VERSION, PROTOCOL_VERSION_1)].into_iter().collect());
 
 /// Publishes the service's messages. It is called under the service's lock and must not call the service.
 pub trait Publisher: Send + Sync {
@@ -191,7 +198,7 @@ fn response_message(reply_to: ReplyTo, response: Response) -> Message {
         qos: Qos::AtLeastOnce,
         correlation: Some(reply_to.correlation),
         content_type: Some(CONTENT_TYPE.into()),
-        user_properties: user_properties(Some((STATUS, STATUS_OK)), response.version),
+        user_properties: user_properties(&OF_RESPONSES, response.version),
         ..Message::default()
     }
 }
@@ -214,19 +221,17 @@ fn notify(change: Change, publisher: &dyn Publisher) {
             payload: payload.clone(),
             qos: Qos::AtLeastOnce,
             content_type: Some(CONTENT_TYPE.into()),
-            user_properties: user_properties(None, Some(version)),
+            user_properties: user_properties(&OF_NOTIFICATIONS, Some(version)),
             ..Message::default()
         };
         publisher.push(watcher.connection, &watcher.client_id, message);
     }
 }
 
-fn user_properties(first: Option<(&'static str, &'static str)>, version: Option<Version>) -> UserProperties {
+/// Returns these properties and, after them, the version.
+fn user_properties(first: &UserProperties, version: Option<Version>) -> UserProperties {
     let mut properties = UserProperties::with_capacity(USER_PROPERTIES_BYTES);
-    if let Some((name, value)) = first {
-        properties.push(name, value);
-    }
-    properties.push(PROTOCOL_VERSION, PROTOCOL_VERSION_1);
+    properties.extend(first);
     if let Some(version) = version {
         properties.push_timestamp(TIMESTAMP, &version.into());
     }

@@ -96,6 +96,10 @@ impl Store {
     ///
     /// A SCAN takes long: see [`Scan`], which does the same in bounded calls.
     pub fn handle_request(&mut self, request: StoreRequest, now: Now) -> StoreResponse {
+        self.check_and_handle(request, now).unwrap_or_else(StoreResponse::error)
+    }
+
+    fn check_and_handle(&mut self, request: StoreRequest, now: Now) -> Result<StoreResponse, ErrorReply> {
         let wall_ms = self.advance_clocks(now);
         let StoreRequest {
             connection,
@@ -106,47 +110,58 @@ impl Store {
             fence,
             encoded,
             persist,
-            ..
+            refusal,
+            request,
         } = request;
         let readable = permissions.as_ref().map(|permissions| &permissions.read);
         let writable = permissions.as_ref().map(|permissions| &permissions.write);
         let check_write = |key: &Key| {
-            check_permission(writable, key).and_then(|()| request.refusal.clone().map_or(Ok(()), Err))
+            check_permission(writable, key)?;
+            refusal.map_or(Ok(()), Err)
         };
-        let response = match request.request {
-            Request::Set { key, value, condition, ttl_ms } => check_lengths(&key, &value, &self.limits)
-                .and_then(|()| Ok((check_timestamp(timestamp, wall_ms)?, check_fence(fence, wall_ms)?)))
-                .and_then(|stamps| check_write(&key).map(|()| stamps))
-                .map(|(timestamp, fence)| {
-                    self.set(Set { key, value, condition, ttl_ms, encoded, persist }, &timestamp, fence)
-                }),
-            Request::Get { key } => check_key_length(&key, &self.limits)
-                .and_then(|()| check_permission(readable, &key))
-                .map(|()| self.get(&key)),
-            Request::Del { key } => check_key_length(&key, &self.limits)
-                .and_then(|()| check_fence(fence, wall_ms))
-                .and_then(|fence| check_write(&key).map(|()| fence))
-                .map(|fence| self.delete(&key, Write::Del, fence.as_ref())),
-            Request::VDel { key, value } => check_lengths(&key, &value, &self.limits)
-                .and_then(|()| check_fence(fence, wall_ms))
-                .and_then(|fence| check_write(&key).map(|()| fence))
-                .map(|fence| self.delete(&key, Write::VDel(&value), fence.as_ref())),
+        Ok(match request {
+            Request::Set { key, value, condition, ttl_ms } => {
+                check_lengths(&key, &value, &self.limits)?;
+                let timestamp = check_timestamp(timestamp, wall_ms)?;
+                let fence = check_fence(fence, wall_ms)?;
+                check_write(&key)?;
+                self.set(Set { key, value, condition, ttl_ms, encoded, persist }, &timestamp, fence)
+            }
+            Request::Get { key } => {
+                check_key_length(&key, &self.limits)?;
+                check_permission(readable, &key)?;
+                self.get(&key)
+            }
+            Request::Del { key } => {
+                check_key_length(&key, &self.limits)?;
+                let fence = check_fence(fence, wall_ms)?;
+                check_write(&key)?;
+                self.delete(&key, Write::Del, fence.as_ref())
+            }
+            Request::VDel { key, value } => {
+                check_lengths(&key, &value, &self.limits)?;
+                let fence = check_fence(fence, wall_ms)?;
+                check_write(&key)?;
+                self.delete(&key, Write::VDel(&value), fence.as_ref())
+            }
             Request::KeyNotify { key, stop: true } => {
                 let was_watched = self.watchers.remove(&key, connection);
-                Ok(if was_watched { Reply::Done } else { Reply::Count(0) }.into())
+                if was_watched { Reply::Done } else { Reply::Count(0) }.into()
             }
-            Request::KeyNotify { key, stop: false } => check_key_length(&key, &self.limits)
-                .and_then(|()| check_permission(readable, &key))
-                .and_then(|()| self.watch(&key, Watcher { connection, client_id }, &owner)),
-            Request::Scan { pattern, token } => Scan::new(&pattern, token.as_deref()).map(|mut scan| {
+            Request::KeyNotify { key, stop: false } => {
+                check_key_length(&key, &self.limits)?;
+                check_permission(readable, &key)?;
+                self.watch(&key, Watcher { connection, client_id }, &owner)?
+            }
+            Request::Scan { pattern, token } => {
+                let mut scan = Scan::new(&pattern, token.as_deref())?;
                 while !scan.is_complete() {
                     self.scan(&mut scan, now);
                     scan.retain_readable(readable);
                 }
                 scan.into_reply().into()
-            }),
-        };
-        response.unwrap_or_else(StoreResponse::error)
+            }
+        })
     }
 
     /// Looks at some more keys for a page of a SCAN.

@@ -209,6 +209,8 @@ impl Registry {
         let last = state.handle.take();
         if let Some(last) = &last {
             last.close(ReasonCode::SessionTakenOver, "another connection uses this client id");
+            // What the session holds is nothing to the connection any more.
+            last.set_backlogged(false);
             self.connections.remove(&last.id);
             self.taken_over.insert(last.id);
         }

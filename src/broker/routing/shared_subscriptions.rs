@@ -27,6 +27,11 @@ pub struct SharedSubscriptions {
 }
 
 impl SharedSubscriptions {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
     /// Adds a session to the group of a valid shared filter, or changes its options there; returns whether it is new.
     pub fn insert(
         &mut self,

@@ -97,6 +97,8 @@ pub struct ConnectionHandle {
     /// The connection's task, if other threads can run it.
     task: Option<Weak<SharedTask>>,
     is_in_wake_queue: AtomicBool,
+    /// See [`ConnectionHandle::is_backlogged`]. The task reads it for each message, so that it takes no lock.
+    is_backlogged: AtomicBool,
     /// Number of acknowledgements that were held back, and of those that were released.
     held: AtomicU64,
     released: AtomicU64,
@@ -134,6 +136,7 @@ impl ConnectionHandle {
             wake_queue: WakeQueue::current(),
             task: SharedTask::current(),
             is_in_wake_queue: AtomicBool::new(false),
+            is_backlogged: AtomicBool::new(false),
             held: AtomicU64::new(0),
             released: AtomicU64::new(0),
             awaited: AtomicU64::new(u64::MAX),
@@ -159,6 +162,17 @@ impl ConnectionHandle {
         if !self.is_in_wake_queue.swap(true, Ordering::AcqRel) {
             queue.push(Arc::<Self>::clone(self));
         }
+    }
+
+    /// Notes whether the client should acknowledge messages before it is given more.
+    pub fn set_backlogged(&self, is_backlogged: bool) {
+        self.is_backlogged.store(is_backlogged, Ordering::Relaxed);
+    }
+
+    /// Whether the client should acknowledge messages before it is given more.
+    #[must_use]
+    pub fn is_backlogged(&self) -> bool {
+        self.is_backlogged.load(Ordering::Relaxed)
     }
 
     /// Holds back the acknowledgement of the message that is being handled. Must be called by the connection's task.

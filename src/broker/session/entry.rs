@@ -202,12 +202,6 @@ impl SessionEntry {
         acknowledged.unwrap_or(false)
     }
 
-    /// Whether the client should acknowledge messages before it is given more.
-    pub fn is_backlogged(&self, connection: ConnectionId) -> bool {
-        let state = self.lock();
-        state.is_served_by(connection) && state.session.is_backlogged()
-    }
-
     /// Returns what to send next, and whether there is more. With `becomes_idle`, a task that gets nothing is woken for
     /// the next message.
     pub fn poll_outgoing(
@@ -373,6 +367,9 @@ impl SessionState {
         }
         let bytes = self.chargeable(self.held_bytes());
         self.charge.set(bytes);
+        if let Some(handle) = &self.handle {
+            handle.set_backlogged(self.session.is_backlogged());
+        }
     }
 
     fn held_bytes(&self) -> usize {

@@ -363,7 +363,9 @@ impl PacketHandler {
             }
             let before = input.len();
             match decode::decode(self.version, input, self.broker.settings().packet_bytes_max) {
-                Ok(Decoded::Packet(packet)) if self.deferred.must_defer(&packet, || self.is_backlogged()) => {
+                Ok(Decoded::Packet(packet))
+                    if self.deferred.must_defer(&packet, || self.handle.is_backlogged()) =>
+                {
                     self.deferred.push(packet, before.saturating_sub(input.len()), now);
                 }
                 Ok(Decoded::Packet(Incoming::PubAck(packet_id))) => {
@@ -392,11 +394,7 @@ impl PacketHandler {
 
     /// Whether a deferred packet may be handled. It must be if no other one can be deferred, or none would be read.
     fn may_resume(&self) -> bool {
-        !self.deferred.is_empty() && (self.deferred.is_full() || !self.is_backlogged())
-    }
-
-    fn is_backlogged(&self) -> bool {
-        self.entry.is_backlogged(self.peer.connection)
+        !self.deferred.is_empty() && (self.deferred.is_full() || !self.handle.is_backlogged())
     }
 
     /// Takes queued messages. With `becomes_idle`, the task is woken for the next one.

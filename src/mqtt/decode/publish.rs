@@ -73,12 +73,7 @@ pub(super) fn decode(
 
 /// Removes the packet from the input and gives the PUBLISH its payload.
 #[inline]
-pub(super) fn take(
-    mut publish: Publish,
-    payload_start: usize,
-    header: FixedHeader,
-    input: &mut BytesMut,
-) -> Publish {
+pub(super) fn take(publish: &mut Publish, payload_start: usize, header: FixedHeader, input: &mut BytesMut) {
     let payload = input.get(payload_start..header.packet_bytes).unwrap_or_default();
     publish.message.payload = if is_copied(payload.len(), input.capacity()) {
         let copy = Bytes::copy_from_slice(payload);
@@ -89,7 +84,6 @@ pub(super) fn take(
         packet.advance(payload_start);
         packet
     };
-    publish
 }
 
 /// Returns whether a payload is copied out of a read buffer of this capacity instead of sharing it.

@@ -149,13 +149,13 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: Message,
+        mut message: Message,
         now: Instant,
     ) -> Verdict {
         if message.topic != topic::REQUEST {
             return self.handle_other_topic(publisher, from, message, now);
         }
-        let handled = self.handle_request_message(publisher, from, message, now);
+        let handled = self.handle_request_message(publisher, from, &mut message, now);
         handled.unwrap_or_else(|scan| Verdict::Continue(scan))
     }
 
@@ -167,14 +167,14 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        message: Message,
+        mut message: Message,
         now: Instant,
     ) -> Option<Box<RunningScan>> {
         // Nothing is answered twice, also not what depends on no key.
         if !self.is_serving() {
             return None;
         }
-        match self.handle_request_message(publisher, from, message, now) {
+        match self.handle_request_message(publisher, from, &mut message, now) {
             Err(scan) => Some(scan),
             Ok(Verdict::Disconnect { text: reason, .. }) => {
                 let client_id = Arc::clone(&from.client_id);
@@ -189,11 +189,11 @@ impl Service {
         &self,
         publisher: &dyn Publisher,
         from: &Peer,
-        mut message: Message,
+        message: &mut Message,
         now: Instant,
     ) -> Result<Verdict, Box<RunningScan>> {
-        match self.reply_to(publisher, from, &mut message, now) {
-            Ok(reply_to) => self.handle_request(publisher, from, &message, reply_to),
+        match self.reply_to(publisher, from, message, now) {
+            Ok(reply_to) => self.handle_request(publisher, from, message, reply_to),
             Err(verdict) => Ok(*verdict),
         }
     }
@@ -276,15 +276,14 @@ impl Service {
         // Only writes have timestamps that matter (protocol §0 row 8); others are not parsed.
         let is_write = matches!(verb, Verb::Set | Verb::Del | Verb::VDel);
         let property = |name| if is_write { message.user_property(name) } else { None };
-        let parse = |name| property(name).map(str::parse::<Timestamp>);
         let mut request = StoreRequest {
             permissions: None,
             connection: self.watching_connection(from),
             client_id: Arc::clone(&from.client_id),
             owner: Arc::clone(&from.owner),
             request,
-            timestamp: parse(TIMESTAMP),
-            fence: parse(FENCE),
+            timestamp: property(TIMESTAMP).map(Timestamp::parse_time),
+            fence: property(FENCE).map(str::parse),
             encoded: None,
             refusal: None,
             persist: self.persists_all || property(PERSIST) == Some("true"),

@@ -294,12 +294,15 @@ impl State {
         now: Now,
     ) -> Handled {
         self.commit_queue.begin_step();
+        let waits = self.commit_queue.waits(DependsOn::AllKeys);
+        // A copy of the key takes an allocation. Without one, the read waits for all keys if it removes its own.
+        let is_key_needed = waits || request.permissions.is_some();
         let key = match &request.request {
-            Request::Get { key } | Request::KeyNotify { key, .. } => Some(key.clone()),
+            Request::Get { key } | Request::KeyNotify { key, .. } if is_key_needed => Some(key.clone()),
             _ => None,
         };
         let mut again = None;
-        if self.commit_queue.waits(DependsOn::AllKeys) {
+        if waits {
             // A read of an expired key removes it, and that change waits for a commit like any other.
             let alive = key.as_ref().filter(|key| !self.is_expired(key, now));
             if self.commit_queue.waits(alive.map_or(DependsOn::AllKeys, DependsOn::Key)) {

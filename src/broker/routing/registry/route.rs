@@ -57,7 +57,7 @@ impl Registry {
     #[must_use]
     pub fn route_some(&self, route: &mut Route, now: Instant, events: &mut Vec<Event>) -> bool {
         let mut steps = ROUTE_STEPS_MAX;
-        while steps > 0 {
+        while steps > 0 && !matches!(route.stage, Stage::Complete) {
             route.stage = match std::mem::replace(&mut route.stage, Stage::Complete) {
                 Stage::Begin => self.route_at_once(route, &mut steps, now, events),
                 Stage::Find { search, first, found, revocations } => {
@@ -78,7 +78,7 @@ impl Registry {
                     ));
                     if search.is_complete() { Stage::Complete } else { Stage::Shared(search) }
                 }
-                Stage::Complete => return false,
+                Stage::Complete => Stage::Complete,
             };
         }
         !matches!(route.stage, Stage::Complete)
@@ -204,7 +204,7 @@ impl Registry {
         if let Some((entry, _)) = to.and_then(|to| self.connections.get(&to)) {
             route.give(entry, (route.publication.message.qos, false), Vec::new(), now, events);
         }
-        Stage::Shared(Search::default())
+        if self.shared_subscriptions.is_empty() { Stage::Complete } else { Stage::Shared(Search::default()) }
     }
 
     /// Whether a message of a topic needs more than one step to be routed.
