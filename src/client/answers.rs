@@ -1,12 +1,15 @@
 //! Results of many requests, passed from the session's task in groups.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 
 use super::error::Error;
 use super::request::Response;
 
-/// The receiver of the groups of one owner. Their number is bounded by the owner's requests.
-pub(super) type AnswerSender = mpsc::UnboundedSender<Answers>;
+/// The receiver of the groups of one owner. Their number is bounded by the owner's requests. Shared, because each request has one,
+/// and the channel counts its senders once more.
+pub(super) type AnswerSender = Arc<mpsc::UnboundedSender<Answers>>;
 
 /// Results of requests, in the order in which they became known.
 #[derive(Debug)]
@@ -43,7 +46,9 @@ impl AnswerGroup {
     /// Sends the results.
     pub(super) fn send(&mut self, receive_max: Option<u16>) {
         if let Some(receiver) = self.receiver.take() {
-            let results = std::mem::take(&mut self.results);
+            // The next group is about as large.
+            let next_group = Vec::with_capacity(self.results.len());
+            let results = std::mem::replace(&mut self.results, next_group);
             // An error means that the owner has dropped its handle.
             let _ = receiver.send(Answers { results, receive_max });
         }

@@ -1,6 +1,7 @@
 //! Many requests in order, passed to the session's task in groups.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch as observe};
 
@@ -41,7 +42,7 @@ impl Bulk {
             queued: Vec::new(),
             results: VecDeque::new(),
             first: 0,
-            sender,
+            sender: Arc::new(sender),
             answers,
             receive_max: None,
         }
@@ -117,16 +118,14 @@ impl Bulk {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use bytes::Bytes;
 
     use super::*;
-    use crate::client::{Access, RequestProperties};
+    use crate::client::Access;
 
     fn request(number: u64) -> RawRequest {
         let payload = Bytes::from(number.to_string());
-        RawRequest { payload, access: Access::Write, properties: RequestProperties::default() }
+        RawRequest { payload, access: Access::Write, properties: None }
     }
 
     fn response(payload: &'static str) -> Result<Response, Error> {

@@ -43,6 +43,12 @@ pub(super) struct ConnectionLoss {
     pub(super) error: Option<Error>,
 }
 
+impl From<LossCause> for ConnectionLoss {
+    fn from(cause: LossCause) -> Self {
+        Self::new(cause)
+    }
+}
+
 impl ConnectionLoss {
     pub(super) fn new(cause: impl Into<LossCause>) -> Self {
         Self { cause: cause.into(), error: None }

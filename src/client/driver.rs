@@ -18,7 +18,7 @@ use super::error::{Error, LossCause, Outcome};
 use super::groups::Groups;
 use super::probe::ConnectionStep;
 use super::publication::Acknowledgement;
-use super::request::{Access, RawRequest, RequestProperties};
+use super::request::{Access, RawRequest};
 use super::session::{Config, Event, Session};
 use super::settings::{Reconnect, Settings};
 use super::subscriptions::{self, Confirmation, Subscriptions};
@@ -315,8 +315,7 @@ impl Driver {
         let last = keys.len().saturating_sub(1);
         for (at, key) in keys.into_iter().enumerate() {
             let payload = Request::KeyNotify { key: key.clone(), stop: true }.encode();
-            let request =
-                RawRequest { payload, access: Access::Read, properties: RequestProperties::default() };
+            let request = RawRequest { payload, access: Access::Read, properties: None };
             // Responses arrive in the order of the requests, so the last one confirms all.
             let confirms = if at == last { done.take() } else { None };
             self.watches.handle_stopping(key.clone());
@@ -473,7 +472,11 @@ impl Driver {
     fn handle_packets(&mut self) -> Result<(), ConnectionLoss> {
         let ConnectionState::Connected(connection) = &mut self.connection else { return Ok(()) };
         let now = clock::now();
-        while let Some(incoming) = connection.next_packet().map_err(ConnectionLoss::new)? {
+        let requester = self.session.requester();
+        let topic = &requester.response_topic;
+        while let Some(incoming) = connection.next_packet_after_responses(topic, |response| {
+            self.session.handle_received_response(response, now);
+        })? {
             self.session.handle_incoming(incoming, now);
         }
         Ok(())

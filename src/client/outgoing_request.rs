@@ -33,7 +33,7 @@ pub struct OutgoingRequest {
     /// Milliseconds and counter of the session's clock.
     pub clock: (u64, u32),
     /// None: those of most requests.
-    pub properties: Option<Box<RequestProperties>>,
+    pub properties: Option<Arc<RequestProperties>>,
 }
 
 impl OutgoingRequest {
@@ -60,7 +60,7 @@ impl OutgoingRequest {
             correlation,
             expiry_s: expiry_s(left),
             clock: (clock.ms, clock.counter),
-            properties: (!properties.is_default()).then(|| Box::new(properties.clone())),
+            properties: properties.clone(),
         }
     }
 

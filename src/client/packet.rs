@@ -15,10 +15,10 @@ pub enum Outgoing {
         packet_id: u16,
         request: OutgoingRequest,
     },
-    /// A message of the owner, QoS 1.
+    /// A message of the owner, QoS 1. In a box: nearly all packets are requests and acknowledgements, and smaller.
     Publish {
         packet_id: u16,
-        message: Message,
+        message: Box<Message>,
     },
     /// With a maximum QoS of 1.
     Subscribe {

@@ -1,5 +1,7 @@
 //! Encoded requests and their responses.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::denial::Denial;
@@ -41,20 +43,22 @@ impl Access {
 pub struct RawRequest {
     pub payload: Bytes,
     pub access: Access,
-    pub properties: RequestProperties,
+    /// None: those of most requests, which have no options.
+    pub properties: Option<Arc<RequestProperties>>,
 }
 
 impl RawRequest {
     #[must_use]
     pub fn new(request: &Request, properties: RequestProperties) -> Self {
-        Self { payload: request.encode(), access: Access::of(request.verb().as_bytes()), properties }
+        let access = Access::of(request.verb().as_bytes());
+        Self { payload: request.encode(), access, properties: properties.shared() }
     }
 
     /// Returns a request of any words, also unknown ones.
     #[must_use]
     pub fn of_words(words: &[impl AsRef<[u8]>], properties: RequestProperties) -> Self {
         let access = Access::of(words.first().map_or(b"", |verb| verb.as_ref()));
-        Self { payload: encode_bulk_array(words), access, properties }
+        Self { payload: encode_bulk_array(words), access, properties: properties.shared() }
     }
 }
 
@@ -73,11 +77,12 @@ pub struct RequestProperties {
 }
 
 impl RequestProperties {
-    /// Returns whether these are the properties of a request without options.
+    /// Returns the properties of a [`RawRequest`].
     #[must_use]
-    pub fn is_default(&self) -> bool {
-        let Self { fence, persist, timestamp, topic } = self;
-        fence.is_none() && !persist && timestamp.is_none() && topic.is_none()
+    pub fn shared(self) -> Option<Arc<Self>> {
+        let Self { fence, persist, timestamp, topic } = &self;
+        let has_options = fence.is_some() || *persist || timestamp.is_some() || topic.is_some();
+        has_options.then(|| Arc::new(self))
     }
 }
 

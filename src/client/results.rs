@@ -62,11 +62,11 @@ pub struct SetOptions {
 impl SetOptions {
     /// Returns the request that sets a key.
     #[must_use]
-    pub fn request(self, key: &Key, value: &Value) -> RawRequest {
+    pub fn request(self, key: &Key, value: &[u8]) -> RawRequest {
         let Self { condition, ttl_ms, fence, persist } = self;
         let payload = encode_set(key, value, condition, ttl_ms);
         let properties = RequestProperties { fence, persist, ..RequestProperties::default() };
-        RawRequest { payload, access: Access::Write, properties }
+        RawRequest { payload, access: Access::Write, properties: properties.shared() }
     }
 }
 

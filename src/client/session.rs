@@ -9,7 +9,7 @@ use super::outgoing_request::{OutgoingRequest, Requester, correlation};
 use super::packet::{ConnectionLimits, Incoming, Outgoing};
 use super::request::{Access, RawRequest, Response};
 use crate::clock::Reading;
-use crate::protocol::message::{Message, Qos};
+use crate::protocol::message::Qos;
 use crate::protocol::{Timestamp, topic};
 use deadlines::Deadlines;
 use early_packets::EarlyPackets;
@@ -103,6 +103,8 @@ pub struct Session<T> {
     deadlines: Deadlines,
     timers: BTreeSet<(Instant, u64, Timer)>,
     reauthentication: Reauthentication,
+    /// Packet ids of received messages whose PUBACK has not been sent.
+    unconfirmed: VecDeque<u16>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<Event<T>>,
 }
@@ -173,6 +175,7 @@ impl<T> Session<T> {
             deadlines: Deadlines::default(),
             timers: BTreeSet::new(),
             reauthentication: Reauthentication::default(),
+            unconfirmed: VecDeque::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -263,6 +266,7 @@ impl<T> Session<T> {
         self.unsubscribing.clear();
         self.unacknowledged.clear();
         self.reauthentication = Reauthentication::default();
+        self.unconfirmed.clear();
         self.outgoing.clear();
         // All timers wait for packets of the lost connection.
         self.timers.clear();
@@ -318,17 +322,14 @@ impl<T> Session<T> {
 
     /// Handles a received packet.
     pub fn handle_incoming(&mut self, incoming: Incoming, now: Reading) {
-        self.last_packet_ms = now.wall_ms;
-        if let Some(connection) = &mut self.connection {
-            connection.keep_alive.handle_received(now.monotonic);
-        }
+        self.handle_received(now);
         match incoming {
             Incoming::Publish { packet_id, message } => {
-                self.outgoing.extend(packet_id.map(|packet_id| Outgoing::PubAck { packet_id }));
+                self.unconfirmed.extend(packet_id);
                 if message.topic == self.requester.response_topic {
-                    self.handle_response(message, now);
+                    self.handle_response_message(&message, now);
                 } else {
-                    self.events.push_back(Event::Message(message));
+                    self.events.push_back(Event::Message(Box::new(message)));
                 }
             }
             Incoming::PubAck { packet_id, reason } => self.handle_puback(packet_id, reason, now),
@@ -339,24 +340,10 @@ impl<T> Session<T> {
         }
     }
 
-    fn handle_response(&mut self, message: Message, now: Reading) {
-        let Some(id) = message.correlation.as_deref().and_then(|data| self.request_id(data)) else {
-            return; // A late response, a duplicate, or a response to another session.
-        };
-        let accepts_any =
-            self.requests.get(&id).is_some_and(|pending| pending.request.properties.timestamp.is_some());
-        match response::properties(&message, now.wall_ms, accepts_any) {
-            Ok(response::Properties { version, has_status }) => {
-                if let Some(version) =
-                    version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
-                {
-                    self.clock.advance_past(version, now.wall_ms);
-                }
-                let denial = self.denial(id, &message.payload);
-                let payload = message.payload;
-                self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial }));
-            }
-            Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
+    fn handle_received(&mut self, now: Reading) {
+        self.last_packet_ms = now.wall_ms;
+        if let Some(connection) = &mut self.connection {
+            connection.keep_alive.handle_received(now.monotonic);
         }
     }
 
@@ -469,11 +456,26 @@ impl<T> Session<T> {
     pub fn poll_outgoing(&mut self, now: Reading) -> Option<Outgoing> {
         self.connection.as_ref()?;
         // Subscriptions and acknowledgements precede the requests that depend on them.
-        let outgoing = self.outgoing.pop_front();
-        let outgoing = outgoing.or_else(|| self.next_subscription());
-        let outgoing = outgoing.or_else(|| self.next_publish(now))?;
-        self.connection.as_mut()?.keep_alive.handle_sent(now.monotonic);
-        Some(outgoing)
+        if let Some(packet_id) = self.unconfirmed.pop_front() {
+            self.handle_sent(now);
+            return Some(Outgoing::PubAck { packet_id });
+        }
+        let outgoing = self.outgoing.pop_front().or_else(|| self.next_subscription());
+        if outgoing.is_some() {
+            self.handle_sent(now);
+            return outgoing;
+        }
+        let publish = self.next_publish(now);
+        if publish.is_some() {
+            self.handle_sent(now);
+        }
+        publish
+    }
+
+    fn handle_sent(&mut self, now: Reading) {
+        if let Some(connection) = &mut self.connection {
+            connection.keep_alive.handle_sent(now.monotonic);
+        }
     }
 
     /// Returns the next event.
@@ -534,12 +536,6 @@ impl<T> Session<T> {
 
     fn is_subscribed(&self) -> bool {
         self.response_subscription == ResponseSubscription::Active
-    }
-
-    fn request_id(&self, correlation: &[u8]) -> Option<u64> {
-        let (prefix, id) = correlation.split_first_chunk::<8>()?;
-        let id = u64::from_be_bytes(id.try_into().ok()?);
-        (u64::from_be_bytes(*prefix) == self.config.prefix && self.requests.contains_key(&id)).then_some(id)
     }
 
     /// Returns an unused packet id, 1 to 65,535. There always is one, because of [`UNACKNOWLEDGED_MAX`].

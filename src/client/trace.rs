@@ -133,7 +133,7 @@ impl From<&Outgoing> for Packet {
                 Self::Publish { packet_id: Some(*packet_id), message: request.message() }
             }
             Outgoing::Publish { packet_id, message } => {
-                Self::Publish { packet_id: Some(*packet_id), message: message.clone() }
+                Self::Publish { packet_id: Some(*packet_id), message: (**message).clone() }
             }
             Outgoing::Subscribe { packet_id, filter } => {
                 Self::Subscribe { packet_id: *packet_id, filter: filter.clone() }

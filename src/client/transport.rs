@@ -236,6 +236,34 @@ impl Connection {
         TooLarge { packet_id, size, max }
     }
 
+    /// Passes the responses on this topic at the start of the input to `handle`, then returns the next packet as
+    /// [`Connection::next_packet`] does. That packet may be a response too, which is traced or has unusual properties.
+    pub(super) fn next_packet_after_responses(
+        &mut self,
+        topic: &str,
+        mut handle: impl FnMut(&decode::Response<'_>),
+    ) -> Result<Option<Incoming>, LossCause> {
+        while self.next_response(topic, &mut handle) {}
+        self.next_packet()
+    }
+
+    /// Passes the response at the start of the input to `handle` and removes it. Returns whether there was one.
+    fn next_response(&mut self, topic: &str, handle: impl FnOnce(&decode::Response<'_>)) -> bool {
+        if self.tracer.is_some() {
+            return false;
+        }
+        let Some(response) = decode::response_of_server(&self.input, topic, self.incoming_max) else {
+            return false;
+        };
+        if response.payload.len() > RESPONSE_BYTES_MAX {
+            return false;
+        }
+        handle(&response);
+        let packet_bytes = response.packet_bytes;
+        self.input.advance(packet_bytes);
+        true
+    }
+
     /// Returns the next packet that was received completely.
     ///
     /// # Errors
@@ -448,6 +476,8 @@ async fn write<W: AsyncWrite + Unpin>(
 
 /// The size of the output buffer at which no more packets are queued.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// The largest payload of a response that is passed on in place: [`Connection::next_packet`] may share the memory of a larger one.
+const RESPONSE_BYTES_MAX: usize = 4096;
 const PUBACK: u8 = 0x40;
 /// The first reason code of a failure.
 const FAILURE_MIN: u8 = 0x80;

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::error::Error;
-use super::request::{Access, RawRequest, RequestProperties, Response, decode_response, unexpected_reply};
+use super::request::{Access, RawRequest, Response, decode_response, unexpected_reply};
 use super::results::VersionedValue;
 use super::watch::{Watch, WatchAction, WatchEvent, notified_key};
 use crate::clock::Reading;
@@ -206,11 +206,7 @@ impl Watches {
             WatchAction::Register(key) => Request::KeyNotify { key: key.clone(), stop: false },
             WatchAction::Read(key) => Request::Get { key: key.clone() },
         };
-        let request = RawRequest {
-            payload: request.encode(),
-            access: Access::Read,
-            properties: RequestProperties::default(),
-        };
+        let request = RawRequest { payload: request.encode(), access: Access::Read, properties: None };
         Some(WatchCall::Send(request, ActionTicket { watch, action }))
     }
 

@@ -2,13 +2,14 @@
 
 use std::pin::Pin;
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::batch_args::{BatchArgs, BatchMode, LineFormat};
 use super::command::{BATCH_VERBS, Command};
 use super::error::{CommandError, Place};
 use super::exit::Exit;
-use super::grammar::Grammar;
+use super::grammar::{self, Grammar};
 use super::json_request;
 use super::lines::answered::{Answered, FailedLine};
 use super::lines::operators;
@@ -21,6 +22,7 @@ use super::pipelined::Call;
 use super::process::stdin;
 use super::session::Session;
 use crate::client::{Client, Error, RawRequest, Response};
+use crate::protocol::Key;
 use crate::render::escape::escape;
 use crate::render::json::Json;
 use crate::render::{Format, Progress, Record, Rendered, Style, Widths, negative, notice};
@@ -84,14 +86,15 @@ struct Batch<'a> {
 /// A line that waits for its answer or its turn.
 struct PendingLine {
     place: Place,
-    id: Option<Id>,
+    /// In a box, as the result is: most lines have neither, and thousands of them may wait.
+    id: Option<Box<Id>>,
     state: PendingState,
 }
 
 enum PendingState {
     Sent(Call),
     /// It needs no request.
-    Done(Result<Exit, CommandError>),
+    Done(Box<Result<Exit, CommandError>>),
 }
 
 /// A line that is not sent at once.
@@ -120,9 +123,15 @@ impl LineProcessor for Batch<'_> {
     }
 
     fn start(&mut self, line: Line) -> Result<Option<Self::Deferred>, CommandError> {
-        self.state.bytes_read = line.bytes_read;
-        let (place, is_cut_off) = (line.place.clone(), line.is_cut_off);
-        let Some((id, command)) = self.parse(line) else {
+        let Line { place, content, is_cut_off, bytes_read } = line;
+        self.state.bytes_read = bytes_read;
+        if let Ok(content) = &content
+            && let Some((key, value)) = self.plain_set(content)
+        {
+            let prepared = Call::set(key, value, self.session);
+            return Ok(self.push(place, None, prepared));
+        }
+        let Some((id, command)) = self.parse(content, place.line) else {
             return Ok(None);
         };
         let command = match command {
@@ -136,17 +145,7 @@ impl LineProcessor for Batch<'_> {
         if self.dry_run || command.batch_mode() != BatchMode::Pipelined {
             return Ok(Some(DeferredLine::Command { place, id, command: Box::new(command) }));
         }
-        match Call::prepare(command, self.session) {
-            Ok((request, call)) => {
-                let pending = PendingLine { place, id, state: PendingState::Sent(call) };
-                match self.client {
-                    Some(client) => self.state.pipeline.push(pending, request, client),
-                    None => return Ok(Some(DeferredLine::Request(Box::new((pending, request))))),
-                }
-            }
-            Err(error) => self.push_done(place, id, Err(error)),
-        }
-        Ok(None)
+        Ok(self.push(place, id, Call::prepare(command, self.session)))
     }
 
     async fn run(&mut self, deferred: Self::Deferred) -> Result<(), CommandError> {
@@ -181,14 +180,14 @@ impl LineProcessor for Batch<'_> {
     ) -> Result<(), CommandError> {
         let PendingLine { place, id, state } = pending;
         let result = match (state, result) {
-            (PendingState::Done(result), _) => result,
+            (PendingState::Done(result), _) => *result,
             (PendingState::Sent(call), result) => {
                 // An error of the output is not one of the line.
                 let mut output = Ok(());
                 let emit = &mut self.emit;
                 let mut emit_line = |record: &dyn Record| {
                     if output.is_ok() {
-                        output = emit(&Answered { place: &place, id: id.as_ref(), record });
+                        output = emit(&Answered { place: &place, id: id.as_deref(), record });
                     }
                     Ok(())
                 };
@@ -197,7 +196,7 @@ impl LineProcessor for Batch<'_> {
                 result
             }
         };
-        self.record_result(place, id, result)
+        self.record_result(place, id.as_deref(), result)
     }
 
     fn report_progress(&mut self) -> Result<(), CommandError> {
@@ -211,10 +210,39 @@ impl LineProcessor for Batch<'_> {
 type ParsedLine = (Option<Id>, Result<Command, CommandError>);
 
 impl Batch<'_> {
+    /// Returns key and value of a line that only sets a key, as most lines do: without words and arguments it takes less.
+    fn plain_set<'l>(&self, content: &'l Bytes) -> Option<(Key, &'l [u8])> {
+        let is_command = self.format == LineFormat::Lines && !self.dry_run;
+        let (key, value) = is_command.then(|| grammar::plain_set(content)).flatten()?;
+        // A part of the line would keep all of it until the answer.
+        Some((Key::new(Bytes::copy_from_slice(key)).ok()?, value))
+    }
+
+    /// Adds the request of a line. Returns it if there is no connection yet.
+    fn push(
+        &mut self,
+        place: Place,
+        id: Option<Id>,
+        prepared: Result<(RawRequest, Call), CommandError>,
+    ) -> Option<DeferredLine> {
+        match prepared {
+            Ok((request, call)) => {
+                let pending = PendingLine { place, id: id.map(Box::new), state: PendingState::Sent(call) };
+                let Some(client) = self.client else {
+                    return Some(DeferredLine::Request(Box::new((pending, request))));
+                };
+                self.state.pipeline.push(pending, request, client);
+            }
+            Err(error) => self.push_done(place, id, Err(error)),
+        }
+        None
+    }
+
     /// Adds a line that needs no request.
     fn push_done(&mut self, place: Place, id: Option<Id>, result: Result<Exit, CommandError>) {
         let has_failed = result.is_err();
-        let pending = PendingLine { place, id, state: PendingState::Done(result) };
+        let state = PendingState::Done(Box::new(result));
+        let pending = PendingLine { place, id: id.map(Box::new), state };
         match has_failed {
             true => self.state.push_failed(pending),
             false => self.state.pipeline.push_done(pending),
@@ -225,7 +253,7 @@ impl Batch<'_> {
     fn record_result(
         &mut self,
         place: Place,
-        id: Option<Id>,
+        id: Option<&Id>,
         result: Result<Exit, CommandError>,
     ) -> Result<(), CommandError> {
         self.answered = self.answered.saturating_add(1);
@@ -233,7 +261,7 @@ impl Batch<'_> {
         if let Err(error) = result {
             let error = error.with_place(place.clone());
             let is_end = self.state.errors.is_stopped();
-            (self.emit)(&FailedLine { place: &place, id: id.as_ref(), error: &error, is_end })?;
+            (self.emit)(&FailedLine { place: &place, id, error: &error, is_end })?;
         }
         Ok(())
     }
@@ -257,16 +285,16 @@ impl Batch<'_> {
         let emit = &mut self.emit;
         let mut emit_line = |record: &dyn Record| emit(&Answered { place: &place, id: id.as_ref(), record });
         let result = run_boxed(command, self.session, &mut emit_line).await;
-        self.record_result(place, id, result)
+        self.record_result(place, id.as_ref(), result)
     }
 
     /// Parses a line; None if it is empty or a comment.
-    fn parse(&mut self, line: Line) -> Option<ParsedLine> {
-        let content = match line.content {
+    fn parse(&mut self, content: Result<Bytes, CommandError>, line: u64) -> Option<ParsedLine> {
+        let content = match content {
             Ok(content) => content,
             Err(error) => return Some((None, Err(error))),
         };
-        let mark = if line.place.line == 1 { BYTE_ORDER_MARK } else { b"" };
+        let mark = if line == 1 { BYTE_ORDER_MARK } else { b"" };
         let content = content.strip_prefix(mark).unwrap_or(&content);
         let is_lines = self.format == LineFormat::Lines;
         let (id, command) = match self.format {

@@ -17,7 +17,7 @@ use super::lines::words;
 use super::output::{Emit, Hint};
 use super::scan::{self, Pages};
 use super::session::Session;
-use crate::client::{RawRequest, VersionedValue};
+use crate::client::{RawRequest, RequestProperties, VersionedValue};
 use crate::protocol::{Key, Timestamp, Value};
 use crate::render::json::{self, Json};
 use crate::render::{Progress, Record, Rendered, Style, Widths, counted, notice};
@@ -214,7 +214,8 @@ impl Source for KeySource<'_> {
 /// can be exported, too.
 fn with_request(key: Key) -> (Key, RawRequest) {
     let mut request = VersionedValue::request(&key);
-    request.properties.timestamp = Some(Timestamp::of_store(0, 0));
+    let timestamp = Some(Timestamp::of_store(0, 0));
+    request.properties = RequestProperties { timestamp, ..RequestProperties::default() }.shared();
     (key, request)
 }
 

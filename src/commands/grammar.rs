@@ -87,6 +87,25 @@ impl Grammar {
     }
 }
 
+/// Returns key and value of a line `set KEY VALUE` without quotes, escapes, options and operators. [`Grammar`] parses all others.
+#[must_use]
+pub fn plain_set(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let words = line.strip_prefix(b"set ")?;
+    let blank = words.iter().position(|byte| *byte == b' ')?;
+    let (key, value) = (words.get(..blank)?, words.get(blank.checked_add(1)?..)?);
+    let is_plain = |byte: &u8| {
+        !matches!(
+            byte,
+            0 | b'\t' | b'\n' | b'\r' | b' ' | b'"' | b'&' | b'\'' | b';' | b'<' | b'>' | b'\\' | b'|'
+        )
+    };
+    // Without an end at the first match the compiler compares many bytes at a time.
+    let is_word = |word: &[u8]| {
+        !matches!(word, [] | [b'-', ..]) && word.iter().fold(true, |all, byte| all & is_plain(byte))
+    };
+    (is_word(key) && is_word(value)).then_some((key, value))
+}
+
 /// Returns the words of a line as arguments of a command line.
 ///
 /// The verb may be in any case, and `set KEY VALUE` may be followed by the options of the wire, `NX`, `NEX`, `PX 5000`, in any
@@ -225,6 +244,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::commands::lines::operators;
     use crate::commands::lines::words::split;
 
     fn parse(line: &str) -> Result<Command, CommandError> {
@@ -284,6 +304,30 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn a_plain_set_is_parsed_as_its_words_are(
+            arguments in vec(prop_oneof![
+                4 => "[a-z#=/.ä-]{0,4}".prop_map(String::into_bytes),
+                1 => vec(any::<u8>(), 0..3),
+                1 => Just(b"it's".to_vec()),
+            ], 0..4),
+        ) {
+            let line = [b"set".to_vec(), arguments.join(&b' ')].join(&b' ');
+            if let Some((key, value)) = plain_set(&line) {
+                prop_assert!(operators::refuse_all(&line).is_ok());
+                let words: Vec<_> = split(&line).unwrap().into_iter().map(|word| word.bytes).collect();
+                prop_assert_eq!(&words, &[&b"set"[..], key, value]);
+                let command = Grammar::default().parse(split(&line).unwrap());
+                let expected = SetArgs::plain(
+                    KeyArgs::word(OsString::from_vec(key.to_vec())),
+                    ValueArgs::word(OsString::from_vec(value.to_vec())),
+                    None,
+                    None,
+                );
+                prop_assert_eq!(format!("{:?}", command.unwrap()), format!("{:?}", Command::Set(expected)));
+            }
+        }
+
         #[test]
         fn plain_forms_parse_as_the_whole_definition_does(words in vec((word(), any::<bool>()), 1..7)) {
             let words: Vec<_> = words.into_iter().map(|(bytes, is_quoted)| Word { bytes, is_quoted }).collect();

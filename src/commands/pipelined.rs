@@ -7,6 +7,7 @@ use super::output::Emit;
 use super::session::Session;
 use super::{del, get, raw, set, vdel};
 use crate::client::{Access, Error, RawRequest, Response};
+use crate::protocol::Key;
 
 /// A verb whose request is sent.
 #[derive(Debug)]
@@ -53,6 +54,16 @@ impl Call {
         };
         let (request, verb) = prepared.map_err(|error| about(access, error))?;
         Ok((request, Self { access, verb }))
+    }
+
+    /// Returns the request that sets a key without options.
+    ///
+    /// # Errors
+    /// The session is read-only.
+    pub fn set(key: Key, value: &[u8], session: &Session) -> Result<(RawRequest, Self), CommandError> {
+        session.check_write()?;
+        let (request, call) = set::prepare_plain(key, value);
+        Ok((request, Self { access: Access::Write, verb: VerbCall::Set(call) }))
     }
 
     /// Emits the records of the verb.

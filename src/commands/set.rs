@@ -142,6 +142,12 @@ pub fn prepare(args: SetArgs, session: &Session) -> Result<(RawRequest, SetCall)
     Ok((request, SetCall { key, size: value.len(), ttl_ms, condition }))
 }
 
+/// Returns the request of a SET without options.
+pub fn prepare_plain(key: Key, value: &[u8]) -> (RawRequest, SetCall) {
+    let request = SetOptions::default().request(&key, value);
+    (request, SetCall { key, size: value.len(), ttl_ms: None, condition: None })
+}
+
 impl SetCall {
     pub fn finish(self, response: Response, emit: Emit<'_>) -> Result<Exit, CommandError> {
         let Self { key, size, ttl_ms, condition } = self;

@@ -2,6 +2,7 @@
 
 mod connect;
 mod publish;
+mod response;
 
 use bytes::{Buf, BytesMut};
 
@@ -16,6 +17,7 @@ use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
 use crate::protocol::message::Qos;
 use publish::Sender;
+pub use response::{Response, response_of_server};
 
 const PUBACK: u8 = 0x40;
 

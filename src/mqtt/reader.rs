@@ -76,6 +76,16 @@ impl<'a> Reader<'a> {
         string(self.binary()?)
     }
 
+    /// Reads a string of ASCII characters other than U+0000. None: it has others, or is malformed.
+    pub(super) fn ascii(&mut self) -> Option<&'a str> {
+        self.binary().ok().filter(|bytes| is_plain(bytes)).and_then(|bytes| str::from_utf8(bytes).ok())
+    }
+
+    /// Returns all bytes that are left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
     /// Reads a content type. The one of the state store is not allocated, nor validated again.
     pub(super) fn content_type(&mut self) -> Result<ContentType, Cause> {
         let bytes = self.binary()?;

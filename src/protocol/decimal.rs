@@ -46,6 +46,15 @@ pub(super) fn count(number: usize) -> usize {
 
 /// Parses digits; `None` for no digits, any other character, or an overflow.
 pub(super) fn parse(digits: &[u8]) -> Option<u64> {
+    if (1..DIGITS_MAX).contains(&digits.len()) {
+        // These fit into 64 bits: no digit needs a check of its own.
+        let add = |(number, is_number): (u64, bool), digit: &u8| {
+            let digit = digit.wrapping_sub(b'0');
+            (number.wrapping_mul(10).wrapping_add(digit.into()), is_number & (digit <= 9))
+        };
+        let (number, is_number) = digits.iter().fold((0, true), add);
+        return is_number.then_some(number);
+    }
     let add = |number: u64, digit: &u8| {
         let digit = digit.checked_sub(b'0').filter(|digit| *digit <= 9)?;
         number.checked_mul(10)?.checked_add(digit.into())

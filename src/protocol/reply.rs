@@ -107,6 +107,10 @@ impl Reply {
     /// # Errors
     /// [`ReplyError`] for anything else.
     pub fn decode(payload: &Bytes) -> Result<Self, ReplyError> {
+        // The reply to nearly every SET.
+        if &payload[..] == b"+OK\r\n" {
+            return Ok(Self::Done);
+        }
         if let Some(error_reply) = decode_error_reply(payload) {
             return Ok(Self::Error(error_reply));
         }

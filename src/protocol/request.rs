@@ -185,7 +185,7 @@ impl Request {
 #[must_use]
 pub fn encode_set(
     key: &Key,
-    value: &Value,
+    value: &[u8],
     condition: Option<Condition>,
     ttl_ms: Option<NonZeroU64>,
 ) -> Bytes {

@@ -16,8 +16,8 @@ pub enum Event<T> {
     Subscribed { ticket: T, result: Result<Qos, Error> },
     /// The end of a message, with the ticket of `Session::publish` and the reason code of the PUBACK, which is a success.
     Published { ticket: T, result: Result<ReasonCode, Error> },
-    /// A received message that is not a response.
-    Message(Message),
+    /// A received message that is not a response. In a box: nearly all events are answers, and smaller.
+    Message(Box<Message>),
     /// The end of a re-authentication. Not confirmed: the broker has not answered in time.
     Authenticated { is_confirmed: bool },
     /// The broker has not answered the packets that were sent before its CONNACK. They are sent again.

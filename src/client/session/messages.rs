@@ -20,7 +20,7 @@ impl<T> Session<T> {
 
     pub(super) fn next_message(&mut self, id: u64) -> Option<Outgoing> {
         self.unsent.pop_front();
-        let message = self.messages.take(id)?;
+        let message = Box::new(self.messages.take(id)?);
         let packet_id = self.next_packet_id();
         self.unacknowledged.insert(packet_id, id);
         Some(Outgoing::Publish { packet_id, message })

@@ -1,43 +1,125 @@
-//! The MQTT properties of a response (pure).
+//! Responses and their MQTT properties (pure).
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Session;
 use crate::client::error::{Error, Outcome};
+use crate::client::outgoing_request::Requester;
+use crate::client::request::Response;
+use crate::clock::Reading;
+use crate::mqtt::decode;
 use crate::protocol::Timestamp;
 use crate::protocol::message::{self, Message};
 
+/// The payload of most responses to writes, of which no copy is made.
+const DONE: &[u8] = b"+OK\r\n";
+
+impl<T> Session<T> {
+    /// Returns what all requests of the session have in common.
+    pub fn requester(&self) -> Arc<Requester> {
+        Arc::clone(&self.requester)
+    }
+
+    /// Handles a PUBLISH with a response that was not decoded as a message.
+    pub fn handle_received_response(&mut self, received: &decode::Response<'_>, now: Reading) {
+        self.handle_received(now);
+        self.unconfirmed.push_back(received.packet_id);
+        let decode::Response { correlation, status, protocol_version, timestamp, payload, .. } = *received;
+        let payload = match payload {
+            DONE => Bytes::from_static(DONE),
+            other => Bytes::copy_from_slice(other),
+        };
+        self.handle_response(correlation, Texts { status, protocol_version, timestamp }, &payload, now);
+    }
+
+    /// Handles a response that was decoded as a message.
+    pub(super) fn handle_response_message(&mut self, message: &Message, now: Reading) {
+        let correlation = message.correlation.as_deref().unwrap_or_default();
+        self.handle_response(correlation, Texts::of(message), &message.payload, now);
+    }
+
+    fn handle_response(&mut self, correlation: &[u8], texts: Texts<'_>, payload: &Bytes, now: Reading) {
+        let Some((id, pending)) =
+            self.request_id(correlation).and_then(|id| Some((id, self.requests.get(&id)?)))
+        else {
+            return; // A late response, a duplicate, or a response to another session.
+        };
+        let accepts_any = pending.request.properties.as_ref().is_some_and(|own| own.timestamp.is_some());
+        match properties(texts, now.wall_ms, accepts_any) {
+            Ok(Properties { version, has_status }) => {
+                if let Some(version) =
+                    version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
+                {
+                    self.clock.advance_past(version, now.wall_ms);
+                }
+                let denial = self.denial(id, payload);
+                let payload = payload.clone();
+                self.answer(id, |_, _| Ok(Response { payload, version, has_status, denial }));
+            }
+            Err(error) => self.fail(id, |_, outcome| error.into_error(outcome)),
+        }
+    }
+
+    fn request_id(&self, correlation: &[u8]) -> Option<u64> {
+        let (prefix, id) = correlation.split_first_chunk::<8>()?;
+        let id = u64::from_be_bytes(id.try_into().ok()?);
+        (u64::from_be_bytes(*prefix) == self.config.prefix).then_some(id)
+    }
+}
+
 /// The cause of an invalid response.
-pub(super) enum InvalidResponse {
+enum InvalidResponse {
     Malformed(String),
     /// The version is this number of milliseconds ahead of the local clock.
     Ahead(u64),
 }
 
 /// What the user properties of a response state.
-pub(super) struct Properties {
-    pub(super) version: Option<Timestamp>,
-    pub(super) has_status: bool,
+struct Properties {
+    version: Option<Timestamp>,
+    has_status: bool,
+}
+
+/// The user properties of a response.
+#[derive(Clone, Copy)]
+struct Texts<'a> {
+    status: Option<&'a str>,
+    protocol_version: Option<&'a str>,
+    timestamp: Option<&'a str>,
+}
+
+impl<'a> Texts<'a> {
+    fn of(message: &'a Message) -> Self {
+        Self {
+            status: message.user_property(message::STATUS),
+            protocol_version: message.user_property(message::PROTOCOL_VERSION),
+            timestamp: message.user_property(message::TIMESTAMP),
+        }
+    }
 }
 
 /// Returns what the user properties of a response state. A version that is too far ahead is an error (protocol §2), unless
 /// `accepts_any` is set.
-pub(super) fn properties(
-    message: &Message,
+fn properties(
+    Texts { status, protocol_version, timestamp }: Texts<'_>,
     wall_ms: u64,
     accepts_any: bool,
 ) -> Result<Properties, InvalidResponse> {
     let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
-    let status = message.user_property(message::STATUS);
     match status {
         None | Some(message::STATUS_OK) => {}
         Some(status) => return malformed(format!("status {}", status.escape_debug())),
     }
-    match message.user_property(message::PROTOCOL_VERSION) {
+    match protocol_version {
         Some(version) if version != "1" && !version.starts_with("1.") => {
             return malformed(format!("protocol version {}", version.escape_debug()));
         }
         _ => {}
     }
     let has_status = status.is_some();
-    let Some(text) = message.user_property(message::TIMESTAMP) else {
+    let Some(text) = timestamp else {
         return Ok(Properties { version: None, has_status });
     };
     let version: Timestamp = match text.parse() {
@@ -51,7 +133,7 @@ pub(super) fn properties(
 }
 
 impl InvalidResponse {
-    pub(super) fn into_error(self, outcome: Outcome) -> Error {
+    fn into_error(self, outcome: Outcome) -> Error {
         match self {
             Self::Malformed(cause) => Error::MalformedReply { cause, outcome },
             Self::Ahead(ahead_ms) => Error::ClockSkew { ahead_ms, outcome },

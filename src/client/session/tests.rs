@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 use super::*;
 use crate::client::request::RequestProperties;
+use crate::mqtt::decode;
 use crate::net::Secret;
-use crate::protocol::message::{CONTENT_TYPE, STATUS, STATUS_OK, TIMESTAMP};
+use crate::protocol::message::{CONTENT_TYPE, Message, PROTOCOL_VERSION, STATUS, STATUS_OK, TIMESTAMP};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -15,7 +16,7 @@ const SUCCESS: ReasonCode = ReasonCode { code: 0, text: None };
 fn with_message(outgoing: Outgoing) -> Outgoing {
     match outgoing {
         Outgoing::Request { packet_id, request } => {
-            Outgoing::Publish { packet_id, message: request.message() }
+            Outgoing::Publish { packet_id, message: Box::new(request.message()) }
         }
         other => other,
     }
@@ -66,8 +67,7 @@ impl Bench {
     }
 
     fn send_bytes(&mut self, access: Access, len: usize, ticket: &'static str) {
-        let request =
-            RawRequest { payload: vec![b'x'; len].into(), access, properties: RequestProperties::default() };
+        let request = RawRequest { payload: vec![b'x'; len].into(), access, properties: None };
         let now = self.now();
         self.session.send(request, ticket, now);
     }
@@ -118,6 +118,23 @@ impl Bench {
     }
 
     fn answer(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
+        let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
+        let text = |name| properties.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+        let response = decode::Response {
+            packet_id: 1,
+            correlation: message.correlation.as_deref().unwrap(),
+            payload: b"+OK\r\n",
+            status: text(STATUS),
+            protocol_version: text(PROTOCOL_VERSION),
+            timestamp: text(TIMESTAMP),
+            packet_bytes: 0,
+        };
+        let now = self.now();
+        self.session.handle_received_response(&response, now);
+    }
+
+    /// Answers with a message, as if the response had unusual properties.
+    fn answer_as_message(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
         let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
         let message = Message {
             topic: message.response_topic.clone().unwrap(),
@@ -177,6 +194,24 @@ fn a_write_waits_until_the_subscription_is_in_force() {
 }
 
 #[test]
+fn a_response_means_the_same_whether_or_not_it_is_decoded_as_a_message() {
+    for properties in
+        [GOOD, &[(STATUS, "500")], &[(PROTOCOL_VERSION, "2.0")], &[(TIMESTAMP, "1:0:n")], &[(TIMESTAMP, "x")]]
+    {
+        let [short, whole] = [Bench::answer, Bench::answer_as_message].map(|answer| {
+            let mut bench = Bench::new();
+            bench.send(Access::Read, "r");
+            let sent = bench.sent_and_subscribed();
+            answer(&mut bench, &sent[1], properties);
+            assert_eq!(shapes(&bench.sent()), "PUBACK");
+            bench.answers()
+        });
+        assert_eq!(short, whole);
+        assert_eq!(short.len(), 1);
+    }
+}
+
+#[test]
 fn a_read_after_a_write_is_sent_after_it() {
     let mut bench = Bench::new();
     bench.send(Access::Write, "w");
@@ -189,7 +224,11 @@ fn a_request_has_the_properties_of_the_protocol() {
     let mut bench = Bench::new();
     let fence: Timestamp = "1:2:StateStore".parse().unwrap();
     let properties = RequestProperties { fence: Some(fence), persist: true, ..RequestProperties::default() };
-    let request = RawRequest { payload: Bytes::from_static(b"x"), access: Access::Read, properties };
+    let request = RawRequest {
+        payload: Bytes::from_static(b"x"),
+        access: Access::Read,
+        properties: properties.shared(),
+    };
     let now = bench.now();
     bench.session.send(request, "r", now);
     let sent = bench.sent();
@@ -422,7 +461,11 @@ fn a_request_with_its_own_timestamp_accepts_any_version_and_leaves_the_clock() {
     let properties = RequestProperties { timestamp: Some(own), ..RequestProperties::default() };
     let now = bench.now();
     bench.session.send(
-        RawRequest { payload: Bytes::from_static(b"x"), access: Access::Read, properties },
+        RawRequest {
+            payload: Bytes::from_static(b"x"),
+            access: Access::Read,
+            properties: properties.shared(),
+        },
         "own",
         now,
     );
@@ -1042,7 +1085,7 @@ fn a_message_has_qos_1_and_no_properties_and_needs_no_subscription() {
     let Outgoing::Publish { message, .. } = &sent[0] else { panic!() };
     let expected =
         Message { topic: "up".to_owned(), payload: Bytes::from_static(b"x"), ..Message::default() };
-    assert_eq!(*message, expected);
+    assert_eq!(**message, expected);
     bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
     bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
     assert_eq!(bench.published(), [("m", Ok(SUCCESS))], "once");

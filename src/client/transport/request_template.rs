@@ -165,7 +165,7 @@ mod tests {
         let mut output = BytesMut::new();
         let persist = RequestProperties { persist: true, ..RequestProperties::default() };
         for other in [
-            OutgoingRequest { properties: Some(Box::new(persist)), ..like.clone() },
+            OutgoingRequest { properties: persist.shared(), ..like.clone() },
             OutgoingRequest { clock: (0, COUNTER_USUAL_MAX + 1), ..like.clone() },
             OutgoingRequest { clock: (MS_USUAL_MAX + 1, 0), ..like.clone() },
             OutgoingRequest { expiry_s: None, ..like.clone() },

@@ -9,8 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::check::{Check, Detail, Warning};
 use super::report::Report;
 use crate::client::{
-    Access, Client, Error, Outcome, RawRequest, RequestProperties, WatchEvent, Watcher, decode_response,
-    unexpected_reply,
+    Access, Client, Error, Outcome, RawRequest, WatchEvent, Watcher, decode_response, unexpected_reply,
 };
 use crate::clock;
 use crate::commands::error::{CLOCK_HINT, CommandError, Kind};
@@ -94,8 +93,8 @@ impl Store<'_> {
     /// Returns whether a store answers, even with an error.
     async fn request(&self, report: &mut Report<'_>) -> io::Result<bool> {
         let request = Request::Get { key: self.key.clone() };
-        let (access, properties) = (Access::Read, RequestProperties::default());
-        let response = self.client.send(RawRequest { payload: request.encode(), access, properties }).await;
+        let raw = RawRequest { payload: request.encode(), access: Access::Read, properties: None };
+        let response = self.client.send(raw).await;
         let has_status = response.as_ref().is_ok_and(|response| response.has_status);
         let result = match response.and_then(|response| decode_response(request.verb(), response)) {
             Ok((Reply::Absent | Reply::Value(_), _)) => Ok(()),

@@ -14,7 +14,7 @@ pub async fn ask(command: &Command, session: &Session) -> Result<Answer, Command
     let client = session.client_with(|settings| settings.reconnect = Reconnect::WithBackoff).await?;
     let access = if command.changes() { Access::Write } else { Access::Read };
     let properties = RequestProperties { topic: Some(COMMAND), ..RequestProperties::default() };
-    let request = RawRequest { payload: command.encode(), access, properties };
+    let request = RawRequest { payload: command.encode(), access, properties: properties.shared() };
     let response = client.send(request).await.map_err(failed)?;
     match Answer::decode(&response.payload) {
         Ok(Answer::Refused(refusal)) => Err(refused(&refusal)),

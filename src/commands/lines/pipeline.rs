@@ -220,7 +220,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::client::RequestProperties;
 
     #[test]
     fn contexts_without_a_request_are_returned_in_order_and_count() {
@@ -245,7 +244,7 @@ mod tests {
     }
 
     fn request(access: Access, len: usize) -> RawRequest {
-        RawRequest { payload: Bytes::from(vec![0; len]), access, properties: RequestProperties::default() }
+        RawRequest { payload: Bytes::from(vec![0; len]), access, properties: None }
     }
 
     /// Sends as much as the bytes in flight allow, with answers of these sizes. Returns the most bytes in flight.
