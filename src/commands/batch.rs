@@ -1,7 +1,5 @@
 //! `batch`: runs the lines of a file on one session.
 
-use std::pin::Pin;
-
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -105,15 +103,6 @@ enum DeferredLine {
     Command { place: Place, id: Option<Id>, command: Box<Command> },
 }
 
-/// Runs a verb in a future of its own: a batch is itself a verb.
-fn run_boxed<'a>(
-    command: Command,
-    session: &'a Session,
-    emit: Emit<'a>,
-) -> Pin<Box<dyn Future<Output = Result<Exit, CommandError>> + 'a>> {
-    Box::pin(command.run(session, emit))
-}
-
 impl LineProcessor for Batch<'_> {
     type Pending = PendingLine;
     type Deferred = DeferredLine;
@@ -157,10 +146,8 @@ impl LineProcessor for Batch<'_> {
                 self.state.pipeline.push(pending, request, client);
             }
             DeferredLine::Command { place, id, command } if self.dry_run => {
-                let checked = self
-                    .session
-                    .dry_run(async |session| run_boxed(*command, session, &mut |_| Ok(())).await)
-                    .await;
+                let checked =
+                    self.session.dry_run(async |session| command.run(session, &mut |_| Ok(())).await).await;
                 self.push_done(place, id, checked.map(|()| Exit::Yes));
             }
             DeferredLine::Command { place, id, command } => {
@@ -284,7 +271,7 @@ impl Batch<'_> {
         }
         let emit = &mut self.emit;
         let mut emit_line = |record: &dyn Record| emit(&Answered { place: &place, id: id.as_ref(), record });
-        let result = run_boxed(command, self.session, &mut emit_line).await;
+        let result = command.run(self.session, &mut emit_line).await;
         self.record_result(place, id.as_ref(), result)
     }
 

@@ -46,6 +46,9 @@ pub mod usage_error;
 mod vdel;
 mod watch;
 
+use std::future::ready;
+use std::pin::Pin;
+
 use crate::client::Access;
 use pipelined::about;
 
@@ -72,29 +75,30 @@ impl Command {
         }
         let mut output_failed = false;
         let emit: Emit<'_> = &mut |output| emit(output).inspect_err(|_| output_failed = true);
-        let result = match self {
-            Self::Get(args) => get::run(args, session, emit).await,
-            Self::Set(args) => set::run(args, session, emit).await,
-            Self::Del(args) => del::run(args, session, emit).await,
-            Self::Vdel(args) => vdel::run(args, session, emit).await,
-            Self::Edit(args) => edit::run(args, session, emit).await,
-            Self::Watch(args) => watch::run(args, session, emit).await,
-            Self::Lock(args) => lock::run(args, session, emit).await,
-            Self::Unlock(args) => unlock::run(args, session, emit).await,
-            Self::Holder(args) => holder::run(args, session, emit).await,
-            Self::Keys(args) => keys::run(args, session, emit).await,
-            Self::Export(args) => export::run(args, session, emit).await,
-            Self::Import(args) => import::run(args, session, emit).await,
-            Self::Batch(args) => batch::run(args, session, emit).await,
-            Self::Ping(args) => ping::run(args, session, emit).await,
-            Self::Doctor(args) => doctor::run(args, session, emit).await,
-            Self::Bench(args) => bench::run(args, session, emit).await,
-            Self::Raw(args) => raw::run(args, session, emit).await,
-            Self::Monitor(args) => monitor::run(args, session, emit).await,
-            Self::Exchange(args) => exchange::run(args, session, emit).await,
-            Self::Decode(args) => decode::run(args, session, emit),
+        // Boxed: otherwise this future contains those of all verbs, and itself, because a batch runs verbs.
+        let run: Pin<Box<dyn Future<Output = Result<Exit, CommandError>> + '_>> = match self {
+            Self::Get(args) => Box::pin(get::run(args, session, emit)),
+            Self::Set(args) => Box::pin(set::run(args, session, emit)),
+            Self::Del(args) => Box::pin(del::run(args, session, emit)),
+            Self::Vdel(args) => Box::pin(vdel::run(args, session, emit)),
+            Self::Edit(args) => Box::pin(edit::run(args, session, emit)),
+            Self::Watch(args) => Box::pin(watch::run(args, session, emit)),
+            Self::Lock(args) => Box::pin(lock::run(args, session, emit)),
+            Self::Unlock(args) => Box::pin(unlock::run(args, session, emit)),
+            Self::Holder(args) => Box::pin(holder::run(args, session, emit)),
+            Self::Keys(args) => Box::pin(keys::run(args, session, emit)),
+            Self::Export(args) => Box::pin(export::run(args, session, emit)),
+            Self::Import(args) => Box::pin(import::run(args, session, emit)),
+            Self::Batch(args) => Box::pin(batch::run(args, session, emit)),
+            Self::Ping(args) => Box::pin(ping::run(args, session, emit)),
+            Self::Doctor(args) => Box::pin(doctor::run(args, session, emit)),
+            Self::Bench(args) => Box::pin(bench::run(args, session, emit)),
+            Self::Raw(args) => Box::pin(raw::run(args, session, emit)),
+            Self::Monitor(args) => Box::pin(monitor::run(args, session, emit)),
+            Self::Exchange(args) => Box::pin(exchange::run(args, session, emit)),
+            Self::Decode(args) => Box::pin(ready(decode::run(args, session, emit))),
         };
-        result.map_err(|error| match access {
+        run.await.map_err(|error| match access {
             Access::Write if output_failed => error.cause("the store has answered; only the output failed"),
             access => about(access, error),
         })
