@@ -1,4 +1,4 @@
-//! SIGKILL under load: every acknowledged write survives.
+//! SIGKILL under load: every acknowledged write survives. The fault scenario `kills` has more of them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,16 +7,17 @@ use std::thread;
 
 use super::common::{Place, Server, StreamedProcess};
 
+const ROUNDS: usize = 5;
 const LINES: usize = 2_000;
 const KEYS: usize = 300;
 
-/// Kills a server under load and restarts it on the same directory, `rounds` times.
-fn kill(rounds: usize) {
+#[test]
+fn acknowledged_writes_survive_five_kills_under_load() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-q", "--data", "kept"]);
     let mut kept = BTreeMap::new();
     let mut acknowledged = 0;
-    for round in 0..rounds {
+    for round in 0..ROUNDS {
         let mut command = place.command(&["-b", &server.url(), "batch", "-", "-j", "--retries", "0"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
@@ -46,7 +47,7 @@ fn kill(rounds: usize) {
         server.start_again(&place, &["-q", "--data", "kept"]);
         check(&place, &server, &kept);
     }
-    assert!(acknowledged > rounds * 50, "only {acknowledged} acknowledged writes");
+    assert!(acknowledged > ROUNDS * 50, "only {acknowledged} acknowledged writes");
 }
 
 /// Checks that each key has its last acknowledged value or a later, unacknowledged one.
@@ -72,15 +73,4 @@ fn check(place: &Place, server: &Server, kept: &BTreeMap<String, (usize, usize)>
         );
         assert_eq!(*key, format!("k{}", of_number % KEYS), "the value belongs to another key");
     }
-}
-
-#[test]
-fn acknowledged_writes_survive_five_kills_under_load() {
-    kill(5);
-}
-
-#[test]
-#[ignore = "takes minutes; .ci/run runs it"]
-fn acknowledged_writes_survive_fifty_kills_under_load() {
-    kill(50);
 }

@@ -58,7 +58,7 @@ fn run(seeds: u64, threads: usize) -> Figures {
 
 #[test]
 fn a_cluster_loses_no_write_and_shows_no_stale_state_whatever_fails() {
-    run(1_000, 2);
+    run(250, 2);
 }
 
 /// `MQKV_CLUSTER_SEEDS` is another number of seeds.

@@ -10,7 +10,7 @@ const VARIABLE: &str = "MQKV_POWER_CUTS";
 
 pub fn run(effort: Effort) -> Result<String, String> {
     let Some(cuts) = effort.pick(None, Some(20_000)) else {
-        return Ok("`cargo test` simulates 1,000 power cuts; more with --long".to_owned());
+        return Ok("`.ci/run` simulates 1,000 power cuts; more with --long".to_owned());
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
