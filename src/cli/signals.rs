@@ -98,8 +98,12 @@ pub fn interrupted_result(
             let is_reported = many || error.kind != Kind::Unavailable;
             let causes =
                 is_reported.then(|| error.placed_message()).into_iter().chain(error.causes).collect();
-            let is_unknown = !many && error.outcome == Some(Outcome::Unknown);
-            let hints = is_unknown.then(|| "check the value: mqkv get KEY".to_owned()).into_iter().collect();
+            let is_unknown = error.outcome == Some(Outcome::Unknown);
+            let hints = match many {
+                // Such as the line to continue from.
+                true => error.hints,
+                false => is_unknown.then(|| "check the value: mqkv get KEY".to_owned()).into_iter().collect(),
+            };
             Err(CommandError { causes, hints, outcome: error.outcome, ..failure })
         }
     }

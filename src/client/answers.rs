@@ -11,6 +11,9 @@ use super::request::Response;
 /// and the channel counts its senders once more.
 pub(super) type AnswerSender = Arc<mpsc::UnboundedSender<Answers>>;
 
+/// The most places that a group begins with.
+const GROUP_KEPT_MAX: usize = 1024;
+
 /// Results of requests, in the order in which they became known.
 #[derive(Debug)]
 pub(super) struct Answers {
@@ -46,8 +49,8 @@ impl AnswerGroup {
     /// Sends the results.
     pub(super) fn send(&mut self, receive_max: Option<u16>) {
         if let Some(receiver) = self.receiver.take() {
-            // The next group is about as large.
-            let next_group = Vec::with_capacity(self.results.len());
+            // The next group is about as large, if it is not the rest of a burst.
+            let next_group = Vec::with_capacity(self.results.len().min(GROUP_KEPT_MAX));
             let results = std::mem::replace(&mut self.results, next_group);
             // An error means that the owner has dropped its handle.
             let _ = receiver.send(Answers { results, receive_max });

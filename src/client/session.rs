@@ -104,7 +104,7 @@ pub struct Session<T> {
     timers: BTreeSet<(Instant, u64, Timer)>,
     reauthentication: Reauthentication,
     /// Packet ids of received messages whose PUBACK has not been sent.
-    unconfirmed: VecDeque<u16>,
+    unsent_pubacks: VecDeque<u16>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<Event<T>>,
 }
@@ -175,7 +175,7 @@ impl<T> Session<T> {
             deadlines: Deadlines::default(),
             timers: BTreeSet::new(),
             reauthentication: Reauthentication::default(),
-            unconfirmed: VecDeque::new(),
+            unsent_pubacks: VecDeque::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -266,7 +266,7 @@ impl<T> Session<T> {
         self.unsubscribing.clear();
         self.unacknowledged.clear();
         self.reauthentication = Reauthentication::default();
-        self.unconfirmed.clear();
+        self.unsent_pubacks.clear();
         self.outgoing.clear();
         // All timers wait for packets of the lost connection.
         self.timers.clear();
@@ -325,7 +325,7 @@ impl<T> Session<T> {
         self.handle_received(now);
         match incoming {
             Incoming::Publish { packet_id, message } => {
-                self.unconfirmed.extend(packet_id);
+                self.unsent_pubacks.extend(packet_id);
                 if message.topic == self.requester.response_topic {
                     self.handle_response_message(&message, now);
                 } else {
@@ -456,7 +456,7 @@ impl<T> Session<T> {
     pub fn poll_outgoing(&mut self, now: Reading) -> Option<Outgoing> {
         self.connection.as_ref()?;
         // Subscriptions and acknowledgements precede the requests that depend on them.
-        if let Some(packet_id) = self.unconfirmed.pop_front() {
+        if let Some(packet_id) = self.unsent_pubacks.pop_front() {
             self.handle_sent(now);
             return Some(Outgoing::PubAck { packet_id });
         }

@@ -241,14 +241,14 @@ impl Connection {
     pub(super) fn next_packet_after_responses(
         &mut self,
         topic: &str,
-        mut handle: impl FnMut(&decode::Response<'_>),
+        mut handle: impl FnMut(&decode::BorrowedResponse<'_>),
     ) -> Result<Option<Incoming>, LossCause> {
         while self.next_response(topic, &mut handle) {}
         self.next_packet()
     }
 
     /// Passes the response at the start of the input to `handle` and removes it. Returns whether there was one.
-    fn next_response(&mut self, topic: &str, handle: impl FnOnce(&decode::Response<'_>)) -> bool {
+    fn next_response(&mut self, topic: &str, handle: impl FnOnce(&decode::BorrowedResponse<'_>)) -> bool {
         if self.tracer.is_some() {
             return false;
         }

@@ -302,6 +302,14 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn a_line_with_key_and_value_is_a_plain_set_and_one_with_more_is_not() {
+        assert_eq!(plain_set(b"set line1/temp 21.5"), Some((&b"line1/temp"[..], &b"21.5"[..])));
+        for other in ["set k", "set k v NX", "SET k v", "get k v", "set k 'v'", "set k -"] {
+            assert_eq!(plain_set(other.as_bytes()), None, "{other}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
@@ -309,7 +317,7 @@ mod tests {
             arguments in vec(prop_oneof![
                 4 => "[a-z#=/.ä-]{0,4}".prop_map(String::into_bytes),
                 1 => vec(any::<u8>(), 0..3),
-                1 => Just(b"it's".to_vec()),
+                1 => prop::sample::select(vec!["it's", "NX", "PX"]).prop_map(|word| word.as_bytes().to_vec()),
             ], 0..4),
         ) {
             let line = [b"set".to_vec(), arguments.join(&b' ')].join(&b' ');

@@ -37,7 +37,7 @@ Each value gets a new version. A key that had an expiry gets none, because an ex
 
 Exit status:
 The import stops at the first error and exits with its status; requests that were already sent are completed. Then, and \
-after a signal, a hint names the line to continue from: tail -n +LINE FILE | mqkv import -. Correct an invalid line first. With \
+after a signal, a hint or the summary names the line to continue from: tail -n +LINE FILE | mqkv import -. Correct an invalid line first. With \
 --keep-going all valid lines are written, and the greatest status counts. With --nx: 1 if keys were skipped because they \
 exist, such as those that lines after the failed one have written.";
 
@@ -100,22 +100,26 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
         client: None,
     };
     process_lines(&mut import, lines).await?;
-    let is_stopped = import.is_stopped || import.is_canceled();
+    let is_canceled = import.is_canceled();
+    let is_stopped = import.is_stopped || is_canceled;
     let Import { emit, state, mut summary, next_line, .. } = import;
     summary.failed = state.errors.failed();
     summary.next_line = is_stopped.then_some(next_line);
     emit(&summary)?;
     let later = if args.nx { state.errors.succeeded_after_error() } else { 0 };
     state.errors.finish().map_err(|error| match summary.next_line {
-        Some(line) => continued(error, line, later),
+        Some(line) => continued(error, line, is_canceled, later),
         None => error,
     })
 }
 
-/// Adds to the error that stopped an import where to continue; `written` is how many later lines --nx will count as skipped.
-fn continued(error: CommandError, line: u64, written: u64) -> CommandError {
+/// Adds to the error of an import that stopped where to continue; `written` is how many later lines --nx will count as skipped.
+fn continued(error: CommandError, line: u64, is_canceled: bool, written: u64) -> CommandError {
     let hint = match error.kind {
-        Kind::Data => format!("correct line {line}, then continue from there: mqkv help import"),
+        // If the import was canceled, the error can be that of an earlier line.
+        Kind::Data if !is_canceled => {
+            format!("correct line {line}, then continue from there: mqkv help import")
+        }
         _ => format!("continue from line {line}: mqkv help import"),
     };
     // The error of a line was printed, but without this hint.
@@ -266,12 +270,14 @@ mod tests {
 
     #[test]
     fn the_error_of_an_import_that_stopped_has_the_line_to_continue_from() {
-        let hints = |kind, written| continued(CommandError::new(kind, "it failed"), 3, written).hints;
+        let hints = |kind, written| continued(CommandError::new(kind, "it failed"), 3, false, written).hints;
         assert_eq!(hints(Kind::Data, 0), ["correct line 3, then continue from there: mqkv help import"]);
         let skipped = "--nx skips 2 keys that later lines have written";
         assert_eq!(hints(Kind::Refused, 2), ["continue from line 3: mqkv help import", skipped]);
         let printed = CommandError { is_repetition: true, ..CommandError::new(Kind::Timeout, "it failed") };
-        assert!(!continued(printed, 3, 0).is_repetition);
+        assert!(!continued(printed, 3, false, 0).is_repetition);
+        let canceled = continued(CommandError::new(Kind::Data, "1 of 2 lines failed"), 3, true, 0);
+        assert_eq!(canceled.hints, ["continue from line 3: mqkv help import"]);
     }
 
     #[test]

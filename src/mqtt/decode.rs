@@ -17,7 +17,7 @@ use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
 use crate::protocol::message::Qos;
 use publish::Sender;
-pub use response::{Response, response_of_server};
+pub use response::{BorrowedResponse, response_of_server};
 
 const PUBACK: u8 = 0x40;
 

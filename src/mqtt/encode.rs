@@ -7,7 +7,7 @@ use super::property;
 use super::reason::ReasonCode;
 use super::version::ProtocolVersion;
 pub use super::writer::Unsendable;
-use super::writer::{Length, Place, Sink};
+use super::writer::{Length, PacketSlot, Sink};
 use crate::protocol::message::Qos;
 
 const CONNACK: u8 = 0x20;
@@ -336,7 +336,7 @@ fn put_header<'a>(
     payload_bytes: usize,
     bytes_max: Option<u32>,
     output: &'a mut BytesMut,
-) -> Result<Place<'a>, Unsendable> {
+) -> Result<PacketSlot<'a>, Unsendable> {
     let mut rest = Length::default();
     rest.append(body);
     rest.add(payload_bytes);
@@ -349,7 +349,7 @@ fn put_header<'a>(
         return Err(Unsendable);
     }
     header.append(body);
-    let mut place = Place::new(output, header.bytes(), payload_bytes);
+    let mut place = PacketSlot::new(output, header.bytes(), payload_bytes);
     place.raw(&[first]);
     place.varint(rest_bytes);
     Ok(place)

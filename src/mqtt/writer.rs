@@ -80,9 +80,9 @@ impl Sink for Length {
 }
 
 /// The place of a packet in the output. Its length was measured, so that no part needs a check of the capacity.
-pub(super) struct Place<'a>(&'a mut [u8]);
+pub(super) struct PacketSlot<'a>(&'a mut [u8]);
 
-impl<'a> Place<'a> {
+impl<'a> PacketSlot<'a> {
     /// Appends a place of so many bytes to the output, with room for `more` after it.
     pub(super) fn new(output: &'a mut BytesMut, bytes: usize, more: usize) -> Self {
         let start = output.len();
@@ -97,7 +97,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Sink for Place<'_> {
+impl Sink for PacketSlot<'_> {
     #[inline]
     fn raw(&mut self, bytes: &[u8]) {
         let place = std::mem::take(&mut self.0).split_at_mut_checked(bytes.len());

@@ -146,7 +146,8 @@ impl Request {
         encode_bulk_array(&words)
     }
 
-    /// Decodes a payload; commands and options are upper case (protocol §0 row 7). The key of a GET is copied; other keys and values share the memory of the payload.
+    /// Decodes a payload; commands and options are upper case (protocol §0 row 7). The key of a GET is copied; other keys and
+    /// values share the memory of the payload.
     ///
     /// # Errors
     /// [`RequestError`], from which the error reply follows.

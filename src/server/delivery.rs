@@ -20,9 +20,9 @@ use crate::store::{Change, Version};
 const USER_PROPERTIES_BYTES: usize = 80;
 
 /// The user properties of all responses and of all notifications, before the version: they are encoded once.
-static OF_RESPONSES: LazyLock<UserProperties> =
+static RESPONSE_PROPERTIES: LazyLock<UserProperties> =
     LazyLock::new(|| [(STATUS, STATUS_OK), (PROTOCOL_VERSION, PROTOCOL_VERSION_1)].into_iter().collect());
-static OF_NOTIFICATIONS: LazyLock<UserProperties> =
+static NOTIFICATION_PROPERTIES: LazyLock<UserProperties> =
     LazyLock::new(|| [(PROTOCOL_VERSION, PROTOCOL_VERSION_1)].into_iter().collect());
 
 /// Publishes the service's messages. It is called under the service's lock and must not call the service.
@@ -198,7 +198,7 @@ fn response_message(reply_to: ReplyTo, response: Response) -> Message {
         qos: Qos::AtLeastOnce,
         correlation: Some(reply_to.correlation),
         content_type: Some(CONTENT_TYPE.into()),
-        user_properties: user_properties(&OF_RESPONSES, response.version),
+        user_properties: user_properties(&RESPONSE_PROPERTIES, response.version),
         ..Message::default()
     }
 }
@@ -221,7 +221,7 @@ fn notify(change: Change, publisher: &dyn Publisher) {
             payload: payload.clone(),
             qos: Qos::AtLeastOnce,
             content_type: Some(CONTENT_TYPE.into()),
-            user_properties: user_properties(&OF_NOTIFICATIONS, Some(version)),
+            user_properties: user_properties(&NOTIFICATION_PROPERTIES, Some(version)),
             ..Message::default()
         };
         publisher.push(watcher.connection, &watcher.client_id, message);

@@ -209,7 +209,7 @@ impl Registry {
         let last = state.handle.take();
         if let Some(last) = &last {
             last.close(ReasonCode::SessionTakenOver, "another connection uses this client id");
-            // What the session holds is nothing to the connection any more.
+            // The messages of the session no longer concern this connection.
             last.set_backlogged(false);
             self.connections.remove(&last.id);
             self.taken_over.insert(last.id);

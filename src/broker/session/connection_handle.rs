@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
 
 use tokio::sync::Notify;
 
@@ -256,7 +257,8 @@ impl ConnectionHandle {
 
 impl Runnable for ConnectionHandle {
     fn run_or_wake(self: Arc<Self>) {
-        let task = self.task.as_ref().and_then(Weak::upgrade);
+        // A panic of the task during another one would end the process.
+        let task = self.task.as_ref().filter(|_| !thread::panicking()).and_then(Weak::upgrade);
         let has_run = task.is_some_and(|task| task.run(|| self.wake.notify_one()));
         if !has_run && let Some(queue) = &self.wake_queue {
             self.wake_by(queue);
@@ -292,7 +294,7 @@ mod tests {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let queue = Arc::<WakeQueue>::default();
         let (sender, handles) = sync_channel(0);
-        let thread = std::thread::spawn({
+        let thread = thread::spawn({
             let queue = Arc::clone(&queue);
             move || {
                 runtime().block_on(async {

@@ -262,6 +262,7 @@ impl SessionEntry {
         let bytes = delivery.bytes();
         if !state.session.has_room(bytes) {
             state.session.make_room(bytes, now);
+            state.update_charge();
         }
         if state.may_hold_more(bytes) && state.session.has_room(bytes) {
             delivery.share = delivery.publication.share(state.owner());
@@ -385,7 +386,9 @@ impl SessionState {
     /// Notes that no connection serves the session any more.
     pub fn detach(&mut self) {
         self.settle_is_known();
-        self.handle = None;
+        if let Some(handle) = self.handle.take() {
+            handle.set_backlogged(false);
+        }
         self.session.release();
     }
 
@@ -469,6 +472,29 @@ mod tests {
         entry.with_session(ID, |_| ()).unwrap();
         assert!(budget.used_by(MemoryKind::Sessions) < 8_192, "{}", budget.used_by(MemoryKind::Sessions));
         assert!(!entry.lock().session.has_spare_memory());
+    }
+
+    #[test]
+    fn a_connection_is_backlogged_until_its_messages_are_acknowledged_or_no_longer_its_own() {
+        let (owner, now) = (Account::test("a", 1_000_000), clock::monotonic());
+        let limits = Limits { messages_max: 200, bytes_max: 10_000 };
+        let entry = SessionEntry::new(SessionId(1), "a".into(), Session::new(limits), &owner);
+        let handle = Arc::new(ConnectionHandle::new(ID));
+        entry.lock().handle = Some(Arc::clone(&handle));
+        entry.lock().session.handle_connect(200);
+        let fill = || {
+            while !handle.is_backlogged() {
+                assert!(entry.enqueue(delivery(Qos::AtLeastOnce, None, now), now, &mut Vec::new()));
+            }
+        };
+        fill();
+        while entry.poll_outgoing(ID, now, false).is_some() {}
+        assert!(handle.is_backlogged());
+        (1..=200).for_each(|packet_id| _ = entry.handle_puback(ID, packet_id));
+        assert!(!handle.is_backlogged());
+        fill();
+        entry.lock().detach();
+        assert!(!handle.is_backlogged());
     }
 
     #[test]

@@ -25,29 +25,29 @@ const WOKEN: u8 = 2;
 
 type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-enum Progress {
+enum TaskState {
     Running(BoxedFuture),
     Complete,
-    /// With what it has panicked on another thread, for its owner.
+    /// The payload of a panic on another thread; the owner resumes it.
     Panicked(Box<dyn Any + Send>),
 }
 
 /// A task of one thread that other threads can run for a moment.
 pub struct SharedTask {
-    progress: Mutex<Progress>,
+    task_state: Mutex<TaskState>,
     owner: OnceLock<Waker>,
-    state: AtomicU8,
+    runner: AtomicU8,
 }
 
 /// The task of the thread that owns a [`SharedTask`]. Dropping it drops the shared one.
 #[derive(Debug)]
-pub struct Owner(Arc<SharedTask>);
+pub struct OwnedTask(Arc<SharedTask>);
 
 impl SharedTask {
     /// Returns the task that runs `future`.
-    pub fn owner(future: impl Future<Output = ()> + Send + 'static) -> Owner {
-        let progress = Mutex::new(Progress::Running(Box::pin(future)));
-        Owner(Arc::new(Self { progress, owner: OnceLock::new(), state: AtomicU8::new(OWNED) }))
+    pub fn owner(future: impl Future<Output = ()> + Send + 'static) -> OwnedTask {
+        let task_state = Mutex::new(TaskState::Running(Box::pin(future)));
+        OwnedTask(Arc::new(Self { task_state, owner: OnceLock::new(), runner: AtomicU8::new(OWNED) }))
     }
 
     /// Returns the task that its owner runs on this thread now, if there is one.
@@ -58,30 +58,30 @@ impl SharedTask {
 
     /// Runs the task on this thread, once `wake` has woken it. Returns false, without a call, if another thread runs it.
     ///
-    /// Must not be called with a lock that the task needs.
+    /// Must not be called with a lock that the task needs. Timers that the task creates meanwhile are those of this thread.
     pub fn run(self: &Arc<Self>, wake: impl FnOnce()) -> bool {
-        let Ok(mut progress) = self.progress.try_lock() else { return false };
-        self.state.store(BORROWED, Ordering::SeqCst);
+        let Ok(mut task_state) = self.task_state.try_lock() else { return false };
+        self.runner.store(BORROWED, Ordering::SeqCst);
         wake();
         // This poll sees what has woken the task until now; read, so that it also sees what was written before the wake.
-        self.state.swap(BORROWED, Ordering::SeqCst);
-        let polled = catch_unwind(AssertUnwindSafe(|| self.poll(&mut progress)));
+        self.runner.swap(BORROWED, Ordering::SeqCst);
+        let polled = catch_unwind(AssertUnwindSafe(|| self.poll(&mut task_state)));
         let is_pending = matches!(polled, Ok(Poll::Pending));
         if let Err(panic) = polled {
-            *progress = Progress::Panicked(panic);
+            *task_state = TaskState::Panicked(panic);
         }
-        if self.state.swap(OWNED, Ordering::SeqCst) == WOKEN || !is_pending {
+        if self.runner.swap(OWNED, Ordering::SeqCst) == WOKEN || !is_pending {
             self.wake_owner();
         }
         true
     }
 
-    fn poll(self: &Arc<Self>, progress: &mut Progress) -> Poll<()> {
-        let Progress::Running(future) = progress else { return Poll::Ready(()) };
+    fn poll(self: &Arc<Self>, task_state: &mut TaskState) -> Poll<()> {
+        let TaskState::Running(future) = task_state else { return Poll::Ready(()) };
         let waker = Waker::from(Arc::clone(self));
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         if polled.is_ready() {
-            *progress = Progress::Complete;
+            *task_state = TaskState::Complete;
         }
         polled
     }
@@ -106,20 +106,20 @@ impl Wake for SharedTask {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let is_borrowed = |state| (state != OWNED).then_some(WOKEN);
-        if self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_borrowed).is_err() {
+        if self.runner.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_borrowed).is_err() {
             self.wake_owner();
         }
     }
 }
 
-impl Future for Owner {
+impl Future for OwnedTask {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let task = &self.0;
         task.owner.get_or_init(|| context.waker().clone());
-        let mut progress = match task.progress.try_lock() {
-            Ok(progress) => progress,
+        let mut task_state = match task.task_state.try_lock() {
+            Ok(task_state) => task_state,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             // The other thread wakes this one when it has run the task.
             Err(TryLockError::WouldBlock) => {
@@ -127,25 +127,31 @@ impl Future for Owner {
                 return Poll::Pending;
             }
         };
-        if matches!(*progress, Progress::Panicked(_))
-            && let Progress::Panicked(panic) = mem::replace(&mut *progress, Progress::Complete)
+        if matches!(*task_state, TaskState::Panicked(_))
+            && let TaskState::Panicked(panic) = mem::replace(&mut *task_state, TaskState::Complete)
         {
-            drop(progress);
+            drop(task_state);
             resume_unwind(panic);
         }
-        CURRENT.with_borrow_mut(|current| *current = Some(Arc::downgrade(task)));
-        let polled = task.poll(&mut progress);
-        CURRENT.with_borrow_mut(|current| *current = None);
-        polled
+        /// Ends with a panic of the task, too.
+        struct Current;
+        impl Drop for Current {
+            fn drop(&mut self) {
+                CURRENT.set(None);
+            }
+        }
+        CURRENT.set(Some(Arc::downgrade(task)));
+        let _current = Current;
+        task.poll(&mut task_state)
     }
 }
 
-impl Drop for Owner {
+impl Drop for OwnedTask {
     fn drop(&mut self) {
         // The future has wakers that hold the task.
-        let mut progress = self.0.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let dropped = mem::replace(&mut *progress, Progress::Complete);
-        drop(progress);
+        let mut task_state = self.0.task_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = mem::replace(&mut *task_state, TaskState::Complete);
+        drop(task_state);
         drop(dropped);
     }
 }
@@ -279,7 +285,7 @@ mod tests {
         assert_eq!(polls.recv(), Ok(thread::current().id()));
         assert!(polls.recv().is_err(), "the future is dropped");
         settle(&thread);
-        assert!(matches!(*task.progress.lock().unwrap(), Progress::Complete));
+        assert!(matches!(*task.task_state.lock().unwrap(), TaskState::Complete));
     }
 
     #[test]

@@ -18,6 +18,9 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The capacity of a queue that is not charged: see [`Session::held_bytes`].
 const FREE_CAPACITY: usize = 64;
 
+/// The bytes of a place for a message in flight, with its control byte.
+const IN_FLIGHT_BYTES: usize = size_of::<(u16, InFlight)>() + 1;
+
 /// The limits of one session's messages, queued and in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -209,7 +212,7 @@ impl Session {
             self.held_bytes,
             self.resend.capacity().saturating_mul(size_of::<u16>()),
             beyond(self.queue.capacity(), size_of::<Delivery>()),
-            beyond(self.in_flight.capacity(), size_of::<(u16, InFlight)>()),
+            beyond(self.in_flight_places(), IN_FLIGHT_BYTES),
         ]
         .into_iter()
         .fold(0, usize::saturating_add)
@@ -219,7 +222,12 @@ impl Session {
     #[must_use]
     pub fn has_spare_memory(&self) -> bool {
         (self.queue.is_empty() && self.queue.capacity() > FREE_CAPACITY)
-            || (self.in_flight.is_empty() && self.in_flight.capacity() > FREE_CAPACITY)
+            || (self.in_flight.is_empty() && self.in_flight_places() > FREE_CAPACITY)
+    }
+
+    /// The capacity of the table falls with removals, although its memory stays.
+    fn in_flight_places(&self) -> usize {
+        self.in_flight.allocation_size() / IN_FLIGHT_BYTES
     }
 
     /// Releases the memory of empty queues.

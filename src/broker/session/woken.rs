@@ -1,7 +1,11 @@
 //! Connections of other threads that a thread has woken, and whose tasks it runs itself.
 
 use std::cell::RefCell;
+use std::mem;
+use std::ptr;
 use std::sync::Arc;
+
+use tokio::task::yield_now;
 
 /// A connection whose task other threads can run.
 pub trait Runnable {
@@ -10,7 +14,8 @@ pub trait Runnable {
 }
 
 /// The most connections that a thread runs at a time; for the others, their threads are woken. So a message for many
-/// connections is sent by all threads, and the thread's own connections wait for few writes.
+/// connections is sent by all threads, and the thread's own connections wait for few writes: a task that is run for
+/// another thread reads nothing.
 const CONNECTIONS_MAX: usize = 2;
 
 thread_local! {
@@ -31,9 +36,7 @@ pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
     struct Collection;
     impl Drop for Collection {
         fn drop(&mut self) {
-            if let Woken::Collected(connections) = WOKEN.replace(Woken::Running) {
-                connections.into_iter().for_each(Runnable::run_or_wake);
-            }
+            run_collected();
             WOKEN.set(Woken::Ignored);
         }
     }
@@ -51,14 +54,41 @@ pub fn is_running() -> bool {
     WOKEN.with_borrow(|woken| matches!(woken, Woken::Running))
 }
 
+/// Runs those that [`run_after`] has collected, before its end: the thread is about to block.
+pub fn run_collected() {
+    let connections = WOKEN.with_borrow_mut(|woken| match woken {
+        Woken::Collected(connections) => mem::take(connections),
+        Woken::Ignored | Woken::Running => Vec::new(),
+    });
+    if !connections.is_empty() {
+        WOKEN.set(Woken::Running);
+        connections.into_iter().for_each(Runnable::run_or_wake);
+        WOKEN.set(Woken::Collected(Vec::new()));
+    }
+}
+
+/// Waits until the task that calls it is run by its own thread, if it is not: its timers are to be those of its thread, and
+/// the other one has work of its own.
+pub async fn leave() {
+    if is_running() {
+        // Whoever runs it next is its thread, which this wakes.
+        yield_now().await;
+    }
+}
+
 /// Keeps a connection of another thread for the end of [`run_after`]. Returns false if its thread is to be woken.
 pub fn collect(connection: &Arc<impl Runnable + 'static>) -> bool {
     WOKEN.with_borrow_mut(|woken| match woken {
+        Woken::Collected(connections)
+            if connections.iter().any(|known| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(connection))) =>
+        {
+            true
+        }
         Woken::Collected(connections) if connections.len() < CONNECTIONS_MAX => {
             connections.push(Arc::clone(connection) as Arc<dyn Runnable>);
             true
         }
-        _ => false,
+        Woken::Collected(_) | Woken::Ignored | Woken::Running => false,
     })
 }
 
@@ -109,7 +139,7 @@ mod tests {
     fn a_thread_runs_the_few_connections_that_it_has_woken_and_wakes_the_threads_of_the_others() {
         let count = CONNECTIONS_MAX + 3;
         let (_thread, handles, woken) = connections(count as u64, Vec::new());
-        run_after(|| handles.iter().for_each(ConnectionHandle::wake));
+        run_after(|| handles.iter().flat_map(|handle| [handle, handle]).for_each(ConnectionHandle::wake));
         let mut woken: Vec<_> = woken.iter().take(count).collect();
         woken.sort_by_key(|(id, _)| *id);
         let own = woken.iter().map(|(_, by)| *by == thread::current().id());
@@ -126,7 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_run_after_a_panic_too() {
+    fn connections_that_were_woken_do_not_wait_until_a_thread_has_blocked() {
+        let (_thread, handles, woken) = connections(1, Vec::new());
+        run_after(|| {
+            handles[0].wake();
+            assert!(woken.try_recv().is_err());
+            crate::broker::wire::workers::block(|| woken.recv().unwrap());
+        });
+        assert!(woken.try_recv().is_err(), "once");
+    }
+
+    #[test]
+    fn connections_are_woken_after_a_panic_too() {
         let (_thread, handles, woken) = connections(1, Vec::new());
         let panicked = thread::spawn(move || {
             run_after(|| {

@@ -85,14 +85,20 @@ impl AsyncRead for BusyPollStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if woken::is_running() {
+            // The thread that runs this task for another one only sends: it has requests of its own.
+            if this.stream.poll_read_ready(context).is_ready() {
+                context.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
             this.note_bytes();
             return Poll::Ready(read);
         }
         // The read above has registered the task, so it is woken when bytes arrive.
-        if workers::is_turn_running() || woken::is_running() {
-            // A poll would delay the end of the turn, or the connections of the thread that runs this one; their clients
-            // may be waiting for it. The pause begins after it.
+        if workers::is_turn_running() {
+            // A poll would delay the end of the turn, which the client may be waiting for. The pause begins after it.
             return Poll::Pending;
         }
         loop {

@@ -86,6 +86,7 @@ pub async fn serve<S>(
         Ok(mut handler) => {
             drop(unfinished);
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
+            woken::leave().await;
             handler.complete_route().await;
             end_turns::wait_for_turn().await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
@@ -487,6 +488,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         handler: &mut PacketHandler,
         why: String,
     ) -> CloseReason {
+        woken::leave().await;
         let mut end_of_reads = pin!(sleep(CLOSE_TIMEOUT));
         loop {
             match handler.handle_final_input(&mut self.input) {

@@ -1,6 +1,7 @@
 //! Threads that serve connections: each has a runtime of its own, and keeps its connections until they close.
 //!
-//! A request is read, handled and answered by one thread, so no other thread has to be woken for it.
+//! A request is read, handled and answered by one thread, so no other thread has to be woken for it. A thread that has a message
+//! for a connection of another one sends it by running the connection's task.
 
 use std::cell::{Cell, OnceCell};
 use std::io;
@@ -141,6 +142,7 @@ pub fn may_block() -> bool {
 
 /// Calls `f`, which may block. New connections go to other threads meanwhile.
 pub fn block<R>(f: impl FnOnce() -> R) -> R {
+    woken::run_collected();
     struct Blocked;
     impl Blocked {
         fn set(is_blocked: bool) {

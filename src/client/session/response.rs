@@ -23,32 +23,44 @@ impl<T> Session<T> {
     }
 
     /// Handles a PUBLISH with a response that was not decoded as a message.
-    pub fn handle_received_response(&mut self, received: &decode::Response<'_>, now: Reading) {
+    pub fn handle_received_response(&mut self, received: &decode::BorrowedResponse<'_>, now: Reading) {
         self.handle_received(now);
-        self.unconfirmed.push_back(received.packet_id);
-        let decode::Response { correlation, status, protocol_version, timestamp, payload, .. } = *received;
+        self.unsent_pubacks.push_back(received.packet_id);
+        let decode::BorrowedResponse { correlation, status, protocol_version, timestamp, payload, .. } =
+            *received;
         let payload = match payload {
             DONE => Bytes::from_static(DONE),
             other => Bytes::copy_from_slice(other),
         };
-        self.handle_response(correlation, Texts { status, protocol_version, timestamp }, &payload, now);
+        self.handle_response(
+            correlation,
+            UserProperties { status, protocol_version, timestamp },
+            &payload,
+            now,
+        );
     }
 
     /// Handles a response that was decoded as a message.
     pub(super) fn handle_response_message(&mut self, message: &Message, now: Reading) {
         let correlation = message.correlation.as_deref().unwrap_or_default();
-        self.handle_response(correlation, Texts::of(message), &message.payload, now);
+        self.handle_response(correlation, UserProperties::of(message), &message.payload, now);
     }
 
-    fn handle_response(&mut self, correlation: &[u8], texts: Texts<'_>, payload: &Bytes, now: Reading) {
+    fn handle_response(
+        &mut self,
+        correlation: &[u8],
+        user_properties: UserProperties<'_>,
+        payload: &Bytes,
+        now: Reading,
+    ) {
         let Some((id, pending)) =
             self.request_id(correlation).and_then(|id| Some((id, self.requests.get(&id)?)))
         else {
             return; // A late response, a duplicate, or a response to another session.
         };
         let accepts_any = pending.request.properties.as_ref().is_some_and(|own| own.timestamp.is_some());
-        match properties(texts, now.wall_ms, accepts_any) {
-            Ok(Properties { version, has_status }) => {
+        match properties(user_properties, now.wall_ms, accepts_any) {
+            Ok(ParsedProperties { version, has_status }) => {
                 if let Some(version) =
                     version.as_ref().filter(|version| !version.is_too_far_ahead(now.wall_ms))
                 {
@@ -77,20 +89,20 @@ enum InvalidResponse {
 }
 
 /// What the user properties of a response state.
-struct Properties {
+struct ParsedProperties {
     version: Option<Timestamp>,
     has_status: bool,
 }
 
 /// The user properties of a response.
 #[derive(Clone, Copy)]
-struct Texts<'a> {
+struct UserProperties<'a> {
     status: Option<&'a str>,
     protocol_version: Option<&'a str>,
     timestamp: Option<&'a str>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> UserProperties<'a> {
     fn of(message: &'a Message) -> Self {
         Self {
             status: message.user_property(message::STATUS),
@@ -103,10 +115,10 @@ impl<'a> Texts<'a> {
 /// Returns what the user properties of a response state. A version that is too far ahead is an error (protocol §2), unless
 /// `accepts_any` is set.
 fn properties(
-    Texts { status, protocol_version, timestamp }: Texts<'_>,
+    UserProperties { status, protocol_version, timestamp }: UserProperties<'_>,
     wall_ms: u64,
     accepts_any: bool,
-) -> Result<Properties, InvalidResponse> {
+) -> Result<ParsedProperties, InvalidResponse> {
     let malformed = |cause: String| Err(InvalidResponse::Malformed(cause));
     match status {
         None | Some(message::STATUS_OK) => {}
@@ -120,7 +132,7 @@ fn properties(
     }
     let has_status = status.is_some();
     let Some(text) = timestamp else {
-        return Ok(Properties { version: None, has_status });
+        return Ok(ParsedProperties { version: None, has_status });
     };
     let version: Timestamp = match text.parse() {
         Ok(version) => version,
@@ -129,7 +141,7 @@ fn properties(
     if version.is_too_far_ahead(wall_ms) && !accepts_any {
         return Err(InvalidResponse::Ahead(version.ms.saturating_sub(wall_ms)));
     }
-    Ok(Properties { version: Some(version), has_status })
+    Ok(ParsedProperties { version: Some(version), has_status })
 }
 
 impl InvalidResponse {

@@ -120,7 +120,7 @@ impl Bench {
     fn answer(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
         let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
         let text = |name| properties.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
-        let response = decode::Response {
+        let response = decode::BorrowedResponse {
             packet_id: 1,
             correlation: message.correlation.as_deref().unwrap(),
             payload: b"+OK\r\n",

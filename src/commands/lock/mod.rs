@@ -136,7 +136,8 @@ pub async fn run(args: LockArgs, session: &Session, emit: Emit<'_>) -> Result<Ex
     }
 }
 
-/// Acquires a lock to hold it while other verbs run. Returns `None` if another client holds it, which is reported.
+/// Acquires a lock to hold it while other verbs run. Reports it and returns `None` if another client
+/// holds it.
 ///
 /// # Errors
 /// The lock cannot be acquired, or the arguments are for another use.

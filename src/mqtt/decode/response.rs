@@ -12,7 +12,7 @@ const PUBLISH: u8 = 0x32;
 
 /// A response as it is in the input, which has no other properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Response<'a> {
+pub struct BorrowedResponse<'a> {
     pub packet_id: u16,
     pub correlation: &'a [u8],
     pub payload: &'a [u8],
@@ -29,7 +29,7 @@ pub struct Response<'a> {
 ///
 /// Returns None for all else: other packets, other properties, and whatever is incomplete or malformed.
 #[must_use]
-pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> Option<Response<'a>> {
+pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> Option<BorrowedResponse<'a>> {
     if input.first() != Some(&PUBLISH) {
         return None;
     }
@@ -61,7 +61,7 @@ pub fn response_of_server<'a>(input: &'a [u8], topic: &str, bytes_max: u32) -> O
             _ => return None,
         }
     }
-    Some(Response {
+    Some(BorrowedResponse {
         packet_id,
         correlation: correlation?,
         payload: body.rest(),
