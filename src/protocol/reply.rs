@@ -8,6 +8,9 @@ use super::error_reply::ErrorReply;
 use super::frame::{Frame, FrameError, LINE_BYTES_MAX, bulk_len, put_bulk};
 use super::key::Value;
 
+/// The payload of [`Reply::Done`].
+pub const DONE: &[u8] = b"+OK\r\n";
+
 /// A reply. Its meaning depends on the request (protocol §2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -80,7 +83,7 @@ impl Reply {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         match self {
-            Self::Done => Bytes::from_static(b"+OK\r\n"),
+            Self::Done => Bytes::from_static(DONE),
             Self::NotApplied => Bytes::from_static(b":-1\r\n"),
             Self::Absent => Bytes::from_static(b"$-1\r\n"),
             Self::Count(0) => Bytes::from_static(b":0\r\n"),
@@ -108,7 +111,7 @@ impl Reply {
     /// [`ReplyError`] for anything else.
     pub fn decode(payload: &Bytes) -> Result<Self, ReplyError> {
         // The reply to nearly every SET.
-        if &payload[..] == b"+OK\r\n" {
+        if &payload[..] == DONE {
             return Ok(Self::Done);
         }
         if let Some(error_reply) = decode_error_reply(payload) {

@@ -94,6 +94,29 @@ impl Timestamp {
         String::from_utf8(text).unwrap_or_default()
     }
 
+    /// Parses a timestamp whose node does not matter, and returns it as one of the store: a node takes an allocation.
+    ///
+    /// # Errors
+    /// [`TimestampError`], as from [`str::parse`].
+    pub fn parse_time(text: &str) -> Result<Self, TimestampError> {
+        Ok(Self::parse(text)?.0)
+    }
+
+    /// Returns the time as a timestamp of the store, and the node.
+    fn parse(text: &str) -> Result<(Self, &str), TimestampError> {
+        let (ms, rest) = split(text).ok_or(TimestampError::Parts)?;
+        let (counter, node) = split(rest).ok_or(TimestampError::Parts)?;
+        if node != STORE_NODE && !is_plain(node) && node.contains(':') {
+            return Err(TimestampError::Parts);
+        }
+        let ms = decimal::parse(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
+        let counter = decimal::parse(counter.as_bytes())
+            .and_then(|counter| u32::try_from(counter).ok())
+            .filter(|counter| *counter <= COUNTER_MAX)
+            .ok_or(TimestampError::Counter)?;
+        if is_node(node) { Ok((Self::of_store(ms, counter), node)) } else { Err(TimestampError::Node) }
+    }
+
     /// Returns milliseconds and counter as in [`Timestamp::to_text`], if they have no more digits than usual.
     #[must_use]
     pub fn usual_digits(ms: u64, counter: u32) -> Option<[u8; USUAL_DIGITS]> {
@@ -179,31 +202,6 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (time, node) = Self::parse(text)?;
         Ok(if node == STORE_NODE { time } else { Self { node: Cow::Owned(node.to_owned()), ..time } })
-    }
-}
-
-impl Timestamp {
-    /// Parses a timestamp whose node does not matter, and returns it as one of the store: a node takes an allocation.
-    ///
-    /// # Errors
-    /// [`TimestampError`], as from [`str::parse`].
-    pub fn parse_time(text: &str) -> Result<Self, TimestampError> {
-        Ok(Self::parse(text)?.0)
-    }
-
-    /// Returns the time as a timestamp of the store, and the node.
-    fn parse(text: &str) -> Result<(Self, &str), TimestampError> {
-        let (ms, rest) = split(text).ok_or(TimestampError::Parts)?;
-        let (counter, node) = split(rest).ok_or(TimestampError::Parts)?;
-        if node != STORE_NODE && !is_plain(node) && node.contains(':') {
-            return Err(TimestampError::Parts);
-        }
-        let ms = decimal::parse(ms.as_bytes()).ok_or(TimestampError::Milliseconds)?;
-        let counter = decimal::parse(counter.as_bytes())
-            .and_then(|counter| u32::try_from(counter).ok())
-            .filter(|counter| *counter <= COUNTER_MAX)
-            .ok_or(TimestampError::Counter)?;
-        if is_node(node) { Ok((Self::of_store(ms, counter), node)) } else { Err(TimestampError::Node) }
     }
 }
 

@@ -70,8 +70,8 @@ pub fn run_collected() {
 /// Waits until the task that calls it is run by its own thread, if it is not: its timers are to be those of its thread, and
 /// the other one has work of its own.
 pub async fn leave() {
-    if is_running() {
-        // Whoever runs it next is its thread, which this wakes.
+    // This wakes the task's own thread. Another one may run the task before.
+    while is_running() {
         yield_now().await;
     }
 }

@@ -12,9 +12,7 @@ use crate::clock::Reading;
 use crate::mqtt::decode;
 use crate::protocol::Timestamp;
 use crate::protocol::message::{self, Message};
-
-/// The payload of most responses to writes, of which no copy is made.
-const DONE: &[u8] = b"+OK\r\n";
+use crate::protocol::reply::DONE;
 
 impl<T> Session<T> {
     /// Returns what all requests of the session have in common.
@@ -29,6 +27,7 @@ impl<T> Session<T> {
         let decode::BorrowedResponse { correlation, status, protocol_version, timestamp, payload, .. } =
             *received;
         let payload = match payload {
+            // Of most responses to writes, of which no copy is made.
             DONE => Bytes::from_static(DONE),
             other => Bytes::copy_from_slice(other),
         };
