@@ -456,12 +456,26 @@ impl<T> Session<T> {
     pub fn poll_outgoing(&mut self, now: Reading) -> Option<Outgoing> {
         self.connection.as_ref()?;
         // Subscriptions and acknowledgements precede the requests that depend on them.
-        let puback = self.unsent_pubacks.pop_front().map(|packet_id| Outgoing::PubAck { packet_id });
-        let outgoing = puback.or_else(|| self.outgoing.pop_front());
-        let outgoing = outgoing.or_else(|| self.next_subscription());
-        let outgoing = outgoing.or_else(|| self.next_publish(now))?;
-        self.connection.as_mut()?.keep_alive.handle_sent(now.monotonic);
-        Some(outgoing)
+        if let Some(packet_id) = self.unsent_pubacks.pop_front() {
+            self.handle_sent(now);
+            return Some(Outgoing::PubAck { packet_id });
+        }
+        let outgoing = self.outgoing.pop_front().or_else(|| self.next_subscription());
+        if outgoing.is_some() {
+            self.handle_sent(now);
+            return outgoing;
+        }
+        let publish = self.next_publish(now);
+        if publish.is_some() {
+            self.handle_sent(now);
+        }
+        publish
+    }
+
+    fn handle_sent(&mut self, now: Reading) {
+        if let Some(connection) = &mut self.connection {
+            connection.keep_alive.handle_sent(now.monotonic);
+        }
     }
 
     /// Returns the next event.
