@@ -170,7 +170,7 @@ mod tests {
         let now = crate::clock::monotonic();
         let mut registry = Registry::new(&Settings::default());
         let entry = registry.attach(request(1, "a", 0, None), now).unwrap().entry;
-        for number in 0..10_000 {
+        for number in 0..2_000 {
             publish_retained(&mut registry, &format!("t/{number}/x"), number, now);
         }
         let fruitless = (0..100).map(|number| subscription(&format!("+/+/y{number}")));
@@ -183,7 +183,7 @@ mod tests {
             calls += 1;
         }
         // Each of the 100 filters looks at each topic.
-        assert!(calls >= 100 * 10_000 / RETAINED_STEPS_MAX, "{calls}");
+        assert!(calls >= 100 * 2_000 / RETAINED_STEPS_MAX, "{calls}");
         assert_eq!(queued(&entry, 1, now), [("t/7/x".to_owned(), 7, true)]);
     }
 
