@@ -20,21 +20,10 @@
 //! | [`cli`] | the process edge: arguments, environment, streams, exit codes | all above |
 //! | [`testing`] | a store inside a test of an application | protocol, net, client, server, commands |
 //!
+//! The modules up to [`server`] are the package `mqkv-core`, so that an edit above them compiles none of them.
 //! `tests/architecture` has this table too, and checks the code against its own.
-#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
-pub mod clock;
-pub mod exchange;
-pub mod ledger;
-pub mod mqtt;
-pub mod protocol;
-pub mod random;
-pub mod store;
-
-pub mod broker;
-pub mod client;
-pub mod net;
-pub mod server;
+pub use mqkv_core::{broker, client, clock, exchange, ledger, mqtt, net, protocol, random, server, store};
 
 pub mod commands;
 pub mod render;

@@ -164,12 +164,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the texts of the files below `src/broker`, `src/mqtt` and `tests` whose paths end with this one.
+/// Returns the texts of the files below `core/src/broker`, `core/src/mqtt` and `tests` whose paths end with this one.
 fn sources(path: &str) -> Vec<String> {
     static FILES: LazyLock<Vec<(PathBuf, String)>> = LazyLock::new(|| {
         let mut found = Vec::new();
         let mut folders: Vec<_> =
-            ["src/broker", "src/mqtt", "tests"].map(|folder| root().join(folder)).into();
+            ["core/src/broker", "core/src/mqtt", "tests"].map(|folder| root().join(folder)).into();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let entry = entry.unwrap().path();

@@ -24,32 +24,32 @@ fn rules_broken_in(path: &str, code: &str) -> Vec<(Rule, usize)> {
 fn an_import_against_the_table_is_reported() {
     let import = vec![(Rule::Import, 2)];
     for (path, code) in [
-        ("src/protocol/frame.rs", "use crate::store::Store;"),
-        ("src/protocol/frame.rs", "fn f() { crate::clock::now(); }"),
-        ("src/protocol/frame.rs", "use super::super::store;"),
-        ("src/protocol/mod.rs", "use super::store;"),
-        ("src/protocol/frame.rs", "use crate::{protocol::key, store::Store};"),
-        ("src/protocol/frame.rs", "use {std::fmt, crate::store};"),
-        ("src/protocol/frame.rs", "mod a { mod b { use super::super::super::super::store; } }"),
-        ("src/protocol/frame.rs", "pub(in crate::store) fn f() {}"),
-        ("src/protocol/frame.rs", "use crate::*;"),
-        ("src/protocol/frame.rs", "use crate as root;"),
-        ("src/protocol/frame.rs", "use mqkv::store;"),
-        ("src/protocol/frame.rs", "#[cfg(test)]\nmod tests { use crate::store; }"),
-        ("src/clock.rs", "use crate::protocol::Key;"),
-        ("src/store/mod.rs", "use crate::client::Client;"),
-        ("src/exchange/mod.rs", "use crate::server::Server;"),
-        ("src/client/mod.rs", "use crate::server::Server;"),
-        ("src/server/service.rs", "use crate::render::text;"),
-        ("src/server/service.rs", "use crate::commands::Emit;"),
-        ("src/mqtt/mod.rs", "use crate::broker::Broker;"),
-        ("src/net/mod.rs", "use crate::client::Client;"),
-        ("src/broker/mod.rs", "use crate::store::Store;"),
-        ("src/broker/mod.rs", "use crate::server::Server;"),
-        ("src/server/service.rs", "use crate::client::Client;"),
-        ("src/server/exchange.rs", "use crate::client::Client;"),
-        ("src/server/service.rs", "fn f() { g(format!(\"{}\", crate::client::name())); }"),
-        ("src/server/service.rs", "#[arg(value_parser = crate::client::parse)]\nstruct Args;"),
+        ("core/src/protocol/frame.rs", "use crate::store::Store;"),
+        ("core/src/protocol/frame.rs", "fn f() { crate::clock::now(); }"),
+        ("core/src/protocol/frame.rs", "use super::super::store;"),
+        ("core/src/protocol/mod.rs", "use super::store;"),
+        ("core/src/protocol/frame.rs", "use crate::{protocol::key, store::Store};"),
+        ("core/src/protocol/frame.rs", "use {std::fmt, crate::store};"),
+        ("core/src/protocol/frame.rs", "mod a { mod b { use super::super::super::super::store; } }"),
+        ("core/src/protocol/frame.rs", "pub(in crate::store) fn f() {}"),
+        ("core/src/protocol/frame.rs", "use crate::*;"),
+        ("core/src/protocol/frame.rs", "use crate as root;"),
+        ("core/src/protocol/frame.rs", "use mqkv::store;"),
+        ("core/src/protocol/frame.rs", "#[cfg(test)]\nmod tests { use crate::store; }"),
+        ("core/src/clock.rs", "use crate::protocol::Key;"),
+        ("core/src/store/mod.rs", "use crate::client::Client;"),
+        ("core/src/exchange/mod.rs", "use crate::server::Server;"),
+        ("core/src/client/mod.rs", "use crate::server::Server;"),
+        ("core/src/server/service.rs", "use crate::render::text;"),
+        ("core/src/server/service.rs", "use crate::commands::Emit;"),
+        ("core/src/mqtt/mod.rs", "use crate::broker::Broker;"),
+        ("core/src/net/mod.rs", "use crate::client::Client;"),
+        ("core/src/broker/mod.rs", "use crate::store::Store;"),
+        ("core/src/broker/mod.rs", "use crate::server::Server;"),
+        ("core/src/server/service.rs", "use crate::client::Client;"),
+        ("core/src/server/exchange.rs", "use crate::client::Client;"),
+        ("core/src/server/service.rs", "fn f() { g(format!(\"{}\", crate::client::name())); }"),
+        ("core/src/server/service.rs", "#[arg(value_parser = crate::client::parse)]\nstruct Args;"),
         ("src/commands/get.rs", "use crate::net;"),
         ("src/commands/get.rs", "use crate::server::Server;"),
         ("src/render/text.rs", "use crate::client::Client;"),
@@ -66,24 +66,24 @@ fn an_import_against_the_table_is_reported() {
 #[test]
 fn an_import_by_the_table_is_not_reported() {
     for (path, code) in [
-        ("src/server/exchange/uplink.rs", "use crate::client::Client;"),
-        ("src/protocol/frame.rs", "use super::key::Key; use crate::protocol::message;"),
-        ("src/protocol/frame.rs", "mod tests { use super::super::generators; use super::*; }"),
+        ("core/src/server/exchange/uplink.rs", "use crate::client::Client;"),
+        ("core/src/protocol/frame.rs", "use super::key::Key; use crate::protocol::message;"),
+        ("core/src/protocol/frame.rs", "mod tests { use super::super::generators; use super::*; }"),
         (
-            "src/protocol/frame.rs",
+            "core/src/protocol/frame.rs",
             "pub(crate) fn f() {} pub(super) fn g() {} pub(in crate::protocol) fn h() {}",
         ),
-        ("src/protocol/frame.rs", "// use crate::store;\n/* /* crate::store */ crate::store */"),
+        ("core/src/protocol/frame.rs", "// use crate::store;\n/* /* crate::store */ crate::store */"),
         (
-            "src/protocol/frame.rs",
+            "core/src/protocol/frame.rs",
             "const A: &str = \"crate::store::\\\"\"; const B: &str = r#\"\"crate::store\"#;",
         ),
         (
-            "src/protocol/frame.rs",
+            "core/src/protocol/frame.rs",
             "fn f<'a>(x: &'a str) -> char { '\"' } // crate::store\"\nconst C: u8 = b'\\'';",
         ),
-        ("src/store/mod.rs", "use crate::protocol::{Key as K, Value}; use crate::{protocol as wire};"),
-        ("src/server/service.rs", "use crate::{broker::a, clock, exchange::b, protocol::c, store::d};"),
+        ("core/src/store/mod.rs", "use crate::protocol::{Key as K, Value}; use crate::{protocol as wire};"),
+        ("core/src/server/service.rs", "use crate::{broker::a, clock, exchange::b, protocol::c, store::d};"),
         ("src/cli/serve.rs", "use crate::server::Server; use crate::protocol::Key;"),
         ("src/render/text.rs", "use crate::protocol::Key;"),
         ("src/commands/get.rs", "use crate::client::Client; use crate::render::Record;"),
@@ -101,13 +101,13 @@ fn a_module_outside_the_table_is_reported() {
 #[test]
 fn an_impure_name_in_a_pure_file_is_reported() {
     let pure = [
-        "src/protocol/frame.rs",
-        "src/store/mod.rs",
-        "src/exchange/star.rs",
+        "core/src/protocol/frame.rs",
+        "core/src/store/mod.rs",
+        "core/src/exchange/star.rs",
         "src/render/text.rs",
-        "src/client/session.rs",
-        "src/client/watch.rs",
-        "src/client/lock.rs",
+        "core/src/client/session.rs",
+        "core/src/client/watch.rs",
+        "core/src/client/lock.rs",
         "src/commands/lines/words.rs",
         "src/shell/completion/engine.rs",
     ];
@@ -126,25 +126,25 @@ fn an_impure_name_in_a_pure_file_is_reported() {
         for path in pure {
             assert_eq!(rules_broken_in(path, code), [(Rule::Purity, 2)], "{path}: {code}");
         }
-        let elsewhere = rules_broken_in("src/server/service.rs", code);
+        let elsewhere = rules_broken_in("core/src/server/service.rs", code);
         assert_eq!(elsewhere, [], "{code}");
     }
-    let random = rules_broken_in("src/store/mod.rs", "fn f() { rand::random(); }");
+    let random = rules_broken_in("core/src/store/mod.rs", "fn f() { rand::random(); }");
     assert_eq!(random, [(Rule::Purity, 2)]);
 }
 
 #[test]
 fn pure_code_is_not_reported() {
     let code = "use std::time::{Duration, Instant};\nfn f(now: Instant) { let rand = now; let environment = 1; window.elapsed(now); }";
-    assert_eq!(rules_broken_in("src/client/session.rs", code), []);
+    assert_eq!(rules_broken_in("core/src/client/session.rs", code), []);
 }
 
 #[test]
 fn a_test_module_of_a_pure_file_may_do_impure_things() {
     let code = "#[cfg(test)]\n#[allow(dead_code)]\nmod tests {\nuse std::fs;\nfn f() { println!() }\n}";
-    assert_eq!(rules_broken_in("src/store/mod.rs", code), []);
+    assert_eq!(rules_broken_in("core/src/store/mod.rs", code), []);
     let after = format!("{code}\nuse std::fs;");
-    assert_eq!(rules_broken_in("src/store/mod.rs", &after), [(Rule::Purity, 8)]);
+    assert_eq!(rules_broken_in("core/src/store/mod.rs", &after), [(Rule::Purity, 8)]);
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn a_file_that_is_a_test_module_may_do_impure_things() {
     let parent = "#[cfg(test)]\nmod simulation;\n#[cfg(not(test))]\nmod plain;";
     let code = "use std::fs;";
     let rules = rules_broken_by(&[
-        ("src/store/mod.rs", parent),
-        ("src/store/simulation.rs", code),
-        ("src/store/plain.rs", code),
+        ("core/src/store/mod.rs", parent),
+        ("core/src/store/simulation.rs", code),
+        ("core/src/store/plain.rs", code),
     ]);
     assert_eq!(rules, [(Rule::Purity, 2)]);
 }
@@ -162,17 +162,17 @@ fn a_file_that_is_a_test_module_may_do_impure_things() {
 #[test]
 fn a_crate_outside_its_owner_is_reported() {
     for (path, code) in [
-        ("src/server/service.rs", "use rumqttc::Client;"),
-        ("src/client/mod.rs", "fn f(x: rumqttc::Client) {}"),
-        ("src/client/mod.rs", "use rumqttc as mqtt;"),
-        ("src/client/mod.rs", "extern crate rumqttc;"),
-        ("src/client/mod.rs", "fn f(x: &mut ::rumqttc::Client) {}"),
-        ("src/server/mod.rs", "use {rustix::fs, std::fmt};"),
+        ("core/src/server/service.rs", "use rumqttc::Client;"),
+        ("core/src/client/mod.rs", "fn f(x: rumqttc::Client) {}"),
+        ("core/src/client/mod.rs", "use rumqttc as mqtt;"),
+        ("core/src/client/mod.rs", "extern crate rumqttc;"),
+        ("core/src/client/mod.rs", "fn f(x: &mut ::rumqttc::Client) {}"),
+        ("core/src/server/mod.rs", "use {rustix::fs, std::fmt};"),
         ("src/shell/mod.rs", "pub use ::rustyline::Editor;"),
         ("src/cli/args.rs", "fn f() { serde_json::to_string(&1); }"),
         ("src/render/text.rs", "fn f() { hex::encode([]); }"),
         ("src/render/text.rs", "use clap::Parser;"),
-        ("src/server/service.rs", "#[cfg(test)] mod tests { use rustix::fs::fadvise; }"),
+        ("core/src/server/service.rs", "#[cfg(test)] mod tests { use rustix::fs::fadvise; }"),
     ] {
         assert_eq!(rules_broken_in(path, code), [(Rule::Owner, 2)], "{path}: {code}");
     }
@@ -198,11 +198,11 @@ fn a_crate_in_a_second_file_is_reported_there() {
 #[test]
 fn a_crate_in_its_owner_is_not_reported() {
     let rules = rules_broken_by(&[
-        ("src/client/transport.rs", "use rumqttc::Client;"),
-        ("src/mqtt/oracle.rs", "use rumqttc::mqttbytes;"),
-        ("src/ledger/file/directory.rs", "use rustix::fs::fadvise;"),
+        ("core/src/client/transport.rs", "use rumqttc::Client;"),
+        ("core/src/mqtt/oracle.rs", "use rumqttc::mqttbytes;"),
+        ("core/src/ledger/file/directory.rs", "use rustix::fs::fadvise;"),
         ("src/render/json/writer.rs", "use serde_json::Value;"),
-        ("src/protocol/topic.rs", "use hex::encode;"),
+        ("core/src/protocol/topic.rs", "use hex::encode;"),
         ("src/render/encoding.rs", "use hex::encode;"),
         ("src/commands/set.rs", "#[derive(clap::Args)] struct Set { hex: bool, base64: bool }"),
         ("src/cli/args.rs", "use clap::Parser; fn f() { let colored = args.base64; }"),
@@ -213,10 +213,10 @@ fn a_crate_in_its_owner_is_not_reported() {
 #[test]
 fn a_file_without_a_first_line_is_reported() {
     for (path, text) in [
-        ("src/store/mod.rs", "use crate::protocol;\n"),
+        ("core/src/store/mod.rs", "use crate::protocol;\n"),
         ("tests/it/main.rs", "// not this\n//! a doc\n"),
-        ("src/store/scan.rs", ""),
-        ("src/store/limits.rs", "//!\n"),
+        ("core/src/store/scan.rs", ""),
+        ("core/src/store/limits.rs", "//!\n"),
     ] {
         let found = violations(&[(path, text)]);
         let rules: Vec<_> = found.iter().map(|found| found.rule).collect();
@@ -228,12 +228,12 @@ fn a_file_without_a_first_line_is_reported() {
 fn a_file_over_its_length_is_reported_with_its_length_and_tests_do_not_count() {
     let long = |lines: usize| format!("//! Long.\n{}", "fn f() {}\n".repeat(lines.saturating_sub(1)));
     let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(LINES_MAX));
-    let path = "src/store/mod.rs";
+    let path = "core/src/store/mod.rs";
     assert_eq!(violations(&[(path, &(long(LINES_MAX) + &tests))]), []);
     assert_eq!(violations(&[("tests/it.rs", &long(LINES_MAX + 1))]), []);
     let found = violations(&[(path, &long(LINES_MAX + 1))]);
     let [found] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!(found.to_string(), "src/store/mod.rs:601: Length: 601 lines, over 600");
+    assert_eq!(found.to_string(), "core/src/store/mod.rs:601: Length: 601 lines, over 600");
 }
 
 #[test]
@@ -245,8 +245,8 @@ fn a_reading_of_the_clock_outside_its_owner_is_reported() {
         "fn f() { since.elapsed(); }",
         "fn f(x: Option<u8>) { x.map_or_else(Instant::now, g); }",
     ] {
-        assert_eq!(rules_broken_in("src/server/service.rs", code), [(Rule::Clock, 2)], "{code}");
-        assert_eq!(rules_broken_in("src/clock.rs", code), [], "{code}");
+        assert_eq!(rules_broken_in("core/src/server/service.rs", code), [(Rule::Clock, 2)], "{code}");
+        assert_eq!(rules_broken_in("core/src/clock.rs", code), [], "{code}");
     }
 }
 
@@ -297,9 +297,9 @@ fn a_print_or_an_exit_is_reported_wherever_it_is() {
 /// Two files of the store, `b` importing this from `a`, which defines `A` and imports `B`.
 fn cycle_with(code: &str) -> Vec<Violation> {
     violations(&[
-        ("src/store/mod.rs", "//! Store.\nmod a;\nmod b;\npub use a::A;"),
-        ("src/store/a.rs", "//! A.\nuse super::b::B;\npub struct A(B);\nimpl A { pub fn new() {} }"),
-        ("src/store/b.rs", &format!("//! B.\npub struct B;\n{code}")),
+        ("core/src/store/mod.rs", "//! Store.\nmod a;\nmod b;\npub use a::A;"),
+        ("core/src/store/a.rs", "//! A.\nuse super::b::B;\npub struct A(B);\nimpl A { pub fn new() {} }"),
+        ("core/src/store/b.rs", &format!("//! B.\npub struct B;\n{code}")),
     ])
 }
 
@@ -309,8 +309,8 @@ fn a_cycle_of_two_files_is_reported_with_the_items_that_tie_it() {
     assert_eq!(
         report,
         [
-            "src/store/a.rs:2: Cycle: in a cycle of 2 files: imports src/store/b.rs (B)",
-            "src/store/b.rs:3: Cycle: in a cycle of 2 files: imports src/store/a.rs (A)",
+            "core/src/store/a.rs:2: Cycle: in a cycle of 2 files: imports core/src/store/b.rs (B)",
+            "core/src/store/b.rs:3: Cycle: in a cycle of 2 files: imports core/src/store/a.rs (A)",
         ]
     );
 }
@@ -366,13 +366,13 @@ fn a_parent_that_only_declares_and_re_exports_is_in_no_cycle() {
     let parent = "mod a; pub mod b; pub use a::A; pub use self::b::{B as C, *}; use crate::protocol::Key;";
     let tree = |parent: &str| {
         rules_broken_by(&[
-            ("src/store/mod.rs", parent),
+            ("core/src/store/mod.rs", parent),
             (
-                "src/store/a.rs",
+                "core/src/store/a.rs",
                 "use super::{C, Key, b}; pub struct A(C, b::D); fn f(&self) { assert!(self.g()) }",
             ),
-            ("src/store/b.rs", "pub struct B; pub struct D;"),
-            ("src/protocol/mod.rs", "pub struct Key;"),
+            ("core/src/store/b.rs", "pub struct B; pub struct D;"),
+            ("core/src/protocol/mod.rs", "pub struct Key;"),
         ])
     };
     assert_eq!(tree(parent), []);
@@ -384,10 +384,10 @@ fn a_parent_that_only_declares_and_re_exports_is_in_no_cycle() {
 #[test]
 fn a_parent_that_defines_what_its_child_imports_is_in_a_cycle() {
     for parent in ["use a::A; pub struct Limits(A);", "pub struct Limits; fn f() { a::A::new() }"] {
-        for path in ["src/store/mod.rs", "src/store.rs"] {
+        for path in ["core/src/store/mod.rs", "core/src/store.rs"] {
             let rules = rules_broken_by(&[
                 (path, parent),
-                ("src/store/a.rs", "use super::Limits; pub struct A(Limits);"),
+                ("core/src/store/a.rs", "use super::Limits; pub struct A(Limits);"),
             ]);
             assert_eq!(rules, [(Rule::Cycle, 2), (Rule::Cycle, 2)], "{path}: {parent}");
         }
@@ -397,21 +397,21 @@ fn a_parent_that_defines_what_its_child_imports_is_in_a_cycle() {
 #[test]
 fn a_cycle_through_files_of_several_folders_is_reported_as_one() {
     let found = violations(&[
-        ("src/store/mod.rs", "//! Store.\nmod a;\nmod b;"),
-        ("src/store/a.rs", "//! A.\nuse super::b::c::C;\npub fn a() {}"),
-        ("src/store/b/mod.rs", "//! B.\npub mod c;\nuse super::a::a;\npub fn b() {}"),
-        ("src/store/b/c.rs", "//! C.\nuse super::b;\npub struct C;"),
-        ("src/store/d.rs", "//! D.\nuse super::a::a;"),
+        ("core/src/store/mod.rs", "//! Store.\nmod a;\nmod b;"),
+        ("core/src/store/a.rs", "//! A.\nuse super::b::c::C;\npub fn a() {}"),
+        ("core/src/store/b/mod.rs", "//! B.\npub mod c;\nuse super::a::a;\npub fn b() {}"),
+        ("core/src/store/b/c.rs", "//! C.\nuse super::b;\npub struct C;"),
+        ("core/src/store/d.rs", "//! D.\nuse super::a::a;"),
     ]);
     let report: Vec<_> = found.iter().map(Violation::to_string).collect();
     assert_eq!(
         report,
         [
-            "src/store/a.rs:2: Cycle: in a cycle of 3 files: imports src/store/b/c.rs (C)",
-            "src/store/a.rs:2: FolderCycle: store/a is in a cycle of folders: imports store/b (C)",
-            "src/store/b/c.rs:2: Cycle: in a cycle of 3 files: imports src/store/b/mod.rs (b)",
-            "src/store/b/mod.rs:3: Cycle: in a cycle of 3 files: imports src/store/a.rs (a)",
-            "src/store/b/mod.rs:3: FolderCycle: store/b is in a cycle of folders: imports store/a (a)",
+            "core/src/store/a.rs:2: Cycle: in a cycle of 3 files: imports core/src/store/b/c.rs (C)",
+            "core/src/store/a.rs:2: FolderCycle: store/a is in a cycle of folders: imports store/b (C)",
+            "core/src/store/b/c.rs:2: Cycle: in a cycle of 3 files: imports core/src/store/b/mod.rs (b)",
+            "core/src/store/b/mod.rs:3: Cycle: in a cycle of 3 files: imports core/src/store/a.rs (a)",
+            "core/src/store/b/mod.rs:3: FolderCycle: store/b is in a cycle of folders: imports store/a (a)",
         ]
     );
 }
@@ -420,25 +420,28 @@ fn a_cycle_through_files_of_several_folders_is_reported_as_one() {
 fn a_cycle_of_folders_without_a_cycle_of_files_is_reported() {
     let tree = |import: &str| {
         violations(&[
-            ("src/store/mod.rs", "//! Store.\nmod a;\nmod b;\nmod event;"),
-            ("src/store/a/mod.rs", "//! A.\npub mod one;\npub mod two;"),
-            ("src/store/a/one.rs", "//! One.\nuse crate::store::b::three::Three;\npub struct One(Three);"),
-            ("src/store/a/two.rs", "//! Two.\npub struct Two;"),
+            ("core/src/store/mod.rs", "//! Store.\nmod a;\nmod b;\nmod event;"),
+            ("core/src/store/a/mod.rs", "//! A.\npub mod one;\npub mod two;"),
             (
-                "src/store/b.rs",
+                "core/src/store/a/one.rs",
+                "//! One.\nuse crate::store::b::three::Three;\npub struct One(Three);",
+            ),
+            ("core/src/store/a/two.rs", "//! Two.\npub struct Two;"),
+            (
+                "core/src/store/b.rs",
                 "//! B.\npub mod three;\npub mod four;\nuse three::Three;\npub struct B(Three);",
             ),
-            ("src/store/b/three.rs", "//! Three.\npub struct Three;"),
-            ("src/store/b/four.rs", &format!("//! Four.\n{import}")),
-            ("src/store/event.rs", "//! Event.\nuse super::a::two::Two;\npub struct Event(Two);"),
+            ("core/src/store/b/three.rs", "//! Three.\npub struct Three;"),
+            ("core/src/store/b/four.rs", &format!("//! Four.\n{import}")),
+            ("core/src/store/event.rs", "//! Event.\nuse super::a::two::Two;\npub struct Event(Two);"),
         ])
     };
     let report = |import: &str| tree(import).iter().map(Violation::to_string).collect::<Vec<_>>();
     assert_eq!(
         report("use crate::store::a::two::Two;"),
         [
-            "src/store/a/one.rs:2: FolderCycle: store/a is in a cycle of folders: imports store/b (Three)",
-            "src/store/b/four.rs:2: FolderCycle: store/b is in a cycle of folders: imports store/a (Two)",
+            "core/src/store/a/one.rs:2: FolderCycle: store/a is in a cycle of folders: imports store/b (Three)",
+            "core/src/store/b/four.rs:2: FolderCycle: store/b is in a cycle of folders: imports store/a (Two)",
         ]
     );
     assert_eq!(report("use crate::store::event::Event;").len(), 3, "the file between them is part of it");

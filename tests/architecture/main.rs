@@ -25,7 +25,7 @@ use rules::{
     CLOCK_OWNER, ENVIRONMENT_OWNER, FOLDER_IMPORTS, IMPORTS, KNOWN_CYCLES, KNOWN_IMPORTS, LINES_MAX, OWNERS,
     PLANNED, PURE,
 };
-use source::{Kind, Reference, Source, module_of};
+use source::{Kind, Reference, Source, module_of, within_package};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
@@ -60,14 +60,15 @@ impl fmt::Display for Violation {
 /// A tree of source files.
 struct Tree {
     texts: BTreeMap<String, String>,
-    /// The files below `src`.
+    /// The files below `src` and `core/src`.
     sources: BTreeMap<String, Source>,
 }
 
 impl Tree {
     fn new(files: impl IntoIterator<Item = (String, String)>) -> Self {
         let texts: BTreeMap<_, _> = files.into_iter().collect();
-        let sources = texts.iter().filter(|(path, _)| path.starts_with("src/"));
+        let sources =
+            texts.iter().filter(|(path, _)| path.starts_with("src/") || path.starts_with("core/src/"));
         let sources = sources.map(|(path, text)| (path.clone(), Source::read(path, text))).collect();
         Self { texts, sources }
     }
@@ -133,10 +134,9 @@ impl Tree {
     }
 }
 
-/// `src/store/mod.rs` is in `store`, `src/main.rs` in `main`.
+/// `core/src/store/mod.rs` is in `store`, `src/main.rs` in `main`.
 fn top_module(path: &str) -> &str {
-    let path = path.strip_prefix("src/").unwrap_or(path);
-    path.split(['/', '.']).next().unwrap_or(path)
+    within_package(path).split(['/', '.']).next().unwrap_or(path)
 }
 
 fn row<'a>(table: &[(&str, &'a [&'a str])], name: &str) -> Option<&'a [&'a str]> {
@@ -221,8 +221,8 @@ fn files_below(folder: &str, ending: &str) -> Vec<(String, String)> {
 }
 
 static SOURCE_TREE: LazyLock<Tree> = LazyLock::new(|| {
-    let tree = Tree::new([files_below("src", "rs"), files_below("tests", "rs")].concat());
-    for entry in ["src/lib.rs", "src/main.rs", "src/protocol/frame.rs", file!()] {
+    let tree = Tree::new(["core/src", "src", "tests"].map(|folder| files_below(folder, "rs")).concat());
+    for entry in ["src/lib.rs", "src/main.rs", "core/src/lib.rs", "core/src/protocol/frame.rs", file!()] {
         assert!(tree.texts.contains_key(entry), "{entry} was not scanned");
     }
     tree
@@ -274,7 +274,7 @@ fn every_row_of_the_tables_is_about_something_that_exists() {
 fn every_vector_file_is_read_by_a_test() {
     let vectors = files_below("tests/vectors", "txt");
     assert!(vectors.len() >= 7, "only {} vector files", vectors.len());
-    let sources = files_below("src", "rs");
+    let sources = files_below("core/src", "rs");
     for (path, _) in vectors {
         let include = format!("../{path}\")");
         let readers = sources.iter().filter(|(_, text)| text.contains(&include));

@@ -7,19 +7,24 @@ use std::process::Command;
 
 use super::rules::{PACKAGES_DEFAULT_MAX, PACKAGES_MAX_SLACK, PACKAGES_WITH_CLUSTER_MAX};
 
-/// Returns the packages that are compiled into the binary, by name and version, without our own.
+/// Returns the packages that are compiled into the binary, by name and version, without our own two.
 fn packages(options: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none"]).args(options);
+    command
+        .args(["tree", "--package", "mqkv", "--locked", "--offline", "--edges", "normal", "--prefix", "none"])
+        .args(options);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     let package = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let all: BTreeSet<_> = lines.lines().map(package).collect();
-    let own = concat!(env!("CARGO_PKG_NAME"), " v", env!("CARGO_PKG_VERSION"));
-    assert!(all.contains(own), "{own} is not in the tree");
-    all.into_iter().filter(|package| package != own).collect()
+    let own =
+        [env!("CARGO_PKG_NAME"), "mqkv-core"].map(|name| format!("{name} v{}", env!("CARGO_PKG_VERSION")));
+    for own in &own {
+        assert!(all.contains(own), "{own} is not in the tree");
+    }
+    all.into_iter().filter(|package| !own.contains(package)).collect()
 }
 
 #[track_caller]

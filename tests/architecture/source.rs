@@ -291,9 +291,14 @@ impl<'ast> Visit<'ast> for Source {
     }
 }
 
-/// `src/store/mod.rs` is `store`, `src/clock.rs` is `clock`; the crate's root has no name.
+/// The path below the `src` of its package.
+pub fn within_package(path: &str) -> &str {
+    path.strip_prefix("core/").unwrap_or(path).strip_prefix("src/").unwrap_or(path)
+}
+
+/// `core/src/store/mod.rs` is `store`, `core/src/clock.rs` is `clock`; the crate's root has no name.
 pub fn module_of(path: &str) -> Path {
-    let path = path.strip_prefix("src/").unwrap_or(path);
+    let path = within_package(path);
     let parts = path.strip_suffix(".rs").unwrap_or(path).split('/');
     parts.filter(|part| !["mod", "lib", "main"].contains(part)).map(str::to_owned).collect()
 }

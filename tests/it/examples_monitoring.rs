@@ -39,7 +39,7 @@ pub fn metrics_given() -> BTreeSet<String> {
     names
 }
 
-/// Metrics of `--etcd`: a test in src/server/operations/prometheus/cluster.rs has them.
+/// Metrics of `--etcd`: a test in core/src/server/operations/prometheus/cluster.rs has them.
 fn is_of_cluster(name: &str) -> bool {
     name.starts_with("mqkv_cluster_") || name.starts_with("mqkv_etcd_")
 }

@@ -191,10 +191,10 @@ mod tests {
         let text = text.into_string();
         let mut named = 0;
         for file in [
-            include_str!("../../../../examples/monitoring/alerts.yml"),
-            include_str!("../../../../examples/monitoring/dashboard.json"),
-            include_str!("../../../../docs/monitoring.md"),
-            include_str!("../../../../docs/scale-out.md"),
+            include_str!("../../../../../examples/monitoring/alerts.yml"),
+            include_str!("../../../../../examples/monitoring/dashboard.json"),
+            include_str!("../../../../../docs/monitoring.md"),
+            include_str!("../../../../../docs/scale-out.md"),
         ] {
             for name in file.split(|c: char| !c.is_ascii_lowercase() && c != '_') {
                 if name.starts_with("mqkv_cluster_") || name.starts_with("mqkv_etcd_") {

@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn replies_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/reply.txt"), run);
+        check(include_str!("../../../tests/vectors/reply.txt"), run);
     }
 
     #[test]

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn topics_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/topic.txt"), run);
+        check(include_str!("../../../tests/vectors/topic.txt"), run);
     }
 
     #[test]

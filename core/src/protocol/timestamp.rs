@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn timestamps_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/timestamp.txt"), run);
+        check(include_str!("../../../tests/vectors/timestamp.txt"), run);
     }
 
     #[test]

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn notifications_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/notification.txt"), run);
+        check(include_str!("../../../tests/vectors/notification.txt"), run);
     }
 
     fn notification() -> impl Strategy<Value = Notification> {

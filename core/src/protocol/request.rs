@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn requests_are_as_in_the_vectors() {
-        vectors::check(include_str!("../../tests/vectors/request.txt"), run);
+        vectors::check(include_str!("../../../tests/vectors/request.txt"), run);
     }
 
     #[test]

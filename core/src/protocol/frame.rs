@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn frames_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/frame.txt"), run);
+        check(include_str!("../../../tests/vectors/frame.txt"), run);
     }
 
     fn line_of(len: usize, end: &str) -> Bytes {

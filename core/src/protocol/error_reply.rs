@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn texts_are_as_in_the_vectors() {
-        check(include_str!("../../tests/vectors/error_reply.txt"), run);
+        check(include_str!("../../../tests/vectors/error_reply.txt"), run);
     }
 
     #[test]

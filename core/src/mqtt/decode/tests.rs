@@ -506,7 +506,7 @@ fn debug_output_contains_no_password_and_no_token() {
 
 #[test]
 fn vectors() {
-    vectors::check(include_str!("../../../tests/vectors/packet.txt"), run);
+    vectors::check(include_str!("../../../../tests/vectors/packet.txt"), run);
 }
 
 fn run(case: &Case<'_>) -> String {

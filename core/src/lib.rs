@@ -1,0 +1,16 @@
+//! What `mqkv` is below its command line: the state store, its protocol, a client, and an MQTT broker. The library `mqkv` has these
+//! modules, too, and says what each may import.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+
+pub mod clock;
+pub mod exchange;
+pub mod ledger;
+pub mod mqtt;
+pub mod protocol;
+pub mod random;
+pub mod store;
+
+pub mod broker;
+pub mod client;
+pub mod net;
+pub mod server;
