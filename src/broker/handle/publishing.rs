@@ -190,7 +190,7 @@ impl Broker {
 
     /// Reports that there is no memory for a client's message; returns the reason code to reject it with.
     fn refuse(&self, from: &Peer, publication: &Publication) -> ReasonCode {
-        let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
+        let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.to_string());
         self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
         ReasonCode::QuotaExceeded
     }
@@ -207,7 +207,7 @@ impl Broker {
             drop(registry);
             let Retaining { publication, owner, is_refusable, .. } = &retaining;
             if *is_refusable && !owner.has_room(MemoryKind::Sessions, publication.bytes) {
-                self.report([Event::NotRetained { topic: publication.message.topic.clone() }]);
+                self.report([Event::NotRetained { topic: publication.message.topic.to_string() }]);
                 return Err(ReasonCode::QuotaExceeded);
             }
             let charge = Charge::new(owner, MemoryKind::Sessions, publication.bytes);
@@ -357,7 +357,7 @@ mod tests {
 
     fn message(payload: &'static str, retain: bool) -> Message {
         let payload = bytes::Bytes::from_static(payload.as_bytes());
-        Message { topic: "t/1".to_owned(), payload, qos: Qos::AtLeastOnce, retain, ..Message::default() }
+        Message { topic: "t/1".into(), payload, qos: Qos::AtLeastOnce, retain, ..Message::default() }
     }
 
     /// Returns the payloads that a subscriber gets.
@@ -422,7 +422,7 @@ mod tests {
             let held = without_room(&broker);
             let refused = broker.publish_from(&peer, message("0", retain));
             assert!(matches!(refused, Err(ReasonCode::QuotaExceeded)), "{refused:?}");
-            let few = Message { topic: "few".to_owned(), ..message("0", false) };
+            let few = Message { topic: "few".into(), ..message("0", false) };
             assert!(matches!(broker.publish_from(&peer, few), Ok(Published::Complete(0))));
             drop(held);
 

@@ -53,7 +53,7 @@ pub(super) fn decode(
     }
     let packet_id = if qos > Qos::AtMostOnce { body.packet_id()? } else { 0 };
     let retain = header.first & RETAIN != 0;
-    let mut message = Message { topic: topic.to_owned(), qos, retain, ..Message::default() };
+    let mut message = Message { topic, qos, retain, ..Message::default() };
     let mut topic_alias = None;
     if is_v5 {
         property::read_each(&mut body, |id, value| match id {

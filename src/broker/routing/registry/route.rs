@@ -289,7 +289,7 @@ mod tests {
     }
 
     fn publication(topic: &str, retain: bool, now: Instant) -> Arc<Publication> {
-        let (topic, payload) = (topic.to_owned(), b"1".to_vec().into());
+        let (topic, payload) = (topic.to_owned().into(), b"1".to_vec().into());
         let message = Message { topic, payload, qos: Qos::ExactlyOnce, retain, ..Message::default() };
         Arc::new(Publication::new(message, now))
     }
