@@ -107,7 +107,8 @@ async fn expired_messages_do_not_wait_for_a_session() {
     let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     client.subscribe(filter("#")).await;
     client.disconnect().await;
-    let message = |topic: &str, expiry_s| Message { topic: topic.to_owned(), expiry_s, ..Message::default() };
+    let message =
+        |topic: &str, expiry_s| Message { topic: topic.to_owned().into(), expiry_s, ..Message::default() };
     for (topic, expiry_s) in [("old", Some(0)), ("new", Some(1000)), ("kept", None)] {
         let message = Message { qos: Qos::AtLeastOnce, ..message(topic, expiry_s) };
         assert_eq!(server.broker().publish(None, message), 1);

@@ -363,7 +363,7 @@ fn the_fields_of_a_connect_are_read_in_their_order() {
     assert_eq!((connect.client_id.as_str(), connect.username.as_deref()), ("a", Some("u")));
     let will = connect.will.unwrap().message;
     assert_eq!(
-        (will.topic.as_str(), &will.payload[..], will.qos, will.retain),
+        (&*will.topic, &will.payload[..], will.qos, will.retain),
         ("w", &b"m"[..], Qos::ExactlyOnce, true)
     );
     assert_eq!(connect.password.unwrap().into_bytes(), b"p");
