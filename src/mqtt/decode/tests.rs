@@ -55,7 +55,7 @@ fn check(version: ProtocolVersion, bytes: &[u8], bytes_max: u32) -> Result<Decod
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn every_valid_packet_is_decoded_as_the_crate_decodes_it(
@@ -100,7 +100,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn a_damaged_packet_is_an_error_or_what_the_crate_makes_of_it_and_never_a_panic(
