@@ -140,7 +140,8 @@ impl Held {
 
     fn publish(&mut self, topic: String, bytes: usize, retain: bool) {
         let payload = vec![b'x'; bytes].into();
-        let message = Message { topic, payload, qos: Qos::AtLeastOnce, retain, ..Message::default() };
+        let message =
+            Message { topic: topic.into(), payload, qos: Qos::AtLeastOnce, retain, ..Message::default() };
         let publication = Arc::new(Publication::new(message, self.now));
         if retain {
             let owner = self.registry.memory().account("ann");

@@ -270,9 +270,12 @@ fn refuse_without_tls(settings: &Settings) -> Result<(), CommandError> {
         let Some((_, origin)) = settings.get(setting).filter(|(value, _)| !value.is_off()) else { continue };
         if origin.source == Source::Flag {
             let message = "-T, -C, -K, -P, --server-name and --insecure require TLS";
-            return Err(
-                CommandError::usage(message).hint("-b mqtts://HOST[:PORT], or -n HOST without --notls")
-            );
+            let hint = if setting == Setting::Keypasswordfile {
+                "-P FILE is the password of the key; the password of -u NAME is --password-file FILE"
+            } else {
+                "-b mqtts://HOST[:PORT], or -n HOST without --notls"
+            };
+            return Err(CommandError::usage(message).hint(hint));
         }
         if endpoint == Some(origin.rank) {
             return Err(origin.error(setting, "it requires TLS"));

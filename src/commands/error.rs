@@ -319,6 +319,10 @@ fn hint(error: &Error) -> Option<String> {
                     "start a broker with `mqkv serve`, or use --embedded for a store inside this process"
                         .to_owned()
                 }
+                // The default port of TLS, which a plain `mqkv serve` does not answer.
+                Some((_, "8883")) => {
+                    "check the port; without TLS: -b mqtt://HOST[:PORT] or --notls".to_owned()
+                }
                 _ => format!("check the port, or start a broker with `mqkv serve --listen {target}`"),
             });
         }
@@ -527,6 +531,15 @@ mod tests {
         let refused = |refusal| CommandError::from(Error::Refused(refusal)).kind;
         assert_eq!(refused(ErrorReply::NotAuthorized), Kind::Authorization);
         assert_eq!(refused(ErrorReply::QuotaExceeded), Kind::Refused);
+    }
+
+    #[test]
+    fn a_refused_connection_to_the_port_of_tls_does_not_suggest_a_server_without_tls() {
+        let hint = |target: &str| {
+            hint(&Error::Connect { target: target.into(), cause: Error::CONNECTION_REFUSED.into() }).unwrap()
+        };
+        assert_eq!(hint("localhost:8883"), "check the port; without TLS: -b mqtt://HOST[:PORT] or --notls");
+        assert!(hint("localhost:8884").contains("`mqkv serve --listen localhost:8884`"));
     }
 
     #[test]

@@ -1,16 +1,10 @@
 //! Clients that misbehave: the broker disconnects them and serves all others.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-
-use super::common::pki::Ca;
 use super::common::wire::{self, ConnectOptions, Packet, Publish};
-use super::common::{LoggedServer, Place, RawClient, Server, wait_until};
+use super::common::{LoggedServer, Place, RawClient, Server};
 
 /// Connects a client.
 fn connect(port: u16, client_id: &str) -> RawClient {
@@ -90,50 +84,6 @@ fn concurrent_connects_with_one_client_id_all_succeed_and_one_stays_connected() 
     }
     assert_eq!(served, 1);
     wait_for_count(port, "clients/total", 2);
-}
-
-/// Returns how many connections this test may open, at most `wanted`: other tests in this process need files too.
-fn connections_up_to(wanted: u64) -> usize {
-    const OTHER_TESTS: u64 = 400;
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    assert!(hard > OTHER_TESTS, "a limit of {hard} files is too low for this test");
-    usize::try_from(hard.saturating_sub(OTHER_TESTS).min(wanted)).unwrap()
-}
-
-#[test]
-fn a_thousand_connections_without_a_complete_connect_are_closed_and_other_clients_are_served() {
-    let place = Place::new();
-    Ca::new(&place, "ca.pem").issue(&place, "server", &["localhost"]);
-    let wanted = connections_up_to(1000);
-    let listeners =
-        ["--listen", "mqtt://127.0.0.1:0", "--listen", "mqtts://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"];
-    let options = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
-    let server = LoggedServer::start(&place, &[&listeners[..], &options].concat());
-    let port = server.port(0);
-    let mut client = connect(port, "a");
-    let connect_packet = wire::connect("half");
-    let beginnings =
-        [(0, &connect_packet[..]), (1, b"\x16\x03\x01\0\xA5\x01"), (2, b"GET /mqtt HTTP/1.1\r\nHost: h\r\n")];
-    let streams = (0..wanted).map(|number| {
-        let (listener, bytes) = beginnings[number % 3];
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port(listener))).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // Every third connection sends nothing.
-        stream.write_all(&bytes[..number / 3 % 3 * bytes.len() / 3]).unwrap();
-        stream
-    });
-    let streams: Vec<_> = streams.collect();
-    is_served(&mut client);
-    for mut stream in streams {
-        let mut received = Vec::new();
-        stream.read_to_end(&mut received).unwrap();
-        // A TLS listener sends an alert.
-        assert!(received.is_empty() || received[0] == 0x15, "{received:02X?}");
-    }
-    is_served(&mut client);
-    let open = || fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count();
-    wait_until("all connections are closed", || (open() < 100).then_some(()));
 }
 
 /// Returns the peak resident memory of a process in KB.

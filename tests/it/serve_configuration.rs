@@ -108,6 +108,10 @@ fn sighup_never_ends_a_server_with_a_file() {
 fn the_file_of_the_package_is_valid() {
     let place = Place::new();
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/mqkv.toml")).unwrap();
+    let security = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SECURITY.md")).unwrap();
+    let (heading, _) = text.split_once("\" in /usr/share/doc/mqkv/SECURITY.md").unwrap();
+    let heading = &heading[heading.rfind('"').unwrap() + 1..];
+    assert!(security.contains(&format!("\n## {heading}\n")), "SECURITY.md has no section {heading}");
     let state = place.path("state").display().to_string();
     let text = text.replace("/var/lib/mqkv", &state);
     // Each line that is commented out is an option too.

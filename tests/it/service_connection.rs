@@ -42,7 +42,7 @@ impl ServiceNode for Echo {
 
     fn handle_message(&self, message: Message) {
         self.handled.fetch_add(1, Ordering::Relaxed);
-        let answer = Message { topic: "answers".to_owned(), ..message };
+        let answer = Message { topic: "answers".into(), ..message };
         self.answers.lock().unwrap().push_back(answer);
     }
 

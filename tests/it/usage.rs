@@ -306,6 +306,11 @@ fn contradicting_tls_options_are_refused() {
              hint: -b mqtts://HOST[:PORT], or -n HOST without --notls\n",
         );
     }
+    assert_usage(
+        "get k -u ann -P secret",
+        "error: -T, -C, -K, -P, --server-name and --insecure require TLS\n\
+         hint: -P FILE is the password of the key; the password of -u NAME is --password-file FILE\n",
+    );
     assert_usage("get k -n host -C c", "error: -C requires its key: -K FILE\n");
     assert_usage("get k -n host -K k", "error: -K requires its certificate: -C FILE\n");
 }

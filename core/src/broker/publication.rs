@@ -34,6 +34,7 @@ pub struct Publication {
 
 impl Publication {
     /// Wraps a message that is published now.
+    #[inline]
     #[must_use]
     pub fn new(message: Message, now: Instant) -> Self {
         let expires_at =

@@ -91,7 +91,9 @@ impl OutgoingRequest {
             user_properties.push(message::PERSIST, "true");
         }
         Message {
-            topic: properties.and_then(|properties| properties.topic).unwrap_or(topic::REQUEST).to_owned(),
+            topic: properties
+                .and_then(|properties| properties.topic)
+                .map_or(topic::REQUEST.into(), |topic| topic.to_owned().into()),
             payload: self.payload.clone(),
             qos: Qos::AtLeastOnce,
             response_topic: Some(response_topic.clone()),

@@ -353,7 +353,7 @@ impl Watch {
 
     /// Reports a message that cannot be used.
     pub fn skip(&mut self, message: &Message, cause: String) {
-        self.events.push_back(WatchEvent::Skipped { topic: message.topic.clone(), cause });
+        self.events.push_back(WatchEvent::Skipped { topic: message.topic.to_string(), cause });
     }
 
     /// Reports a change, unless it is older than the last reported state.

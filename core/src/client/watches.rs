@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(watches.remove(1), [key("ended")]);
         watches.handle_stopping(key("ended"));
         let late = Message {
-            topic: topic::notify("me", &key("ended")).unwrap(),
+            topic: topic::notify("me", &key("ended")).unwrap().into(),
             payload: Notification::Delete.encode(),
             ..Message::default()
         };

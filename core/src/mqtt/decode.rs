@@ -102,8 +102,9 @@ pub fn decode(
     }
     let body = body(input, header);
     if publish::is_type(header.first) {
-        let (mut publish, payload_start) =
-            publish::decode(Sender::Client, version, header, body).map_err(|cause| cause.error(version))?;
+        let mut publish = Publish::default();
+        let payload_start = publish::decode(Sender::Client, version, header, body, &mut publish)
+            .map_err(|cause| cause.error(version))?;
         publish::take(&mut publish, payload_start, header, input);
         return Ok(Decoded::Packet(Incoming::Publish(publish)));
     }
@@ -140,7 +141,8 @@ pub fn publish_of_server(
         Framing::Missing(missing) => return Ok(Err(missing)),
         Framing::Whole(header) => header,
     };
-    let (mut publish, payload_start) = publish::decode(Sender::Server, VERSION, header, body(input, header))
+    let mut publish = Publish::default();
+    let payload_start = publish::decode(Sender::Server, VERSION, header, body(input, header), &mut publish)
         .map_err(|cause| cause.error(VERSION))?;
     publish::take(&mut publish, payload_start, header, input);
     Ok(Ok(publish))

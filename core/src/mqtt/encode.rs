@@ -68,7 +68,7 @@ pub fn publish(
 ) -> Result<(), Unsendable> {
     let has_properties = version == ProtocolVersion::V5;
     let message = publish.message;
-    let topic = if publish.alias.is_none_or(|alias| alias.is_new) { message.topic.as_str() } else { "" };
+    let topic = if publish.alias.is_none_or(|alias| alias.is_new) { &*message.topic } else { "" };
     let mut properties = Length::default();
     if has_properties {
         if message.user_properties.encoded().is_none() {

@@ -148,7 +148,7 @@ fn connect(packet: v5::Connect, will: Option<v5::LastWill>, login: ConnectAuth) 
 
 fn last_will(packet: v5::LastWill) -> Will {
     let mut message = Message {
-        topic: String::from_utf8_lossy(&packet.topic).into_owned(),
+        topic: String::from_utf8_lossy(&packet.topic).into_owned().into(),
         payload: packet.message,
         qos: qos(packet.qos),
         retain: packet.retain,
@@ -170,7 +170,7 @@ fn last_will(packet: v5::LastWill) -> Will {
 /// Converts a PUBLISH of the crate, in either direction.
 pub fn publish(packet: v5::Publish) -> Publish {
     let mut message = Message {
-        topic: String::from_utf8_lossy(&packet.topic).into_owned(),
+        topic: String::from_utf8_lossy(&packet.topic).into_owned().into(),
         payload: packet.payload,
         qos: qos(packet.qos),
         retain: packet.retain,

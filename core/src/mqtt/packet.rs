@@ -92,7 +92,7 @@ pub struct Will {
 }
 
 /// PUBLISH from a client (MQTT 5, 3.3).
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Publish {
     /// 0 at QoS 0, at least 1 otherwise.
     pub packet_id: u16,

@@ -65,13 +65,11 @@ pub(super) fn read_of_message(id: u8, value: &mut Reader<'_>, message: &mut Mess
         PAYLOAD_FORMAT => set(&mut message.payload_format, id, flag(id, value)?),
         MESSAGE_EXPIRY => set(&mut message.expiry_s, id, value.u32()?),
         CONTENT_TYPE => set(&mut message.content_type, id, value.content_type()?),
-        RESPONSE_TOPIC => {
-            let topic = match value.topic_name() {
-                Ok("") | Err(Cause::TopicWildcard) => return Err(Cause::PropertyValue(id)),
-                topic => topic?,
-            };
-            set(&mut message.response_topic, id, topic.to_owned())
-        }
+        RESPONSE_TOPIC => match value.topic_name() {
+            Ok(topic) if !topic.is_empty() => set(&mut message.response_topic, id, topic.into_owned()),
+            Ok(_) | Err(Cause::TopicWildcard) => Err(Cause::PropertyValue(id)),
+            Err(cause) => Err(cause),
+        },
         CORRELATION_DATA => set(&mut message.correlation, id, Bytes::copy_from_slice(value.binary()?)),
         USER_PROPERTY => {
             // Those that follow each other are copied at once.

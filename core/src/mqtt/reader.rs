@@ -1,5 +1,6 @@
 //! Bounded cursor over the bytes of one packet.
 
+use std::borrow::Cow;
 use std::str;
 
 use super::error::Cause;
@@ -124,16 +125,16 @@ impl<'a> Reader<'a> {
 
     /// Reads a topic name: a string without wildcards (MQTT 5, 4.7.1). It may be empty.
     ///
-    /// The topic of nearly all packets is that of the requests, which need not be validated.
-    pub(super) fn topic_name(&mut self) -> Result<&'a str, Cause> {
+    /// The topic of nearly all packets is that of the requests, which is neither allocated nor validated.
+    pub(super) fn topic_name(&mut self) -> Result<Cow<'static, str>, Cause> {
         let bytes = self.binary()?;
         if bytes == topic::REQUEST.as_bytes() {
-            return Ok(topic::REQUEST);
+            return Ok(topic::REQUEST.into());
         }
         if contains(bytes, |byte| matches!(byte, 0 | b'+' | b'#')) {
             return Err(string(bytes).err().unwrap_or(Cause::TopicWildcard));
         }
-        str::from_utf8(bytes).map_err(|_| Cause::NotUtf8)
+        Ok(str::from_utf8(bytes).map_err(|_| Cause::NotUtf8)?.to_owned().into())
     }
 
     /// Reads a packet identifier: never 0 (MQTT 5, 2.2.1).
@@ -231,8 +232,8 @@ mod tests {
         assert_eq!(string(b"\0\x01\0"), Err(Cause::NullCharacter));
         assert_eq!(string(b"\0\x02\0\xFF"), Err(Cause::NotUtf8));
         let topic = |bytes: &'static [u8]| Reader::new(bytes).topic_name();
-        assert_eq!(topic(b"\0\x03a/b"), Ok("a/b"));
-        assert_eq!(topic(b"\0\0"), Ok(""));
+        assert_eq!(topic(b"\0\x03a/b"), Ok("a/b".into()));
+        assert_eq!(topic(b"\0\0"), Ok("".into()));
         assert_eq!(topic(b"\0\x02a+"), Err(Cause::TopicWildcard));
         assert_eq!(topic(b"\0\x01#"), Err(Cause::TopicWildcard));
         assert_eq!(topic(b"\0\x02#\0"), Err(Cause::NullCharacter));

@@ -53,8 +53,9 @@ pub enum Qos {
 /// User properties are forwarded unchanged and in order (MQTT 5, 3.3.2.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// The topic name: without wildcards, at most [`TOPIC_BYTES_MAX`] bytes.
-    pub topic: String,
+    /// The topic name: without wildcards, at most [`TOPIC_BYTES_MAX`] bytes. Most of those that a broker receives are
+    /// [`REQUEST`](super::topic::REQUEST), for which no memory is allocated.
+    pub topic: Cow<'static, str>,
     pub payload: Bytes,
     pub qos: Qos,
     pub retain: bool,

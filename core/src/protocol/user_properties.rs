@@ -90,7 +90,13 @@ impl UserProperties {
     /// Appends `count` properties from a packet, without the identifier of the first one: names and values, each UTF-8 with
     /// its length before it.
     pub fn push_encoded(&mut self, encoded: &[u8], count: usize) {
-        self.encoded.reserve(encoded.len().saturating_add(1));
+        let bytes = encoded.len().saturating_add(1);
+        if self.is_empty() {
+            // Nearly always. To grow a vector takes longer than to allocate one.
+            self.encoded = Vec::with_capacity(bytes);
+        } else {
+            self.encoded.reserve(bytes);
+        }
         self.encoded.push(IDENTIFIER);
         self.encoded.extend_from_slice(encoded);
         // Cannot overflow: each takes at least five bytes.

@@ -193,7 +193,7 @@ impl From<Change> for Outbound {
 
 fn response_message(reply_to: ReplyTo, response: Response) -> Message {
     Message {
-        topic: reply_to.response_topic,
+        topic: reply_to.response_topic.into(),
         payload: response.payload,
         qos: Qos::AtLeastOnce,
         correlation: Some(reply_to.correlation),
@@ -217,7 +217,7 @@ fn notify(change: Change, publisher: &dyn Publisher) {
             continue;
         };
         let message = Message {
-            topic,
+            topic: topic.into(),
             payload: payload.clone(),
             qos: Qos::AtLeastOnce,
             content_type: Some(CONTENT_TYPE.into()),

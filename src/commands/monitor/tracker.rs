@@ -68,7 +68,7 @@ impl Tracker {
             return Some(TrafficEvent::Request(self.request(message, now)));
         }
         let correlation = message.correlation.clone();
-        let correlation = Correlation { response_topic: Some(message.topic.clone()), data: correlation };
+        let correlation = Correlation { response_topic: Some(message.topic.to_string()), data: correlation };
         if let Some((summary, elapsed)) = self.answered(&correlation, now) {
             return Some(TrafficEvent::Reply(reply(message, correlation, summary, Some(elapsed))));
         }

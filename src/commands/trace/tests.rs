@@ -25,7 +25,7 @@ fn publish(topic: &str, payload: &[u8]) -> Packet {
     let payload = payload.to_vec().into();
     Packet::Publish {
         packet_id: Some(2),
-        message: Message { topic: topic.to_owned(), payload, ..Message::default() },
+        message: Message { topic: topic.to_owned().into(), payload, ..Message::default() },
     }
 }
 
@@ -118,7 +118,7 @@ fn requests_replies_and_notifications_are_shown_decoded() {
 #[test]
 fn the_properties_of_a_message_are_shown() {
     let message = Message {
-        topic: "a".to_owned(),
+        topic: "a".into(),
         response_topic: Some("b".to_owned()),
         correlation: Some((&b"\x00\xff"[..]).into()),
         content_type: Some("text".into()),
@@ -143,7 +143,7 @@ fn the_properties_of_a_message_are_shown() {
 fn lines_are_bounded_whatever_the_network_sends() {
     let long = "x".repeat(60_000);
     let message = Message {
-        topic: long.clone(),
+        topic: long.clone().into(),
         payload: vec![0; 1_000_000].into(),
         response_topic: Some(long.clone()),
         correlation: Some(long.clone().into()),

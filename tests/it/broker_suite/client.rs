@@ -2,17 +2,12 @@
 
 use std::collections::VecDeque;
 
-use crate::common::wire::{Packet, length, packet, text};
+use crate::common::wire::{self, Packet, length, packet, text};
 use crate::common::{Place, RawClient, Server};
 
 pub const CLEAN: u8 = 0x02;
 pub const RETAIN: u8 = 0x01;
 pub const DUP: u8 = 0x08;
-
-pub const NO_LOCAL: u8 = 0x04;
-pub const RETAIN_AS_PUBLISHED: u8 = 0x08;
-pub const RETAINED_IF_NEW: u8 = 0x10;
-pub const RETAINED_NEVER: u8 = 0x20;
 
 pub fn serve() -> (Place, Server) {
     let place = Place::new();
@@ -44,32 +39,23 @@ impl Message {
 }
 
 impl Client {
-    /// Connects with encoded properties and the encoded fields of a will. Returns the client and the body of the CONNACK.
-    pub fn connect_with(
-        server: &Server,
-        id: &str,
-        flags: u8,
-        properties: &[u8],
-        will: &[u8],
-    ) -> (Self, Vec<u8>) {
+    /// Connects with encoded properties and the encoded fields of a will.
+    pub fn connect_with(server: &Server, id: &str, flags: u8, properties: &[u8], will: &[u8]) -> Self {
         let mut raw = RawClient::connect(server.port());
         let head = [&text("MQTT")[..], &[5, flags, 0, 0], &length(properties.len()), properties].concat();
         raw.send(&packet(0x10, [&head[..], &text(id), will].concat()));
         let connack = raw.receive().unwrap();
         assert_eq!((connack.name(), connack.body[1]), ("CONNACK", 0));
-        (Self { raw, next_id: 1, pending: VecDeque::new() }, connack.body)
+        Self { raw, next_id: 1, pending: VecDeque::new() }
     }
 
     pub fn connect(server: &Server, id: &str) -> Self {
-        Self::connect_with(server, id, CLEAN, b"", b"").0
+        Self::connect_with(server, id, CLEAN, b"", b"")
     }
 
-    /// Connects without Clean Start and with a Session Expiry Interval of an hour. Returns the client and whether the session
-    /// was present.
-    pub fn resume(server: &Server, id: &str, properties: &[u8]) -> (Self, bool) {
-        let properties = [b"\x11\0\0\x0e\x10", properties].concat();
-        let (client, connack) = Self::connect_with(server, id, 0, &properties, b"");
-        (client, connack[0] == 1)
+    /// Connects without Clean Start and with a Session Expiry Interval of an hour.
+    pub fn resume(server: &Server, id: &str) -> Self {
+        Self::connect_with(server, id, 0, b"\x11\0\0\x0e\x10", b"")
     }
 
     pub fn receive(&mut self) -> Packet {
@@ -147,54 +133,26 @@ impl Client {
         self.raw.send(&packet(0x30 | flags, body));
     }
 
-    /// Publishes a message and completes its QoS handshake.
-    pub fn publish(&mut self, flags: u8, topic: &str, payload: &str) {
-        self.send_publish(flags, topic, b"", payload.as_bytes());
-        match flags >> 1 & 3 {
-            0 => self.expect_nothing(),
-            1 => assert_eq!(self.receive().name(), "PUBACK"),
-            _ => {
-                let pubrec = self.receive();
-                assert_eq!(pubrec.name(), "PUBREC");
-                self.raw.send(&packet(0x62, pubrec.body[..2].to_vec()));
-                assert_eq!(self.receive().name(), "PUBCOMP");
-            }
-        }
+    /// Publishes a message at QoS 2 and completes its handshake.
+    pub fn publish(&mut self, topic: &str, payload: &str) {
+        self.send_publish(4, topic, b"", payload.as_bytes());
+        let pubrec = self.receive();
+        assert_eq!(pubrec.name(), "PUBREC");
+        self.raw.send(&packet(0x62, pubrec.body[..2].to_vec()));
+        assert_eq!(self.receive().name(), "PUBCOMP");
     }
 
-    /// Subscribes to a filter and returns its reason code; an identifier of 0 is omitted.
-    pub fn subscribe_with(&mut self, filter: &str, options: u8, identifier: u8) -> u8 {
+    /// Subscribes to a filter, at this QoS.
+    pub fn subscribe(&mut self, filter: &str, qos: u8) {
         let id = self.id();
-        let properties: &[u8] = if identifier == 0 { b"" } else { &[0x0B, identifier] };
-        let body = [&id[..], &length(properties.len()), properties, &text(filter), &[options]].concat();
-        self.raw.send(&packet(0x82, body));
+        self.raw.send(&packet(0x82, [&id[..], &[0], &text(filter), &[qos]].concat()));
         let suback = self.receive();
-        assert_eq!((suback.name(), &suback.body[..3]), ("SUBACK", &[id[0], id[1], 0][..]));
-        suback.body[3]
+        assert_eq!((suback.name(), &suback.body[..]), ("SUBACK", &[id[0], id[1], 0, qos][..]));
     }
 
-    pub fn subscribe(&mut self, filter: &str, options: u8) {
-        assert_eq!(self.subscribe_with(filter, options, 0), options & 3);
-    }
-
-    pub fn unsubscribe(&mut self, filter: &str) -> u8 {
-        let id = self.id();
-        self.raw.send(&packet(0xA2, [&id[..], &[0], &text(filter)].concat()));
-        let unsuback = self.receive();
-        assert_eq!((unsuback.name(), &unsuback.body[..3]), ("UNSUBACK", &[id[0], id[1], 0][..]));
-        unsuback.body[3]
-    }
-
-    /// Sends DISCONNECT with encoded properties and waits until the broker has closed the connection.
-    pub fn disconnect(mut self, properties: &[u8]) {
-        self.raw.send(&packet(0xE0, [&[0][..], &length(properties.len()), properties].concat()));
+    /// Sends DISCONNECT and waits until the broker has closed the connection.
+    pub fn disconnect(mut self) {
+        self.raw.send(&wire::disconnect(0));
         assert_eq!(self.raw.receive(), None);
-    }
-
-    /// Waits for a DISCONNECT of the broker and returns its reason code.
-    pub fn disconnect_reason(mut self) -> u8 {
-        let packet = self.receive();
-        assert_eq!((packet.name(), self.raw.receive()), ("DISCONNECT", None));
-        packet.body[0]
     }
 }

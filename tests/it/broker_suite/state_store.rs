@@ -16,28 +16,6 @@ fn request(client: &mut Client, flags: u8, request: &Request) {
 }
 
 #[test]
-fn a_notification_has_the_granted_qos_and_the_identifiers_of_the_subscriptions_that_match_it() {
-    let (place, server) = serve();
-    let mut client = Client::connect(&server, "a");
-    client.subscribe("answers", 1);
-    let key = Key::new("k").unwrap();
-    let notification_topic = topic::notify("a", &key).unwrap();
-    request(&mut client, 0, &Request::KeyNotify { key, stop: false });
-    assert_eq!(client.receive_payloads(1), ["+OK\r\n"]);
-    for (filter, identifier, qos) in [("other", 4, 1), (&*topic::notify_filter("a"), 5, 0)] {
-        assert_eq!(client.subscribe_with(filter, 0, identifier), 0);
-        assert_eq!(place.run_at(&server.url(), &["set", "k", "v"]), "--- exit 0\n");
-        let notification = client.receive_publish();
-        assert_eq!((&notification.topic, notification.qos()), (&notification_topic, qos));
-        let has_identifier =
-            |identifier| notification.properties.windows(2).any(|pair| pair == [0x0B, identifier]);
-        assert_eq!((has_identifier(4), has_identifier(5)), (false, identifier == 5));
-        client.acknowledge(&notification);
-        client.expect_nothing();
-    }
-}
-
-#[test]
 fn a_message_below_the_topic_of_the_notifications_is_rejected() {
     let (_place, server) = serve();
     let mut client = Client::connect(&server, "a");

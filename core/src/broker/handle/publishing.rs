@@ -147,8 +147,8 @@ impl Broker {
             let owner = Arc::clone(owner);
             return self.retain(Retaining { publication, from, owner, is_refusable: false }, now);
         }
-        let (route, has_more) = self.begin_route(from, None, publication, now);
-        Ok(if has_more { unfinished(route, owner) } else { Published::Complete(route.count()) })
+        let route = self.begin_route(from, None, publication, now);
+        Ok(if route.is_complete() { Published::Complete(route.count()) } else { unfinished(route, owner) })
     }
 
     /// Publishes a client's message to its subscribers, or does the first step of it.
@@ -177,8 +177,8 @@ impl Broker {
             let from = Some(from.connection);
             return self.retain(Retaining { publication, from, owner, is_refusable: true }, now);
         }
-        let (route, has_more) = self.begin_route(Some(from.connection), None, publication, now);
-        if !has_more {
+        let route = self.begin_route(Some(from.connection), None, publication, now);
+        if route.is_complete() {
             return Ok(Published::Complete(route.count()));
         }
         let owner = self.inner.memory.account(&from.owner);
@@ -190,7 +190,7 @@ impl Broker {
 
     /// Reports that there is no memory for a client's message; returns the reason code to reject it with.
     fn refuse(&self, from: &Peer, publication: &Publication) -> ReasonCode {
-        let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.clone());
+        let (client_id, topic) = (Arc::clone(&from.client_id), publication.message.topic.to_string());
         self.report([Event::Dropped { client_id, topic, reason: "no memory is left for messages" }]);
         ReasonCode::QuotaExceeded
     }
@@ -207,7 +207,7 @@ impl Broker {
             drop(registry);
             let Retaining { publication, owner, is_refusable, .. } = &retaining;
             if *is_refusable && !owner.has_room(MemoryKind::Sessions, publication.bytes) {
-                self.report([Event::NotRetained { topic: publication.message.topic.clone() }]);
+                self.report([Event::NotRetained { topic: publication.message.topic.to_string() }]);
                 return Err(ReasonCode::QuotaExceeded);
             }
             let charge = Charge::new(owner, MemoryKind::Sessions, publication.bytes);
@@ -247,28 +247,26 @@ impl Broker {
         publication: Arc<Publication>,
         now: Instant,
     ) -> usize {
-        let (mut route, mut has_more) = self.begin_route(from, to, publication, now);
-        while has_more {
-            has_more = self.route_some(&mut route, now);
-        }
+        let mut route = self.begin_route(from, to, publication, now);
+        while !route.is_complete() && self.route_some(&mut route, now) {}
         route.count()
     }
 
-    /// Does the first step of a message; returns whether there are more.
+    /// Does the first step of a message.
     fn begin_route(
         &self,
         from: Option<ConnectionId>,
         to: Option<(ConnectionId, &str)>,
         publication: Arc<Publication>,
         now: Instant,
-    ) -> (Route, bool) {
+    ) -> Route {
         let mut events = Vec::new();
         let registry = self.read();
         let mut route = registry.begin_route(from, to, publication);
-        let has_more = registry.route_some(&mut route, now, &mut events);
+        registry.route_some(&mut route, now, &mut events);
         drop(registry);
         self.report(events);
-        (route, has_more)
+        route
     }
 
     fn route_some(&self, route: &mut Route, now: Instant) -> bool {
@@ -357,7 +355,7 @@ mod tests {
 
     fn message(payload: &'static str, retain: bool) -> Message {
         let payload = bytes::Bytes::from_static(payload.as_bytes());
-        Message { topic: "t/1".to_owned(), payload, qos: Qos::AtLeastOnce, retain, ..Message::default() }
+        Message { topic: "t/1".into(), payload, qos: Qos::AtLeastOnce, retain, ..Message::default() }
     }
 
     /// Returns the payloads that a subscriber gets.
@@ -422,7 +420,7 @@ mod tests {
             let held = without_room(&broker);
             let refused = broker.publish_from(&peer, message("0", retain));
             assert!(matches!(refused, Err(ReasonCode::QuotaExceeded)), "{refused:?}");
-            let few = Message { topic: "few".to_owned(), ..message("0", false) };
+            let few = Message { topic: "few".into(), ..message("0", false) };
             assert!(matches!(broker.publish_from(&peer, few), Ok(Published::Complete(0))));
             drop(held);
 

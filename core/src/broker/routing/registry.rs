@@ -458,7 +458,7 @@ impl Registry {
     ) -> Result<(), Full> {
         let retained = self.retained.handle_publish(publication, owner, now);
         if retained.is_err() {
-            self.events.push(Event::NotRetained { topic: publication.message.topic.clone() });
+            self.events.push(Event::NotRetained { topic: publication.message.topic.to_string() });
         }
         retained
     }
@@ -570,7 +570,7 @@ pub(in crate::broker) mod tests {
         expiry_s: u32,
         will_delay_s: Option<u32>,
     ) -> SessionRequest {
-        let message = Message { topic: "will".to_owned(), ..Message::default() };
+        let message = Message { topic: "will".into(), ..Message::default() };
         SessionRequest {
             connection: ConnectionId(connection),
             remote: "192.0.2.1:1024".into(),
@@ -743,7 +743,8 @@ pub(in crate::broker) mod tests {
         detach(&mut registry, 2, start);
         let mut bytes = 0;
         for topic in ["t", "t", "u"] {
-            let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            let message =
+                Message { topic: topic.to_owned().into(), qos: Qos::AtLeastOnce, ..Message::default() };
             let publication = Arc::new(Publication::new(message, start));
             assert_eq!(registry.route(None, None, &publication, start, &mut Vec::new()), 1);
             bytes += publication.bytes;
@@ -850,7 +851,7 @@ pub(in crate::broker) mod tests {
         let handle = registry.attach_known(request(1, "a", 0, None), start).unwrap().handle;
         for (topic, bytes) in [("r/1", 1), ("r/2", 1_000), ("r/3", 1)] {
             let payload = vec![b'x'; bytes].into();
-            let message = Message { topic: topic.to_owned(), payload, ..Message::default() };
+            let message = Message { topic: topic.to_owned().into(), payload, ..Message::default() };
             let publication = Arc::new(Publication::new(message, start));
             registry.retain(&publication, &Account::test("a", 1 << 30), start).unwrap();
         }
@@ -889,7 +890,7 @@ pub(in crate::broker) mod tests {
             for connection in [2, 3] {
                 subscribe_to(&mut registry, connection, "#", start);
             }
-            let message = Message { topic: "t".to_owned(), ..Message::default() };
+            let message = Message { topic: "t".into(), ..Message::default() };
             let publication = Arc::new(Publication::new(message, start));
             let push = |registry: &Registry, to| {
                 registry.route(None, Some((ConnectionId(to), "a")), &publication, start, &mut Vec::new())
@@ -1046,7 +1047,7 @@ pub(in crate::broker) mod tests {
             detach(&mut registry, number, start);
         }
         for _ in 0..REMOVED_PER_CALL_ENOUGH {
-            let message = Message { topic: "t".to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            let message = Message { topic: "t".into(), qos: Qos::AtLeastOnce, ..Message::default() };
             registry.route(None, None, &Arc::new(Publication::new(message, start)), start, &mut Vec::new());
         }
         for left in [2, 1, 0] {

@@ -303,7 +303,7 @@ mod tests {
     ) -> Arc<Publication> {
         let payload = payload.into();
         Arc::new(Publication::new(
-            Message { topic: topic.to_owned(), payload, expiry_s, ..Message::default() },
+            Message { topic: topic.to_owned().into(), payload, expiry_s, ..Message::default() },
             now,
         ))
     }
@@ -314,7 +314,7 @@ mod tests {
         while !search.is_complete() {
             let mut left = steps;
             retained.search(filter, &mut search, now, &mut left, |found, _| {
-                topics.push(found.message.topic.clone());
+                topics.push(found.message.topic.to_string());
                 true
             });
             used += steps - left;
@@ -358,7 +358,7 @@ mod tests {
         // Half of a quarter of the budget: 16 KiB.
         let (owner, mut retained) = (Account::test("a", 128 * 1024), RetainedMessages::new(100));
         let of = |topic: &str, bytes| {
-            let (topic, payload) = (topic.to_owned(), vec![b'x'; bytes].into());
+            let (topic, payload) = (topic.to_owned().into(), vec![b'x'; bytes].into());
             Arc::new(Publication::new(Message { topic, payload, ..Message::default() }, now))
         };
         retained.handle_publish(&of("a", 14_000), &owner, now).unwrap();

@@ -194,6 +194,12 @@ impl Route {
         }
     }
 
+    /// Whether there are no more steps.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        matches!(self.stage, Stage::Complete)
+    }
+
     /// Returns the number of sessions that have got the message.
     #[must_use]
     pub fn count(&self) -> usize {

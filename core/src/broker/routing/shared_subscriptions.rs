@@ -294,7 +294,8 @@ mod tests {
     fn publish(registry: &Registry, topic: &str, count: usize, now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
         for _ in 0..count {
-            let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+            let message =
+                Message { topic: topic.to_owned().into(), qos: Qos::AtLeastOnce, ..Message::default() };
             registry.route(None, None, &Arc::new(Publication::new(message, now)), now, &mut events);
         }
         events

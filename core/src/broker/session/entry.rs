@@ -284,7 +284,7 @@ impl SessionEntry {
             state.is_overflowing = true;
             events.push(Event::Dropped {
                 client_id: Arc::clone(&self.client_id),
-                topic: delivery.publication.message.topic.clone(),
+                topic: delivery.publication.message.topic.to_string(),
                 reason: "too many messages are queued for this client; not reported again until it catches up",
             });
         }

@@ -570,7 +570,7 @@ mod tests {
     }
 
     fn delivery(topic: &str, qos: Qos, expiry_s: Option<u32>) -> Delivery {
-        let message = Message { topic: topic.to_owned(), qos, expiry_s, ..Message::default() };
+        let message = Message { topic: topic.to_owned().into(), qos, expiry_s, ..Message::default() };
         let publication = Arc::new(Publication::new(message, crate::clock::monotonic()));
         Delivery { publication, qos, retain: false, subscription_ids: Vec::new(), group: None, share: None }
     }
@@ -829,8 +829,7 @@ mod tests {
         }
         poll_all(&mut session);
         let left = session.end();
-        let topics: Vec<_> =
-            left.iter().map(|delivery| delivery.publication.message.topic.as_str()).collect();
+        let topics: Vec<_> = left.iter().map(|delivery| &*delivery.publication.message.topic).collect();
         assert_eq!(topics, ["a", "b", "own", "d", "own"]);
     }
 

@@ -1,7 +1,6 @@
 //! Connections of other threads that a thread has woken, and whose tasks it runs itself.
 
-use std::cell::RefCell;
-use std::mem;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
 
@@ -19,14 +18,22 @@ pub trait Runnable {
 const CONNECTIONS_MAX: usize = 2;
 
 thread_local! {
-    static WOKEN: RefCell<Woken> = const { RefCell::new(Woken::Ignored) };
+    /// Apart from the connections, because a value without a destructor is read and written at once: each turn of a connection
+    /// does.
+    static PHASE: Cell<Phase> = const { Cell::new(Phase::Ignored) };
+    static CONNECTIONS: RefCell<Vec<Arc<dyn Runnable>>> = const { RefCell::new(Vec::new()) };
 }
 
-enum Woken {
+/// What happens to connections of other threads that are woken.
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
     /// Their threads are woken.
     Ignored,
-    Collected(Vec<Arc<dyn Runnable>>),
-    /// Their tasks run, and the threads of those that these wake are woken.
+    /// They are collected, and there are none.
+    Empty,
+    /// They are collected, and there are some.
+    Collected,
+    /// The tasks of those that were collected run, and the threads of those that these wake are woken.
     Running,
 }
 
@@ -37,13 +44,13 @@ pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
     impl Drop for Collection {
         fn drop(&mut self) {
             run_collected();
-            WOKEN.set(Woken::Ignored);
+            PHASE.set(Phase::Ignored);
         }
     }
-    if WOKEN.with_borrow(|woken| !matches!(woken, Woken::Ignored)) {
+    if PHASE.get() != Phase::Ignored {
         return f();
     }
-    WOKEN.set(Woken::Collected(Vec::new()));
+    PHASE.set(Phase::Empty);
     let _collection = Collection;
     f()
 }
@@ -51,19 +58,15 @@ pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
 /// Whether this thread runs the task of another one's connection.
 #[must_use]
 pub fn is_running() -> bool {
-    WOKEN.with_borrow(|woken| matches!(woken, Woken::Running))
+    PHASE.get() == Phase::Running
 }
 
 /// Runs those that [`run_after`] has collected, before its end: the thread is about to block.
 pub fn run_collected() {
-    let connections = WOKEN.with_borrow_mut(|woken| match woken {
-        Woken::Collected(connections) => mem::take(connections),
-        Woken::Ignored | Woken::Running => Vec::new(),
-    });
-    if !connections.is_empty() {
-        WOKEN.set(Woken::Running);
-        connections.into_iter().for_each(Runnable::run_or_wake);
-        WOKEN.set(Woken::Collected(Vec::new()));
+    if PHASE.get() == Phase::Collected {
+        PHASE.set(Phase::Running);
+        CONNECTIONS.take().into_iter().for_each(Runnable::run_or_wake);
+        PHASE.set(Phase::Empty);
     }
 }
 
@@ -78,17 +81,19 @@ pub async fn leave() {
 
 /// Keeps a connection of another thread for the end of [`run_after`]. Returns false if its thread is to be woken.
 pub fn collect(connection: &Arc<impl Runnable + 'static>) -> bool {
-    WOKEN.with_borrow_mut(|woken| match woken {
-        Woken::Collected(connections)
-            if connections.iter().any(|known| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(connection))) =>
-        {
-            true
+    if matches!(PHASE.get(), Phase::Ignored | Phase::Running) {
+        return false;
+    }
+    CONNECTIONS.with_borrow_mut(|connections| {
+        if connections.iter().any(|known| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(connection))) {
+            return true;
         }
-        Woken::Collected(connections) if connections.len() < CONNECTIONS_MAX => {
+        let has_room = connections.len() < CONNECTIONS_MAX;
+        if has_room {
             connections.push(Arc::clone(connection) as Arc<dyn Runnable>);
-            true
+            PHASE.set(Phase::Collected);
         }
-        Woken::Collected(_) | Woken::Ignored | Woken::Running => false,
+        has_room
     })
 }
 

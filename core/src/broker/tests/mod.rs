@@ -71,7 +71,7 @@ fn qos_2(topic: &str, packet_id: u16) -> Publish {
 
 /// A message that the process itself publishes.
 fn message(topic: &str, qos: Qos) -> Message {
-    Message { topic: topic.to_owned(), qos, ..Message::default() }
+    Message { topic: topic.to_owned().into(), qos, ..Message::default() }
 }
 
 fn will(topic: &str, delay_s: u32) -> LastWill {

@@ -34,6 +34,8 @@ async fn overlapping_subscriptions_bring_one_message_with_all_identifiers() {
     let mut client = Client::connect(&server, "a").await;
     client.subscribe_with(SubscribeFilter::new("a/#", QoS::AtMostOnce), Some(1)).await;
     client.subscribe_with(filter("a/b"), Some(2)).await;
+    let mut other = Client::connect(&server, "b").await;
+    other.subscribe_with(filter("a/b"), Some(456_789)).await;
     client.publish(qos_1("a/b", 1)).await;
     assert_eq!(client.receive_puback().await, PubAckReason::Success);
     let received = client.receive_publish().await;
@@ -42,6 +44,7 @@ async fn overlapping_subscriptions_bring_one_message_with_all_identifiers() {
     identifiers.sort_unstable();
     assert_eq!(identifiers, [1, 2]);
     client.expect_nothing().await;
+    assert_eq!(other.receive_publish().await.properties.unwrap().subscription_identifiers, [456_789]);
 }
 
 #[tokio::test]
@@ -107,7 +110,8 @@ async fn expired_messages_do_not_wait_for_a_session() {
     let (mut client, _) = Client::connect_with(&server, ConnectOptions::persistent("a")).await;
     client.subscribe(filter("#")).await;
     client.disconnect().await;
-    let message = |topic: &str, expiry_s| Message { topic: topic.to_owned(), expiry_s, ..Message::default() };
+    let message =
+        |topic: &str, expiry_s| Message { topic: topic.to_owned().into(), expiry_s, ..Message::default() };
     for (topic, expiry_s) in [("old", Some(0)), ("new", Some(1000)), ("kept", None)] {
         let message = Message { qos: Qos::AtLeastOnce, ..message(topic, expiry_s) };
         assert_eq!(server.broker().publish(None, message), 1);

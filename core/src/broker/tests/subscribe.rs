@@ -10,7 +10,7 @@ async fn no_local_excludes_the_clients_own_messages() {
     client.publish(qos_1("a", 1)).await;
     assert_eq!(client.receive_puback().await, PubAckReason::NoMatchingSubscribers);
     client.expect_nothing().await;
-    server.broker().publish(None, Message { topic: "a".to_owned(), ..Message::default() });
+    server.broker().publish(None, Message { topic: "a".into(), ..Message::default() });
     assert_eq!(client.receive_topics(1).await, ["a"]);
 }
 
@@ -309,7 +309,7 @@ async fn an_answer_beyond_the_maximum_packet_size_closes_the_connection() {
 /// Publishes retained messages with two levels.
 fn retain_many(server: &Server, count: usize) {
     for number in 0..count {
-        let topic = format!("t{number:05}/x");
+        let topic = format!("t{number:05}/x").into();
         let payload = "1".into();
         server.broker().publish(None, Message { topic, payload, retain: true, ..Message::default() });
     }

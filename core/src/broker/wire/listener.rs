@@ -296,11 +296,13 @@ impl Acceptor {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::mpsc;
 
     use super::*;
     use crate::broker::{Hooks, Server, Settings};
+    use crate::net::tls::{ServerTls, ServerTlsFiles};
 
     /// Starts a server with one listener; returns it with its events.
     async fn start(
@@ -315,17 +317,39 @@ mod tests {
         (Server::start(settings, Hooks { events, ..Hooks::new(Arc::new(())) }).await.unwrap(), received)
     }
 
+    /// Returns the configuration of a server with a certificate of its own.
+    fn server_tls() -> ServerTls {
+        let home = tempfile::tempdir().unwrap();
+        let (certfile, keyfile) = (home.path().join("certificate"), home.path().join("key"));
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed([]).unwrap();
+        std::fs::write(&certfile, cert.pem()).unwrap();
+        std::fs::write(&keyfile, signing_key.serialize_pem()).unwrap();
+        ServerTls::load(ServerTlsFiles { certfile, keyfile, client_ca: None }).unwrap()
+    }
+
     #[tokio::test]
-    async fn a_client_that_does_not_finish_the_web_socket_handshake_is_disconnected() {
-        let settings = Settings { connect_timeout: Duration::from_millis(50), ..Settings::default() };
-        let web_socket = Some(WebSocketSettings::default());
-        let (server, mut events) = start(|listener| listener.web_socket = web_socket, settings).await;
-        let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
-        client.write_all(b"GET /mqtt HTTP/1.1\r\n").await.unwrap();
-        let Some(Event::Refused { reason, .. }) = events.recv().await else { panic!("no event") };
-        assert_eq!(reason, "no WebSocket handshake in time");
-        assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
-        server.shutdown().await;
+    async fn a_client_that_does_not_finish_a_handshake_is_disconnected() {
+        let tls = server_tls();
+        let upgrade = || Some(WebSocketSettings::default());
+        for (tls, web_socket, begun, what) in [
+            (None, None, &b""[..], "CONNECT"),
+            (None, None, b"\x10\x0e\0\x04MQTT", "CONNECT"),
+            (Some(tls.clone()), None, b"", "TLS handshake"),
+            (Some(tls), None, b"\x16\x03\x01\0\xA5\x01", "TLS handshake"),
+            (None, upgrade(), b"", "WebSocket handshake"),
+            (None, upgrade(), b"GET /mqtt HTTP/1.1\r\n", "WebSocket handshake"),
+        ] {
+            let settings = Settings { connect_timeout: Duration::from_millis(50), ..Settings::default() };
+            let change =
+                |listener: &mut ListenerSettings| (listener.tls, listener.web_socket) = (tls, web_socket);
+            let (server, mut events) = start(change, settings).await;
+            let mut client = TcpStream::connect(server.addresses()[0]).await.unwrap();
+            client.write_all(begun).await.unwrap();
+            let Some(Event::Refused { reason, .. }) = events.recv().await else { panic!("no event") };
+            assert_eq!(reason, format!("no {what} in time"), "{begun:?}");
+            assert_eq!(client.read(&mut [0; 10]).await.unwrap(), 0);
+            server.shutdown().await;
+        }
     }
 
     #[tokio::test]

@@ -446,7 +446,7 @@ impl PacketHandler {
         if let Some(packet_id) = packet_id {
             self.entry.with_session(self.peer.connection, |session| session.abandon(packet_id));
         }
-        self.report_drop(topic.clone(), "it exceeds the client's Maximum Packet Size");
+        self.report_drop(topic, "it exceeds the client's Maximum Packet Size");
     }
 
     /// Notes that the input that was read before the broker drained has been handled.
@@ -555,8 +555,9 @@ impl PacketHandler {
         Ok(())
     }
 
-    fn report_drop(&self, topic: String, reason: &'static str) {
-        self.broker.report([Event::Dropped { client_id: Arc::clone(&self.peer.client_id), topic, reason }]);
+    fn report_drop(&self, topic: &str, reason: &'static str) {
+        let (client_id, topic) = (Arc::clone(&self.peer.client_id), topic.to_owned());
+        self.broker.report([Event::Dropped { client_id, topic, reason }]);
     }
 }
 

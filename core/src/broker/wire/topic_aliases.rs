@@ -1,5 +1,7 @@
 //! Topic aliases of one connection, in each direction (MQTT 5, 3.3.2.3.4). They end with the connection.
 
+use std::borrow::Cow;
+
 use hashbrown::HashMap;
 
 use crate::mqtt::ReasonCode;
@@ -15,7 +17,7 @@ const TOPIC_BYTES_MIN: usize = 8;
 /// The aliases that the client has assigned.
 #[derive(Debug)]
 pub struct InboundAliases {
-    topics: HashMap<u16, String>,
+    topics: HashMap<u16, Cow<'static, str>>,
     /// Of the topics.
     bytes: usize,
     alias_max: u16,
@@ -42,7 +44,7 @@ impl InboundAliases {
     pub fn resolve(
         &mut self,
         alias: Option<u16>,
-        topic: &mut String,
+        topic: &mut Cow<'static, str>,
     ) -> Result<(), (ReasonCode, &'static str)> {
         let Some(alias) = alias else {
             return if topic.is_empty() {
@@ -149,7 +151,7 @@ mod tests {
     fn a_clients_alias_is_known_once_it_was_sent_with_a_topic() {
         let mut given = InboundAliases::new(5);
         let mut resolve = |alias, topic: &str| {
-            let mut topic = topic.to_owned();
+            let mut topic = Cow::from(topic.to_owned());
             given.resolve(alias, &mut topic).map(|()| topic).map_err(|(reason, _)| reason)
         };
         assert_eq!(resolve(Some(5), ""), Err(ReasonCode::ProtocolError));

@@ -24,7 +24,7 @@ const V5: ProtocolVersion = ProtocolVersion::V5;
 const EXPIRY: Duration = Duration::from_secs(30);
 
 fn message(topic: &str) -> Message {
-    Message { topic: topic.to_owned(), payload: "payload".into(), ..Message::default() }
+    Message { topic: topic.to_owned().into(), payload: "payload".into(), ..Message::default() }
 }
 
 /// A service that answers each message with one to `answer/` and the topic.
@@ -75,9 +75,9 @@ impl ServiceNode for Node {
     fn handle_message(&self, message: Message) {
         self.state.send_modify(|state| {
             assert!(!state.is_busy);
-            let answer = Message { topic: format!("answer/{}", message.topic), ..message.clone() };
+            let answer = Message { topic: format!("answer/{}", message.topic).into(), ..message.clone() };
             state.to_publish.push_back((answer, u64::try_from(state.handled.len()).unwrap() + 1));
-            state.handled.push(message.topic);
+            state.handled.push(message.topic.into_owned());
         });
     }
 
@@ -138,7 +138,7 @@ impl Peer {
     async fn receive_publish(&mut self) -> (String, u16, bool) {
         match self.receive_with_dup().await {
             (Incoming::Publish(publish), is_duplicate) => {
-                (publish.message.topic, publish.packet_id, is_duplicate)
+                (publish.message.topic.into_owned(), publish.packet_id, is_duplicate)
             }
             other => panic!("no PUBLISH but {other:?}"),
         }

@@ -24,7 +24,7 @@ impl<T> Messages<T> {
     }
 
     pub(super) fn add(&mut self, id: u64, topic: String, payload: Bytes, ticket: T) {
-        let message = Message { topic, payload, qos: Qos::AtLeastOnce, ..Message::default() };
+        let message = Message { topic: topic.into(), payload, qos: Qos::AtLeastOnce, ..Message::default() };
         self.0.insert(id, Unacknowledged { message: Some(message), ticket });
     }
 

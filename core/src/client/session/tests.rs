@@ -137,7 +137,7 @@ impl Bench {
     fn answer_as_message(&mut self, request: &Outgoing, properties: &[(&str, &str)]) {
         let Outgoing::Publish { message, .. } = request else { panic!("no request: {request:?}") };
         let message = Message {
-            topic: message.response_topic.clone().unwrap(),
+            topic: message.response_topic.clone().unwrap().into(),
             payload: Bytes::from_static(b"+OK\r\n"),
             correlation: message.correlation.clone(),
             user_properties: properties.iter().copied().collect(),
@@ -711,7 +711,7 @@ fn the_deadline_of_an_answered_or_cancelled_request_is_forgotten() {
 #[test]
 fn messages_are_acknowledged_if_they_have_a_packet_id() {
     let mut bench = Bench::new();
-    let message = Message { topic: "a".to_owned(), ..Message::default() };
+    let message = Message { topic: "a".into(), ..Message::default() };
     bench.receive(Incoming::Publish { packet_id: Some(7), message: message.clone() });
     bench.receive(Incoming::Publish { packet_id: None, message });
     assert!(matches!(bench.sent()[..], [Outgoing::PubAck { packet_id: 7 }]));
@@ -1083,8 +1083,7 @@ fn a_message_has_qos_1_and_no_properties_and_needs_no_subscription() {
     let sent = bench.sent();
     assert_eq!(shapes(&sent), "PUBLISH");
     let Outgoing::Publish { message, .. } = &sent[0] else { panic!() };
-    let expected =
-        Message { topic: "up".to_owned(), payload: Bytes::from_static(b"x"), ..Message::default() };
+    let expected = Message { topic: "up".into(), payload: Bytes::from_static(b"x"), ..Message::default() };
     assert_eq!(**message, expected);
     bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
     bench.receive(Incoming::PubAck { packet_id: packet_ids(&sent)[0], reason: SUCCESS });
@@ -1101,7 +1100,7 @@ fn requests_and_messages_are_sent_in_the_order_of_the_calls() {
     assert_eq!(shapes(&sent), "SUBSCRIBE PUBLISH", "the write waits for the subscription");
     let sent = bench.sent();
     let topics = sent.iter().map(|packet| match packet {
-        Outgoing::Publish { message, .. } => message.topic.as_str(),
+        Outgoing::Publish { message, .. } => &*message.topic,
         other => panic!("{other:?}"),
     });
     assert_eq!(topics.collect::<Vec<_>>(), [topic::REQUEST, "up"]);

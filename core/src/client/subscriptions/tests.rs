@@ -45,7 +45,8 @@ impl Bench {
 
     fn message(&mut self, topic: &str, ms: u64) -> bool {
         let now = self.at(ms);
-        self.subscriptions.handle_message(&Message { topic: topic.to_owned(), ..Message::default() }, now)
+        self.subscriptions
+            .handle_message(&Message { topic: topic.to_owned().into(), ..Message::default() }, now)
     }
 
     /// Delivers pending events and returns them: messages by topic, others by name.
@@ -54,7 +55,7 @@ impl Bench {
         let delivered = std::iter::from_fn(|| self.events.try_recv().ok());
         delivered
             .map(|event| match event {
-                Ok(SubscriptionEvent::Message { message, .. }) => message.topic,
+                Ok(SubscriptionEvent::Message { message, .. }) => message.topic.into_owned(),
                 Ok(SubscriptionEvent::Lost { since_ms, cause }) => format!("lost {since_ms} {cause}"),
                 Ok(SubscriptionEvent::Gap { since_ms, until_ms }) => format!("gap {since_ms} {until_ms}"),
                 Err(error) => error.to_string(),

@@ -23,7 +23,7 @@ fn now() -> Reading {
 
 fn notification(name: &str, notification: &Notification, ms: Option<u64>) -> Message {
     Message {
-        topic: topic::notify("me", &key(name)).unwrap(),
+        topic: topic::notify("me", &key(name)).unwrap().into(),
         payload: notification.encode(),
         user_properties: ms.map(|ms| (TIMESTAMP, version(ms).to_text())).into_iter().collect(),
         ..Message::default()
@@ -416,11 +416,11 @@ fn other_messages_are_reported_as_skipped() {
     let mut garbage = set("k", "1", 1);
     garbage.payload = Value::from_static(b"*1\r\n$3\r\nfoo\r\n");
     let mut stray = set("k", "1", 1);
-    stray.topic = "sensors/1".to_owned();
+    stray.topic = "sensors/1".into();
     let mut yesterday = set("k", "1", 1);
     yesterday.user_properties = UserProperties::from_iter([(TIMESTAMP, "yesterday")]);
     let mut foreign = set("k", "1", 1);
-    foreign.topic = topic::notify("you", &key("k")).unwrap();
+    foreign.topic = topic::notify("you", &key("k")).unwrap().into();
     for message in [garbage, stray, yesterday, foreign] {
         hand(&mut watch, &message);
     }
@@ -435,7 +435,7 @@ fn lower_case_hex_and_del_are_accepted() {
     let mut watch = registered("k");
     watch.handle_read(&key("k"), found("1", 1), now());
     let mut message = delete("k", 1);
-    message.topic = message.topic.replace("6B", "6b");
+    message.topic = message.topic.replace("6B", "6b").into();
     message.payload = Value::from_static(b"*2\r\n$6\r\nNOTIFY\r\n$3\r\nDEL\r\n");
     hand(&mut watch, &message);
     assert_eq!(events(&mut watch), ["CURRENT 1@1", "DELETE @1"]);

@@ -204,8 +204,9 @@ fn will(version: ProtocolVersion, body: &mut Reader<'_>, qos: Qos, retain: bool)
         })?;
     }
     message.topic = match body.topic_name() {
-        Ok("") | Err(Cause::TopicWildcard) => return Err(Cause::WillTopic),
-        topic => topic?.to_owned(),
+        Ok(topic) if topic.is_empty() => return Err(Cause::WillTopic),
+        Err(Cause::TopicWildcard) => return Err(Cause::WillTopic),
+        topic => topic?,
     };
     message.payload = Bytes::copy_from_slice(body.binary()?);
     Ok(Will { message, delay_s: delay_s.unwrap_or(0) })

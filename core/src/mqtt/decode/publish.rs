@@ -8,7 +8,7 @@ use crate::mqtt::packet::Publish;
 use crate::mqtt::property;
 use crate::mqtt::reader::{Reader, qos};
 use crate::mqtt::version::ProtocolVersion;
-use crate::protocol::message::{Message, Qos};
+use crate::protocol::message::Qos;
 
 const RETAIN: u8 = 0b0001;
 const DUP: u8 = 0b1000;
@@ -32,15 +32,16 @@ pub(super) fn is_type(first: u8) -> bool {
     first & 0xF0 == 0x30
 }
 
-/// Decodes all but the payload. Returns the position in the packet at which the payload starts. The subscription
-/// identifiers of a server are skipped.
+/// Decodes all but the payload into an empty `publish`: as a result it would be moved twice. Returns the position in the
+/// packet at which the payload starts. The subscription identifiers of a server are skipped.
 #[inline]
 pub(super) fn decode(
     sender: Sender,
     version: ProtocolVersion,
     header: FixedHeader,
     mut body: Reader<'_>,
-) -> Result<(Publish, usize), Cause> {
+    publish: &mut Publish,
+) -> Result<usize, Cause> {
     let is_v5 = version == ProtocolVersion::V5;
     let qos = qos(header.first >> 1 & 0b11).ok_or(Cause::QosReserved)?;
     if qos == Qos::AtMostOnce && header.first & DUP != 0 {
@@ -51,24 +52,22 @@ pub(super) fn decode(
     if topic.is_empty() && !is_v5 {
         return Err(Cause::TopicEmpty);
     }
-    let packet_id = if qos > Qos::AtMostOnce { body.packet_id()? } else { 0 };
-    let retain = header.first & RETAIN != 0;
-    let mut message = Message { topic: topic.to_owned(), qos, retain, ..Message::default() };
-    let mut topic_alias = None;
+    publish.packet_id = if qos > Qos::AtMostOnce { body.packet_id()? } else { 0 };
+    let Publish { topic_alias, message, .. } = publish;
+    (message.topic, message.qos, message.retain) = (topic, qos, header.first & RETAIN != 0);
     if is_v5 {
         property::read_each(&mut body, |id, value| match id {
             property::TOPIC_ALIAS => match value.u16()? {
                 0 => Err(Cause::TopicAliasZero),
-                alias => property::set(&mut topic_alias, id, alias),
+                alias => property::set(topic_alias, id, alias),
             },
             property::SUBSCRIPTION_ID if sender == Sender::Server => value.varint().map(drop),
             property::SUBSCRIPTION_ID => Err(Cause::SubscriptionIdFromClient),
-            _ => property::read_of_message(id, value, &mut message),
+            _ => property::read_of_message(id, value, message),
         })?;
     }
     // The rest of the packet is the payload, so this cannot go below 0.
-    let payload_start = header.packet_bytes.saturating_sub(body.len());
-    Ok((Publish { packet_id, topic_alias, message }, payload_start))
+    Ok(header.packet_bytes.saturating_sub(body.len()))
 }
 
 /// Removes the packet from the input and gives the PUBLISH its payload.

@@ -107,7 +107,7 @@ mod tests {
 
     fn response() -> Message {
         Message {
-            topic: TOPIC.to_owned(),
+            topic: TOPIC.into(),
             payload: Bytes::from_static(b"+OK\r\n"),
             correlation: Some(Bytes::from_static(&[7; 16])),
             content_type: Some(message::CONTENT_TYPE.into()),
@@ -139,7 +139,7 @@ mod tests {
                 && content_type.is_none_or(str::is_ascii);
             let is_usual = topic == TOPIC && is_ascii && correlation.is_some() && expiry_s.is_none() && !dup;
             let message = Message {
-                topic: topic.to_owned(),
+                topic: topic.into(),
                 payload: payload.into(),
                 correlation: correlation.map(Bytes::from),
                 content_type: content_type.map(Into::into),

@@ -77,7 +77,7 @@ prop_compose! {
         let content_type = content_type.map(Into::into);
         let user_properties = user_properties.into_iter().collect();
         Message {
-            topic, payload, qos, retain, response_topic, correlation, content_type, expiry_s, payload_format,
+            topic: topic.into(), payload, qos, retain, response_topic, correlation, content_type, expiry_s, payload_format,
             user_properties,
         }
     }
@@ -382,7 +382,7 @@ fn a_text_above_65_535_bytes_cannot_be_sent() {
     let long = || "x".repeat(65_536);
     let property = UserProperties::from_iter([("", long())]);
     for message in [
-        Message { topic: long(), ..Message::default() },
+        Message { topic: long().into(), ..Message::default() },
         Message { content_type: Some(long().into()), ..Message::default() },
         Message { correlation: Some(long().into()), ..Message::default() },
         Message { user_properties: property, ..Message::default() },
@@ -412,7 +412,7 @@ fn a_disconnect_above_the_maximum_packet_size_has_no_reason_string() {
 
 #[test]
 fn a_publish_carries_topic_aliases_and_subscription_identifiers() {
-    let message = Message { topic: "t".to_owned(), qos: Qos::AtMostOnce, ..Message::default() };
+    let message = Message { topic: "t".into(), qos: Qos::AtMostOnce, ..Message::default() };
     let ids = [1, 268_435_455];
     let mut output = BytesMut::new();
     for is_new in [true, false] {

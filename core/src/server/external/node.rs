@@ -243,13 +243,11 @@ impl Node {
         let peer = match self.requests.client_of(&message) {
             Ok(client_id) => self.peer_of(client_id, now),
             Err(reason) => {
-                let (topic, reason) = (message.topic, reason.to_string());
+                let (topic, reason) = (message.topic.into_owned(), reason.to_string());
                 return self.report(ExternalEvent::NoClient { topic, reason });
             }
         };
-        if message.topic != topic::REQUEST {
-            topic::REQUEST.clone_into(&mut message.topic);
-        }
+        message.topic = topic::REQUEST.into();
         if let Some(scan) = self.service.handle_external_request(&self.publisher, &peer, message, now) {
             self.run_scan(scan);
         }

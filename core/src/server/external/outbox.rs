@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     fn message(bytes: usize) -> Message {
-        Message { topic: "t".to_owned(), payload: vec![0; bytes].into(), ..Message::default() }
+        Message { topic: "t".into(), payload: vec![0; bytes].into(), ..Message::default() }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         outbox.push(message(1), None);
         let key = Key::new("k").unwrap();
         let topic = crate::protocol::topic::notify("a", &key).unwrap();
-        outbox.push(Message { topic, ..message(1) }, Some("a"));
+        outbox.push(Message { topic: topic.into(), ..message(1) }, Some("a"));
         assert_eq!(outbox.poll().unwrap().1, 0);
         let (_, tag) = outbox.poll().unwrap();
         assert!(tag > 0 && outbox.poll().is_none());

@@ -144,7 +144,7 @@ mod tests {
 
     fn message(topic: &str, response_topic: &str, source: Option<&str>) -> Message {
         Message {
-            topic: topic.to_owned(),
+            topic: topic.to_owned().into(),
             response_topic: Some(response_topic.to_owned()),
             user_properties: source.map(|id| (SOURCE, id)).into_iter().collect(),
             ..Message::default()

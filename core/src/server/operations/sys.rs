@@ -44,7 +44,7 @@ pub async fn publish(monitor: Arc<ServerMonitor>, period: Duration) {
 fn message(topic: &str, value: &str) -> Message {
     let payload = value.to_owned().into();
     // QoS 0: nothing is queued for disconnected clients.
-    let (topic, qos) = (format!("$SYS/broker/{topic}"), Qos::AtMostOnce);
+    let (topic, qos) = (format!("$SYS/broker/{topic}").into(), Qos::AtMostOnce);
     Message { topic, payload, qos, retain: true, ..Message::default() }
 }
 

@@ -249,7 +249,9 @@ impl Service {
             return Verdict::Route(message);
         }
         let (client_id, reason) = (Arc::clone(&from.client_id), "only the state store publishes there");
-        (self.shared.events)(broker::Event::Dropped { client_id, topic: message.topic, reason }.into());
+        (self.shared.events)(
+            broker::Event::Dropped { client_id, topic: message.topic.into_owned(), reason }.into(),
+        );
         Verdict::Refused(ReasonCode::NotAuthorized)
     }
 

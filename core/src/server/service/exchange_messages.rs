@@ -112,7 +112,9 @@ impl Service {
             _ => (ReasonCode::NotAuthorized, "only a node of the exchange publishes there"),
         };
         let client_id = Arc::clone(&from.client_id);
-        (self.shared.events)(broker::Event::Dropped { client_id, topic: message.topic, reason }.into());
+        (self.shared.events)(
+            broker::Event::Dropped { client_id, topic: message.topic.into_owned(), reason }.into(),
+        );
         Verdict::Refused(code)
     }
 

@@ -89,5 +89,5 @@ fn step(
 }
 
 fn message(topic: String, payload: Bytes) -> Message {
-    Message { topic, payload, qos: Qos::AtLeastOnce, ..Message::default() }
+    Message { topic: topic.into(), payload, qos: Qos::AtLeastOnce, ..Message::default() }
 }

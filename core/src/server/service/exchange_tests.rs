@@ -148,7 +148,11 @@ fn carry(root: &mut Node, leaf: &mut Node) {
         }
         if let Some(payload) = up {
             let topic = topics::up("plant", "press-7");
-            let verdict = root.test.send(crate::protocol::Message { topic, payload, ..Default::default() });
+            let verdict = root.test.send(crate::protocol::Message {
+                topic: topic.into(),
+                payload,
+                ..Default::default()
+            });
             assert!(matches!(verdict, Verdict::Consumed));
             assert!(root.commit());
         }
@@ -219,7 +223,7 @@ fn a_deletion_of_a_key_that_was_in_memory_only_is_answered_after_the_commit() {
     });
     let hello = leaf.poll().unwrap();
     root.test.send(crate::protocol::Message {
-        topic: topics::up("plant", "press-7"),
+        topic: topics::up("plant", "press-7").into(),
         payload: hello,
         ..Default::default()
     });
@@ -323,7 +327,7 @@ fn a_failed_commit_puts_values_and_rows_back_on_both_sides() {
     let up = leaf.poll().unwrap();
     root.disk.set_faults(|faults| faults.fails_next_sync = true);
     let topic = topics::up("plant", "press-7");
-    root.test.send(crate::protocol::Message { topic, payload: up, ..Default::default() });
+    root.test.send(crate::protocol::Message { topic: topic.into(), payload: up, ..Default::default() });
     assert!(!root.commit());
     assert_eq!(root.test.service.shared.lock().store.read(&key("line/1")).unwrap().1.value, "1");
     root.recover();
@@ -367,13 +371,14 @@ fn a_folder_of_a_node_is_served_as_that_node_only() {
 fn only_nodes_publish_on_the_topics_of_the_exchange() {
     let (root, leaf) = linked();
     let refused = |node: &Node, topic: String| {
-        let message = crate::protocol::Message { topic, ..Default::default() };
+        let message = crate::protocol::Message { topic: topic.into(), ..Default::default() };
         matches!(node.test.send(message), Verdict::Refused(_))
     };
     assert!(refused(&root, topics::down("plant", "press-7")) && refused(&root, topics::conflicts("plant")));
     assert!(refused(&root, topics::up("mill", "press-7")) && refused(&leaf, topics::up("plant", "press-7")));
     let own = TestService::new(Persistence::None);
-    let message = crate::protocol::Message { topic: topics::up("plant", "press-7"), ..message(&get("k")) };
+    let message =
+        crate::protocol::Message { topic: topics::up("plant", "press-7").into(), ..message(&get("k")) };
     assert!(matches!(
         own.service.handle_message(&own.sent_messages, &peer(1), message, clock::monotonic()),
         Verdict::Route(_)
@@ -436,8 +441,11 @@ fn a_frame_counts_only_from_the_connection_of_its_link() {
     let payload = leaf.poll().unwrap();
     let topic = topics::up("plant", "press-7");
     let send = |root: &Node, connection, payload: &bytes::Bytes| {
-        let message =
-            crate::protocol::Message { topic: topic.clone(), payload: payload.clone(), ..Default::default() };
+        let message = crate::protocol::Message {
+            topic: topic.clone().into(),
+            payload: payload.clone(),
+            ..Default::default()
+        };
         root.test.service.handle_message(
             &root.test.sent_messages,
             &peer(connection),
@@ -478,7 +486,8 @@ fn a_failed_commit_begins_the_walk_anew() {
 #[test]
 fn wills_and_responses_are_not_published_on_topics_of_an_exchange() {
     let (root, _) = linked();
-    let will = crate::protocol::Message { topic: topics::down("plant", "press-7"), ..Default::default() };
+    let will =
+        crate::protocol::Message { topic: topics::down("plant", "press-7").into(), ..Default::default() };
     assert!(root.test.service.check_will(&will).is_err());
     let response_topic = Some(topics::conflicts("plant"));
     let request = crate::protocol::Message { response_topic, ..message(&get("k")) };
@@ -503,7 +512,7 @@ fn the_values_of_keys_that_an_operator_may_not_read_are_hidden() {
     let ask = |peer: &crate::broker::Peer, command: &Command| {
         root.test.sent_messages.take();
         let message = crate::protocol::Message {
-            topic: topics::COMMAND.to_owned(),
+            topic: topics::COMMAND.into(),
             payload: command.encode(),
             ..message(&get("k"))
         };

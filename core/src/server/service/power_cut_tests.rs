@@ -276,7 +276,7 @@ impl Scenario {
         let answers = sent.map(|(_, message)| message);
         for answer in answers.filter(|answer| Reply::decode(&answer.payload) != Ok(Reply::Absent)) {
             if let Some(version) = answer.user_property(TIMESTAMP).map(|_| version(&answer)) {
-                let key = Key::new(answer.topic.clone()).unwrap();
+                let key = Key::new(answer.topic.to_string()).unwrap();
                 let version = Version { ms: version.ms, counter: version.counter };
                 let seen = self.seen.entry(key).or_default();
                 let is_new = Reply::decode(&answer.payload) == Ok(Reply::Done);

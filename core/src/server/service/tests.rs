@@ -291,7 +291,7 @@ pub(super) fn message(request: &Request) -> Message {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed);
     Message {
-        topic: topic::REQUEST.to_owned(),
+        topic: topic::REQUEST.into(),
         payload: request.encode(),
         qos: Qos::AtLeastOnce,
         response_topic: Some("answers".to_owned()),
@@ -342,7 +342,7 @@ fn a_response_has_all_properties_that_an_sdk_needs() {
         test.send(request.clone());
         let [(to, response)] = test.sent_messages.take().try_into().unwrap();
         assert_eq!(to, None);
-        assert_eq!((response.topic.as_str(), &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
+        assert_eq!((&*response.topic, &response.payload[..]), ("answers", &b"+OK\r\n"[..]));
         assert_eq!((response.qos, response.retain, response.expiry_s), (Qos::AtLeastOnce, false, None));
         assert_eq!(response.correlation, request.correlation);
         assert_eq!(response.content_type.as_deref(), Some("application/octet-stream"));
@@ -389,13 +389,13 @@ fn a_response_topic_of_the_store_disconnects_the_client() {
 fn a_client_cannot_forge_a_notification() {
     for test in TestService::answering_at_once() {
         let topic = topic::notify("client", &key("k")).unwrap();
-        let verdict = test.send(Message { topic, ..Message::default() });
+        let verdict = test.send(Message { topic: topic.into(), ..Message::default() });
         assert!(matches!(verdict, Verdict::Refused(ReasonCode::NotAuthorized)), "{verdict:?}");
         assert!(matches!(
             test.events.lock().unwrap().pop(),
             Some(Event::Broker(broker::Event::Dropped { .. }))
         ));
-        let other = Message { topic: "other".to_owned(), ..Message::default() };
+        let other = Message { topic: "other".into(), ..Message::default() };
         assert!(matches!(test.send(other), Verdict::Route(_)));
     }
 }
@@ -711,7 +711,7 @@ fn a_directory_cannot_be_used_by_two_servers() {
 #[test]
 fn a_will_on_the_stores_topics_is_rejected() {
     let test = TestService::new(Persistence::None);
-    let will = |topic: String| Message { topic, ..Message::default() };
+    let will = |topic: String| Message { topic: topic.into(), ..Message::default() };
     let notify = topic::notify("me", &Key::new("k").unwrap()).unwrap();
     assert!(test.service.check_will(&will(notify)).is_err());
     assert!(test.service.check_will(&will(topic::REQUEST.to_owned())).is_err());

@@ -58,7 +58,7 @@ fn key(name: &str) -> Key {
 
 fn get(name: &str, correlation: &'static str) -> Message {
     Message {
-        topic: topic::REQUEST.to_owned(),
+        topic: topic::REQUEST.into(),
         payload: Request::Get { key: key(name) }.encode(),
         response_topic: Some(TOPIC.to_owned()),
         correlation: Some(correlation.into()),
@@ -70,7 +70,7 @@ fn get(name: &str, correlation: &'static str) -> Message {
 
 fn answer(correlation: &'static str) -> Message {
     Message {
-        topic: TOPIC.to_owned(),
+        topic: TOPIC.into(),
         payload: Reply::Value(Value::from("21.5")).encode(),
         correlation: Some(correlation.into()),
         user_properties: UserProperties::from_iter([(STATUS, "200"), (TIMESTAMP, "1:2:StateStore")]),
@@ -114,7 +114,7 @@ fn a_response_topic_of_any_shape_is_known_by_its_request() {
     let mut bench = Bench::new();
     let odd = Message { response_topic: Some("clients/odd".to_owned()), ..get("a", "1") };
     assert_eq!(bench.request(odd, 0).problem, None);
-    let odd = || Message { topic: "clients/odd".to_owned(), ..answer("1") };
+    let odd = || Message { topic: "clients/odd".into(), ..answer("1") };
     assert_eq!(bench.reply(odd(), 1).summary.key, Some(key("a")));
     assert_eq!(bench.try_see(odd(), 2), None);
 }
@@ -191,14 +191,15 @@ fn requests_without_end_are_forgotten_from_the_oldest() {
 fn notifications_and_malformed_messages_are_events_and_other_topics_are_not() {
     let mut bench = Bench::new();
     let watched = topic::notify("w", &key("k")).unwrap();
-    let message = Message { topic: watched, payload: Notification::Delete.encode(), ..Message::default() };
+    let message =
+        Message { topic: watched.into(), payload: Notification::Delete.encode(), ..Message::default() };
     let TrafficEvent::Notification(seen) = bench.see(message, 0) else { panic!() };
     assert_eq!((&seen.client[..], seen.key, seen.change), (&b"w"[..], key("k"), Ok(Notification::Delete)));
     let nonsense = bench.request(Message { payload: "x".into(), ..get("a", "1") }, 0);
     assert_eq!((nonsense.summary.verb, nonsense.summary.client), (None, Some("me".into())));
     assert!(nonsense.request.is_err());
     assert!(bench.reply(Message { payload: "?".into(), ..answer("1") }, 1).reply.is_err());
-    let other = Message { topic: "clients/me/other".to_owned(), ..Message::default() };
+    let other = Message { topic: "clients/me/other".into(), ..Message::default() };
     assert_eq!(bench.try_see(other, 0), None);
 }
 

@@ -74,7 +74,7 @@ mod tests {
     use crate::protocol::message::{Message, Qos};
 
     fn publish(registry: &Registry, topic: &str, now: Instant) -> Arc<Publication> {
-        let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+        let message = Message { topic: topic.to_owned().into(), qos: Qos::AtLeastOnce, ..Message::default() };
         let publication = Arc::new(Publication::new(message, now));
         registry.route(None, None, &publication, now, &mut Vec::new());
         publication

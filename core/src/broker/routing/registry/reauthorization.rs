@@ -141,7 +141,7 @@ mod tests {
 
     /// Routes a message at QoS 1 and returns the number of its receivers.
     fn route(registry: &Registry, topic: &str, now: Instant) -> usize {
-        let message = Message { topic: topic.to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+        let message = Message { topic: topic.to_owned().into(), qos: Qos::AtLeastOnce, ..Message::default() };
         registry.route(None, None, &Arc::new(Publication::new(message, now)), now, &mut Vec::new())
     }
 
@@ -170,7 +170,7 @@ mod tests {
             let (entry, _) = &registry.connections[&ConnectionId(connection)];
             let topics = std::iter::from_fn(|| entry.poll_outgoing(ConnectionId(connection), now, false));
             let topic = |(outgoing, _)| match outgoing {
-                Outgoing::Publish { delivery, .. } => delivery.publication.message.topic.clone(),
+                Outgoing::Publish { delivery, .. } => delivery.publication.message.topic.to_string(),
                 Outgoing::Release(_) => panic!("a PUBREL"),
             };
             topics.map(topic).collect::<Vec<_>>()

@@ -145,7 +145,7 @@ mod tests {
     /// Publishes a retained message whose payload is a number.
     fn publish_retained(registry: &mut Registry, topic: &str, number: u32, now: Instant) {
         let payload = number.to_string().into();
-        let message = Message { topic: topic.to_owned(), payload, retain: true, ..Message::default() };
+        let message = Message { topic: topic.to_owned().into(), payload, retain: true, ..Message::default() };
         let publication = Arc::new(Publication::new(message, now));
         registry.retain(&publication, &Account::test("a", 1 << 30), now).unwrap();
         registry.route(None, None, &publication, now, &mut Vec::new());
@@ -158,7 +158,7 @@ mod tests {
             Outgoing::Publish { delivery, .. } => {
                 let message = &delivery.publication.message;
                 let number = std::str::from_utf8(&message.payload).unwrap().parse().unwrap();
-                (message.topic.clone(), number, delivery.retain)
+                (message.topic.to_string(), number, delivery.retain)
             }
             Outgoing::Release(packet_id) => panic!("a PUBREL of {packet_id}"),
         });
@@ -202,7 +202,7 @@ mod tests {
         for (number, value) in [(0, 2), (500, 2), (999, 2), (999, 3), (1_000, 1)] {
             publish_retained(&mut registry, &topic(number), value, now);
         }
-        let message = Message { topic: topic(600), payload: "2".into(), ..Message::default() };
+        let message = Message { topic: topic(600).into(), payload: "2".into(), ..Message::default() };
         registry.route(None, None, &Arc::new(Publication::new(message, now)), now, &mut Vec::new());
         while registry.deliver_retained(&mut delivery, now, &mut Vec::new()) {}
         publish_retained(&mut registry, &topic(7), 2, now);

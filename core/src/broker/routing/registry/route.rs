@@ -54,10 +54,9 @@ impl Registry {
     }
 
     /// Does the next step; returns whether there are more.
-    #[must_use]
     pub fn route_some(&self, route: &mut Route, now: Instant, events: &mut Vec<Event>) -> bool {
         let mut steps = ROUTE_STEPS_MAX;
-        while steps > 0 && !matches!(route.stage, Stage::Complete) {
+        while steps > 0 && !route.is_complete() {
             route.stage = match std::mem::replace(&mut route.stage, Stage::Complete) {
                 Stage::Begin => self.route_at_once(route, &mut steps, now, events),
                 Stage::Find { search, first, found, revocations } => {
@@ -81,7 +80,7 @@ impl Registry {
                 Stage::Complete => Stage::Complete,
             };
         }
-        !matches!(route.stage, Stage::Complete)
+        !route.is_complete()
     }
 
     /// Finds the subscriptions of a message and delivers it, if they are found in one step.
@@ -289,7 +288,7 @@ mod tests {
     }
 
     fn publication(topic: &str, retain: bool, now: Instant) -> Arc<Publication> {
-        let (topic, payload) = (topic.to_owned(), b"1".to_vec().into());
+        let (topic, payload) = (topic.to_owned().into(), b"1".to_vec().into());
         let message = Message { topic, payload, qos: Qos::ExactlyOnce, retain, ..Message::default() };
         Arc::new(Publication::new(message, now))
     }

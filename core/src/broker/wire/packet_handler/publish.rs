@@ -12,7 +12,7 @@ use crate::protocol::message::Qos;
 impl PacketHandler {
     pub(super) fn handle_publish(
         &mut self,
-        publish: Publish,
+        mut publish: Publish,
         has_expired: bool,
         now: Instant,
     ) -> Result<(), CloseReason> {
@@ -21,10 +21,11 @@ impl PacketHandler {
             // The message arrived too late. It is not acknowledged, so the client sends it again on its next connection.
             return Ok(());
         }
-        let Publish { packet_id, topic_alias, mut message } = publish;
-        let resolved = self.inbound_aliases.resolve(topic_alias, &mut message.topic);
+        // The message stays where it is: each copy of it counts.
+        let Publish { packet_id, topic_alias, message } = &mut publish;
+        let (packet_id, qos) = (*packet_id, message.qos);
+        let resolved = self.inbound_aliases.resolve(*topic_alias, &mut message.topic);
         resolved.map_err(|(reason, text)| CloseReason::ServerDisconnect { reason, text: text.to_owned() })?;
-        let qos = message.qos;
         let is_new = match qos {
             Qos::AtMostOnce => true,
             Qos::AtLeastOnce => {
@@ -47,7 +48,8 @@ impl PacketHandler {
                 is_new
             }
         };
-        let verdict = if is_new { self.publish(message, has_expired, now) } else { Verdict::Consumed };
+        let verdict =
+            if is_new { self.publish(publish.message, has_expired, now) } else { Verdict::Consumed };
         self.finish_publish(packet_id, qos, verdict)
     }
 

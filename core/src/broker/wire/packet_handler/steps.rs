@@ -159,20 +159,20 @@ impl PacketHandler {
             return Verdict::Refused(ReasonCode::NoMatchingSubscribers);
         }
         if message.topic.starts_with(SYS) {
-            self.report_drop(message.topic, SYS_IS_RESERVED);
+            self.report_drop(&message.topic, SYS_IS_RESERVED);
             return Verdict::Refused(ReasonCode::NotAuthorized);
         }
         if has_expired {
-            self.report_drop(message.topic, "it expired while its sender had many messages to acknowledge");
+            self.report_drop(&message.topic, "it expired while its sender had many messages to acknowledge");
             return Verdict::Consumed;
         }
         if !self.peer.may_publish(&message.topic) {
-            self.broker.report([self.peer.not_authorized("publish to", message.topic)]);
+            self.broker.report([self.peer.not_authorized("publish to", message.topic.into_owned())]);
             return Verdict::Refused(ReasonCode::NotAuthorized);
         }
         if !publication::is_within(&message, self.broker.settings().session_queue_bytes_max) {
             // Its subscribers would be disconnected because their queues have no room for it.
-            self.report_drop(message.topic, "no queue has room for it");
+            self.report_drop(&message.topic, "no queue has room for it");
             return Verdict::Refused(ReasonCode::QuotaExceeded);
         }
         self.broker.hooks().application.handle_publish(&self.broker, &self.peer, message, now)

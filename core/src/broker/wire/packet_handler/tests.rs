@@ -32,7 +32,7 @@ fn a_connection_whose_session_was_taken_over_acknowledges_no_qos_2_packet() {
     let mut taken_over = accept(&broker);
     let mut successor = accept(&broker);
     let publish = || {
-        let message = Message { topic: "t".to_owned(), qos: Qos::ExactlyOnce, ..Message::default() };
+        let message = Message { topic: "t".into(), qos: Qos::ExactlyOnce, ..Message::default() };
         Incoming::Publish(Publish { packet_id: 1, topic_alias: None, message })
     };
     for packet in [publish, || Incoming::PubRel(1)] {
@@ -62,7 +62,7 @@ fn a_message_that_has_expired_while_it_was_deferred_is_acknowledged_and_not_hand
     let broker = Broker::new(Settings::default(), Hooks::new(Arc::<Counting>::clone(&counting)));
     let mut handler = accept(&broker);
     for (has_expired, count) in [(true, 0), (false, 1)] {
-        let message = Message { topic: "t".to_owned(), qos: Qos::AtLeastOnce, ..Message::default() };
+        let message = Message { topic: "t".into(), qos: Qos::AtLeastOnce, ..Message::default() };
         let publish = Publish { packet_id: 1, topic_alias: None, message };
         handler.answer(Incoming::Publish(publish), has_expired, clock::monotonic()).unwrap();
         assert_eq!(&handler.output.split()[..], b"\x40\x02\0\x01");

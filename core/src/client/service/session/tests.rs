@@ -17,7 +17,7 @@ const BROKER_RECEIVE_MAX: u16 = 3;
 
 fn message(number: u32) -> Message {
     Message {
-        topic: "t".to_owned(),
+        topic: "t".into(),
         payload: Bytes::copy_from_slice(&number.to_be_bytes()),
         ..Message::default()
     }

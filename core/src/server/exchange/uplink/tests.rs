@@ -227,7 +227,7 @@ impl Application for Root {
 }
 
 fn down(payload: Bytes) -> Message {
-    Message { topic: DOWN.to_owned(), payload, qos: Qos::AtLeastOnce, ..Message::default() }
+    Message { topic: DOWN.into(), payload, qos: Qos::AtLeastOnce, ..Message::default() }
 }
 
 #[derive(Debug)]

@@ -59,7 +59,7 @@ impl TestNode {
     fn receive(&self) {
         let key = Key::new("k").unwrap();
         self.node.handle_message(Message {
-            topic: topic::REQUEST.to_owned(),
+            topic: topic::REQUEST.into(),
             response_topic: Some(topic::response("client")),
             correlation: Some("1".into()),
             payload: Request::Get { key }.encode(),
