@@ -22,6 +22,7 @@
 //!
 //! The modules up to [`server`] are the package `mqkv-core`, so that an edit above them compiles none of them.
 //! `tests/architecture` has this table too, and checks the code against its own.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub use mqkv_core::{broker, client, clock, exchange, ledger, mqtt, net, protocol, random, server, store};
 

@@ -1,4 +1,4 @@
-//! What the broker does with packets, over real sockets: one test for each part that `src/broker/tests` replaces by a pipe or
+//! What the broker does with packets, over real sockets: one test for each part that `core/src/broker/tests` replaces by a pipe or
 //! by a call. In the steps of the Paho project's interoperability suite for MQTT 5.
 
 mod client;
