@@ -28,6 +28,7 @@ use crate::protocol::{Key, Reply, Request, Timestamp, Value};
 /// [`Client::close`], or when the last clone and the last [`Watcher`] are dropped.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use std::sync::Arc;
 ///
 /// use mqkv::client::{Client, SetOptions, Settings, Target};

@@ -11,6 +11,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// These are safe in a topic, a client id and a file name.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use mqkv::exchange::names::Name;
 ///
 /// assert_eq!(Name::new("press-7")?.as_str(), "press-7");

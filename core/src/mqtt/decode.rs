@@ -39,6 +39,7 @@ pub enum Decoded {
 /// # Examples
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use bytes::BytesMut;
 /// use mqkv::mqtt::decode::{Decoded, decode_first};
 /// use mqkv::mqtt::{Incoming, ProtocolVersion};
@@ -71,6 +72,7 @@ pub fn decode_first(input: &mut BytesMut, bytes_max: u32) -> Result<Decoded, Dec
 /// # Examples
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use bytes::BytesMut;
 /// use mqkv::mqtt::decode::{Decoded, decode};
 /// use mqkv::mqtt::{Incoming, ProtocolVersion, ReasonCode};

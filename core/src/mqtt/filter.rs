@@ -20,6 +20,7 @@ pub fn is_shared(filter: &str) -> bool {
 /// # Examples
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use mqkv::mqtt::filter;
 ///
 /// assert_eq!(filter::shared("$share/group/line/+"), Some("line/+"));
@@ -53,6 +54,7 @@ pub fn is_valid(filter: &str) -> bool {
 /// # Examples
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use mqkv::mqtt::filter;
 ///
 /// assert!(filter::matches("line/+/temp", "line/1/temp"));

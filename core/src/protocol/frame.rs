@@ -16,6 +16,7 @@ pub const LINE_BYTES_MAX: usize = 4096;
 /// One RESP3 value in canonical encoding: `encode(decode(x)) == x`.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use bytes::{Bytes, BytesMut};
 /// use mqkv::protocol::frame::Frame;
 ///

@@ -26,6 +26,7 @@ pub const USUAL_DIGITS: usize = MS_DIGITS + 1 + COUNTER_DIGITS;
 /// A timestamp of a hybrid logical clock, ordered by milliseconds, then counter, then node.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use mqkv::protocol::Timestamp;
 ///
 /// let version: Timestamp = "1795205105140:7:StateStore".parse()?;

@@ -13,6 +13,7 @@ const IDENTIFIER: u8 = 0x26;
 /// received and forwarded with one copy.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use mqkv::protocol::UserProperties;
 ///
 /// let properties: UserProperties = [("__stat", "200"), ("__protVer", "1.0")].into_iter().collect();

@@ -38,6 +38,7 @@ const COMMIT_POLL: Duration = Duration::from_millis(5);
 /// committed, but clients are not disconnected in order.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use std::net::SocketAddr;
 /// use mqkv::server::{ListenerSettings, Settings, StoreServer, StoreSettings};
 ///

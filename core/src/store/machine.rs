@@ -40,6 +40,7 @@ pub const EXPIRED_PER_POLL_MAX: usize = 1_000;
 /// changes happened. The caller notifies the watchers after it has sent the reply, and persists the change.
 ///
 /// ```
+/// # extern crate mqkv_core as mqkv;
 /// use mqkv::protocol::{ConnectionId, Key, Reply, Request, Timestamp};
 /// use mqkv::store::{Limits, Now, Store, StoreRequest};
 ///

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_read_grows_with_the_number_of_keys_only_whatever_the_keys_are() {
-        const KEYS: u64 = 50_000;
+        const KEYS: u64 = 100_000;
         type Shape = fn(u64) -> Bytes;
         let shapes: [(&str, Shape); 7] = [
             ("numbers", |number| key(format!("line1/machine{number:07}/temperature"))),
