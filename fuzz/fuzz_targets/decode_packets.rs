@@ -9,7 +9,7 @@ use mqkv::mqtt::{Incoming, packet, version};
 use mqkv::protocol;
 use version::ProtocolVersion;
 
-#[path = "../../src/mqtt/oracle.rs"]
+#[path = "../../core/src/mqtt/oracle.rs"]
 mod oracle;
 
 const BYTES_MAX: u32 = 2048;
