@@ -1,6 +1,9 @@
 //! `mqkv::testing`: a store inside the process of a test.
 
+use std::io::{Read, Write, pipe};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::LazyLock;
 use std::thread;
 
@@ -73,6 +76,33 @@ fn a_dropped_store_disconnects_its_clients_and_frees_its_port() {
     let store = Store::builder().port(port).start().unwrap();
     assert_eq!(store.port(), port);
     RawClient::connect(port);
+}
+
+#[test]
+#[expect(unsafe_code, reason = "only `pre_exec` runs code between fork and exec")]
+fn a_dropped_store_frees_its_port_and_folder_while_another_process_starts() {
+    let (place, port) = (Place::new(), reserved_port());
+    let start = || Store::builder().port(port).data(place.path("data")).start();
+    let store = start().unwrap();
+    let ((mut is_forked, mut forked), (mut may_run, mut run)) = (pipe().unwrap(), pipe().unwrap());
+    let mut command = Command::new("true");
+    // SAFETY: the closure only writes and reads a byte, which may be done after fork.
+    unsafe {
+        command.pre_exec(move || {
+            forked.write_all(b"1")?;
+            may_run.read_exact(&mut [0])
+        })
+    };
+    thread::scope(|scope| {
+        let process = scope.spawn(move || command.status().unwrap());
+        is_forked.read_exact(&mut [0]).unwrap();
+        // It has a copy of each file and socket of the store until it runs its program.
+        drop(store);
+        let again = start().map(drop);
+        run.write_all(b"1").unwrap();
+        again.unwrap();
+        assert!(process.join().unwrap().success());
+    });
 }
 
 #[test]

@@ -291,6 +291,9 @@ impl Acceptor {
             _ = closing.wait_for(|is_closing| *is_closing) => {}
             () = accept_all => {}
         }
+        // Closing the socket is not enough to free its port: a process that another thread starts has a copy of it until it
+        // runs its program. An error changes nothing: the port is free with the last copy then.
+        _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
     }
 }
 

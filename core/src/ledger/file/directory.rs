@@ -20,7 +20,6 @@ const LOCK_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// The lock ends when the file is closed.
     lock: File,
     is_writable: bool,
     /// Whether the wall clock may be wrong, and until when that is known.
@@ -62,6 +61,14 @@ impl Directory {
             Err(TryLockError::WouldBlock) => Err(StorageErrorKind::InUse),
             Err(TryLockError::Error(error)) => Err(error.into()),
         }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread starts has a copy of it until it runs its program. An
+        // error changes nothing: the lock ends with the last copy then.
+        _ = self.lock.unlock();
     }
 }
 
