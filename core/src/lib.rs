@@ -1,5 +1,5 @@
-//! What `mqkv` is below its command line: the state store, its protocol, a client, and an MQTT broker. The library `mqkv` has these
-//! modules, too, and says what each may import.
+//! State store, protocol, client and MQTT broker of `mqkv`, without the command line. The library `mqkv` has these modules, too, and
+//! says what each may import.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
 pub mod clock;
