@@ -22,7 +22,10 @@ fn packages(options: &[&str]) -> BTreeSet<String> {
     let own =
         [env!("CARGO_PKG_NAME"), "mqkv-core"].map(|name| format!("{name} v{}", env!("CARGO_PKG_VERSION")));
     for own in &own {
-        assert!(all.contains(own), "{own} is not in the tree");
+        assert!(
+            all.contains(own),
+            "{own} is not in the tree: Cargo.toml and core/Cargo.toml have one version"
+        );
     }
     all.into_iter().filter(|package| !own.contains(package)).collect()
 }
