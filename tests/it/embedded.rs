@@ -202,14 +202,16 @@ fn corruption_of_any_page_is_an_error_and_no_panic() {
     let place = Place::new();
     assert_eq!(run(&place, &format!("{EMBEDDED} set k v")), "--- exit 0\n");
     let good = fs::read(place.path(FILE)).unwrap();
-    for (page, garbage) in (0..good.len() / PAGE).zip([0x00, 0x01, 0xA5, 0xFF].into_iter().cycle()) {
-        let mut bad = good.clone();
-        bad[page * PAGE..][..PAGE].fill(garbage);
-        place.write(FILE, &bad);
-        let shown = run(&place, &format!("{EMBEDDED} get k"));
-        let error = shown.starts_with("--- stderr\nerror: ") && shown.ends_with("--- exit 74\n");
-        // The contents of an unused page do not matter.
-        let unharmed = shown == "--- stdout\nv(no line feed)\n--- exit 0\n";
-        assert!((error && !shown.contains("panicked")) || unharmed, "page {page}, {garbage:#x}: {shown}");
+    for page in 0..good.len() / PAGE {
+        for garbage in [0x00, 0x01, 0xA5, 0xFF] {
+            let mut bad = good.clone();
+            bad[page * PAGE..][..PAGE].fill(garbage);
+            place.write(FILE, &bad);
+            let shown = run(&place, &format!("{EMBEDDED} get k"));
+            let error = shown.starts_with("--- stderr\nerror: ") && shown.ends_with("--- exit 74\n");
+            // The contents of an unused page do not matter.
+            let unharmed = shown == "--- stdout\nv(no line feed)\n--- exit 0\n";
+            assert!((error && !shown.contains("panicked")) || unharmed, "page {page}, {garbage:#x}: {shown}");
+        }
     }
 }

@@ -195,7 +195,8 @@ fn a_lock_that_was_overwritten_is_detected_at_the_next_renewal() {
     let bench = Bench::new();
     let options = ["--ttl", "9s", "--renew", "200ms", "--kill-after", "200ms"];
     let holder = bench.hold(&options);
-    // The store refuses the renewal for want of a token; without a fence it reports another value.
+    // With a fence on the key, the store rejects the renewal because it has no fencing token. Without one, it answers that the
+    // value differs: tests/it/lock.rs.
     bench.run(&["set", "deploy", "another holder", "--fence", "1:0:n"]);
     let exit = holder.end();
     assert_eq!(exit.code, Some(125));

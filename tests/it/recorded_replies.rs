@@ -48,7 +48,7 @@ fn a_script_that_connects_for_each_write_is_never_refused_and_leaves_no_replies(
     let place = Place::new();
     let (_server, url, metrics) = serve(&place, &[]);
     let port = port_of(&url);
-    for number in 0..200 {
+    for number in 0..4_200 {
         let (mut client, _) = connect(port, "script", false);
         // PUBACK 0x10: it subscribes to nothing.
         let reason = write(&mut client, number);

@@ -302,6 +302,19 @@ async fn the_broker_assigns_topic_aliases_up_to_the_clients_maximum() {
 }
 
 #[tokio::test]
+async fn a_message_of_each_qos_is_sent_with_a_topic_alias() {
+    let server = start().await;
+    let mut options = ConnectOptions::new("a");
+    options.properties.topic_alias_max = Some(1);
+    let (mut client, _) = Client::connect_with(&server, options).await;
+    client.subscribe(SubscribeFilter::new("#", QoS::ExactlyOnce)).await;
+    for (qos, topic) in [(Qos::AtMostOnce, "a"), (Qos::AtLeastOnce, ""), (Qos::ExactlyOnce, "")] {
+        server.broker().publish(None, message("a", qos));
+        assert_eq!(receive_alias(&mut client).await, (topic.to_owned(), Some(1)), "{qos:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_topic_whose_message_could_not_be_sent_has_no_alias() {
     let server = start().await;
     let mut options = ConnectOptions::new("a");
