@@ -319,7 +319,7 @@ fn hint(error: &Error) -> Option<String> {
                     "start a broker with `mqkv serve`, or use --embedded for a store inside this process"
                         .to_owned()
                 }
-                // The default port of TLS, which a plain `mqkv serve` does not answer.
+                // The default port of TLS: `mqkv serve` without certificates does not listen on it.
                 Some((_, "8883")) => {
                     "check the port; without TLS: -b mqtt://HOST[:PORT] or --notls".to_owned()
                 }

@@ -248,7 +248,9 @@ impl Broker {
         now: Instant,
     ) -> usize {
         let mut route = self.begin_route(from, to, publication, now);
-        while !route.is_complete() && self.route_some(&mut route, now) {}
+        while !route.is_complete() {
+            self.route_some(&mut route, now);
+        }
         route.count()
     }
 

@@ -18,8 +18,8 @@ pub trait Runnable {
 const CONNECTIONS_MAX: usize = 2;
 
 thread_local! {
-    /// Apart from the connections, because a value without a destructor is read and written at once: each turn of a connection
-    /// does.
+    /// Separate from the connections, because each turn of a connection reads it: a thread-local without a destructor needs no
+    /// check for its registration.
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Ignored) };
     static CONNECTIONS: RefCell<Vec<Arc<dyn Runnable>>> = const { RefCell::new(Vec::new()) };
 }
@@ -29,9 +29,9 @@ thread_local! {
 enum Phase {
     /// Their threads are woken.
     Ignored,
-    /// They are collected, and there are none.
-    Empty,
-    /// They are collected, and there are some.
+    /// They are collected; there are none so far.
+    Collecting,
+    /// They are collected; there is at least one.
     Collected,
     /// The tasks of those that were collected run, and the threads of those that these wake are woken.
     Running,
@@ -50,7 +50,7 @@ pub fn run_after<R>(f: impl FnOnce() -> R) -> R {
     if PHASE.get() != Phase::Ignored {
         return f();
     }
-    PHASE.set(Phase::Empty);
+    PHASE.set(Phase::Collecting);
     let _collection = Collection;
     f()
 }
@@ -66,7 +66,7 @@ pub fn run_collected() {
     if PHASE.get() == Phase::Collected {
         PHASE.set(Phase::Running);
         CONNECTIONS.take().into_iter().for_each(Runnable::run_or_wake);
-        PHASE.set(Phase::Empty);
+        PHASE.set(Phase::Collecting);
     }
 }
 

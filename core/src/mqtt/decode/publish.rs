@@ -32,8 +32,9 @@ pub(super) fn is_type(first: u8) -> bool {
     first & 0xF0 == 0x30
 }
 
-/// Decodes all but the payload into an empty `publish`: as a result it would be moved twice. Returns the position in the
-/// packet at which the payload starts. The subscription identifiers of a server are skipped.
+/// Decodes all but the payload into `publish`, which must be `Publish::default()`: fields that the packet does not have are not
+/// reset. It is an argument because a result would be moved twice. Returns the position in the packet at which the payload
+/// starts. The subscription identifiers of a server are skipped.
 #[inline]
 pub(super) fn decode(
     sender: Sender,
