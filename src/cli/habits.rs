@@ -107,15 +107,20 @@ fn is_path(word: &[u8]) -> bool {
     word.starts_with(b"./") || word.starts_with(b"../")
 }
 
-/// Returns a hint for an option of other tools; `verbs` are the program and the verbs of the command line.
+/// Returns the hint for `watch -n 1`, which is a count for other tools, if the host could not be reached.
 #[must_use]
-pub fn hint_of_option(option: &str, verbs: &[String]) -> Option<String> {
+pub fn hint_of_count(cli: &Cli) -> Option<String> {
+    let host = cli.options.connection.hostname.as_ref()?;
+    let is_watch = matches!(cli.verb, Some(Verb::Command(Command::Watch(_))));
+    let is_count = is_watch && host.parse::<u64>().is_ok();
+    is_count
+        .then(|| format!("use --count {host} to exit after as many changes; -n names the host of the broker"))
+}
+
+/// Returns a hint for an option of other tools.
+#[must_use]
+pub fn hint_of_option(option: &str) -> Option<String> {
     let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
-    let verb = verbs.get(1).map(String::as_str);
-    match name {
-        "nonblock" | "nb" if verb == Some("lock") => return Some("use -w 0 to try once".to_owned()),
-        _ => {}
-    }
     let formats = ["format".to_owned()].into_iter();
     closest(name, formats).map(|_| "did you mean --output?".to_owned())
 }

@@ -108,24 +108,30 @@ fn verb_of_other_tools(verb: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the option for one of Redis, after the key and the value of `set`.
-fn option_of_redis(error: &Error, words: &[OsString]) -> Option<String> {
+/// Returns what is meant by an argument that other tools have: Redis's `EX 10` after the key and the value of `set`, for example.
+fn argument_of_other_tools(error: &Error, words: &[OsString]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return None };
-    if !usage.to_string().contains("set [OPTIONS] [KEY] [VALUE]") {
-        return None;
-    }
+    let usage = usage.to_string();
+    let verb = usage.split_whitespace().find(|word| !["Usage:", "mqkv"].contains(word))?;
     let word = texts(error, ContextKind::InvalidArg).concat();
-    let number = words.iter().skip_while(|typed| **typed != *word).nth(1).and_then(|number| number.to_str());
-    let number =
-        number.filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
-    Some(match word.to_ascii_uppercase().as_str() {
-        "NX" => "--nx".to_owned(),
-        "NEX" => "--nex".to_owned(),
-        "PX" => format!("--ttl {}ms", number.unwrap_or("5000")),
-        "EX" => format!("--ttl {}s", number.unwrap_or("5")),
+    let mut typed = words.iter().filter_map(|typed| typed.to_str());
+    let found = typed.find(|typed| typed.split('=').next() == Some(&word));
+    let value =
+        found.and_then(|found| found.split_once('=').map(|(_, value)| value).or_else(|| typed.next()));
+    let number = value.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(match (verb, word.trim_start_matches('-').to_ascii_lowercase().as_str()) {
+        ("set", "nx") => "--nx".to_owned(),
+        ("set", "nex") => "--nex".to_owned(),
+        ("set", "px") => format!("--ttl {}ms", number.unwrap_or("5000")),
+        ("set", "ex" | "expire" | "expiry") => format!("--ttl {}s", number.unwrap_or("5")),
+        ("set", _) if !word.starts_with('-') => "quote a key or a value that contains blanks".to_owned(),
+        ("lock", "nonblock" | "nb" | "nowait" | "no-wait" | "try") => "use -w 0 to try once".to_owned(),
+        ("watch", "limit" | "max" | "max-count") => {
+            format!("--count {} exits after as many changes", number.unwrap_or("N"))
+        }
         _ => return None,
     })
 }
@@ -154,7 +160,9 @@ fn reshape(error: &Error, context: &Context<'_>) -> CommandError {
     let message = lines.next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let mut failure = CommandError::usage(reword(message));
-    failure.hints.extend(option_of_redis(error, context.words));
+    if let Some(hint) = argument_of_other_tools(error, context.words) {
+        return failure.hint(hint);
+    }
     let similar = texts(error, ContextKind::SuggestedArg);
     if let [typed] = texts(error, ContextKind::InvalidArg).as_slice() {
         let meant = closest(typed.trim_start_matches('-'), similar.iter().map(|name| bare_name(name)));
