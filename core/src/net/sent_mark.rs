@@ -11,12 +11,20 @@ pub struct SentMark {
 }
 
 impl SentMark {
-    /// Marks the end of what has been sent on an open socket; None if the system does not report acknowledgements.
+    /// Marks the end of what has been sent on an open socket, on which nothing is sent meanwhile; None if the system does not report
+    /// acknowledgements.
     #[must_use]
     pub fn at_end(socket: RawFd) -> Option<Self> {
-        // In this order: bytes that are acknowledged in between are counted twice rather than not.
-        let unacknowledged = unacknowledged(socket)?;
-        Some(Self { socket, sent: acknowledged(socket)?.saturating_add(unacknowledged) })
+        let mut before = acknowledged(socket)?;
+        loop {
+            let unacknowledged = unacknowledged(socket)?;
+            let after = acknowledged(socket)?;
+            if before == after {
+                return Some(Self { socket, sent: after.saturating_add(unacknowledged) });
+            }
+            // Bytes that were acknowledged in between are in both numbers, or in none. It ends: nothing more is sent meanwhile.
+            before = after;
+        }
     }
 
     /// Whether the other side has acknowledged a byte behind the mark, also if the connection is lost by now. The socket must
@@ -68,9 +76,10 @@ fn unacknowledged(_: RawFd) -> Option<u64> {
 #[cfg(target_os = "linux")]
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::{self, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
+    use std::thread;
 
     use super::*;
 
@@ -125,5 +134,21 @@ mod tests {
         client.read_exact(&mut vec![0; sent]).unwrap();
         while unacknowledged(server.as_raw_fd()).unwrap() > 0 {}
         assert!(!mark.is_passed());
+    }
+
+    #[test]
+    fn a_mark_is_exact_while_bytes_are_acknowledged() {
+        let (mut client, mut server) = pair();
+        let reader = thread::spawn(move || io::copy(&mut client, &mut io::sink()));
+        server.set_nonblocking(true).unwrap();
+        let more_than_fits = vec![0; 4 * 1024 * 1024];
+        for _ in 0..400 {
+            _ = server.write(&more_than_fits);
+            let mark = SentMark::at_end(server.as_raw_fd()).unwrap();
+            while unacknowledged(server.as_raw_fd()).unwrap() > 0 {}
+            assert_eq!(acknowledged(server.as_raw_fd()), Some(mark.sent));
+        }
+        drop(server);
+        reader.join().unwrap().unwrap();
     }
 }
