@@ -26,16 +26,13 @@ impl LockAtHost {
     pub fn of(cli: &Cli, words: &[OsString]) -> Option<Self> {
         let Some(Verb::Command(Command::Lock(args))) = &cli.verb else { return None };
         let host = cli.options.connection.hostname.clone()?;
-        let follows = |option: &str, value: &[u8]| {
-            words.array_windows().any(|[first, second]| first == option && second.as_encoded_bytes() == value)
-        };
-        if !follows("-n", host.as_bytes()) {
+        if !follows(words, "-n", host.as_bytes()) {
             return None;
         }
         let key = args.valid_key();
         let is_key_a_word = key
             .as_ref()
-            .is_some_and(|key| ["-k", "--key"].iter().all(|option| !follows(option, key.as_bytes())));
+            .is_some_and(|key| ["-k", "--key"].iter().all(|option| !follows(words, option, key.as_bytes())));
         Some(Self { host, key, is_key_a_word })
     }
 
@@ -61,6 +58,10 @@ impl LockAtHost {
         }
         error
     }
+}
+
+fn follows(words: &[OsString], option: &str, value: &[u8]) -> bool {
+    words.array_windows().any(|[first, second]| first == option && second.as_encoded_bytes() == value)
 }
 
 /// Rejects `lock -- CMD`, where CMD would be the key: most likely an empty variable was meant as the key.
@@ -107,14 +108,13 @@ fn is_path(word: &[u8]) -> bool {
     word.starts_with(b"./") || word.starts_with(b"../")
 }
 
-/// Returns the hint for `watch -n 1`, which is a count for other tools, if the host could not be reached.
+/// Returns the hint for `watch -n 1`, where other tools have a number, if the host could not be reached.
 #[must_use]
-pub fn hint_of_count(cli: &Cli) -> Option<String> {
+pub fn hint_of_number(cli: &Cli, words: &[OsString]) -> Option<&'static str> {
     let host = cli.options.connection.hostname.as_ref()?;
     let is_watch = matches!(cli.verb, Some(Verb::Command(Command::Watch(_))));
-    let is_count = is_watch && host.parse::<u64>().is_ok();
-    is_count
-        .then(|| format!("use --count {host} to exit after as many changes; -n names the host of the broker"))
+    let is_number = host.bytes().all(|byte| byte.is_ascii_digit()) && follows(words, "-n", host.as_bytes());
+    (is_watch && is_number).then_some("-n names the host of the broker; --count N exits after N changes")
 }
 
 /// Returns a hint for an option of other tools.
@@ -166,6 +166,19 @@ mod tests {
             assert!(check(line).is_ok(), "{line}");
         }
         assert!(check("mqkv lock --key-hex 6b -- true").is_ok() && check("mqkv get -- k").is_ok());
+    }
+
+    #[test]
+    fn a_number_as_the_host_of_a_watch_has_a_hint() {
+        let has_hint = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            hint_of_number(&Cli::try_parse_from(&words).unwrap(), &words).is_some()
+        };
+        assert!(has_hint("mqkv watch k -n 1"));
+        for line in ["mqkv watch k -n host1", "mqkv watch k --hostname 1", "mqkv get k -n 1", "mqkv watch k"]
+        {
+            assert!(!has_hint(line), "{line}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::connection::{Connection, Login, Process};
 use super::context::args::ContextVerb;
 use super::context::config::{self, ConfigVerb};
 use super::context::{self, Done};
-use super::habits::{LockAtHost, check_lock_key, hint_of_count, warning_of_memory};
+use super::habits::{LockAtHost, check_lock_key, hint_of_number, warning_of_memory};
 use super::help::show;
 use super::options::{ConnectionArgs, DisplayArgs, Options};
 use super::parse_error::{self, Instead};
@@ -84,7 +84,7 @@ fn complete(arguments: &[OsString], reporter: &mut Reporter) -> Result<Exit, Com
 }
 
 fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandError>) {
-    let (habit, count) = (LockAtHost::of(&cli, words), hint_of_count(&cli));
+    let (habit, number) = (LockAtHost::of(&cli, words), hint_of_number(&cli, words));
     let is_json = matches!(&cli.verb, Some(Verb::Command(command)) if command.is_json());
     let variables = environment::variables();
     match configuration(&cli, &variables) {
@@ -100,7 +100,7 @@ fn run_parsed(cli: Cli, words: &[OsString]) -> (Reporter, Result<Exit, CommandEr
                 Some(habit) => result.map_err(|error| habit.explain(error)),
                 None => result,
             };
-            let result = result.map_err(|error| match count {
+            let result = result.map_err(|error| match number {
                 Some(hint) if error.kind == Kind::Unavailable => error.hint(hint),
                 _ => error,
             });

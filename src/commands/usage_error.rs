@@ -117,21 +117,28 @@ fn argument_of_other_tools(error: &Error, words: &[OsString]) -> Option<String> 
     let usage = usage.to_string();
     let verb = usage.split_whitespace().find(|word| !["Usage:", "mqkv"].contains(word))?;
     let word = texts(error, ContextKind::InvalidArg).concat();
-    let mut typed = words.iter().filter_map(|typed| typed.to_str());
-    let found = typed.find(|typed| typed.split('=').next() == Some(&word));
-    let value =
-        found.and_then(|found| found.split_once('=').map(|(_, value)| value).or_else(|| typed.next()));
-    let number = value.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let typed: Vec<_> = words.iter().filter_map(|typed| typed.to_str()).collect();
+    let at = typed.iter().rposition(|typed| typed.split('=').next() == Some(&word))?;
+    let joined = typed.get(at)?.split_once('=').map(|(_, value)| value);
+    let value = joined.or_else(|| typed.get(at.saturating_add(1)).copied());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ttl = |unit: &str, default: &str| match value {
+        None => format!("--ttl {default}{unit}"),
+        Some(number) if is_number(number) => format!("--ttl {number}{unit}"),
+        Some(_) => "--ttl DURATION".to_owned(),
+    };
+    let is_option = word.starts_with('-');
     Some(match (verb, word.trim_start_matches('-').to_ascii_lowercase().as_str()) {
         ("set", "nx") => "--nx".to_owned(),
         ("set", "nex") => "--nex".to_owned(),
-        ("set", "px") => format!("--ttl {}ms", number.unwrap_or("5000")),
-        ("set", "ex" | "expire" | "expiry") => format!("--ttl {}s", number.unwrap_or("5")),
-        ("set", _) if !word.starts_with('-') => "quote a key or a value that contains blanks".to_owned(),
-        ("lock", "nonblock" | "nb" | "nowait" | "no-wait" | "try") => "use -w 0 to try once".to_owned(),
-        ("watch", "limit" | "max" | "max-count") => {
-            format!("--count {} exits after as many changes", number.unwrap_or("N"))
+        ("set", "px") => ttl("ms", "5000"),
+        ("set", "ex" | "expire" | "expiry") => ttl("s", "5"),
+        ("set", "xx" | "keepttl" | "get" | "exat" | "pxat") => return None,
+        ("set", _) if !is_option => "set takes one KEY and one VALUE; quote those with blanks".to_owned(),
+        ("lock", "nonblock" | "nb" | "nowait" | "no-wait" | "try") if is_option => {
+            "use -w 0 to try once".to_owned()
         }
+        ("watch", "limit" | "max" | "max-count") if is_option => "use --count N".to_owned(),
         _ => return None,
     })
 }

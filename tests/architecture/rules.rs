@@ -194,7 +194,7 @@ pub const OWNERS: &[(&str, &[&str])] = &[
             "src/cli/descriptors.rs",
             "core/src/clock.rs",
             "core/src/broker/wire/busy_poll_stream.rs",
-            "core/src/broker/wire/listener.rs",
+            "core/src/net/listening_socket.rs",
             "core/src/net/secret.rs",
             "core/src/net/sent_mark.rs",
         ],

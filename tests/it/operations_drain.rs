@@ -126,7 +126,8 @@ fn stuck(port: u16) -> RawClient {
 
 /// Starts a server and shuts it down while a client acknowledges nothing; returns both and the admin port.
 fn draining(place: &Place, drain: &str) -> (StreamedProcess, RawClient, u16) {
-    let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--drain", drain];
+    let words = ["serve", "--listen", "127.0.0.1:0", "--admin", "0", "--log", "text", "--port-file", "port"];
+    let words = [&words[..], &["--drain", drain]].concat();
     let mut command = place.command(&words);
     let server = StreamedProcess::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let ready = server.log_line();
@@ -150,6 +151,7 @@ fn clients_are_disconnected_while_a_server_drains_and_a_second_signal_exits_at_o
     let (head, body) = http::get(admin, "/healthz");
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     assert_eq!(body, "draining\n");
+    assert!(!place.path("port").exists(), "a later server may write it from now on");
     server.signal(Signal::SIGTERM);
     assert_eq!(server.end().2, Some(143));
 }

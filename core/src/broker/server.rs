@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
@@ -17,6 +16,7 @@ use super::handle::{Broker, Hooks};
 use super::settings::{ListenerSettings, Settings};
 use crate::broker::wire::listener::Acceptor;
 use crate::broker::wire::workers::Workers;
+use crate::net::ListeningSocket;
 
 /// The buffer of an in-memory connection in each direction, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -68,7 +68,7 @@ pub struct Server {
     permits: Arc<Semaphore>,
     connections_max: u32,
     /// Listeners that are bound, but do not accept connections yet.
-    unopened: Vec<(TcpListener, Arc<ListenerSettings>)>,
+    unopened: Vec<(ListeningSocket, Arc<ListenerSettings>)>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -124,8 +124,8 @@ impl Server {
         for listener in &self.broker.settings().listeners {
             let address = listener.address;
             let bind = |cause| StartError::Bind { address, cause };
-            let socket = TcpListener::bind(address).await.map_err(bind)?;
-            addresses.push(socket.local_addr().map_err(bind)?);
+            let socket = ListeningSocket::bind(address).await.map_err(bind)?;
+            addresses.push(socket.address().map_err(bind)?);
             unopened.push((socket, Arc::new(listener.clone())));
         }
         (self.addresses, self.unopened) = (addresses, unopened);

@@ -3,6 +3,7 @@
 pub mod certificate;
 pub mod detached;
 pub mod io_error;
+pub mod listening_socket;
 pub mod origin;
 pub mod runtime_thread;
 pub mod secret;
@@ -11,6 +12,7 @@ pub mod tls;
 pub mod websocket;
 
 pub use certificate::Certificate;
+pub use listening_socket::ListeningSocket;
 pub use secret::Secret;
 pub use sent_mark::SentMark;
 pub use tls::{ClientTls, IdentityFiles, TlsError, TlsOptions, TlsSetupError};

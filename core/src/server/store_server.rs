@@ -71,6 +71,17 @@ pub struct StoreServer {
 #[derive(Debug, Default)]
 struct Tasks(Vec<JoinHandle<()>>);
 
+impl Tasks {
+    /// Ends them; their ports are free then.
+    async fn end(mut self) {
+        for task in std::mem::take(&mut self.0) {
+            task.abort();
+            // An error means that it was aborted.
+            _ = task.await;
+        }
+    }
+}
+
 impl Drop for Tasks {
     fn drop(&mut self) {
         self.0.iter().for_each(JoinHandle::abort);
@@ -476,7 +487,7 @@ impl StoreServer {
             });
             let is_done = drained.await.unwrap_or(false);
             server.shutdown().await;
-            drop(tasks);
+            tasks.end().await;
             is_done
         }
     }
@@ -488,6 +499,7 @@ impl StoreServer {
             // Otherwise it would stay a member until its lease ends, and pass for one that can take over.
             cluster.resign(LEAVE_TIME).await;
         }
+        self.tasks.end().await;
         drop(self.background);
     }
 }

@@ -150,6 +150,7 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
             biased;
             _ = signals.next() => {}
             () = server.lost() => {
+                drop(port_file);
                 server.shutdown().await;
                 let error = CommandError::new(Kind::Unavailable, "this instance does not own the store any more");
                 return Err(error.hint("start it again: it follows while another instance owns the store"));
@@ -158,6 +159,8 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
         Exit::Yes
     };
     drop(reloading);
+    // While its port is still taken: a later server on this port may write the file while this one ends.
+    drop(port_file);
     Ok(drain(server, args.operations.drain, true, &mut signals, log).await.unwrap_or(exit))
 }
 

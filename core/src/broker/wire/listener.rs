@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
@@ -22,9 +22,9 @@ use crate::broker::handle::Broker;
 use crate::broker::memory::{Charge, MemoryKind, RESERVED_BYTES};
 use crate::broker::principal::Principal;
 use crate::broker::settings::{ListenerSettings, WebSocketSettings};
-use crate::net::origin;
 use crate::net::tls::server as tls;
 use crate::net::websocket;
+use crate::net::{ListeningSocket, origin};
 
 /// The bytes charged for a connection with TLS whose client has not authenticated. One without TLS takes less than what is
 /// reserved for it.
@@ -262,7 +262,7 @@ impl Acceptor {
     }
 
     /// Accepts connections until the server stops; a failure to accept one does not end the listener.
-    pub async fn listen(self, socket: TcpListener, listener: Arc<ListenerSettings>) {
+    pub async fn listen(self, socket: ListeningSocket, listener: Arc<ListenerSettings>) {
         let mut closing = self.closing.clone();
         let accept_all = async {
             loop {
@@ -291,9 +291,6 @@ impl Acceptor {
             _ = closing.wait_for(|is_closing| *is_closing) => {}
             () = accept_all => {}
         }
-        // Closing the socket is not enough to free its port: a process that another thread starts has a copy of it until it
-        // runs its program. An error changes nothing: the port is free with the last copy then.
-        _ = nix::sys::socket::shutdown(socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
     }
 }
 

@@ -16,13 +16,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::monitor::ServerMonitor;
 use super::{page, prometheus};
-use crate::net::origin;
+use crate::net::{ListeningSocket, origin};
 
 /// Delay after a failed accept, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -54,7 +53,7 @@ const LIMITS: HttpLimits = HttpLimits {
 /// A bound admin listener.
 #[derive(Debug)]
 pub struct AdminListener {
-    socket: TcpListener,
+    socket: ListeningSocket,
     address: SocketAddr,
     names: Arc<[String]>,
     limits: HttpLimits,
@@ -66,8 +65,8 @@ impl AdminListener {
     /// # Errors
     /// The address cannot be listened on.
     pub async fn bind(address: SocketAddr, names: Vec<String>) -> io::Result<Self> {
-        let socket = TcpListener::bind(address).await?;
-        let address = socket.local_addr()?;
+        let socket = ListeningSocket::bind(address).await?;
+        let address = socket.address()?;
         Ok(Self { socket, address, names: names.into(), limits: LIMITS })
     }
 
