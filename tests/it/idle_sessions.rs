@@ -1,7 +1,7 @@
 //! Sessions whose clients send nothing but a CONNECT.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use tokio_rustls::rustls::crypto::ring;
@@ -54,10 +54,16 @@ fn a_session_that_is_cut_right_after_its_connack_is_present_at_the_next_connecti
     for clean_start in [true, false] {
         for is_tls in [false, true] {
             let server = LoggedServer::start(&place, &[&options[..], &files].concat());
-            let open = || TcpStream::connect(("127.0.0.1", server.port(usize::from(is_tls)))).unwrap();
-            let connect = |clean_start| match is_tls {
-                false => connect(&mut open(), clean_start),
-                true => connect(&mut tls(open()), clean_start),
+            let connect = |clean_start| {
+                let stream = TcpStream::connect(("127.0.0.1", server.port(usize::from(is_tls)))).unwrap();
+                // A process that another test starts may have a copy of the stream: to drop it would not cut the connection.
+                let cut = stream.try_clone().unwrap();
+                let is_present = match is_tls {
+                    false => connect(&mut &stream, clean_start),
+                    true => connect(&mut tls(stream), clean_start),
+                };
+                cut.shutdown(Shutdown::Both).unwrap();
+                is_present
             };
             assert!(!connect(clean_start));
             assert!(connect(false), "Clean Start {clean_start}, TLS {is_tls}");
