@@ -1,7 +1,7 @@
 //! A client that sends and receives single packets and bytes, without a session.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::wire::Packet;
@@ -13,6 +13,14 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct RawClient {
     stream: TcpStream,
     input: Vec<u8>,
+}
+
+impl Drop for RawClient {
+    fn drop(&mut self) {
+        // A process that another test starts may have a copy of the stream, which would keep the connection open. An error: it
+        // has ended.
+        _ = self.stream.shutdown(Shutdown::Both);
+    }
 }
 
 impl RawClient {
@@ -46,7 +54,7 @@ impl RawClient {
     /// Returns everything until the server closes the connection.
     pub fn rest(mut self) -> Vec<u8> {
         while self.read() {}
-        self.input
+        std::mem::take(&mut self.input)
     }
 
     /// Returns everything up to these bytes, which are included.
