@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ pub fn run(effort: Effort) -> Result<String, String> {
         let mut writes = Writes::new();
         for round in 0..rounds {
             let mut random = Random::new(round);
-            write(server.port(), round, &mut writes, || {
+            write(server.port(), round, &mut writes, |_| {
                 thread::sleep(Duration::from_millis(10 + random.below(140)));
                 server.kill();
             });
@@ -69,21 +70,24 @@ fn count(writes: &Writes, acknowledged: bool) -> u64 {
     writes.values().map(of_key).sum()
 }
 
-/// Writes from several clients until `kill` has returned.
-fn write(port: u16, round: u64, writes: &mut Writes, kill: impl FnOnce()) {
-    let writers: Vec<_> =
-        (0..WRITERS).map(|writer| thread::spawn(move || write_until_lost(port, writer, round))).collect();
-    kill();
-    for writer in writers {
-        for (key, new) in writer.join().unwrap() {
-            let begin = Write { value: None, is_acknowledged: true, version: None };
-            writes.entry(key).or_insert_with(|| vec![begin]).extend(new);
+/// Writes from several clients until `kill` has returned, which has the number of acknowledged writes as its argument.
+fn write(port: u16, round: u64, writes: &mut Writes, kill: impl FnOnce(&AtomicU64)) {
+    let acknowledged = &AtomicU64::new(0);
+    thread::scope(|scope| {
+        let start = |writer| scope.spawn(move || write_until_lost(port, writer, round, acknowledged));
+        let writers: Vec<_> = (0..WRITERS).map(start).collect();
+        kill(acknowledged);
+        for writer in writers {
+            for (key, new) in writer.join().unwrap() {
+                let begin = Write { value: None, is_acknowledged: true, version: None };
+                writes.entry(key).or_insert_with(|| vec![begin]).extend(new);
+            }
         }
-    }
+    });
 }
 
 /// Keeps requests in flight until the connection is lost.
-fn write_until_lost(port: u16, writer: u64, round: u64) -> Writes {
+fn write_until_lost(port: u16, writer: u64, round: u64, acknowledged: &AtomicU64) -> Writes {
     let id = format!("writer{writer}");
     let (mut writes, mut random) = (Writes::new(), Random::new(round ^ (writer << 32)));
     let accepted = Connection::accepted(Origin::HERE, port, &id, false, TIMEOUT);
@@ -118,6 +122,7 @@ fn write_until_lost(port: u16, writer: u64, round: u64) -> Writes {
             write.is_acknowledged = true;
             write.version = response.version.filter(|_| write.value.is_some());
             answered += 1;
+            acknowledged.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -150,13 +155,13 @@ fn detects_a_loss() -> Result<(), String> {
     let mut writes = Writes::new();
     let data = server.folder().join("data");
     let earlier = server.folder().join("earlier");
-    write(server.port(), 0, &mut writes, || {
-        thread::sleep(Duration::from_millis(100));
+    write(server.port(), 0, &mut writes, |acknowledged| {
+        wait_for_more(acknowledged);
         // Files of one moment: nothing is written meanwhile.
         server.signal(Signal::SIGSTOP);
         copy(&data, &earlier);
         server.signal(Signal::SIGCONT);
-        thread::sleep(Duration::from_millis(100));
+        wait_for_more(acknowledged);
         server.kill();
     });
     fs::remove_dir_all(&data).unwrap();
@@ -165,6 +170,15 @@ fn detects_a_loss() -> Result<(), String> {
     match check(server.port(), &mut writes) {
         Err(_) => Ok(()),
         Ok(()) => Err("a store that goes back to earlier files was not detected".to_owned()),
+    }
+}
+
+/// Waits until as many more writes are acknowledged as can be on their way, twice.
+fn wait_for_more(acknowledged: &AtomicU64) {
+    let goal = acknowledged.load(Ordering::Relaxed) + 2 * WRITERS * WINDOW;
+    let deadline = Instant::now() + TIMEOUT;
+    while acknowledged.load(Ordering::Relaxed) < goal && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
