@@ -117,9 +117,9 @@ pub fn hint_of_number(cli: &Cli, words: &[OsString]) -> Option<&'static str> {
     (is_watch && is_number).then_some("-n names the host of the broker; --count N exits after N changes")
 }
 
-/// Returns a hint for an option of other tools.
+/// Returns the hint for `--format`, which other tools have for --output.
 #[must_use]
-pub fn hint_of_option(option: &str) -> Option<String> {
+pub fn hint_of_format(option: &str) -> Option<String> {
     let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
     let formats = ["format".to_owned()].into_iter();
     closest(name, formats).map(|_| "did you mean --output?".to_owned())
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_format_is_taken_for_the_output() {
         let hint = Some("did you mean --output?".to_owned());
-        assert_eq!([hint_of_option("--formt"), hint_of_option("--format=json")], [hint.clone(), hint]);
-        assert_eq!(hint_of_option("--frobnicate"), None);
+        assert_eq!([hint_of_format("--formt"), hint_of_format("--format=json")], [hint.clone(), hint]);
+        assert_eq!(hint_of_format("--frobnicate"), None);
     }
 }

@@ -45,7 +45,7 @@ pub fn explain(error: Error, words: &[OsString]) -> Instead {
             if kind == ErrorKind::UnknownArgument
                 && failure.hints.is_empty()
                 && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
-                && let Some(hint) = habits::hint_of_option(option)
+                && let Some(hint) = habits::hint_of_format(option)
             {
                 failure.causes.clear();
                 failure.hints.push(hint);
