@@ -9,7 +9,8 @@ use std::thread;
 
 use super::shared_state::SharedState;
 
-/// Moves the cursor up a line and down again. It changes nothing, but the editor paints its prompt anew after it.
+/// Moves the cursor up a line and down again. It changes nothing, but the editor paints its prompt anew after it. In the first row of
+/// a screen, where the cursor cannot move up, the prompt moves down a row.
 const NOTHING: &str = "\x1b[A\n";
 
 /// How many texts may wait for the terminal before droppable ones are dropped.

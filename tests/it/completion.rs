@@ -1,10 +1,10 @@
 //! Completion in real shells.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
-use super::common::{Place, TAB, Terminal, wait_until};
+use super::common::{Place, TAB, Terminal, wait_until, write_script};
 
 /// Erases the input line.
 const CTRL_U: &str = "\x15";
@@ -77,8 +77,7 @@ fn place() -> Place {
     place.write(".config/mqkv/config.toml", config);
     place.write("other", "[context.spare]\nbroker = \"mqtt://spare\"\n");
     place.write("report 1", "");
-    place.write("bin/zz-migrate", "#!/bin/sh\n");
-    fs::set_permissions(place.path("bin/zz-migrate"), fs::Permissions::from_mode(0o700)).unwrap();
+    write_script(&place.path("bin/zz-migrate"), "#!/bin/sh\n");
     symlink(env!("CARGO_BIN_EXE_mqkv"), place.path("bin/mqkv")).unwrap();
     for key in ["line1/temp", "a b"] {
         assert_eq!(place.run(&["--embedded=store", "set", key, "v"]), "--- exit 0\n");

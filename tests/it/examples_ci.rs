@@ -1,7 +1,6 @@
 //! `examples/ci`: its script, and the commands of its pipelines as written.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::common::yaml::Yaml;
-use super::common::{Place, Server};
+use super::common::{Place, Server, write_script};
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
@@ -39,8 +38,7 @@ impl Workspace {
 
     fn program(&self, name: &str, script: &str) {
         let path = self.place.path("bin").join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &format!("#!/bin/sh\n{script}\n"));
     }
 
     /// Returns a command with `mqkv` and the programs of the workspace in its PATH.

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use super::common::bounded::bounded_transcript;
 use super::common::pki::Ca;
 use super::common::yaml::Yaml;
-use super::common::{LoggedServer, Place, StreamedProcess, reserved_port, wait_until};
+use super::common::{LoggedServer, Place, StreamedProcess, reserved_port, wait_until, write_script};
 
 /// The resources of a file by their kind.
 fn manifest(name: &str) -> BTreeMap<String, Yaml> {
@@ -319,8 +319,7 @@ fn the_commands_for_a_forwarded_port_work_as_the_page_shows_them() {
     let block = rest.split("```").next().unwrap().replace("mqtts://localhost:18883", &url);
     let kubectl = "#!/bin/sh\necho \"$*\" >> kubectl.log\ncase $1 in\ncreate) printf first ;;\nget) cat ca.pem ;;\nesac\n";
     fs::create_dir(place.path("bin")).unwrap();
-    fs::write(place.path("bin/kubectl"), kubectl).unwrap();
-    fs::set_permissions(place.path("bin/kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&place.path("bin/kubectl"), kubectl);
     let folder = Path::new(env!("CARGO_BIN_EXE_mqkv")).parent().unwrap();
     let path = format!("{}:{}:/usr/bin:/bin", place.path("bin").display(), folder.display());
     let mut shell = Command::new("bash");

@@ -80,11 +80,13 @@ fn property(id: u8) -> BoxedStrategy<Vec<u8>> {
 
 /// Properties with their length: each at most once and in any order, and any number of user properties.
 fn properties(allowed: &'static [u8]) -> BoxedStrategy<Vec<u8>> {
-    let once = subsequence(allowed, 0..=allowed.len()).prop_flat_map(|ids| {
-        let once: Vec<_> = ids.into_iter().map(property).collect();
-        (once, vec(property(id::USER_PROPERTY), 0..3))
-    });
-    once.prop_map(|(once, user)| [once, user].concat())
+    // Not by `prop_flat_map`, which makes the strategies, with their regular expressions, for each case.
+    let values: Vec<_> = allowed.iter().map(|id| property(*id)).collect();
+    let chosen = subsequence((0..allowed.len()).collect::<Vec<_>>(), 0..=allowed.len());
+    (values, chosen, vec(property(id::USER_PROPERTY), 0..3))
+        .prop_map(|(values, chosen, user)| {
+            [chosen.iter().map(|at| values[*at].clone()).collect(), user].concat()
+        })
         .prop_shuffle()
         .prop_map(|properties| {
             let properties = properties.concat();

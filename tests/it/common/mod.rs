@@ -42,7 +42,9 @@ use tempfile::TempDir;
 pub use logged_server::LoggedServer;
 pub use non_mqtt_server::non_mqtt_server;
 pub use port::reserved_port;
-pub use process::{Exit, Process, is_running, line_in, peak_bytes, wait_until, wait_until_stopped};
+pub use process::{
+    Exit, Process, is_running, line_in, peak_bytes, wait_until, wait_until_stopped, write_script,
+};
 pub use raw_client::RawClient;
 pub use relay::Relay;
 pub use request_recorder::RequestRecorder;

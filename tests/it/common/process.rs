@@ -1,7 +1,7 @@
 //! A process whose output is read at its end, and functions that wait for what processes do.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -97,6 +97,19 @@ pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
         assert!(mqkv::clock::monotonic() - begun < TIMEOUT, "timed out: {what}");
         sleep(Duration::from_millis(2));
     }
+}
+
+/// Writes a script for its owner, which can be executed at once. A process writes it: one that another test starts meanwhile has, for a
+/// moment, copies of the files that are open here, and a file that is open for writing is not executed.
+pub fn write_script(path: &Path, text: &str) {
+    let mut child = Command::new("sh")
+        .args(["-c", "cat >\"$0\" && chmod 700 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{}", path.display());
 }
 
 /// Waits until a process that was sent SIGSTOP has stopped: it goes on for a moment.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -15,7 +16,7 @@ use super::compare::is_as_shown;
 use super::is_writing;
 use super::page::{Edits, Input, Options, Page, Part, Step};
 use crate::common::pki::Ca;
-use crate::common::{CTRL_C, Place, Terminal, reserved_port, reserved_short_port};
+use crate::common::{CTRL_C, Place, Terminal, reserved_port, reserved_short_port, write_script};
 
 /// Ports on the pages. Tests have free ones instead.
 const PORTS: [&str; 9] = ["1883", "1884", "1885", "1886", "8883", "18883", "8884", "8080", "9883"];
@@ -499,10 +500,11 @@ impl Drop for Shell {
 
 /// Writes a file for its owner only; one with `#!` can be executed.
 fn write(path: &Path, text: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = if text.starts_with("#!") { 0o700 } else { 0o600 };
+    if text.starts_with("#!") {
+        return write_script(path, text);
+    }
     fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
 }
 
 fn positions<'a>(bytes: &'a [u8], searched: &'a [u8]) -> impl Iterator<Item = usize> + 'a {

@@ -1,5 +1,7 @@
 //! The decoder on text vectors, damaged packets and limits, with the MQTT crate as its oracle.
 
+use std::fmt::Debug;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -14,6 +16,14 @@ const VERSIONS: [ProtocolVersion; 2] = [ProtocolVersion::V5, ProtocolVersion::V3
 
 fn version() -> impl Strategy<Value = ProtocolVersion> {
     prop::sample::select(VERSIONS.to_vec())
+}
+
+/// What `of` makes for each version, with the version.
+fn any_version<T: Debug + 'static>(
+    of: impl Fn(ProtocolVersion) -> BoxedStrategy<T>,
+) -> impl Strategy<Value = (ProtocolVersion, T)> {
+    let [v5, v311] = VERSIONS.map(|version| (Just(version), of(version)));
+    prop_oneof![v5, v311]
 }
 
 /// Decodes one packet that makes up all the input.
@@ -59,7 +69,7 @@ proptest! {
 
     #[test]
     fn every_valid_packet_is_decoded_as_the_crate_decodes_it(
-        (version, packet) in version().prop_flat_map(|version| (Just(version), packet(version))),
+        (version, packet) in any_version(packet),
         trailing in prop::collection::vec(any::<u8>(), 0..3),
     ) {
         let bytes = [packet.bytes(), trailing.clone()].concat();
@@ -69,7 +79,7 @@ proptest! {
 
     #[test]
     fn a_part_of_a_packet_is_never_decoded_and_never_refused(
-        (version, packet) in version().prop_flat_map(|version| (Just(version), packet(version))),
+        (version, packet) in any_version(packet),
         end in any::<prop::sample::Index>(),
     ) {
         let bytes = packet.bytes();
@@ -80,7 +90,7 @@ proptest! {
 
     #[test]
     fn a_packet_is_accepted_up_to_the_maximum_and_refused_above_it(
-        (version, packet) in version().prop_flat_map(|version| (Just(version), packet(version))),
+        (version, packet) in any_version(packet),
     ) {
         let bytes = packet.bytes();
         let length = u32::try_from(bytes.len()).unwrap();
@@ -90,7 +100,7 @@ proptest! {
 
     #[test]
     fn a_connect_chooses_its_version_and_other_first_packets_are_of_mqtt_5(
-        (version, packet) in version().prop_flat_map(|version| (Just(version), packet(version))),
+        (version, packet) in any_version(packet),
     ) {
         let bytes = packet.bytes();
         let first = decode_first(&mut BytesMut::from(&bytes[..]), u32::MAX);
@@ -104,7 +114,7 @@ proptest! {
 
     #[test]
     fn a_damaged_packet_is_an_error_or_what_the_crate_makes_of_it_and_never_a_panic(
-        (version, bytes) in version().prop_flat_map(|version| (Just(version), damaged(version))),
+        (version, bytes) in any_version(damaged),
         bytes_max in prop_oneof![Just(u32::MAX), 0..200_u32],
     ) {
         let _ = check(version, &bytes, bytes_max);
@@ -340,7 +350,7 @@ fn the_credentials_of_a_connect_are_counted_as_far_as_they_have_arrived() {
 proptest! {
     #[test]
     fn the_credentials_of_every_connect_are_what_is_decoded(
-        (version, packet) in version().prop_flat_map(|version| (Just(version), packet(version))),
+        (version, packet) in any_version(packet),
     ) {
         let bytes = packet.bytes();
         if let Ok(Incoming::Connect(connect)) = read(version, &bytes) {
