@@ -9,9 +9,9 @@ use mqkv::ledger::etcd::operation::EtcdError;
 use mqkv::net::{IdentityFiles, Secret, TlsOptions};
 use mqkv::server::etcd::{ConnectError, Etcd, EtcdSettings};
 
-use super::common::Place;
 use super::common::etcd::{EtcdCluster, connect};
 use super::common::pki::Ca;
+use super::common::{Place, reserved_port};
 use super::etcd_requests::{chained, put, revision_of_applied};
 
 fn settings(endpoints: Vec<String>) -> EtcdSettings {
@@ -98,9 +98,7 @@ async fn endpoints_that_are_no_etcd_are_reported_as_such() {
     let impatient = EtcdSettings { request_timeout: Duration::from_millis(300), ..settings(vec![url]) };
     let shown = failure(&impatient).await;
     assert!(shown.contains("etcd at ETCD: no answer after 300ms; hint: check that a majority"), "{shown}");
-    let address = silent.local_addr().unwrap();
-    drop(silent);
-    let shown = failure(&settings(vec![format!("http://{address}")])).await;
+    let shown = failure(&settings(vec![format!("http://127.0.0.1:{}", reserved_port())])).await;
     assert!(shown.starts_with("connection refused: ETCD; hint: "), "{shown}");
     assert!(
         failure(&settings(vec!["etcd:2379".to_owned()]))
