@@ -64,6 +64,9 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(state: State, events: EventSink, origin: clock::Reading) -> Self {
         let observation = Observation { wall_ms: origin.wall_ms, boot_ms: 0 };
+        // The files have been read since the origin.
+        let since_origin = clock::monotonic().saturating_duration_since(origin.monotonic);
+        let boottime = clock::boottime();
         Self {
             cluster: ClusterSignals::new(&state.cluster),
             state: Mutex::new(state),
@@ -78,7 +81,7 @@ impl Shared {
             uplink_retry: Notify::new(),
             events,
             origin: origin.monotonic,
-            boot_origin: clock::boottime(),
+            boot_origin: boottime.checked_sub(since_origin).unwrap_or(boottime),
             wall_offset_ms: AtomicI64::new(WallClock::new(observation).offset_ms()),
         }
     }
@@ -234,4 +237,23 @@ impl Shared {
 fn ms_since(origin: Instant, time: Instant) -> u64 {
     // The conversion cannot fail within 584 million years.
     u64::try_from(time.saturating_duration_since(origin).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::{Limits, Store};
+
+    #[test]
+    fn the_time_that_a_start_takes_is_no_step_of_the_wall_clock() {
+        let (start, now) = (Duration::from_secs(10), clock::now());
+        let begun = clock::Reading { wall_ms: now.wall_ms - 10_000, monotonic: now.monotonic - start };
+        let state = State::new(Store::new(Limits::default()), LedgerKind::Memory, false, false);
+        let shared = Shared::new(state, Arc::new(|_| {}), begun);
+        let step_ms = shared.wall_clock().offset_ms() - shared.wall_offset_ms.load(Ordering::Relaxed);
+        assert!(step_ms.abs() < 5_000, "{step_ms}");
+    }
 }
