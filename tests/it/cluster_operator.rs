@@ -152,7 +152,9 @@ fn an_etcd_that_asks_for_a_user_later_is_reported_to_the_operator() {
         admin.auth_enable().await.unwrap();
     });
     let set = cluster.place.run_at(&cluster.url(), &["set", "k", "w", "-t", "1s"]);
-    assert!(set.ends_with("--- exit 124\n"), "{set}");
+    // No answer in time; or the owner has ended, because etcd 3.5.30 also refuses to renew its lease.
+    assert!(set.ends_with("--- exit 124\n") || set.ends_with("--- exit 69\n"), "{set}");
+    assert!(set.contains("the write may or may not have happened"), "{set}");
     owner.log_line_with("etcd has refused an operation: ");
     cluster.place.write("right", "right");
     cluster.place.write("wrong", "wrong");
@@ -167,7 +169,7 @@ fn an_etcd_that_asks_for_a_user_later_is_reported_to_the_operator() {
     }
     let resigned = as_reader(&["resign"], "right");
     let is_denied = resigned.contains("ROLE --prefix=true readwrite /mqkv/default/\n--- exit 77\n");
-    // etcd 3.5.30 also refuses to renew the lease of an owner without a user, so that its key is gone soon.
+    // With etcd 3.5.30, the key of the owner is gone soon.
     assert!(is_denied || resigned.contains("the owner a is gone"), "{resigned}");
     assert!(as_reader(&["status"], "right").contains("1 key"));
     let words =
