@@ -36,7 +36,7 @@ pub fn run(effort: Effort) -> Result<String, String> {
         detects(lie, seed)?;
     }
     let traffic = Traffic::start(BROKER_PORT, "faults", seed, SEGMENT);
-    let until = Instant::now() + effort.pick(Duration::from_secs(150), Duration::from_hours(3));
+    let until = Instant::now() + effort.pick(Duration::from_secs(150), Duration::from_hours(2));
     let (injected, figures) = (inject_until(until, &mut cluster, &traffic, seed), traffic.figures.clone());
     let faults = injected.and_then(|faults| traffic.end().map(|()| faults));
     let faults = faults.map_err(|failure| cluster.with_logs(format!("seed {seed}: {failure}")))?;
