@@ -145,6 +145,7 @@ async fn no_message_is_lost_when_connections_are_cut_and_resumed() {
 }
 
 #[tokio::test]
+#[ignore = "needs Debian's mosquitto"]
 async fn a_graceful_end_handles_what_mosquitto_has_queued() {
     const MESSAGES: usize = 200;
     let place = Place::new();
@@ -173,6 +174,7 @@ async fn a_graceful_end_handles_what_mosquitto_has_queued() {
 }
 
 #[tokio::test]
+#[ignore = "needs Debian's mosquitto"]
 async fn a_message_that_mosquitto_forwards_but_cannot_be_decoded_does_not_end_the_connection() {
     let place = Place::new();
     let config = |[port]: [u16; 1]| format!("listener {port} 127.0.0.1\nallow_anonymous true\n");
