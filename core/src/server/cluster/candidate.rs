@@ -1,4 +1,4 @@
-//! Candidates: when an instance takes the store over.
+//! Candidates: when an instance takes the store over, and when it releases it.
 //!
 //! Members decide only when a takeover is tried. That at most one succeeds, and that no commit of the previous owner
 //! follows it, is due to the comparison of the head's revision.
@@ -25,7 +25,7 @@ pub struct Candidate {
     layout: Layout,
     owner: Owner,
     attempt: Option<Attempt>,
-    /// Whether no attempt begins, because clients do not reach the instance.
+    /// Whether nothing is taken over, because clients do not reach the instance, or because its clock is off.
     is_waiting: bool,
     /// Since when the store may be taken over, in monotonic milliseconds.
     since_ms: Option<u64>,
@@ -75,7 +75,7 @@ impl Candidate {
         }
     }
 
-    /// Sets whether no attempt begins.
+    /// Sets whether nothing is taken over.
     pub fn set_waiting(&mut self, is_waiting: bool) {
         if self.is_waiting && !is_waiting {
             // The pauses count from now on, so that not the first instance that is reached again takes everything.
@@ -115,7 +115,7 @@ impl Candidate {
     pub fn poll_action(&mut self, view: View<'_>, now: Now, ids: &mut Ids) -> Option<Action> {
         self.handle_view(view, now);
         if self.attempt.is_none() && self.due_ms(view).is_some_and(|due_ms| due_ms <= now.monotonic_ms) {
-            self.attempt = Some(self.takeover(view, now));
+            self.attempt = Some(self.next_attempt(view, now));
         }
         self.attempt.as_mut()?.call.as_mut()?.poll(now.monotonic_ms, ids)
     }
@@ -130,22 +130,32 @@ impl Candidate {
     }
 
     fn due_ms(&self, view: View<'_>) -> Option<u64> {
-        let since_ms = self.since_ms.filter(|_| !self.is_waiting)?;
+        let since_ms = self.since_ms.filter(|_| !self.is_waiting || self.has_head(view))?;
         let due_ms = since_ms.saturating_add(self.pause(view)?);
         Some(due_ms.max(self.pause_ms).max(self.left_until_ms))
     }
 
-    fn takeover(&self, view: View<'_>, now: Now) -> Attempt {
+    /// Whether the head names this run, which owns nothing any more: etcd did not take the resignation, or not in time.
+    fn has_head(&self, view: View<'_>) -> bool {
+        view.head.is_some_and(|(head, _)| head.owner.as_ref() == Some(&self.owner))
+    }
+
+    /// Takes the store over; or names no owner, because all others leave the store to an instance that may not take it over again.
+    fn next_attempt(&self, view: View<'_>, now: Now) -> Attempt {
         let (head, seen) = view.head.cloned().unwrap_or_default();
-        let next = Head {
-            owner: Some(self.owner.clone()),
-            epoch: head.epoch.saturating_add(1),
-            seq: head.seq.saturating_add(1),
-            wall_ms: head.wall_ms.max(now.wall_ms),
-            clock_ms: view.clock.at(now),
-            puts: 0,
-            deletions: 0,
-            ..head
+        let clock_ms = view.clock.at(now);
+        let next = Head { seq: head.seq.saturating_add(1), clock_ms, puts: 0, deletions: 0, ..head };
+        let next = if self.is_waiting {
+            // The clock of this instance may be off: that of the head stays.
+            Head { owner: None, ..next }
+        } else {
+            let owner = Some(self.owner.clone());
+            Head {
+                owner,
+                epoch: next.epoch.saturating_add(1),
+                wall_ms: next.wall_ms.max(now.wall_ms),
+                ..next
+            }
         };
         let key = self.layout.head();
         let mut txn = guarded(&self.layout, seen, vec![put(key, next.encode())]);
@@ -251,7 +261,7 @@ fn revision_of(found: &[Option<Pair>]) -> u64 {
 mod tests {
     use super::*;
     use crate::ledger::etcd::action::ActionKind;
-    use crate::ledger::etcd::operation::{TxnAnswer, TxnOutcome};
+    use crate::ledger::etcd::operation::{Operation, TxnAnswer, TxnOutcome};
 
     const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -358,6 +368,30 @@ mod tests {
         candidate.handle_answer(Err(EtcdError::Unknown { reason: String::new() }), Now::default());
         let again = candidate.poll_action(view, Now::default(), &mut ids).unwrap();
         assert_eq!(again.kind, first.kind, "what has begun is ended");
+    }
+
+    #[test]
+    fn an_instance_that_may_not_own_the_store_releases_it_if_the_head_still_names_it() {
+        let (both, head) = (members(&["a", "b"]), head(Some("a")));
+        let view = View { head: Some(&head), members: &both, clock: StoreClock::default() };
+        let (mut candidate, mut ids) = (candidate("a"), Ids::default());
+        candidate.set_waiting(true);
+        let now = Now { wall_ms: 77, monotonic_ms: 5 };
+        let released = |action: Option<Action>| {
+            let ActionKind::Txn(txn) = action.unwrap().kind else { panic!() };
+            assert_eq!(txn.conditions[0].mod_revision, 50);
+            let [Operation::Put { value, .. }] = &txn.operations[..] else { panic!("{txn:?}") };
+            Head::decode(value).unwrap()
+        };
+        let action = candidate.poll_action(view, now, &mut ids).unwrap();
+        let id = action.id;
+        let next = released(Some(action));
+        assert_eq!((next.owner, next.epoch, next.seq, next.wall_ms), (None, head.0.epoch, head.0.seq + 1, 0));
+        // etcd is still full, and is asked again.
+        candidate.handle_answer(Err(EtcdError::NoSpace), now);
+        assert!(!candidate.awaits(id) && candidate.poll_action(view, now, &mut ids).is_none());
+        let later = Now { monotonic_ms: 5 + RETRY_PAUSE_MS, ..now };
+        assert_eq!(released(candidate.poll_action(view, later, &mut ids)).owner, None);
     }
 
     #[test]

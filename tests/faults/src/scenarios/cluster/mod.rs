@@ -98,6 +98,7 @@ fn inject_until(
 /// Injects a fault and waits until the cluster answers again.
 fn inject(fault: Fault, cluster: &mut Cluster, traffic: &Traffic, random: &mut Random) -> Result<(), String> {
     sleep(Duration::from_millis(500 + random.below(2_500)));
+    wait_for("a store that was started again does not serve", || cluster.is_ready().then_some(()))?;
     let figures = &traffic.figures;
     let unknown_before = figures.unknown.load(Ordering::SeqCst);
     figures.begin_gap();

@@ -32,6 +32,8 @@ pub struct Process {
     environment: Vec<(&'static str, String)>,
     folder: PathBuf,
     child: Option<Child>,
+    /// Where the log of this start begins.
+    log_from: usize,
 }
 
 impl Process {
@@ -40,6 +42,7 @@ impl Process {
             Some(machine) => machine.command(&self.program),
             None => Command::new(&self.program),
         };
+        self.log_from = self.log().len();
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_file());
         let log = log.map_err(|error| error.to_string())?;
         command.args(&self.arguments).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
@@ -59,6 +62,11 @@ impl Process {
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
         self.child.take().unwrap().wait().unwrap()
+    }
+
+    /// Whether a store serves. One that starts ends if it does not reach its broker.
+    fn is_ready(&self) -> bool {
+        self.log().get(self.log_from..).is_some_and(|log| log.contains("\"event\":\"ready\""))
     }
 
     /// # Errors
@@ -190,6 +198,11 @@ impl Cluster {
         Self::ETCD.into_iter().find(|number| is_leader(*number) == Some(true))
     }
 
+    /// Whether all stores serve.
+    pub fn is_ready(&self) -> bool {
+        self.processes[Self::STORES].iter().all(Process::is_ready)
+    }
+
     /// # Errors
     /// A process has ended by itself.
     pub fn check_running(&mut self) -> Result<(), String> {
@@ -227,6 +240,7 @@ fn etcd(folder: &Path, number: usize) -> Result<Process, String> {
         environment: Vec::new(),
         folder: folder.to_owned(),
         child: None,
+        log_from: 0,
         name,
     })
 }
@@ -260,6 +274,7 @@ fn broker(folder: &Path) -> Process {
         environment: Vec::new(),
         folder: folder.to_owned(),
         child: None,
+        log_from: 0,
     }
 }
 
@@ -297,6 +312,7 @@ fn with_clock(
         environment: Vec::new(),
         folder: folder.to_owned(),
         child: None,
+        log_from: 0,
         name: name.to_owned(),
     };
     process.environment = vec![
