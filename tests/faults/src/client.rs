@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
@@ -233,6 +234,8 @@ impl Connection {
 /// A client that keeps its session over lost connections.
 pub struct Client {
     id: String,
+    /// What no other client of this process has: a store answers a request of the same client with the same correlation data as before.
+    run: u64,
     origin: Origin,
     port: u16,
     connection: Option<Connection>,
@@ -262,8 +265,10 @@ impl Client {
     }
 
     pub fn new_at(origin: Origin, id: &str, port: u16) -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
         Self {
             id: id.to_owned(),
+            run: RUNS.fetch_add(1, Ordering::Relaxed),
             origin,
             port,
             connection: None,
@@ -320,7 +325,7 @@ impl Client {
         self.requests += 1;
         let number = self.requests;
         let packet_id = u16::try_from(2 + number % 50_000).unwrap();
-        let correlation = format!("{}-{number}", self.id).into_bytes();
+        let correlation = format!("{}-{}-{number}", self.id, self.run).into_bytes();
         let bytes = self.publish(packet_id, &correlation, verb.encode(key));
         self.unacknowledged = Some((packet_id, bytes.clone()));
         let mut sent = self.connection.as_mut().is_some_and(|connection| connection.send(&bytes).is_ok());
