@@ -8,10 +8,11 @@ mod requests;
 mod world;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use world::{Figures, World};
+
+use crate::server::simulation_figures::run_seeds;
 
 /// A mistake that the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +29,15 @@ pub enum Mistake {
     ForgetsResponses,
 }
 
-/// Runs seeds until one fails; returns what has occurred.
+/// Runs seeds; returns what has occurred.
 fn run(seeds: u64, threads: usize) -> Figures {
-    let (next, sum, failed) = (AtomicU64::new(0), Mutex::new(Figures::default()), Mutex::new(None));
-    let work = || {
-        while failed.lock().unwrap().is_none() {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                break;
-            }
-            let mut world = World::new(seed, None);
-            if let Err(error) = world.run() {
-                *failed.lock().unwrap() = Some(format!("seed {seed}, {} ms: {error}", world.ms));
-            }
-            sum.lock().unwrap().add(&world.figures);
-        }
-    };
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    if let Some(failed) = failed.into_inner().unwrap() {
-        panic!("{failed}");
-    }
+    let sum = Mutex::new(Figures::default());
+    run_seeds(seeds, threads, |seed| {
+        let mut world = World::new(seed, None);
+        let result = world.run().map_err(|error| format!("{} ms: {error}", world.ms));
+        sum.lock().unwrap().add(&world.figures);
+        result
+    });
     let figures = sum.into_inner().unwrap();
     println!("{figures:?}");
     for (name, count, per_hundred_seeds) in figures.expected() {
@@ -79,6 +69,12 @@ fn one_seed_of_a_cluster_loses_no_write() {
     let mut world = World::new(seed, None);
     world.is_traced = true;
     world.run().unwrap_or_else(|error| panic!("seed {seed}, {} ms: {error}", world.ms));
+}
+
+/// A seed that has failed.
+#[test]
+fn another_instance_follows_an_owner_whose_resignation_a_full_etcd_has_refused() {
+    World::new(30_678, None).run().unwrap();
 }
 
 /// Checks that a mistake is found within some seeds, by an error that contains a text.

@@ -9,40 +9,22 @@ mod node;
 mod world;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use mistakes::Mistake;
 use world::{Figures, World};
 
-/// The seeds between two lines of progress.
-const PROGRESS: u64 = 500;
+use crate::server::simulation_figures::run_seeds;
 
 /// Runs seeds; returns what has occurred.
 fn run(seeds: u64, threads: usize) -> Figures {
-    let (next, sum, failed) = (AtomicU64::new(0), Mutex::new(Figures::default()), Mutex::new(Vec::new()));
-    let work = || {
-        let mut figures = Figures::default();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                break;
-            }
-            if seed > 0 && seed.is_multiple_of(PROGRESS) {
-                println!("{seed} of {seeds} seeds");
-            }
-            let mut world = World::new(seed, None);
-            world.figures = figures;
-            if let Err(error) = world.run() {
-                failed.lock().unwrap().push(format!("seed {seed}, step {}: {error}", world.step));
-            }
-            figures = world.figures;
-        }
-        sum.lock().unwrap().add(&figures);
-    };
-    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let sum = Mutex::new(Figures::default());
+    run_seeds(seeds, threads, |seed| {
+        let mut world = World::new(seed, None);
+        let result = world.run().map_err(|error| format!("step {}: {error}", world.step));
+        sum.lock().unwrap().add(&world.figures);
+        result
+    });
     let sum = sum.into_inner().unwrap();
     println!("{sum:?}");
     sum
