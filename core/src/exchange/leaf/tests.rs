@@ -147,6 +147,23 @@ fn a_leaf_without_room_is_blocked_and_skips_nothing() {
 }
 
 #[test]
+fn a_leaf_whose_backup_lacks_the_change_without_room_is_not_shown_as_blocked() {
+    let mut testbed = Testbed::joined(all_keys(), &["a"]);
+    testbed.settle();
+    let backup = testbed.leaves[0].clone();
+    testbed.root.store.values_max = 1;
+    testbed.root.set("a", "1");
+    testbed.leaves[0].set("b", "2");
+    testbed.try_to_settle();
+    assert_eq!(testbed.root.root().report().leaves[0].state, LeafState::Blocked);
+    testbed.disconnect(0);
+    testbed.leaves[0] = backup;
+    testbed.connect(0);
+    testbed.settle();
+    assert_eq!(testbed.root.root().report().leaves[0].state, LeafState::Synchronised);
+}
+
+#[test]
 fn changes_wait_while_the_root_has_no_room_and_both_show_it() {
     let mut testbed = Testbed::joined(all_keys(), &["a"]);
     testbed.root.store.values_max = 1;

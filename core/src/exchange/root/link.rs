@@ -239,6 +239,10 @@ impl Root {
         row.cursor = from;
         let (applied, pruned) = (row.applied, row.pruned);
         self.put_leaf(name, row, effects);
+        if let Some(leaf) = self.leaves.get_mut(name) {
+            // A backup of the leaf may not have the change for which there was no room.
+            leaf.is_blocked &= hello.last_seq > applied;
+        }
         self.drop_verdicts(name, if applied == 0 { u64::MAX } else { pruned }, effects);
         self.end(name, Cause::Replaced, effects);
         let has_rules = hello.rules == self.rules_digest;

@@ -69,6 +69,12 @@ fn a_settled_change_that_a_restored_root_accepts_again_is_shown_again() {
     World::new(51_556, None).run().unwrap();
 }
 
+/// A seed that has failed.
+#[test]
+fn a_restored_leaf_without_the_change_that_had_no_room_is_not_blocked() {
+    World::new(84_531, None).run().unwrap();
+}
+
 /// Returns whether a check finds a mistake within some seeds: its error contains a text.
 fn detects(mistake: Mistake, error: &str) -> bool {
     const SEEDS: u64 = 20;
