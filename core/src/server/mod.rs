@@ -21,7 +21,7 @@ mod rate_limit;
 pub mod service;
 pub mod settings;
 #[cfg(test)]
-mod simulation_figures;
+mod simulation;
 mod store_server;
 mod waiting_answer;
 

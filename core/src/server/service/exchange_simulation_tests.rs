@@ -8,38 +8,23 @@ mod mistakes;
 mod node;
 mod world;
 
-use std::sync::Mutex;
 use std::thread;
 
 use mistakes::Mistake;
 use world::{Figures, World};
 
-use crate::server::simulation_figures::run_seeds;
-
-/// Runs seeds; returns what has occurred.
-fn run(seeds: u64, threads: usize) -> Figures {
-    let sum = Mutex::new(Figures::default());
-    run_seeds(seeds, threads, |seed| {
+/// Runs seeds, and checks what has occurred.
+fn run(seeds: u64, threads: usize) {
+    Figures::check_seeds(seeds, threads, |seed| {
         let mut world = World::new(seed, None);
         let result = world.run().map_err(|error| format!("step {}: {error}", world.step));
-        sum.lock().unwrap().add(&world.figures);
-        result
+        (world.figures, result)
     });
-    let sum = sum.into_inner().unwrap();
-    println!("{sum:?}");
-    sum
-}
-
-fn check_figures(figures: &Figures, seeds: u64) {
-    for (name, count, per_hundred_seeds) in figures.expected() {
-        assert!(count >= seeds * per_hundred_seeds / 100, "{name}: {count} in {seeds} seeds: {figures:?}");
-    }
 }
 
 #[test]
 fn after_any_faults_all_nodes_have_the_same_keys_and_each_change_has_a_verdict() {
-    const SEEDS: u64 = 100;
-    check_figures(&run(SEEDS, 1), SEEDS);
+    run(100, 1);
 }
 
 /// `MQKV_EXCHANGE_SEEDS` is another number of seeds.
@@ -48,8 +33,7 @@ fn after_any_faults_all_nodes_have_the_same_keys_and_each_change_has_a_verdict()
 #[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
 fn after_any_faults_of_a_thousand_seeds_all_nodes_have_the_same_keys() {
     let seeds = std::env::var("MQKV_EXCHANGE_SEEDS").map_or(1_000, |seeds| seeds.parse().unwrap());
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    check_figures(&run(seeds, threads), seeds);
+    run(seeds, thread::available_parallelism().map_or(1, usize::from));
 }
 
 /// `MQKV_EXCHANGE_SEED` is one seed, to look at.

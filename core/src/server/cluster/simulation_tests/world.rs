@@ -13,7 +13,7 @@ use crate::ledger::etcd::{Head, Layout, MemberState, encode_request, encode_run}
 use crate::ledger::file::simulated::SeededRandom;
 use crate::protocol::Key;
 use crate::server::cluster::{ClusterEvent, Effect, Instance, InstanceSettings, Role};
-use crate::server::simulation_figures::figures;
+use crate::server::simulation::figures;
 use crate::store::Now;
 
 const WALL_MS: u64 = 1_700_000_000_000;

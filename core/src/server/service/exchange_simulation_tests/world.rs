@@ -21,7 +21,7 @@ use crate::server::delivery::ReplyTo;
 use crate::server::event::exchange::ExchangeEvent;
 use crate::server::exchange::uplink::FrameOutcome;
 use crate::server::metrics::Verb;
-use crate::server::simulation_figures::figures;
+use crate::server::simulation::figures;
 use crate::store::StoreRequest;
 use crate::{clock, server::exchange::participant::Route};
 

@@ -47,12 +47,27 @@ macro_rules! figures {
         }
 
         impl Figures {
-            pub fn add(&mut self, other: &Self) {
+            /// Runs a simulation with all seeds below a number, and checks that each kind has occurred often enough.
+            pub fn check_seeds(seeds: u64, threads: usize, run: impl Fn(u64) -> (Self, Result<(), String>) + Sync) {
+                let sum = std::sync::Mutex::new(Self::default());
+                $crate::server::simulation::run_seeds(seeds, threads, |seed| {
+                    let (figures, result) = run(seed);
+                    sum.lock().unwrap().add(&figures);
+                    result
+                });
+                let sum = sum.into_inner().unwrap();
+                println!("{sum:?}");
+                for (name, count, per_hundred_seeds) in sum.expected() {
+                    assert!(count >= seeds * per_hundred_seeds / 100, "{name}: {count} in {seeds} seeds: {sum:?}");
+                }
+            }
+
+            fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
             }
 
             /// Returns each count, and the least one for a hundred seeds.
-            pub fn expected(&self) -> Vec<(&'static str, u64, u64)> {
+            fn expected(&self) -> Vec<(&'static str, u64, u64)> {
                 vec![$((stringify!($name), self.$name, $expected),)*]
             }
         }
