@@ -84,7 +84,7 @@ pub fn name_in(variables: &Variables, variable: &str) -> Result<Option<String>, 
 #[must_use]
 pub fn unsupported() -> CommandError {
     let error = CommandError::usage("--etcd: this mqkv was built without support for etcd");
-    error.hint("cargo install mqkv --features cluster")
+    error.hint("in a clone of mqkv: cargo install --path . --locked --features cluster")
 }
 
 /// Returns the settings of the client. Reads files.

@@ -41,7 +41,7 @@ fn a_build_without_the_feature_names_the_way_to_it_before_it_tries_anything() {
         assert_eq!(
             place.run(&[verb, &["--etcd", "http://127.0.0.1:1"]].concat()),
             "--- stderr\nerror: --etcd: this mqkv was built without support for etcd\n\
-             hint: cargo install mqkv --features cluster\n--- exit 2\n",
+             hint: in a clone of mqkv: cargo install --path . --locked --features cluster\n--- exit 2\n",
             "{verb:?}"
         );
     }
