@@ -4,7 +4,7 @@ mod direct_delivery;
 mod peer;
 pub mod publishing;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -39,8 +39,9 @@ pub const SYS_IS_RESERVED: &str = "only the broker publishes there";
 /// are accepted, because a bridge does not connect otherwise, and dropped.
 pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
 
-/// The most topic filters that are added or removed under one lock, because other connections wait meanwhile.
-const FILTERS_PER_LOCK_MAX: usize = 64;
+/// The most topic filters that one [`Broker::subscribe`] or [`Broker::unsubscribe`] may get, because other connections wait
+/// meanwhile: some tens of microseconds with sixteen levels each.
+pub const FILTERS_PER_STEP_MAX: usize = 4;
 
 /// What the application decides about a message from a client.
 #[derive(Debug)]
@@ -292,8 +293,9 @@ impl Broker {
         }
     }
 
-    /// Subscribes a client to the topic filters that it has permission for. Their retained messages must then be
-    /// delivered: see [`Broker::deliver_retained`].
+    /// Subscribes a client to the topic filters that it has permission for: some of its packet, at most
+    /// [`FILTERS_PER_STEP_MAX`]. After the last ones, their retained messages must be delivered: see
+    /// [`Broker::deliver_retained`].
     pub(super) fn subscribe(
         &self,
         peer: &Peer,
@@ -301,7 +303,7 @@ impl Broker {
         requests: Vec<SubscriptionRequest>,
     ) -> Subscribed {
         let Some(permissions) = &peer.permissions else {
-            return self.subscribe_authorized(peer.connection, requests);
+            return self.change(|registry| registry.subscribe(peer.connection, requests));
         };
         let generation = permissions.generation();
         let is_allowed = |request: &SubscriptionRequest| {
@@ -314,7 +316,8 @@ impl Broker {
             if *is_allowed { granted.push(request) } else { refused.push(request.filter) }
         }
         self.report(refused.into_iter().map(|filter| peer.not_authorized("subscribe to", filter)));
-        let Subscribed { results, retained } = self.subscribe_authorized(peer.connection, granted);
+        let Subscribed { results, retained } =
+            self.change(|registry| registry.subscribe(peer.connection, granted));
         let mut results = results.into_iter();
         if permissions.generation() != generation {
             // The rules changed meanwhile. Their re-authorization of all sessions may have come before the subscriptions
@@ -328,33 +331,6 @@ impl Broker {
         Subscribed { results: allowed.iter().map(result).collect(), retained }
     }
 
-    fn subscribe_authorized(
-        &self,
-        connection: ConnectionId,
-        requests: Vec<SubscriptionRequest>,
-    ) -> Subscribed {
-        // Checked before the lock, which every connection waits for: a packet has room for many filters.
-        if requests.len() > self.inner.settings.subscriptions_per_session_max {
-            let results = vec![Err(ReasonCode::QuotaExceeded); requests.len()];
-            return Subscribed { results, retained: Vec::new() };
-        }
-        let mut subscribed = Subscribed { results: Vec::with_capacity(requests.len()), retained: Vec::new() };
-        let mut requests = requests.into_iter().peekable();
-        while requests.peek().is_some() {
-            let some = requests.by_ref().take(FILTERS_PER_LOCK_MAX).collect();
-            let Subscribed { results, retained } =
-                self.change(|registry| registry.subscribe(connection, some));
-            subscribed.results.extend(results);
-            subscribed.retained.extend(retained);
-        }
-        // A filter that is repeated in the packet brings the retained messages once.
-        if subscribed.retained.len() > 1 {
-            let mut known = HashSet::new();
-            subscribed.retained.retain(|filter| known.insert(filter.clone()));
-        }
-        subscribed
-    }
-
     /// Does one bounded step of a delivery of retained messages; returns whether there are more.
     pub(super) fn deliver_retained(&self, delivery: &mut RetainedDelivery) -> bool {
         let now = clock::monotonic();
@@ -364,13 +340,9 @@ impl Broker {
         has_more
     }
 
+    /// Removes subscriptions: some of a packet, at most [`FILTERS_PER_STEP_MAX`].
     pub(super) fn unsubscribe(&self, connection: ConnectionId, filters: &[String]) -> Vec<ReasonCode> {
-        // No session has so many subscriptions: some filters are not subscribed to, or repeated.
-        if filters.len() > self.inner.settings.subscriptions_per_session_max {
-            return vec![ReasonCode::ImplementationSpecific; filters.len()];
-        }
-        let unsubscribe = |some| self.change(|registry| registry.unsubscribe(connection, some));
-        filters.chunks(FILTERS_PER_LOCK_MAX).flat_map(unsubscribe).collect()
+        self.change(|registry| registry.unsubscribe(connection, filters))
     }
 
     /// Applies changed rules to all sessions, their subscriptions and their queued messages.

@@ -332,7 +332,7 @@ mod tests {
             };
             let (filter, retain_handling) = ("t/+".to_owned(), RetainHandling::Never);
             let requests = vec![SubscriptionRequest { filter, options, retain_handling }];
-            broker.subscribe_authorized(ConnectionId(connection), requests);
+            broker.change(|registry| registry.subscribe(ConnectionId(connection), requests));
         }
         let peer = publisher(&broker, SUBSCRIBERS);
         (broker, entries, peer)

@@ -66,11 +66,11 @@ struct Subscription {
 }
 
 /// The result of a SUBSCRIBE.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Subscribed {
     /// The granted QoS or the reason code of each request.
     pub results: Vec<Result<Qos, ReasonCode>>,
-    /// The distinct filters whose retained messages are to be delivered.
+    /// The filters whose retained messages are to be delivered.
     pub retained: Vec<String>,
 }
 

@@ -12,12 +12,12 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connect_error::ConnectError;
-use super::end_turns;
 use super::keep_alive::KeepAlive;
 use super::login::{self, ENDED, Login, Permit, UnfinishedLogin};
 use super::packet_handler::{PacketHandler, wait};
 use super::progress::Progress;
 use super::transfer::{Sending, Transfer, write_or_read};
+use super::turns;
 use crate::broker::authentication;
 use crate::broker::authentication::{Authenticated, ConnectionInfo, Denial, PendingCheck};
 use crate::broker::counters::Counter;
@@ -87,8 +87,8 @@ pub async fn serve<S>(
             drop(unfinished);
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
             woken::leave().await;
-            handler.complete_route().await;
-            end_turns::wait_for_turn().await;
+            handler.complete_packet().await;
+            turns::wait_to_end().await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
             // The session is free and the application notified before the last bytes are written, which may take long.
             let output = handler.close(close_reason);
@@ -499,7 +499,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if handler.ends_turn() {
                 yield_now().await;
             } else if handler.is_unfinished() {
-                handler.complete_route().await;
+                handler.complete_packet().await;
             } else if self.make_room(READ_BYTES_MIN, 0).is_err() {
                 break;
             } else {

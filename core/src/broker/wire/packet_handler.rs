@@ -22,7 +22,6 @@ use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
 use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SessionPhase, next_connection_id};
-use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::routing::registry::{AttachedSession, Subscribed};
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{Connack, SessionEntry, SessionRequest};
@@ -318,7 +317,8 @@ impl PacketHandler {
     #[must_use]
     pub fn held_bytes(&mut self) -> usize {
         self.output_bytes = self.output_bytes.max(self.output.capacity());
-        [self.output_bytes, self.deferred.bytes(), self.inbound_aliases.bytes()]
+        let unfinished = self.unfinished.as_ref().map_or(0, Unfinished::bytes);
+        [self.output_bytes, self.deferred.bytes(), self.inbound_aliases.bytes(), unfinished]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -530,13 +530,23 @@ impl PacketHandler {
                 if self.is_bridge {
                     requests.iter_mut().for_each(subscribe_as_bridge);
                 }
-                let Subscribed { results, retained } =
-                    self.broker.subscribe(&self.peer, &self.entry, requests);
-                self.finish_subscribe(packet_id, results, RetainedDelivery::new(connection, retained));
+                if requests.len() > self.broker.settings().subscriptions_per_session_max {
+                    let results = vec![Err(ReasonCode::QuotaExceeded); requests.len()];
+                    encode::suback(self.version, packet_id, &results, &mut self.output);
+                } else {
+                    self.count_filters(requests.len());
+                    self.subscribe(packet_id, requests.into_iter(), Subscribed::default());
+                }
             }
             Incoming::Unsubscribe { packet_id, filters } => {
-                let results = self.broker.unsubscribe(connection, &filters);
-                encode::unsuback(self.version, packet_id, &results, &mut self.output);
+                // No session has so many subscriptions: some filters are not subscribed to, or repeated.
+                if filters.len() > self.broker.settings().subscriptions_per_session_max {
+                    let results = vec![ReasonCode::ImplementationSpecific; filters.len()];
+                    encode::unsuback(self.version, packet_id, &results, &mut self.output);
+                } else {
+                    self.count_filters(filters.len());
+                    self.unsubscribe(packet_id, filters.into_iter(), Vec::new());
+                }
             }
             Incoming::PingReq => encode::pingresp(&mut self.output),
             Incoming::Disconnect { is_normal, session_expiry_s } => {

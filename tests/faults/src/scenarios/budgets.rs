@@ -33,17 +33,20 @@ pub fn run(effort: Effort) -> Result<String, String> {
     raise_file_limit()?;
     good_client::detects()?;
     detects()?;
-    let probes = effort.pick(100, 2_000);
+    let (probes_min, time_min) = effort.pick((100, Duration::ZERO), (2_000, Duration::from_secs(20)));
     let mut failures = 0;
     for Attack { name, run } in ATTACKS {
         let server = Server::start(&[]);
         let port = server.port();
         let others = |progress: &Progress| {
             progress.wait_until_filled();
-            (0..probes).fold(Refusals::default(), |mut refusals, number| {
-                refusals.note(use_broker(port, number));
-                refusals
-            })
+            let (mut refusals, until) = (Refusals::default(), Instant::now() + time_min);
+            let mut probes = 0;
+            while probes < probes_min || Instant::now() < until {
+                refusals.note(use_broker(port, probes));
+                probes += 1;
+            }
+            refusals
         };
         let attack = |progress: &Progress| run(port, progress);
         let (measured, ()) = beside(&server, Origin::HERE, attack, others);
@@ -51,7 +54,7 @@ pub fn run(effort: Effort) -> Result<String, String> {
     }
     match failures {
         0 => Ok(format!(
-            "{} attacks, each with {probes} clients of another owner; refusals were detected",
+            "{} attacks, each with at least {probes_min} clients of another owner; refusals were detected",
             ATTACKS.len()
         )),
         _ => Err(format!("{failures} of {} attacks refused others", ATTACKS.len())),

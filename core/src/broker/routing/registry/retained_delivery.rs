@@ -1,5 +1,6 @@
 //! Delivery of retained messages for new subscriptions, in bounded steps.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,9 +27,13 @@ pub struct RetainedDelivery {
 }
 
 impl RetainedDelivery {
-    /// Returns the delivery for filters in their order.
+    /// Returns the delivery for filters in their order. One that is repeated in its packet brings the messages once.
     #[must_use]
     pub fn new(connection: ConnectionId, mut filters: Vec<String>) -> Self {
+        if filters.len() > 1 {
+            let mut known = HashSet::new();
+            filters.retain(|filter| known.insert(filter.clone()));
+        }
         filters.reverse();
         Self { connection, filters, search: Search::default() }
     }

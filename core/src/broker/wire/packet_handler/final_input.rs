@@ -11,8 +11,8 @@ use crate::mqtt::{Decoded, decode};
 impl PacketHandler {
     /// Handles packets of a lost connection, and discards the answers. No queued message is taken: it cannot be sent.
     ///
-    /// Returns whether more input can be handled: after a malformed packet it is unknown where the next one starts. A message
-    /// that is still being routed must be completed first, and a turn that is over must end: see [`PacketHandler::ends_turn`].
+    /// Returns whether more input can be handled: after a malformed packet it is unknown where the next one starts. An
+    /// unfinished packet must be completed first, and a turn that is over must end: see [`PacketHandler::ends_turn`].
     ///
     /// # Errors
     ///
@@ -20,7 +20,7 @@ impl PacketHandler {
     pub fn handle_final_input(&mut self, input: &mut BytesMut) -> Result<bool, CloseReason> {
         let now = clock::monotonic();
         while self.handle.close_reason().is_none() {
-            if matches!(self.unfinished, Some(Unfinished::Route { .. })) {
+            if self.unfinished.as_ref().is_some_and(Unfinished::outlasts_connection) {
                 return Ok(true);
             }
             // Its answer cannot be sent.

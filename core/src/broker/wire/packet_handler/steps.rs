@@ -1,14 +1,17 @@
 //! Turns of a connection, and handling of a packet in several steps.
 
 use std::time::{Duration, Instant};
+use std::vec::IntoIter;
 
 use super::unfinished::{Unfinished, wait};
 use super::{PACKETS_PER_TURN_MAX, PacketHandler};
 use crate::broker::handle::publishing::{Published, Publishing};
-use crate::broker::handle::{BRIDGE_STATUS, SYS, SYS_IS_RESERVED, Verdict};
+use crate::broker::handle::{BRIDGE_STATUS, FILTERS_PER_STEP_MAX, SYS, SYS_IS_RESERVED, Verdict};
 use crate::broker::publication;
+use crate::broker::routing::registry::Subscribed;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::session::connection_handle::CloseReason;
+use crate::mqtt::packet::SubscriptionRequest;
 use crate::mqtt::{ReasonCode, encode};
 use crate::protocol::message::{Message, Qos};
 
@@ -33,23 +36,39 @@ impl PacketHandler {
         may_begin
     }
 
+    /// Counts the topic filters of a packet that its first step handles: each of them costs as much as a packet.
+    pub(super) fn count_filters(&mut self, filters: usize) {
+        self.handled = self.handled.saturating_add(filters.min(FILTERS_PER_STEP_MAX));
+    }
+
     /// Does the next step of an unfinished packet, and answers it after the last one.
     pub(super) fn finish_packet(&mut self) -> Result<(), CloseReason> {
+        let Some(unfinished) = self.unfinished.take() else { return Ok(()) };
         let before = self.output.len();
-        match self.unfinished.take() {
-            None => return Ok(()),
-            Some(Unfinished::Subscribe { packet_id, results, delivery }) => {
-                self.finish_subscribe(packet_id, results, delivery);
+        self.finish(unfinished)?;
+        self.check_answer(before)
+    }
+
+    fn finish(&mut self, unfinished: Unfinished) -> Result<(), CloseReason> {
+        match unfinished {
+            Unfinished::Subscribe { packet_id, requests, subscribed } => {
+                self.subscribe(packet_id, requests, subscribed);
             }
-            Some(Unfinished::Publish { packet_id, qos, mut continuation }) => {
+            Unfinished::Retained { packet_id, results, delivery } => {
+                self.deliver_retained(packet_id, results, delivery);
+            }
+            Unfinished::Unsubscribe { packet_id, filters, results } => {
+                self.unsubscribe(packet_id, filters, results);
+            }
+            Unfinished::Publish { packet_id, qos, mut continuation } => {
                 let verdict = continuation.step(&self.broker).unwrap_or(Verdict::Continue(continuation));
                 self.finish_publish(packet_id, qos, verdict)?;
             }
-            Some(Unfinished::Route { packet_id, qos, publishing }) => {
+            Unfinished::Route { packet_id, qos, publishing } => {
                 self.finish_route(packet_id, qos, publishing);
             }
         }
-        self.check_answer(before)
+        Ok(())
     }
 
     fn finish_route(&mut self, packet_id: u16, qos: Qos, mut publishing: Publishing) {
@@ -60,28 +79,61 @@ impl PacketHandler {
         }
     }
 
-    /// Completes the routing of a message, although its answer may be lost.
-    pub async fn complete_route(&mut self) {
-        while let Some(unfinished) = self.unfinished.take() {
-            let Unfinished::Route { packet_id, qos, publishing } = unfinished else {
-                self.unfinished = Some(unfinished);
-                return;
-            };
-            self.finish_route(packet_id, qos, publishing);
+    /// Completes a packet that outlasts the connection, although its answer may be lost.
+    pub async fn complete_packet(&mut self) {
+        while let Some(unfinished) = self.unfinished.take_if(|unfinished| unfinished.outlasts_connection()) {
+            // None of these closes the connection.
+            let _: Result<(), CloseReason> = self.finish(unfinished);
             wait(Duration::ZERO).await;
         }
     }
 
-    pub(super) fn finish_subscribe(
+    /// Adds some of the subscriptions of a packet, and delivers the retained messages of all after the last ones.
+    pub(super) fn subscribe(
+        &mut self,
+        packet_id: u16,
+        mut requests: IntoIter<SubscriptionRequest>,
+        mut subscribed: Subscribed,
+    ) {
+        let some: Vec<_> = requests.by_ref().take(FILTERS_PER_STEP_MAX).collect();
+        let Subscribed { results, retained } = self.broker.subscribe(&self.peer, &self.entry, some);
+        subscribed.results.extend(results);
+        subscribed.retained.extend(retained);
+        if requests.as_slice().is_empty() {
+            let Subscribed { results, retained } = subscribed;
+            let delivery = RetainedDelivery::new(self.peer.connection, retained);
+            self.deliver_retained(packet_id, results, delivery);
+        } else {
+            self.unfinished = Some(Unfinished::Subscribe { packet_id, requests, subscribed });
+        }
+    }
+
+    fn deliver_retained(
         &mut self,
         packet_id: u16,
         results: Vec<Result<Qos, ReasonCode>>,
         mut delivery: RetainedDelivery,
     ) {
         if self.broker.deliver_retained(&mut delivery) {
-            self.unfinished = Some(Unfinished::Subscribe { packet_id, results, delivery });
+            self.unfinished = Some(Unfinished::Retained { packet_id, results, delivery });
         } else {
             encode::suback(self.version, packet_id, &results, &mut self.output);
+        }
+    }
+
+    /// Removes some of the subscriptions of a packet.
+    pub(super) fn unsubscribe(
+        &mut self,
+        packet_id: u16,
+        mut filters: IntoIter<String>,
+        mut results: Vec<ReasonCode>,
+    ) {
+        let some: Vec<_> = filters.by_ref().take(FILTERS_PER_STEP_MAX).collect();
+        results.extend(self.broker.unsubscribe(self.peer.connection, &some));
+        if filters.as_slice().is_empty() {
+            encode::unsuback(self.version, packet_id, &results, &mut self.output);
+        } else {
+            self.unfinished = Some(Unfinished::Unsubscribe { packet_id, filters, results });
         }
     }
 

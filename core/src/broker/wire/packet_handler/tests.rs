@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use super::*;
-use crate::broker::handle::{Application, Hooks, Verdict};
+use crate::broker::handle::{Application, FILTERS_PER_STEP_MAX, Hooks, Verdict};
 use crate::broker::settings::Settings;
 use crate::mqtt::Decoded;
 use crate::mqtt::packet::Publish;
@@ -94,5 +94,62 @@ fn a_connection_with_much_input_leaves_the_thread_to_others_after_some_packets()
             turns += 1;
         }
         assert_eq!((before, turns, input.len()), (COUNT, 6, 0));
+    }
+}
+
+/// A SUBSCRIBE and an UNSUBSCRIBE with the same 100 topic filters.
+fn packets_with_filters() -> [Vec<u8>; 2] {
+    let filters = |options: &[u8]| -> Vec<u8> {
+        (100..200).flat_map(|number| [b"\0\x05f/", number.to_string().as_bytes(), options].concat()).collect()
+    };
+    [(0x82, filters(&[0])), (0xA2, filters(&[]))].map(|(first, filters)| {
+        let len = 3 + filters.len();
+        [
+            &[first, u8::try_from(len % 128 + 128).unwrap(), u8::try_from(len / 128).unwrap(), 0, 7, 0],
+            &*filters,
+        ]
+        .concat()
+    })
+}
+
+#[test]
+fn a_packet_with_many_filters_leaves_the_thread_to_others_after_some_of_them() {
+    let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
+    let mut handler = accept(&broker);
+    for packet in packets_with_filters() {
+        let mut input = BytesMut::from(&packet[..]);
+        let (mut before, mut steps) = (handler.entry.lock().filters.len(), 0);
+        loop {
+            handler.handle_input(&mut input).unwrap();
+            let after = handler.entry.lock().filters.len();
+            assert!((1..=FILTERS_PER_STEP_MAX).contains(&before.abs_diff(after)), "{before} {after}");
+            before = after;
+            steps += 1;
+            if !handler.is_unfinished() {
+                break;
+            }
+            assert!(handler.output.is_empty(), "answered before the end");
+            assert!(handler.held_bytes() > 5 * (100 - steps * FILTERS_PER_STEP_MAX));
+        }
+        assert_eq!(steps, 100_usize.div_ceil(FILTERS_PER_STEP_MAX));
+        assert_eq!(handler.output.split().len(), 5 + 100, "a reason code for each");
+    }
+    assert_eq!(handler.entry.lock().filters.len(), 0);
+}
+
+#[tokio::test]
+async fn a_packet_with_many_filters_is_completed_although_the_connection_is_lost() {
+    let broker = Broker::new(Settings::default(), Hooks::new(Arc::new(())));
+    let mut handler = accept(&broker);
+    for (packet, expected) in packets_with_filters().into_iter().zip([100, 0]) {
+        let mut input = BytesMut::from(&packet[..]);
+        loop {
+            assert!(handler.handle_final_input(&mut input).unwrap());
+            if !handler.is_unfinished() {
+                break;
+            }
+            handler.complete_packet().await;
+        }
+        assert_eq!(handler.entry.lock().filters.len(), expected);
     }
 }
