@@ -66,7 +66,7 @@ struct Subscription {
 }
 
 /// The result of a SUBSCRIBE.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Subscribed {
     /// The granted QoS or the reason code of each request.
     pub results: Vec<Result<Qos, ReasonCode>>,

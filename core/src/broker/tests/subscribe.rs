@@ -72,9 +72,9 @@ async fn a_filter_that_is_repeated_in_one_packet_brings_the_retained_messages_on
     let server = start().await;
     let mut client = Client::connect(&server, "a").await;
     client.publish(retained("r/1", "one")).await;
-    let filters = ["r/1", "r/+", "r/1", "r/+"].map(filter).to_vec();
+    let filters: Vec<_> = ["r/1", "r/+"].repeat(20).into_iter().map(filter).collect();
     client.send(Packet::Subscribe(Subscribe { pkid: 1, filters, properties: None })).await;
-    assert!(matches!(client.receive().await, Packet::SubAck(suback) if suback.return_codes.len() == 4));
+    assert!(matches!(client.receive().await, Packet::SubAck(suback) if suback.return_codes.len() == 40));
     assert_eq!(client.receive_topics(2).await, ["r/1", "r/1"]);
     client.expect_nothing().await;
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::connect_error::ConnectError;
 use super::keep_alive::KeepAlive;
 use super::login::{self, ENDED, Login, Permit, UnfinishedLogin};
-use super::packet_handler::{PacketHandler, wait};
+use super::packet_handler::{PacketHandler, Pause};
 use super::progress::Progress;
 use super::transfer::{Sending, Transfer, write_or_read};
 use super::turns;
@@ -87,7 +87,7 @@ pub async fn serve<S>(
             drop(unfinished);
             let close_reason = connection.serve(&broker, &info.remote, &mut handler).await;
             woken::leave().await;
-            handler.complete_packet().await;
+            handler.complete_route().await;
             turns::wait_to_end().await;
             let is_lost = matches!(close_reason, CloseReason::ConnectionLost(_));
             // The session is free and the application notified before the last bytes are written, which may take long.
@@ -393,8 +393,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             if let Some((method, data)) = handler.poll_authentication() {
                 checking = Some(check(broker, method, data));
             }
-            let (reads, yields) =
-                (handler.wants_input(&self.input), handler.is_unfinished().then(|| handler.pause()));
+            let (reads, pause) = (handler.wants_input(&self.input), handler.pause());
             let writes = handler.wants_output();
             let sending = match (writes, self.has_buffered_output) {
                 (true, _) => Sending::Write(handler.output()),
@@ -431,10 +430,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         } else if len < self.read_bytes / 4 {
                             self.read_bytes = READ_BYTES_MIN;
                         }
-                        // Packets that wait for the output to be written are not handled yet, so their bytes count.
+                        // Packets that wait for the output to be written, or for the end of another one, are not handled
+                        // yet, so their bytes count.
                         // They are few: with many of them, nothing is read.
                         if let Some(keep_alive) = &mut keep_alive
-                            && (keep_alive.handle_bytes(len) || handler.has_enough_output())
+                            && (keep_alive.handle_bytes(len) || handler.has_enough_output() || pause.is_some())
                         {
                             keep_alive.handle_packet(clock::monotonic());
                         }
@@ -455,7 +455,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         return CloseReason::ServerDisconnect { reason, text };
                     }
                 }
-                () = wait(yields.unwrap_or_default()), if yields.is_some() => {}
+                () = pause.unwrap_or(Pause::Yield).wait(), if pause.is_some() => {}
                 () = &mut progress_timer, if writes => {
                     if let Some(at) = clock::monotonic().checked_add(NOT_READING_TIMEOUT) {
                         progress_timer.as_mut().reset(Instant::from_std(at));
@@ -500,6 +500,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 yield_now().await;
             } else if handler.is_unfinished() {
                 handler.complete_packet().await;
+                end_of_reads.set(sleep(CLOSE_TIMEOUT));
             } else if self.make_room(READ_BYTES_MIN, 0).is_err() {
                 break;
             } else {

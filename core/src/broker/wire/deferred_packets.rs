@@ -8,8 +8,8 @@ use crate::protocol::Message;
 
 /// The bytes charged for a packet in addition to its bytes on the wire.
 const OVERHEAD_BYTES: usize = 512;
-/// The bytes charged for each topic filter of a packet, which may be empty on the wire.
-const LISTED_BYTES: usize = 64;
+/// The bytes charged for each topic filter of a packet, in addition to its text.
+pub(super) const LISTED_BYTES: usize = 64;
 
 /// Packets in the order of their arrival, limited in bytes.
 ///

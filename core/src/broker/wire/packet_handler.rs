@@ -10,19 +10,20 @@ mod steps;
 mod tests;
 mod unfinished;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
 use self::authentication::Authentication;
-use self::unfinished::Unfinished;
-pub use self::unfinished::wait;
+pub use self::unfinished::Pause;
+use self::unfinished::{Unanswered, Unfinished};
 use super::connect_error::ConnectError;
 use crate::broker::authentication::{ClientIdentity, ConnectionInfo};
 use crate::broker::event::Event;
 use crate::broker::handle::{BRIDGE_STATUS, Broker, Peer, SessionPhase, next_connection_id};
-use crate::broker::routing::registry::{AttachedSession, Subscribed};
+use crate::broker::routing::registry::AttachedSession;
 use crate::broker::session::connection_handle::{CloseReason, ConnectionHandle, DrainPhase};
 use crate::broker::session::entry::{Connack, SessionEntry, SessionRequest};
 use crate::broker::session::state_machine::{Limits, Outgoing};
@@ -270,10 +271,10 @@ impl PacketHandler {
         self.unfinished.is_some()
     }
 
-    /// Returns how long to wait before the next step.
+    /// Returns what to wait for before the next step of such a packet.
     #[must_use]
-    pub fn pause(&self) -> Duration {
-        self.unfinished.as_ref().map_or(Duration::ZERO, Unfinished::pause)
+    pub fn pause(&self) -> Option<Pause> {
+        self.unfinished.as_ref().map(Unfinished::pause)
     }
 
     /// Whether bytes should be read from the stream, with `input` as unhandled input so far.
@@ -535,7 +536,8 @@ impl PacketHandler {
                     encode::suback(self.version, packet_id, &results, &mut self.output);
                 } else {
                     self.count_filters(requests.len());
-                    self.subscribe(packet_id, requests.into_iter(), Subscribed::default());
+                    let packet = Unanswered::new(packet_id, requests.iter().map(|request| &request.filter));
+                    self.subscribe(packet, requests.into_iter(), Vec::new(), BTreeSet::new());
                 }
             }
             Incoming::Unsubscribe { packet_id, filters } => {
@@ -545,7 +547,8 @@ impl PacketHandler {
                     encode::unsuback(self.version, packet_id, &results, &mut self.output);
                 } else {
                     self.count_filters(filters.len());
-                    self.unsubscribe(packet_id, filters.into_iter(), Vec::new());
+                    let packet = Unanswered::new(packet_id, filters.iter());
+                    self.unsubscribe(packet, filters.into_iter(), Vec::new());
                 }
             }
             Incoming::PingReq => encode::pingresp(&mut self.output),

@@ -1,6 +1,5 @@
 //! Delivery of retained messages for new subscriptions, in bounded steps.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,13 +26,9 @@ pub struct RetainedDelivery {
 }
 
 impl RetainedDelivery {
-    /// Returns the delivery for filters in their order. One that is repeated in its packet brings the messages once.
+    /// Returns the delivery for filters in their order.
     #[must_use]
     pub fn new(connection: ConnectionId, mut filters: Vec<String>) -> Self {
-        if filters.len() > 1 {
-            let mut known = HashSet::new();
-            filters.retain(|filter| known.insert(filter.clone()));
-        }
         filters.reverse();
         Self { connection, filters, search: Search::default() }
     }
@@ -50,7 +45,8 @@ impl Registry {
     /// write lock. What is routed meanwhile is held behind all that is found, so that it also follows the retained
     /// message of its topic if it is not retained itself. A subscription that has ended, for lack of permission too, gets
     /// nothing more; one that began again has a new sequence number, so that messages which were not routed to it
-    /// meanwhile are found.
+    /// meanwhile are found. If filters of one packet overlap that were added in different steps, a message that was
+    /// published between these is both routed and found.
     #[must_use]
     pub fn deliver_retained(
         &self,

@@ -20,7 +20,7 @@ impl PacketHandler {
     pub fn handle_final_input(&mut self, input: &mut BytesMut) -> Result<bool, CloseReason> {
         let now = clock::monotonic();
         while self.handle.close_reason().is_none() {
-            if self.unfinished.as_ref().is_some_and(Unfinished::outlasts_connection) {
+            if self.unfinished.as_ref().is_some_and(Unfinished::outlasts_loss) {
                 return Ok(true);
             }
             // Its answer cannot be sent.

@@ -1,14 +1,14 @@
 //! Turns of a connection, and handling of a packet in several steps.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 use std::vec::IntoIter;
 
-use super::unfinished::{Unfinished, wait};
+use super::unfinished::{Unanswered, Unfinished};
 use super::{PACKETS_PER_TURN_MAX, PacketHandler};
 use crate::broker::handle::publishing::{Published, Publishing};
 use crate::broker::handle::{BRIDGE_STATUS, FILTERS_PER_STEP_MAX, SYS, SYS_IS_RESERVED, Verdict};
 use crate::broker::publication;
-use crate::broker::routing::registry::Subscribed;
 use crate::broker::routing::registry::retained_delivery::RetainedDelivery;
 use crate::broker::session::connection_handle::CloseReason;
 use crate::mqtt::packet::SubscriptionRequest;
@@ -51,14 +51,14 @@ impl PacketHandler {
 
     fn finish(&mut self, unfinished: Unfinished) -> Result<(), CloseReason> {
         match unfinished {
-            Unfinished::Subscribe { packet_id, requests, subscribed } => {
-                self.subscribe(packet_id, requests, subscribed);
+            Unfinished::Subscribe { packet, requests, results, retained } => {
+                self.subscribe(packet, requests, results, retained);
             }
-            Unfinished::Retained { packet_id, results, delivery } => {
-                self.deliver_retained(packet_id, results, delivery);
+            Unfinished::Retained { packet, results, delivery } => {
+                self.deliver_retained(packet, results, delivery);
             }
-            Unfinished::Unsubscribe { packet_id, filters, results } => {
-                self.unsubscribe(packet_id, filters, results);
+            Unfinished::Unsubscribe { packet, filters, results } => {
+                self.unsubscribe(packet, filters, results);
             }
             Unfinished::Publish { packet_id, qos, mut continuation } => {
                 let verdict = continuation.step(&self.broker).unwrap_or(Verdict::Continue(continuation));
@@ -79,61 +79,72 @@ impl PacketHandler {
         }
     }
 
-    /// Completes a packet that outlasts the connection, although its answer may be lost.
+    /// Completes the routing of a message, although its answer may be lost.
+    pub async fn complete_route(&mut self) {
+        self.complete(|unfinished| matches!(unfinished, Unfinished::Route { .. })).await;
+    }
+
+    /// Completes a packet of a lost connection.
     pub async fn complete_packet(&mut self) {
-        while let Some(unfinished) = self.unfinished.take_if(|unfinished| unfinished.outlasts_connection()) {
+        self.complete(Unfinished::outlasts_loss).await;
+    }
+
+    async fn complete(&mut self, includes: fn(&Unfinished) -> bool) {
+        while let Some(unfinished) = self.unfinished.take_if(|unfinished| includes(unfinished)) {
+            let pause = unfinished.pause();
             // None of these closes the connection.
             let _: Result<(), CloseReason> = self.finish(unfinished);
-            wait(Duration::ZERO).await;
+            pause.wait().await;
         }
     }
 
-    /// Adds some of the subscriptions of a packet, and delivers the retained messages of all after the last ones.
+    /// Adds some of the subscriptions of a packet, and delivers the retained messages of all after the last ones: once for a
+    /// filter that is repeated.
     pub(super) fn subscribe(
         &mut self,
-        packet_id: u16,
+        packet: Unanswered,
         mut requests: IntoIter<SubscriptionRequest>,
-        mut subscribed: Subscribed,
+        mut results: Vec<Result<Qos, ReasonCode>>,
+        mut retained: BTreeSet<String>,
     ) {
-        let some: Vec<_> = requests.by_ref().take(FILTERS_PER_STEP_MAX).collect();
-        let Subscribed { results, retained } = self.broker.subscribe(&self.peer, &self.entry, some);
-        subscribed.results.extend(results);
-        subscribed.retained.extend(retained);
+        let some = requests.by_ref().take(FILTERS_PER_STEP_MAX).collect();
+        let subscribed = self.broker.subscribe(&self.peer, &self.entry, some);
+        results.extend(subscribed.results);
+        retained.extend(subscribed.retained);
         if requests.as_slice().is_empty() {
-            let Subscribed { results, retained } = subscribed;
-            let delivery = RetainedDelivery::new(self.peer.connection, retained);
-            self.deliver_retained(packet_id, results, delivery);
+            let delivery = RetainedDelivery::new(self.peer.connection, retained.into_iter().collect());
+            self.deliver_retained(packet, results, delivery);
         } else {
-            self.unfinished = Some(Unfinished::Subscribe { packet_id, requests, subscribed });
+            self.unfinished = Some(Unfinished::Subscribe { packet, requests, results, retained });
         }
     }
 
     fn deliver_retained(
         &mut self,
-        packet_id: u16,
+        packet: Unanswered,
         results: Vec<Result<Qos, ReasonCode>>,
         mut delivery: RetainedDelivery,
     ) {
         if self.broker.deliver_retained(&mut delivery) {
-            self.unfinished = Some(Unfinished::Retained { packet_id, results, delivery });
+            self.unfinished = Some(Unfinished::Retained { packet, results, delivery });
         } else {
-            encode::suback(self.version, packet_id, &results, &mut self.output);
+            encode::suback(self.version, packet.packet_id, &results, &mut self.output);
         }
     }
 
     /// Removes some of the subscriptions of a packet.
     pub(super) fn unsubscribe(
         &mut self,
-        packet_id: u16,
+        packet: Unanswered,
         mut filters: IntoIter<String>,
         mut results: Vec<ReasonCode>,
     ) {
         let some: Vec<_> = filters.by_ref().take(FILTERS_PER_STEP_MAX).collect();
         results.extend(self.broker.unsubscribe(self.peer.connection, &some));
         if filters.as_slice().is_empty() {
-            encode::unsuback(self.version, packet_id, &results, &mut self.output);
+            encode::unsuback(self.version, packet.packet_id, &results, &mut self.output);
         } else {
-            self.unfinished = Some(Unfinished::Unsubscribe { packet_id, filters, results });
+            self.unfinished = Some(Unfinished::Unsubscribe { packet, filters, results });
         }
     }
 
