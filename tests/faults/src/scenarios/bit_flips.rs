@@ -60,7 +60,8 @@ pub fn run(effort: Effort) -> Result<String, String> {
 
 fn flip_all(files: &Files, effort: Effort) -> Result<String, String> {
     let mut random = Random::new(1);
-    let (per_block, flips_max) = (effort.pick(1, 12), effort.pick(60, 4_000));
+    let per_block = effort.pick(1, 12);
+    let flips_max = effort.pick(500, 3_000) / files.names().len() as u64;
     let (mut flips, mut refused, mut failures) = (0, 0, Vec::new());
     for name in files.names() {
         let bits: Vec<u64> = match name.as_str() {
