@@ -41,7 +41,7 @@ pub const BRIDGE_STATUS: &str = "$SYS/broker/connection/";
 
 /// The most topic filters that one [`Broker::subscribe`] or [`Broker::unsubscribe`] may get, because other connections wait
 /// meanwhile: some tens of microseconds with sixteen levels each.
-pub const FILTERS_PER_STEP_MAX: usize = 8;
+pub(super) const FILTERS_PER_STEP_MAX: usize = 8;
 
 /// What the application decides about a message from a client.
 #[derive(Debug)]
