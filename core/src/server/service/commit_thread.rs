@@ -152,9 +152,12 @@ fn write_last_snapshot(shared: &Shared, storage: &mut FileLedger) -> Result<(), 
 
 /// Waits until a commit is due, or the service closes. Returns true if neither has happened for some time.
 fn wait(shared: &Shared) -> bool {
-    let mut state = shared.lock();
-    state.is_commit_thread_idle = true;
-    let is_idle = |state: &mut State| !state.is_commit_due && !state.is_closing;
+    let state = shared.lock();
+    // Noted before each wait: a connection's thread may commit what this one was woken for, and the next signal must come too.
+    let is_idle = |state: &mut State| {
+        state.is_commit_thread_idle = !state.is_commit_due && !state.is_closing;
+        state.is_commit_thread_idle
+    };
     let waited = shared.has_uncommitted.wait_timeout_while(state, IDLE_COMMIT_INTERVAL, is_idle);
     let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
     state.is_commit_thread_idle = false;
@@ -356,4 +359,41 @@ pub(super) fn try_recover(
         commit_group(shared, storage, group, now, publisher)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Limits;
+
+    /// Otherwise the answers of the next group come when the wait ends: up to a second later.
+    #[test]
+    fn the_thread_is_woken_again_after_a_connections_thread_has_committed_what_it_was_woken_for() {
+        let state = State::new(Store::new(Limits::default()), LedgerKind::File, false, false);
+        let shared = Shared::new(state, Arc::new(|_| {}), clock::now());
+        // Several attempts: on a busy machine the wait may end by itself.
+        let is_woken = (0..5).any(|_| {
+            thread::scope(|scope| {
+                let waiting = scope.spawn(|| wait(&shared));
+                let becomes_idle = || {
+                    while !waiting.is_finished() && !shared.lock().is_commit_thread_idle {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    !waiting.is_finished()
+                };
+                let is_idle_again = becomes_idle() && {
+                    let mut state = shared.lock();
+                    shared.make_commit_due(&mut state);
+                    state.end_turn();
+                    drop(state);
+                    becomes_idle()
+                };
+                shared.make_commit_due(&mut shared.lock());
+                let is_overdue = waiting.join().unwrap();
+                shared.lock().end_turn();
+                is_idle_again && !is_overdue
+            })
+        });
+        assert!(is_woken);
+    }
 }
