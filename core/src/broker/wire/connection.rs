@@ -431,8 +431,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                             self.read_bytes = READ_BYTES_MIN;
                         }
                         // Packets that wait for the output to be written, or for the end of another one, are not handled
-                        // yet, so their bytes count.
-                        // They are few: with many of them, nothing is read.
+                        // yet, so their bytes count. They are few: with many of them, nothing is read.
                         if let Some(keep_alive) = &mut keep_alive
                             && (keep_alive.handle_bytes(len) || handler.has_enough_output() || pause.is_some())
                         {

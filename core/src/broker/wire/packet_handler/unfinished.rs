@@ -43,7 +43,7 @@ pub enum Unfinished {
 #[derive(Clone, Copy, Debug)]
 pub struct Unanswered {
     pub packet_id: u16,
-    /// The memory that its topic filters and their results take until the answer, at most.
+    /// About the memory that its topic filters and their results take, charged until the answer.
     bytes: usize,
 }
 
