@@ -35,7 +35,7 @@ fn a_change_at_either_node_reaches_the_other_and_its_watchers() {
     leaf.wait_for("recipe/1", "steel");
     assert_eq!(leaf.run(&["del", "line/1", "-q"]), "--- exit 0\n");
     assert!(at_root.line().ends_with("DELETE\tline/1"));
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.set("other", "1");
     let missing = "--- stderr\nerror: key not found: other\n--- exit 1\n";
     assert_eq!(root.run(&["get", "other"]), missing, "no rule has a pattern for it");
@@ -46,10 +46,10 @@ fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.set("line/1", "75");
     root.wait_for("line/1", "75");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.kill();
     root.set("line/1", "80");
     root.kill();
@@ -64,7 +64,7 @@ fn a_change_that_loses_is_reported_at_both_nodes_and_its_value_kept() {
         stays in force";
     root.log(conflict);
     leaf.log(conflict);
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     assert!(leaf.run(&["exchange", "resync"]).ends_with("--- exit 0\n"));
     leaf.log("an operator has requested a resync: all records are compared again");
     assert!(root.run(&["exchange", "resync", "press-7"]).ends_with("--- exit 0\n"));
@@ -82,7 +82,7 @@ fn no_change_is_lost_when_a_node_is_killed() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.kill();
     leaf.set("line/1", "offline");
     leaf.kill();
@@ -95,11 +95,11 @@ fn no_change_is_lost_when_a_node_is_killed() {
     root.wait_for("line/1", "offline");
     root.wait_for("line/2", "again");
     leaf.wait_for("recipe/1", "steel");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.kill();
     leaf.start_again();
     leaf.wait_for("recipe/1", "steel");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let status = leaf.run(&["exchange", "status"]);
     assert!(status.contains("2 made, 2 accepted, 0 refused, 0 merged"), "{status}");
 }
@@ -109,13 +109,13 @@ fn a_leaf_that_may_not_join_is_reported_and_others_are_unaffected() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
 
     let unknown = root.leaf("mill");
     root.log("leaf mill was refused: the leaf is neither known nor admitted: mqkv exchange add-leaf mill");
     unknown.log("the leaf is neither known nor admitted; at the root: mqkv exchange add-leaf mill");
     assert!(root.run(&["exchange", "add-leaf", "mill"]).ends_with("--- exit 0\n"));
-    root.wait_synchronised("mill");
+    root.wait_synchronized("mill");
 
     place.write("press-8.toml", leaf_file("press-8", &root.url("mqtt")).replace("plant", "plants"));
     let other = Node::start(&place, "press-8", &[]);
@@ -136,11 +136,11 @@ fn of_a_copied_folder_only_the_node_that_is_linked_is_served() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.kill();
     copy(&place, "press-7", "copy");
     leaf.start_again();
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     place.write("copy.toml", leaf_file("press-7", &root.url("mqtt")));
     let copy = Node::start(&place, "copy", &[]);
     root.log("leaf press-7 was refused: another process with a copy of this data folder is linked");
@@ -170,7 +170,7 @@ fn frames_of_another_client_do_not_affect_the_link_of_a_leaf() {
     let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
     leaf.log("leaf press-7 is linked with the root");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let mut client = RawClient::connect(root.port);
     client.send(&wire::connect("garbage"));
     client.receive().unwrap();
@@ -280,7 +280,7 @@ fn a_restored_root_lists_what_its_leaves_have_lost() {
     let mut root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
     root.set("recipe/1", "old");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.kill();
     copy(&place, "root", "backup");
     root.start_again();
@@ -291,7 +291,7 @@ fn a_restored_root_lists_what_its_leaves_have_lost() {
     copy(&place, "backup", "root");
     root.start_again();
     leaf.wait_for("recipe/1", "old");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     assert!(leaf.run(&["exchange", "resync"]).ends_with("--- exit 0\n"));
     leaf.log("an operator has requested a resync: all records are compared again");
     assert!(root.run(&["exchange", "resync", "press-7"]).ends_with("--- exit 0\n"));
@@ -333,7 +333,7 @@ fn the_file_of_another_node_is_not_taken_for_new_rules() {
     let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
     root.log("leaf press-7 has joined the exchange");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let other = ROOT.replace("change = \"root\"", "change = \"leaves\"").replace("\"root\"", "\"other\"");
     let other = other.replace("role = \"other\"", "role = \"root\"");
     place.write("root.toml", &other);

@@ -17,7 +17,7 @@ fn changes_of_root_and_leaf_reach_the_other() {
     let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
     let waited = root.run(&["exchange", "status", "press-7", "-w", "20s"]);
-    assert!(waited.starts_with("--- stdout\npress-7\tsynchronised\t0\t0\t0\t"), "{waited}");
+    assert!(waited.starts_with("--- stdout\npress-7\tsynchronized\t0\t0\t0\t"), "{waited}");
     root.run(&["set", "recipe/1", "gold"]);
     leaf.run(&["set", "line/2", "75"]);
     root.settle();
@@ -26,7 +26,7 @@ fn changes_of_root_and_leaf_reach_the_other() {
     let key = root.run(&["exchange", "key", "line/2", "-j"]);
     assert!(
         key.contains(
-            "\"state\":\"synchronised\",\"rule\":2,\"rule_keys\":[\"line/**\"],\"change\":\"leaves\""
+            "\"state\":\"synchronized\",\"rule\":2,\"rule_keys\":[\"line/**\"],\"change\":\"leaves\""
         ),
         "{key}"
     );
@@ -38,7 +38,7 @@ fn a_change_that_the_rules_forbid_is_refused_with_76() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     assert_eq!(
         leaf.run(&["set", "recipe/1", "x"]),
         "--- stderr\nerror: the store refused the request: only the root of the exchange changes this key\n  \
@@ -85,14 +85,14 @@ fn a_conflict_is_listed_read_and_cleared_at_both_nodes() {
     let leaf = root.leaf("press-7");
     let other = root.leaf("press-9");
     for name in ["press-7", "press-9"] {
-        root.wait_synchronised(name);
+        root.wait_synchronized(name);
     }
     root.kill();
     leaf.run(&["set", "line/2", "80"]);
     other.run(&["set", "line/2", "75"]);
     root.start_again();
     for name in ["press-7", "press-9"] {
-        root.wait_synchronised(name);
+        root.wait_synchronized(name);
     }
     let conflicts = wait_until("there is a conflict", || {
         let conflicts = root.run(&["exchange", "conflicts", "-j"]);
@@ -123,14 +123,14 @@ fn the_first_bytes_of_a_long_value_that_lost_are_in_the_json_of_its_conflict() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.kill();
     root.set("line/1", "root");
     root.kill();
     leaf.start_again();
     leaf.set("line/1", &"x".repeat(300));
     root.start_again();
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let start = format!("{{\"size\":300,\"start\":\"{}\",\"encoding\":\"utf-8\"}}", "x".repeat(256));
     for node in [&root, &leaf] {
         let conflicts = node.run(&["exchange", "conflicts", "-j"]);
@@ -155,7 +155,7 @@ fn a_leaf_that_has_never_been_linked_refuses_writes_until_it_is() {
     early.set("line/9", "early");
     early.set("other", "local");
     root.start_again();
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.set("line/1", "80");
     root.wait_for("line/1", "80");
     root.wait_for("line/9", "early");
@@ -175,23 +175,23 @@ fn a_leaf_connects_at_once_when_an_operator_asks_for_it() {
         assert!(asked.contains("\"op\":\"exchange-reconnect\"") && asked.ends_with("exit 0\n"), "{asked}");
         asked.contains("\"connected\":true").then_some(())
     });
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let refused = root.run(&["exchange", "reconnect"]);
     assert!(refused.contains("only a leaf of the exchange has a root") && refused.ends_with("exit 76\n"));
 }
 
 #[test]
-fn a_root_is_not_synchronised_before_the_leaves_that_are_asked_for_have_joined() {
+fn a_root_is_not_synchronized_before_the_leaves_that_are_asked_for_have_joined() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
     assert!(root.run(&["exchange", "status", "--wait", "1ms"]).ends_with("--- exit 0\n"), "it has no leaf");
-    let expected = "--- stderr\nerror: not synchronised: 0 of 2 required leaves joined\n--- exit 1\n";
+    let expected = "--- stderr\nerror: not synchronized: 0 of 2 required leaves joined\n--- exit 1\n";
     assert_eq!(root.run(&["exchange", "status", "--leaves", "2"]), expected);
     let waited = root.run(&["exchange", "status", "--leaves", "1", "--wait", "1ms"]);
     assert!(waited.ends_with("error: timed out after 1ms\n--- exit 124\n"), "{waited}");
     let leaf = root.leaf("press-7");
     let waited = root.run(&["exchange", "status", "--leaves", "1", "--wait", "60s"]);
-    assert!(waited.contains("press-7\tsynchronised\t") && waited.ends_with("--- exit 0\n"), "{waited}");
+    assert!(waited.contains("press-7\tsynchronized\t") && waited.ends_with("--- exit 0\n"), "{waited}");
     let refused = leaf.run(&["exchange", "status", "--leaves", "1"]);
     assert!(refused.contains("only the root of the exchange has leaves") && refused.ends_with("exit 76\n"));
 }
@@ -203,7 +203,7 @@ fn a_leaf_that_the_file_of_the_root_names_is_expected_until_it_comes() {
     let root = Node::start(&place, "plant", &[]);
     let status = root.run(&["exchange", "status", "--wait", "1ms"]);
     assert!(status.starts_with("--- stdout\nmill\texpected\t0\t?\t0\t?\n--- stderr\n"), "{status}");
-    assert!(status.contains("error: not synchronised: mill\n"), "{status}");
+    assert!(status.contains("error: not synchronized: mill\n"), "{status}");
     assert!(status.ends_with("--- exit 124\n"), "{status}");
     let _leaf = root.leaf("mill");
     root.settle();
@@ -214,7 +214,7 @@ fn sighup_reads_the_rules_of_a_root_again() {
     let place = Place::new();
     let root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     place.write("root.toml", ROOT.replace("change = \"root\"", "change = \"leaves\""));
     root.process().signal(Signal::SIGHUP);
     wait_until("the leaf may change the recipe", || {
@@ -238,7 +238,7 @@ fn sighup_at_a_leaf_logs_whether_its_file_needs_a_restart() {
     place.write("press-7.toml", file + "on_join = \"keep\"\n");
     leaf.process().signal(Signal::SIGHUP);
     assert!(leaf.log("this leaf goes on with the file of its start").contains("press-7.toml:5:"));
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn a_leaf_that_is_offline_is_shown_with_the_time_since_its_last_frame() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.kill();
     let status = |root: &Node<'_>| {
         wait_until("the leaf is offline", || {
@@ -281,7 +281,7 @@ fn a_write_that_is_larger_than_the_root_accepts_is_refused_at_the_leaf() {
     let place = Place::new();
     let root = Node::root(&place, &["--queue-bytes-max", "1M"]);
     let leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     place.write("large", "x".repeat(600_000));
     let refused = leaf.run(&["set", "line/1", "--file", "large"]);
     assert!(refused.contains("the value is too long") && refused.ends_with("exit 76\n"), "{refused}");
@@ -293,7 +293,7 @@ fn a_change_that_the_root_does_not_accept_in_a_packet_is_named() {
     let place = Place::new();
     let mut root = Node::root(&place, &["--queue-bytes-max", "1M"]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.kill();
     // A leaf that has not been connected since its start does not have the limit.
     leaf.kill();
@@ -331,7 +331,7 @@ fn a_leaf_reports_why_it_cannot_reach_its_root() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.kill();
     let reason = format!("\nreason:    connection refused: 127.0.0.1:{}\n", root.port);
     wait_until("the reason is reported", || {
@@ -339,7 +339,7 @@ fn a_leaf_reports_why_it_cannot_reach_its_root() {
         (status.contains("\nstate:     offline\n") && status.contains(&reason)).then_some(())
     });
     root.start_again();
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let status = leaf.run(&["exchange", "status"]);
     assert!(!status.contains("reason:") && status.ends_with("--- exit 0\n"), "{status}");
 }
@@ -352,7 +352,7 @@ fn following_conflicts_reports_a_lost_connection_once() {
     let mut leaf = root.leaf_with("press-7", "before_join = \"accept\"\n");
     leaf.set("recipe/1", "own");
     root.start_again();
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     let words = ["exchange", "conflicts", "--follow", "-b", &leaf.url("mqtt"), "-t", "3s"];
     let following = StreamedProcess::start(&mut place.command(&words));
     assert!(following.line().contains("\trecipe/1\tpress-7\tjoined\t"));
@@ -371,7 +371,7 @@ fn a_leaf_joins_a_new_root_when_an_operator_asks_for_it() {
     let place = Place::new();
     let mut root = Node::root(&place, &[]);
     let leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     leaf.set("line/1", "80");
     root.wait_for("line/1", "80");
     root.kill();
@@ -383,7 +383,7 @@ fn a_leaf_joins_a_new_root_when_an_operator_asks_for_it() {
     let joining = leaf.run(&["exchange", "resync", "--new-root", "-o", "text"]);
     let joins = "the leaf joins the root that it reaches next, and offers its keys";
     assert_eq!(joining, format!("--- stdout\n{joins}\n--- exit 0\n"));
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.wait_for("line/1", "80");
 }
 

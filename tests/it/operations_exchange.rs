@@ -27,7 +27,7 @@ fn the_page_and_the_metrics_of_a_root_and_of_a_leaf_show_the_exchange() {
     let (_leaf, leaf_url, leaf) = serve(&place, &["--data", "l", "--exchange", "leaf.toml"]);
     expect(leaf, &[("mqkv_exchange_linked", 1.0)]);
     assert_eq!(place.run_at(&leaf_url, &["set", "line/1", "v"]), "--- exit 0\n");
-    expect(root, &[("mqkv_exchange_leaf_synchronised{leaf=\"press-7\"}", 1.0)]);
+    expect(root, &[("mqkv_exchange_leaf_synchronized{leaf=\"press-7\"}", 1.0)]);
     expect(leaf, &[("mqkv_exchange_accepted_total", 1.0)]);
     // While the leaf has no link, both change a key.
     drop(first_root);
@@ -45,13 +45,13 @@ fn the_page_and_the_metrics_of_a_root_and_of_a_leaf_show_the_exchange() {
         root,
         &[
             ("mqkv_exchange_info{exchange=\"plant\",role=\"root\"}", 1.0),
-            ("mqkv_exchange_leaf_synchronised{leaf=\"press-7\"}", 1.0),
+            ("mqkv_exchange_leaf_synchronized{leaf=\"press-7\"}", 1.0),
             ("mqkv_exchange_leaf_accepted_total{leaf=\"press-7\"}", 1.0),
             ("mqkv_exchange_leaf_behind{leaf=\"press-7\"}", 0.0),
             ("mqkv_exchange_leaf_blocked{leaf=\"press-7\"}", 0.0),
             ("mqkv_exchange_leaf_conflicts{leaf=\"press-7\"}", 1.0),
             ("mqkv_exchange_leaf_refused_total{leaf=\"press-7\"}", 1.0),
-            ("mqkv_exchange_leaf_unjudged{leaf=\"press-7\"}", 0.0),
+            ("mqkv_exchange_leaf_pending{leaf=\"press-7\"}", 0.0),
             ("mqkv_exchange_leaf_up{leaf=\"press-7\"}", 1.0),
             ("mqkv_exchange_leaves", 1.0),
             ("mqkv_exchange_leaves_max", 1_000.0),
@@ -88,7 +88,7 @@ fn the_page_and_the_metrics_of_a_root_and_of_a_leaf_show_the_exchange() {
     let (_, page) = http::get(root, "/");
     assert!(page.contains("<dt>Role</dt><dd>root</dd>") && page.contains("<dd>1 of 1,000</dd>"), "{page}");
     let leaves = rows(&page, "leaves");
-    assert_eq!(leaves[0][..8], ["press-7", "synchronised", "0", "0", "1", "1", "1", "now"], "{page}");
+    assert_eq!(leaves[0][..8], ["press-7", "synchronized", "0", "0", "1", "1", "1", "now"], "{page}");
     assert_eq!(rows(&http::get(root, "/?leaves=press-8").1, "leaves").len(), 0);
     let conflict = "<code>line/&lt;b&gt;</code></a></th><td class=\"n\">1</td><td><code>press-7</code></td>\
                     <td class=\"n\">5 B</td><td>root wins</td><td>version 2 of the root</td>";

@@ -108,7 +108,7 @@ pub(super) struct KnownLeaf<'a> {
     /// The number of verdicts that it has not acknowledged.
     pub(super) verdicts: usize,
     /// The changes that it has made and that are not judged, if a link is established: no more than this.
-    pub(super) unjudged: Option<u64>,
+    pub(super) pending: Option<u64>,
     /// The time of its last frame since the process started.
     pub(super) heard_ms: Option<u64>,
     pub(super) is_blocked: bool,
@@ -495,7 +495,7 @@ impl Root {
             name,
             row: &leaf.row,
             verdicts: leaf.verdicts.len(),
-            unjudged: link.map(|link| link.last_seq.saturating_sub(leaf.row.applied)),
+            pending: link.map(|link| link.last_seq.saturating_sub(leaf.row.applied)),
             heard_ms: leaf.heard_ms,
             is_blocked: leaf.is_blocked,
             has_all: link.is_some_and(|link| link.is_acknowledged() && !self.has_news(link)),

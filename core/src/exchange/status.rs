@@ -48,18 +48,18 @@ impl Root {
 
     fn leaf_report(&self, leaf: &KnownLeaf<'_>, now_ms: u64) -> LeafReport {
         let behind = if leaf.has_all { 0 } else { self.ver().saturating_sub(leaf.row.cursor) };
-        let unjudged = leaf.unjudged.map(|unjudged| unjudged.saturating_add(count(leaf.verdicts)));
+        let pending = leaf.pending.map(|pending| pending.saturating_add(count(leaf.verdicts)));
         LeafReport {
             name: leaf.name.to_string(),
-            state: match unjudged {
+            state: match pending {
                 _ if leaf.is_blocked => LeafState::Blocked,
-                Some(0) if behind == 0 && !leaf.is_busy => LeafState::Synchronised,
+                Some(0) if behind == 0 && !leaf.is_busy => LeafState::Synchronized,
                 Some(_) => LeafState::Linked,
                 None if leaf.row.store.is_some() => LeafState::Offline,
                 None => LeafState::Expected,
             },
             behind,
-            unjudged,
+            pending,
             conflicts: count(self.conflicts().of_leaf(leaf.name)),
             heard_ms: leaf.heard_ms.map(|heard_ms| now_ms.saturating_sub(heard_ms)),
             accepted: leaf.row.accepted,
@@ -82,7 +82,7 @@ impl Root {
 
     pub(super) fn key_report(&self, key: &Key) -> KeyReport {
         let (rule, record) = (self.rules().find_with_index(key), self.record(key));
-        let is_captured = |rule: &Rule, ver| {
+        let is_replicating = |rule: &Rule, ver| {
             let mut behind = self.leaves_after(None).filter(|leaf: &KnownLeaf<'_>| leaf.row.cursor < ver);
             behind.any(|leaf| rule.concerns(leaf.name))
         };
@@ -90,8 +90,8 @@ impl Root {
             state: match (rule, record) {
                 (None, _) => KeyState::Local,
                 (Some(_), None) => KeyState::Absent,
-                (Some((_, rule)), Some(record)) if is_captured(rule, record.ver) => KeyState::Captured,
-                (Some(_), Some(_)) => KeyState::Synchronised,
+                (Some((_, rule)), Some(record)) if is_replicating(rule, record.ver) => KeyState::Replicating,
+                (Some(_), Some(_)) => KeyState::Synchronized,
             },
             rule: rule.map(rule_report),
             ver: record.map_or(0, |record| record.ver),
@@ -111,7 +111,7 @@ fn expected(name: &Name) -> LeafReport {
         name: name.to_string(),
         state: LeafState::Expected,
         behind: 0,
-        unjudged: None,
+        pending: None,
         conflicts: 0,
         heard_ms: None,
         accepted: 0,
@@ -140,8 +140,8 @@ impl Leaf {
                 (true, true) => OwnState::Resync,
                 (true, false) => OwnState::Linked,
             },
-            is_synchronised: self.is_linked() && outbox == 0 && !self.is_busy() && !self.is_behind(),
-            cursor: row.cursor,
+            is_synchronized: self.is_linked() && outbox == 0 && !self.is_busy() && !self.is_behind(),
+            received: row.cursor,
             outbox: count(outbox),
             outbox_bytes: count(outbox_bytes),
             made: row.counts.made,
@@ -160,7 +160,7 @@ impl Leaf {
             state: match (note, pending) {
                 _ if !self.concerns(key) => KeyState::Local,
                 (_, Some(_)) => KeyState::Proposed,
-                (Some(_), None) => KeyState::Synchronised,
+                (Some(_), None) => KeyState::Synchronized,
                 (None, None) => KeyState::Absent,
             },
             // A leaf that has never been linked has no rules.

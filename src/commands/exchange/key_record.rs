@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_key_is_shown_with_its_rule() {
         let report = KeyReport {
-            state: KeyState::Captured,
+            state: KeyState::Replicating,
             rule: Some(RuleReport {
                 number: 2,
                 keys: vec!["line/*".to_owned(), "state/*".to_owned()],
@@ -127,7 +127,7 @@ mod tests {
         let (stdout, _) = formatted(&KeyRecord { key: key.clone(), report: report.clone() }, &Style::PLAIN);
         assert_eq!(
             stdout,
-            "key:       line/2\nstate:     captured\nrule:      2: line/*, state/*\nchange:    leaves\n\
+            "key:       line/2\nstate:     replicating\nrule:      2: line/*, state/*\nchange:    leaves\n\
              leaves:    all\nver:       5\nchange id: 01010101010101010101010101010101\nby:        the root\n"
         );
         let local = KeyReport {

@@ -67,19 +67,19 @@ never been linked does not know the rules, and refuses all writes unless before_
 
 Status:
 A root reports each leaf: expected (admit has its name, or add-leaf, and it has never joined), offline, linked (it gets what it lacks), or \
-synchronised. BEHIND counts the versions of the root that the leaf has not stored; UNJUDGED counts changes whose verdict \
-it has not stored, and is not known while it is offline.
+synchronized. BEHIND counts the versions of the root that the leaf has not stored; PENDING counts changes on which \
+the root has not decided, and is not known while it is offline.
 
 A key is local (no rule has a pattern for it), absent (it takes part, and has no record), proposed (a change of this leaf \
-waits for the root), captured (the root has a change that a leaf has not stored), or synchronised.
+waits for the root), replicating (the root has a change that a leaf has not stored), or synchronized.
 
 Output:
 In a pipe, status of a root has a line for each leaf, and conflicts one for each conflict, with tabs between the columns. \
-Of a leaf: name, state, behind, unjudged, conflicts, milliseconds since it was heard. Of a conflict: number, time in UTC, \
+Of a leaf: name, state, behind, pending, conflicts, milliseconds since it was heard. Of a conflict: number, time in UTC, \
 key, leaf, reason, version that won, node that made it, and the first 256 bytes that lost. value prints all bytes.
 
 Exit status:
-status: 0 if all is synchronised, 1 if not; with --wait 124 if not in time; with --leaves also if fewer have joined. The others: 1 if there is no such leaf or \
+status: 0 if all is synchronized, 1 if not; with --wait 124 if not in time; with --leaves also if fewer have joined. The others: 1 if there is no such leaf or \
 conflict, or if a key takes no part (check).";
 
 /// Ask the root or a leaf of an exchange
@@ -96,7 +96,7 @@ pub struct ExchangeArgs {
 #[derive(Debug, Subcommand)]
 #[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 enum ExchangeVerb {
-    /// Show whether root and leaves are synchronised
+    /// Show whether root and leaves are synchronized
     Status(StatusArgs),
     /// Show the rule and the state of a key
     Key(KeyArgs),

@@ -27,10 +27,10 @@ pub struct StatusArgs {
     leaf: Option<String>,
     /// Require that N leaves or more have joined
     ///
-    /// Without it, a root that no leaf has joined is synchronised.
+    /// Without it, a root that no leaf has joined is synchronized.
     #[arg(long, value_name = "N", conflicts_with = "leaf")]
     leaves: Option<u64>,
-    /// Wait until all is synchronised, at most DURATION
+    /// Wait until all is synchronized, at most DURATION
     #[arg(short = 'w', long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 }
@@ -41,7 +41,7 @@ pub async fn run(args: StatusArgs, session: &Session, emit: Emit<'_>) -> Result<
     loop {
         let status = request(leaf.clone(), leaves, session).await?;
         let elapsed = clock::monotonic().saturating_duration_since(started);
-        let is_no = !status.is_synchronised();
+        let is_no = !status.is_synchronized();
         match wait.map(|wait| (wait, wait.saturating_sub(elapsed))) {
             // A leaf that is unknown yet can join while it is waited for.
             Some((_, left)) if is_no && !left.is_zero() => sleep(INTERVAL.min(left)).await,
@@ -68,10 +68,10 @@ enum NodeStatus {
 }
 
 impl NodeStatus {
-    fn is_synchronised(&self) -> bool {
+    fn is_synchronized(&self) -> bool {
         match self {
-            Self::Root(status) => status.is_synchronised(),
-            Self::Leaf(LeafStatus(report)) => report.is_synchronised,
+            Self::Root(status) => status.is_synchronized(),
+            Self::Leaf(LeafStatus(report)) => report.is_synchronized,
             Self::NoLeaf(_) => false,
         }
     }

@@ -19,7 +19,7 @@ pub struct RootStatus {
     pub report: RootReport,
     /// Whether only one leaf was asked for.
     pub is_one_leaf: bool,
-    /// The fewest leaves that must be synchronised.
+    /// The fewest leaves that must be synchronized.
     pub leaves_min: u64,
 }
 
@@ -47,10 +47,10 @@ impl Record for NoLeaf {
 }
 
 impl RootStatus {
-    /// Returns whether all leaves are synchronised, and enough have joined.
+    /// Returns whether all leaves are synchronized, and enough have joined.
     #[must_use]
-    pub fn is_synchronised(&self) -> bool {
-        self.report.is_synchronised() && self.present() >= self.leaves_min
+    pub fn is_synchronized(&self) -> bool {
+        self.report.is_synchronized() && self.present() >= self.leaves_min
     }
 
     /// Returns the number of leaves that have ever been linked.
@@ -59,12 +59,12 @@ impl RootStatus {
         leaves.count() as u64
     }
 
-    /// Returns why the root is not synchronised; empty if it is.
+    /// Returns why the root is not synchronized; empty if it is.
     fn unfinished(&self) -> String {
         /// More would not fit a line.
         const NAMES_MAX: usize = 3;
         let Self { report, leaves_min, .. } = self;
-        let is_unfinished = |leaf: &&LeafReport| leaf.state != LeafState::Synchronised;
+        let is_unfinished = |leaf: &&LeafReport| leaf.state != LeafState::Synchronized;
         let names: Vec<_> =
             report.leaves.iter().filter(is_unfinished).map(|leaf| shown(&leaf.name)).collect();
         let more = match names.len().saturating_sub(NAMES_MAX) {
@@ -73,10 +73,10 @@ impl RootStatus {
         };
         match names.get(..NAMES_MAX).unwrap_or(&names) {
             [] if self.present() < *leaves_min => {
-                format!("not synchronised: {} of {leaves_min} required leaves joined", self.present())
+                format!("not synchronized: {} of {leaves_min} required leaves joined", self.present())
             }
             [] => String::new(),
-            names => format!("not synchronised: {}{more}", names.join(", ")),
+            names => format!("not synchronized: {}{more}", names.join(", ")),
         }
     }
 }
@@ -86,7 +86,7 @@ impl RootStatus {
 struct RootObject<'a> {
     role: &'static str,
     exchange: &'a str,
-    synchronised: bool,
+    synchronized: bool,
     ver: u64,
     records: u64,
     tombstones: u64,
@@ -101,7 +101,7 @@ struct LeafObject<'a> {
     state: &'static str,
     behind: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unjudged: Option<u64>,
+    pending: Option<u64>,
     conflicts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     heard_ms: Option<u64>,
@@ -111,12 +111,12 @@ struct LeafObject<'a> {
 
 impl<'a> From<&'a LeafReport> for LeafObject<'a> {
     fn from(leaf: &'a LeafReport) -> Self {
-        let LeafReport { name, state, behind, unjudged, conflicts, heard_ms, accepted, refused } = leaf;
+        let LeafReport { name, state, behind, pending, conflicts, heard_ms, accepted, refused } = leaf;
         Self {
             leaf: name,
             state: state.as_str(),
             behind: *behind,
-            unjudged: *unjudged,
+            pending: *pending,
             conflicts: *conflicts,
             heard_ms: *heard_ms,
             accepted: *accepted,
@@ -132,8 +132,8 @@ struct OwnObject<'a> {
     exchange: &'a str,
     leaf: &'a str,
     state: &'static str,
-    synchronised: bool,
-    cursor: u64,
+    synchronized: bool,
+    received: u64,
     outbox: u64,
     outbox_bytes: u64,
     made: u64,
@@ -152,7 +152,7 @@ impl Record for RootStatus {
         json.data(&RootObject {
             role: "root",
             exchange,
-            synchronised: self.is_synchronised(),
+            synchronized: self.is_synchronized(),
             ver: *ver,
             records: *records,
             tombstones: *tombstones,
@@ -179,8 +179,8 @@ impl Record for LeafStatus {
             exchange: &report.exchange,
             leaf: &report.name,
             state: report.state.as_str(),
-            synchronised: report.is_synchronised,
-            cursor: report.cursor,
+            synchronized: report.is_synchronized,
+            received: report.received,
             outbox: report.outbox,
             outbox_bytes: report.outbox_bytes,
             made: report.made,
@@ -195,9 +195,9 @@ impl Record for LeafStatus {
 
     fn text(&self, style: &Style, _: &mut Widths) -> Rendered {
         let Self(report) = self;
-        let reason = match report.is_synchronised {
+        let reason = match report.is_synchronized {
             true => String::new(),
-            false => format!("not synchronised: {}", shown(&report.name)),
+            false => format!("not synchronized: {}", shown(&report.name)),
         };
         with_no(own(report), &reason, style)
     }
@@ -228,13 +228,13 @@ fn root(report: &RootReport, is_one_leaf: bool) -> String {
 fn table_of(leaves: &[LeafReport]) -> String {
     const WORDS: usize = 2;
     let mut rows =
-        vec![["LEAF", "STATE", "BEHIND", "UNJUDGED", "CONFLICTS", "HEARD"].map(str::to_owned).to_vec()];
+        vec![["LEAF", "STATE", "BEHIND", "PENDING", "CONFLICTS", "HEARD"].map(str::to_owned).to_vec()];
     rows.extend(leaves.iter().map(|leaf| {
         [
             cut(&[(shown(&leaf.name), None)], NAME_COLUMNS_MAX, false),
             leaf.state.as_str().to_owned(),
             leaf.behind.to_string(),
-            leaf.unjudged.map_or_else(|| "?".to_owned(), |count| count.to_string()),
+            leaf.pending.map_or_else(|| "?".to_owned(), |count| count.to_string()),
             leaf.conflicts.to_string(),
             heard(leaf),
         ]
@@ -261,7 +261,7 @@ fn leaf_line(leaf: &LeafReport) -> String {
         shown(&leaf.name),
         leaf.state.as_str(),
         leaf.behind,
-        optional(leaf.unjudged),
+        optional(leaf.pending),
         leaf.conflicts,
         optional(leaf.heard_ms),
     )
@@ -279,7 +279,7 @@ fn own(report: &OwnReport) -> String {
     let mut rows = vec![("state", report.state.as_str().to_owned())];
     rows.extend(ended.map(|ended| ("reason", ended)));
     rows.extend([
-        ("cursor", format!("ver {} of the root", report.cursor)),
+        ("received", format!("ver {} of the root", report.received)),
         ("outbox", format!("{}, {}", counted(report.outbox, "change"), counted(report.outbox_bytes, "byte"))),
         ("changes", format!("{made} made, {accepted} accepted, {refused} refused, {merged} merged")),
         ("conflicts", format!("{}{dropped}", report.conflicts)),
@@ -302,7 +302,7 @@ mod tests {
             name: name.to_owned(),
             state,
             behind: if is_linked { 0 } else { 318 },
-            unjudged: is_linked.then_some(0),
+            pending: is_linked.then_some(0),
             conflicts: 2,
             heard_ms: Some(3 * 86_400_000 + 5),
             accepted: 7,
@@ -325,21 +325,21 @@ mod tests {
 
     #[test]
     fn the_status_of_a_root_is_a_table() {
-        let leaves = vec![leaf("press-7", LeafState::Synchronised), leaf("press-9", LeafState::Offline)];
+        let leaves = vec![leaf("press-7", LeafState::Synchronized), leaf("press-9", LeafState::Offline)];
         let (stdout, stderr) = formatted(&root_report(leaves), &STYLE);
         assert_eq!(
             stdout,
             "root of plant: 1204 records, ver 5813, 2 leaves\n\
-             LEAF     STATE         BEHIND  UNJUDGED  CONFLICTS  HEARD\n\
-             press-7  synchronised       0         0          2  now\n\
-             press-9  offline          318         ?          2  3 d ago\n"
+             LEAF     STATE         BEHIND  PENDING  CONFLICTS  HEARD\n\
+             press-7  synchronized       0        0          2  now\n\
+             press-9  offline          318        ?          2  3 d ago\n"
         );
-        assert_eq!(stderr, "error: not synchronised: press-9\n");
+        assert_eq!(stderr, "error: not synchronized: press-9\n");
     }
 
     #[test]
     fn a_line_of_the_table_has_at_most_80_columns() {
-        let mut wide = leaf(&"n".repeat(64), LeafState::Synchronised);
+        let mut wide = leaf(&"n".repeat(64), LeafState::Synchronized);
         (wide.behind, wide.conflicts) = (123_456_789_012, 10_000);
         let (stdout, _) = formatted(&root_report(vec![wide]), &STYLE);
         assert!(stdout.lines().all(|line| width_of(line) <= 80), "{stdout}");
@@ -356,7 +356,7 @@ mod tests {
     fn leaves_beyond_three_are_counted() {
         let leaves = ["a", "b", "c", "d", "e"].map(|name| leaf(name, LeafState::Linked)).to_vec();
         let (_, stderr) = formatted(&root_report(leaves), &STYLE);
-        assert_eq!(stderr, "error: not synchronised: a, b, c and 2 more\n");
+        assert_eq!(stderr, "error: not synchronized: a, b, c and 2 more\n");
     }
 
     #[test]
@@ -365,8 +365,8 @@ mod tests {
             exchange: "plant".to_owned(),
             name: "press-7".to_owned(),
             state: OwnState::Linked,
-            is_synchronised: false,
-            cursor: 5813,
+            is_synchronized: false,
+            received: 5813,
             outbox: 1,
             outbox_bytes: 200,
             made: 9,
@@ -385,18 +385,18 @@ mod tests {
         let (stdout, _) = formatted(&LeafStatus(refused), &STYLE);
         let state = "state:     offline\n\
                      reason:    the leaf is not known;\n           at the root: mqkv exchange add-leaf press-7\n\
-                     cursor:    ";
+                     received:  ";
         assert!(stdout.contains(state), "{stdout}");
         let (stdout, stderr) = formatted(&LeafStatus(report), &STYLE);
         assert_eq!(
             stdout,
             "leaf press-7 of plant\n\
              state:     linked\n\
-             cursor:    ver 5813 of the root\n\
+             received:  ver 5813 of the root\n\
              outbox:    1 change, 200 bytes\n\
              changes:   9 made, 5 accepted, 2 refused, 1 merged\n\
              conflicts: 2\n"
         );
-        assert_eq!(stderr, "error: not synchronised: press-7\n");
+        assert_eq!(stderr, "error: not synchronized: press-7\n");
     }
 }

@@ -104,14 +104,14 @@ impl<'a> Node<'a> {
         wait_until(&what, || (self.run(&["get", key]) == expected).then_some(()));
     }
 
-    /// At the root: waits until a leaf is synchronised.
+    /// At the root: waits until a leaf is synchronized.
     #[track_caller]
-    pub fn wait_synchronised(&self, leaf: &str) {
+    pub fn wait_synchronized(&self, leaf: &str) {
         let status = self.run(&["exchange", "status", leaf, "--wait", "60s"]);
         assert!(status.ends_with("--- exit 0\n"), "{status}");
     }
 
-    /// At the root: waits until all leaves are synchronised.
+    /// At the root: waits until all leaves are synchronized.
     #[track_caller]
     pub fn settle(&self) {
         let status = self.run(&["exchange", "status", "--wait", "60s"]);

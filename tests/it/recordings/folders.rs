@@ -93,7 +93,7 @@ fn write_plant(place: &Place) {
 fn write_exchange(place: &Place) {
     let mut root = Node::root(place, &[]);
     let mut leaf = root.leaf("press-7");
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.set("recipe/1", "steel");
     root.set("line/2", "75");
     leaf.set("line/1", "75");
@@ -106,7 +106,7 @@ fn write_exchange(place: &Place) {
     leaf.start_again();
     leaf.set("line/1", "81");
     root.start_again();
-    root.wait_synchronised("press-7");
+    root.wait_synchronized("press-7");
     root.kill();
     leaf.set("line/3", "offline");
     leaf.kill();
@@ -182,7 +182,7 @@ fn the_nodes_of_an_exchange_go_on_with_the_data_folders_of_every_version() {
         let place = place_of(&version);
         let root = Node::root(&place, &[]);
         let leaf = root.leaf("press-7");
-        root.wait_synchronised("press-7");
+        root.wait_synchronized("press-7");
         root.wait_for("line/3", "offline");
         for node in [&root, &leaf] {
             node.wait_for("recipe/1", "steel");

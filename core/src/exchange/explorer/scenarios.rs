@@ -97,13 +97,13 @@ fn the_status_of_a_key_names_its_state() {
     world.perform(&Action::LeafSet(0)).unwrap();
     assert_eq!(world.leaves[0].0.key_report(&key()).state, KeyState::Proposed);
     world.perform(&Action::Up(0)).unwrap();
-    assert_eq!(world.root.key_report(&key()).state, KeyState::Captured);
+    assert_eq!(world.root.key_report(&key()).state, KeyState::Replicating);
     while let Some(action) = world.progress().first() {
         world.perform(action).unwrap();
     }
-    assert_eq!(world.root.key_report(&key()).state, KeyState::Synchronised);
-    assert_eq!(world.leaves[1].0.key_report(&key()).state, KeyState::Synchronised);
-    assert!(world.root.report().leaves.iter().all(|leaf| leaf.state == LeafState::Synchronised));
+    assert_eq!(world.root.key_report(&key()).state, KeyState::Synchronized);
+    assert_eq!(world.leaves[1].0.key_report(&key()).state, KeyState::Synchronized);
+    assert!(world.root.report().leaves.iter().all(|leaf| leaf.state == LeafState::Synchronized));
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn a_leaf_whose_backup_lacks_the_change_without_room_is_not_shown_as_blocked() {
     testbed.leaves[0] = backup;
     testbed.connect(0);
     testbed.settle();
-    assert_eq!(testbed.root.root().report().leaves[0].state, LeafState::Synchronised);
+    assert_eq!(testbed.root.root().report().leaves[0].state, LeafState::Synchronized);
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn a_change_that_the_root_does_not_accept_in_a_packet_holds_up_the_changes_and_i
         matches!(reported[..], [Event::TooLarge { key: k, bytes: 1_261, bytes_max: 1_000, .. }] if *k == key("large"))
     );
     let report = testbed.leaves[0].leaf().report();
-    assert!(testbed.leaves[0].leaf().is_linked() && !report.is_synchronised);
+    assert!(testbed.leaves[0].leaf().is_linked() && !report.is_synchronized);
     assert_eq!(report.state, OwnState::Blocked);
     assert_eq!(report.ended.unwrap(), "a change takes 1261 bytes in a packet, the root accepts 1000: large");
     testbed.disconnect(0);

@@ -893,7 +893,7 @@ fn a_change_costs_a_leaf_that_it_does_not_concern_nothing_until_it_is_idle() {
     assert!(!testbed.frames_down(0).is_empty());
     assert!(testbed.frames_down(1).is_empty() && testbed.root.root().ready.is_empty());
     testbed.settle();
-    assert!(testbed.root.root().report().leaves.iter().all(|leaf| leaf.state == LeafState::Synchronised));
+    assert!(testbed.root.root().report().leaves.iter().all(|leaf| leaf.state == LeafState::Synchronized));
     assert_eq!(testbed.leaves[1].leaf().row().cursor, cursor);
     assert_eq!(testbed.root.root().report().tombstones, 1);
     testbed.pass(IDLE_MS);
@@ -919,14 +919,14 @@ fn a_leaf_that_comes_back_is_told_at_once_of_versions_that_do_not_concern_it() {
     testbed.settle();
     assert_eq!(testbed.leaves[1].leaf().row().cursor, testbed.root.root().ver());
     assert_eq!(testbed.leaves[1].value("recipe/1").as_deref(), Some("2"));
-    assert!(testbed.leaves[1].leaf().report().is_synchronised);
+    assert!(testbed.leaves[1].leaf().report().is_synchronized);
 }
 
 /// Compares what both nodes report of themselves with what they have.
 fn check_status(testbed: &mut Testbed) -> (bool, bool) {
     let at_root =
-        testbed.root.root().report().leaves.iter().any(|leaf| leaf.state == LeafState::Synchronised);
-    let at_leaf = testbed.leaves[0].leaf().report().is_synchronised;
+        testbed.root.root().report().leaves.iter().any(|leaf| leaf.state == LeafState::Synchronized);
+    let at_leaf = testbed.leaves[0].leaf().report().is_synchronized;
     if at_root || at_leaf {
         assert!(testbed.root.values() == testbed.leaves[0].values(), "root: {at_root}, leaf: {at_leaf}");
     }
@@ -934,7 +934,7 @@ fn check_status(testbed: &mut Testbed) -> (bool, bool) {
 }
 
 #[test]
-fn a_node_that_says_it_is_synchronised_is_so_at_every_step() {
+fn a_node_that_says_it_is_synchronized_is_so_at_every_step() {
     for (is_known, at_root, at_leaf) in
         [(true, 3_000, 0), (true, 0, 3_000), (true, 2_000, 2_000), (false, 300, 300), (false, 0, 0)]
     {

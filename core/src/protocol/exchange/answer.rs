@@ -52,7 +52,7 @@ pub struct LeafReport {
     /// Versions that the leaf has not committed.
     pub behind: u64,
     /// Changes without a verdict that the leaf has committed, or some more; `None`: not known, because there is no link.
-    pub unjudged: Option<u64>,
+    pub pending: Option<u64>,
     pub conflicts: u64,
     /// Milliseconds since the last frame of the leaf; `None`: it has sent none since the root has started.
     pub heard_ms: Option<u64>,
@@ -68,10 +68,10 @@ pub enum LeafState {
     Offline,
     /// The root has no room for the next change of the leaf.
     Blocked,
-    /// Linked, and not synchronised yet.
+    /// Linked, and not synchronized yet.
     Linked,
     /// Linked, with all records and all verdicts.
-    Synchronised,
+    Synchronized,
 }
 
 /// The state of a leaf itself.
@@ -81,9 +81,9 @@ pub struct OwnReport {
     pub name: String,
     pub state: OwnState,
     /// Whether it is linked, and has all records up to the root's last reported version, and all verdicts.
-    pub is_synchronised: bool,
+    pub is_synchronized: bool,
     /// The leaf has committed the root's records up to this version.
-    pub cursor: u64,
+    pub received: u64,
     /// Changes without a verdict.
     pub outbox: u64,
     pub outbox_bytes: u64,
@@ -145,12 +145,12 @@ pub enum KeyState {
     /// There is neither a record nor a change.
     Absent,
     /// The node has what the root holds.
-    Synchronised,
+    Synchronized,
     /// A change waits for the root.
     Proposed,
     /// The root has committed a change that a leaf has not committed. At the leaf there is no such state: it answers when
     /// what it has received is committed.
-    Captured,
+    Replicating,
 }
 
 /// Error of decoding an answer.
@@ -243,7 +243,7 @@ impl LeafReport {
     /// Whether the leaf is linked with the root.
     #[must_use]
     pub fn is_linked(&self) -> bool {
-        self.unjudged.is_some()
+        self.pending.is_some()
     }
 
     fn to_frame(&self) -> Frame {
@@ -251,7 +251,7 @@ impl LeafReport {
             text(&self.name),
             simple(self.state.as_str()),
             number(self.behind),
-            optional_number(self.unjudged),
+            optional_number(self.pending),
             number(self.conflicts),
             optional_number(self.heard_ms),
             number(self.accepted),
@@ -264,7 +264,7 @@ impl LeafReport {
             name: rest.text()?,
             state: LeafState::parse(rest.simple()?)?,
             behind: rest.number()?,
-            unjudged: rest.optional_number()?,
+            pending: rest.optional_number()?,
             conflicts: rest.number()?,
             heard_ms: rest.optional_number()?,
             accepted: rest.number()?,
@@ -276,7 +276,7 @@ impl LeafReport {
 impl OwnReport {
     fn to_elements(&self) -> Vec<Frame> {
         let counters = [
-            self.cursor,
+            self.received,
             self.outbox,
             self.outbox_bytes,
             self.made,
@@ -286,7 +286,7 @@ impl OwnReport {
             self.conflicts,
             self.dropped,
         ];
-        let state = [simple(self.state.as_str()), number(self.is_synchronised.into())];
+        let state = [simple(self.state.as_str()), number(self.is_synchronized.into())];
         let names = [simple("leaf"), text(&self.exchange), text(&self.name)].into_iter().chain(state);
         let ended = optional_text(self.ended.as_deref());
         names.chain(counters.into_iter().map(number)).chain([ended]).collect()
@@ -297,8 +297,8 @@ impl OwnReport {
             exchange: rest.text()?,
             name: rest.text()?,
             state: OwnState::parse(rest.simple()?)?,
-            is_synchronised: rest.switch()?,
-            cursor: rest.number()?,
+            is_synchronized: rest.switch()?,
+            received: rest.number()?,
             outbox: rest.number()?,
             outbox_bytes: rest.number()?,
             made: rest.number()?,
@@ -383,18 +383,18 @@ macro_rules! states {
     };
 }
 
-states!(LeafState: Expected = "expected", Offline = "offline", Blocked = "blocked", Linked = "linked", Synchronised = "synchronised");
+states!(LeafState: Expected = "expected", Offline = "offline", Blocked = "blocked", Linked = "linked", Synchronized = "synchronized");
 states!(OwnState: Offline = "offline", Blocked = "blocked", Resync = "resync", Linked = "linked");
 states!(
-    KeyState: Local = "local", Absent = "absent", Synchronised = "synchronised", Proposed = "proposed",
-    Captured = "captured"
+    KeyState: Local = "local", Absent = "absent", Synchronized = "synchronized", Proposed = "proposed",
+    Replicating = "replicating"
 );
 
 impl RootReport {
-    /// Whether all leaves of the report are synchronised.
+    /// Whether all leaves of the report are synchronized.
     #[must_use]
-    pub fn is_synchronised(&self) -> bool {
-        self.leaves.iter().all(|leaf| leaf.state == LeafState::Synchronised)
+    pub fn is_synchronized(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.state == LeafState::Synchronized)
     }
 }
 

@@ -56,15 +56,15 @@ fn leaf() -> impl Strategy<Value = LeafReport> {
         LeafState::Offline,
         LeafState::Blocked,
         LeafState::Linked,
-        LeafState::Synchronised,
+        LeafState::Synchronized,
     ];
     let state = prop::sample::select(states.to_vec());
     ("[a-z]{1,5}", state, number(), option::of(number()), number(), option::of(number()), number()).prop_map(
-        |(name, state, behind, unjudged, conflicts, heard_ms, accepted)| LeafReport {
+        |(name, state, behind, pending, conflicts, heard_ms, accepted)| LeafReport {
             name,
             state,
             behind,
-            unjudged,
+            pending,
             conflicts,
             heard_ms,
             accepted,
@@ -77,13 +77,13 @@ fn own() -> impl Strategy<Value = OwnReport> {
     let states = [OwnState::Offline, OwnState::Blocked, OwnState::Resync, OwnState::Linked];
     let state = prop::sample::select(states.to_vec());
     ("[a-z]{1,5}", state, prop::array::uniform9(number())).prop_map(|(name, state, counters)| {
-        let [cursor, outbox, outbox_bytes, made, accepted, refused, merged, conflicts, dropped] = counters;
+        let [received, outbox, outbox_bytes, made, accepted, refused, merged, conflicts, dropped] = counters;
         OwnReport {
             exchange: name.clone(),
             name,
             state,
-            is_synchronised: cursor % 2 == 0,
-            cursor,
+            is_synchronized: received % 2 == 0,
+            received,
             outbox,
             outbox_bytes,
             made,
@@ -98,8 +98,8 @@ fn own() -> impl Strategy<Value = OwnReport> {
 }
 
 fn key_report() -> impl Strategy<Value = KeyReport> {
-    use KeyState::{Absent, Captured, Local, Proposed, Synchronised};
-    let state = prop::sample::select(vec![Local, Absent, Synchronised, Proposed, Captured]);
+    use KeyState::{Absent, Local, Proposed, Replicating, Synchronized};
+    let state = prop::sample::select(vec![Local, Absent, Synchronized, Proposed, Replicating]);
     let patterns = || vec("[a-z*]{0,5}", 0..3);
     let rule = (number(), patterns(), any::<bool>(), option::of(patterns()))
         .prop_map(|(number, keys, is_for_leaves, leaves)| RuleReport { number, keys, is_for_leaves, leaves });

@@ -152,21 +152,21 @@ fn the_status_of_a_root_has_its_leaves() {
     assert_eq!((report.exchange.as_str(), report.ver, report.records), ("plant", 1, 1));
     let expected = LeafReport {
         name: "press-7".to_owned(),
-        state: LeafState::Synchronised,
+        state: LeafState::Synchronized,
         behind: 0,
-        unjudged: Some(0),
+        pending: Some(0),
         conflicts: 1,
         heard_ms: Some(0),
         accepted: 0,
         refused: 1,
     };
     assert_eq!((report.leaves.as_slice(), report.conflicts), ([expected].as_slice(), 1));
-    assert!(report.is_synchronised());
+    assert!(report.is_synchronized());
     assert_eq!(root.ask(Command::Status { leaf: Some("press-9".to_owned()) }), Answer::NotFound);
 }
 
 #[test]
-fn a_leaf_that_is_not_linked_is_not_synchronised() {
+fn a_leaf_that_is_not_linked_is_not_synchronized() {
     let (mut root, _) = conflicting();
     root.exchange.handle_lost(LinkPeer::Leaf(&name("press-7"), &Bytes::new()), 1);
     root.ask(Command::AddLeaf { name: "mill".to_owned(), is_replaced: false });
@@ -175,11 +175,11 @@ fn a_leaf_that_is_not_linked_is_not_synchronised() {
     let states: Vec<_> = report
         .leaves
         .iter()
-        .map(|leaf| (leaf.name.as_str(), leaf.state, leaf.behind, leaf.unjudged))
+        .map(|leaf| (leaf.name.as_str(), leaf.state, leaf.behind, leaf.pending))
         .collect();
     let expected = [("mill", LeafState::Expected, 2, None), ("press-7", LeafState::Offline, 1, None)];
     assert_eq!(states, expected);
-    assert!(!report.is_synchronised());
+    assert!(!report.is_synchronized());
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn the_status_of_a_leaf_counts_its_changes() {
     let Answer::Leaf(report) = leaf.ask(Command::Status { leaf: Some("press-7".to_owned()) }) else {
         panic!()
     };
-    assert_eq!((report.state, report.cursor, report.outbox, report.conflicts), (OwnState::Linked, 2, 1, 1));
+    assert_eq!((report.state, report.received, report.outbox, report.conflicts), (OwnState::Linked, 2, 1, 1));
     assert_eq!((report.made, report.accepted, report.refused, report.merged), (3, 1, 1, 0));
-    assert!(!report.is_synchronised);
+    assert!(!report.is_synchronized);
     assert_eq!(leaf.ask(Command::Status { leaf: Some("press-9".to_owned()) }), Answer::NotFound);
 }
 
@@ -205,7 +205,7 @@ fn a_key_is_reported_with_its_rule_and_state() {
         other => panic!("{other:?}"),
     };
     let at_root = report(&mut root, "line/a");
-    assert_eq!((at_root.state, at_root.ver, at_root.owner), (KeyState::Synchronised, 1, Origin::Root));
+    assert_eq!((at_root.state, at_root.ver, at_root.owner), (KeyState::Synchronized, 1, Origin::Root));
     let rule = RuleReport {
         number: 2,
         keys: vec!["line/*".to_owned(), "state/*".to_owned()],
@@ -223,7 +223,7 @@ fn a_key_is_reported_with_its_rule_and_state() {
     let accepted = report(&mut root, "line/b");
     assert_eq!((accepted.change_id, accepted.owner), (proposed.pending, Origin::Leaf("press-7".to_owned())));
     root.set(key("recipe/1"), "r");
-    assert_eq!(report(&mut root, "recipe/1").state, KeyState::Captured);
+    assert_eq!(report(&mut root, "recipe/1").state, KeyState::Replicating);
 }
 
 #[test]

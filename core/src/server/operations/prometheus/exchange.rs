@@ -63,15 +63,15 @@ fn write_root(text: &mut Text, root: &RootReport) {
     text.one("mqkv_exchange_leaves_max", "gauge", "Limit of the number of leaves.", LEAVES_MAX);
     let of_leaf: [(&str, &str, &str, LeafValue); 9] = [
         ("up", "gauge", "1 if the leaf is linked, otherwise 0.", |leaf| Some(u64::from(leaf.is_linked()))),
-        ("synchronised", "gauge", "1 if the leaf is linked and has everything, otherwise 0.", |leaf| {
-            Some(u64::from(leaf.state == LeafState::Synchronised))
+        ("synchronized", "gauge", "1 if the leaf is linked and has everything, otherwise 0.", |leaf| {
+            Some(u64::from(leaf.state == LeafState::Synchronized))
         }),
         ("blocked", "gauge", "1 if the root has no room for its next change, otherwise 0.", |leaf| {
             Some(u64::from(leaf.state == LeafState::Blocked))
         }),
         ("behind", "gauge", "Versions that the leaf has not committed.", |leaf| Some(leaf.behind)),
-        ("unjudged", "gauge", "Changes whose verdict the leaf has not committed, if linked.", |leaf| {
-            leaf.unjudged
+        ("pending", "gauge", "Changes of the leaf that wait for the root's decision, if linked.", |leaf| {
+            leaf.pending
         }),
         ("conflicts", "gauge", "Stored conflicts of the leaf.", |leaf| Some(leaf.conflicts)),
         ("accepted_total", "counter", "Changes of the leaf that were accepted.", |leaf| Some(leaf.accepted)),
@@ -100,19 +100,24 @@ fn write_own(text: &mut Text, own: &OwnReport) {
         "1 if a store has no room for the next change, otherwise 0.",
         u8::from(own.state == OwnState::Blocked),
     );
-    text.one("mqkv_exchange_version", "gauge", "Version of the root that the leaf has.", own.cursor);
-    text.one("mqkv_exchange_outbox_entries", "gauge", "Changes without a verdict of the root.", own.outbox);
+    text.one("mqkv_exchange_version", "gauge", "Version of the root that the leaf has.", own.received);
+    text.one(
+        "mqkv_exchange_outbox_entries",
+        "gauge",
+        "Changes that wait for the decision of the root.",
+        own.outbox,
+    );
     text.one(
         "mqkv_exchange_outbox_entries_max",
         "gauge",
-        "Limit of the number of changes without a verdict.",
+        "Limit of the number of changes that wait.",
         OUTBOX_ENTRIES_MAX,
     );
-    text.one("mqkv_exchange_outbox_bytes", "gauge", "Memory of changes without a verdict.", own.outbox_bytes);
+    text.one("mqkv_exchange_outbox_bytes", "gauge", "Memory of changes that wait.", own.outbox_bytes);
     text.one(
         "mqkv_exchange_outbox_max_bytes",
         "gauge",
-        "Limit of the memory of changes without a verdict.",
+        "Limit of the memory of changes that wait.",
         OUTBOX_BYTES_MAX,
     );
     for (name, help, count) in [

@@ -295,7 +295,7 @@ impl World {
         }
         let root = self.process(0);
         let report = root.root(Root::report);
-        let is_late = |leaf: &LeafReport| leaf.state != LeafState::Synchronised;
+        let is_late = |leaf: &LeafReport| leaf.state != LeafState::Synchronized;
         if report.tombstones > 0 || report.leaves.iter().any(is_late) {
             return Err(format!("I9: it is left with {report:?}"));
         }
