@@ -94,6 +94,9 @@ impl Lines {
             if let Some(line) = self.splitter.next() {
                 return Some(line);
             }
+            if self.splitter.is_over {
+                return None;
+            }
             let chunk = self.chunks.try_recv().ok()?;
             if let Some(line) = self.splitter.handle_chunk(chunk) {
                 return Some(line);
@@ -106,6 +109,9 @@ impl Lines {
         loop {
             if let Some(line) = self.try_next() {
                 return Some(line);
+            }
+            if self.splitter.is_over {
+                return None;
             }
             let chunk = tokio::select! {
                 biased;
@@ -172,7 +178,8 @@ struct Splitter {
     chunk: Bytes,
     /// The beginning of a line that continues in the next read.
     line: Vec<u8>,
-    is_too_long: bool,
+    /// Whether a line was too long: it may have no end, so that nothing after it is read.
+    is_over: bool,
 }
 
 impl Splitter {
@@ -184,7 +191,7 @@ impl Splitter {
             bytes_read: 0,
             chunk: Bytes::new(),
             line: Vec::new(),
-            is_too_long: false,
+            is_over: false,
         }
     }
 
@@ -202,21 +209,27 @@ impl Splitter {
         }
     }
 
-    /// Returns the next complete line.
+    /// Returns the next complete line, or the error of one that is too long, which is the last.
     fn next(&mut self) -> Option<Line> {
-        let Some(at) = self.separator_at() else {
-            let rest = std::mem::take(&mut self.chunk);
-            self.count(rest.len());
-            self.append(&rest);
-            return None;
-        };
-        let last = self.chunk.split_to(at);
-        self.chunk.advance(1);
-        self.count(at.saturating_add(1));
-        if self.line.is_empty() && !self.is_too_long {
-            return Some(self.finish(last, false));
+        let separator_at = self.separator_at();
+        let piece = self.chunk.split_to(separator_at.unwrap_or(self.chunk.len()));
+        self.count(piece.len().saturating_add(usize::from(separator_at.is_some())));
+        if self.line.len().saturating_add(piece.len()) > LINE_BYTES_MAX {
+            (self.line, self.chunk, self.is_over) = (Vec::new(), Bytes::new(), true);
+            let message =
+                format!("line too long: the limit is {LINE_BYTES_MAX} bytes; nothing after it is read");
+            let content = Err(CommandError::new(Kind::Data, message));
+            return Some(Line { content, ..self.finish(Bytes::new(), false) });
         }
-        self.append(&last);
+        if separator_at.is_none() {
+            self.line.extend_from_slice(&piece);
+            return None;
+        }
+        self.chunk.advance(1);
+        if self.line.is_empty() {
+            return Some(self.finish(piece, false));
+        }
+        self.line.extend_from_slice(&piece);
         let line = std::mem::take(&mut self.line);
         Some(self.finish(line.into(), false))
     }
@@ -231,7 +244,7 @@ impl Splitter {
     /// Returns the last line if it ends without a separator.
     fn end(&mut self) -> Option<Line> {
         let line = std::mem::take(&mut self.line);
-        (!line.is_empty() || self.is_too_long).then(|| self.finish(line.into(), true))
+        (!line.is_empty()).then(|| self.finish(line.into(), true))
     }
 
     fn count(&mut self, bytes: usize) {
@@ -239,26 +252,9 @@ impl Splitter {
         self.bytes_read = self.bytes_read.saturating_add(bytes as u64);
     }
 
-    fn append(&mut self, piece: &[u8]) {
-        if self.line.len().saturating_add(piece.len()) > LINE_BYTES_MAX {
-            self.is_too_long = true;
-            self.line = Vec::new();
-        }
-        if !self.is_too_long {
-            self.line.extend_from_slice(piece);
-        }
-    }
-
     fn finish(&mut self, content: Bytes, is_cut_off: bool) -> Line {
-        let content = match std::mem::take(&mut self.is_too_long) {
-            true => Err(CommandError::new(
-                Kind::Data,
-                format!("line too long: the limit is {LINE_BYTES_MAX} bytes"),
-            )),
-            false => Ok(content),
-        };
         let place = Place { file: Arc::clone(&self.file), line: self.number };
-        let line = Line { place, content, is_cut_off, bytes_read: self.bytes_read };
+        let line = Line { place, content: Ok(content), is_cut_off, bytes_read: self.bytes_read };
         self.number = self.number.saturating_add(1);
         line
     }
@@ -302,17 +298,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_an_error_and_not_buffered() {
+    fn a_line_over_the_limit_ends_the_input_before_the_line_ends() {
         let mut splitter = Splitter::new(Path::new("x").into(), b'\n');
         let piece = Bytes::from(vec![b'x'; 32 * 1024 * 1024]);
-        for _ in 0..=LINE_BYTES_MAX / piece.len() {
+        let line = (0..=LINE_BYTES_MAX / piece.len()).find_map(|_| {
+            assert!(!splitter.is_over);
             splitter.handle_chunk(Ok(piece.clone()));
-            assert!(splitter.next().is_none());
-        }
+            splitter.next()
+        });
+        let line = line.unwrap();
+        assert_eq!((line.content.unwrap_err().kind, line.is_cut_off), (Kind::Data, false));
+        assert!(splitter.is_over && splitter.end().is_none());
         assert_eq!(splitter.line.capacity(), 0);
-        splitter.handle_chunk(Ok(Bytes::from_static(b"x\nnext\n")));
-        assert_eq!(splitter.next().unwrap().content.unwrap_err().kind, Kind::Data);
-        assert_eq!(&splitter.next().unwrap().content.unwrap()[..], b"next");
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Id {
     }
 }
 
-/// The members of a JSON line; of equal names, the last one.
+/// The members of a JSON line.
 #[derive(Debug, Default)]
 pub struct Members<'a> {
     version: Option<Member<'a>>,
@@ -41,20 +41,26 @@ pub struct Members<'a> {
     pub persist: Option<Member<'a>>,
     /// The first name that is none of these.
     pub unknown: Option<Cow<'a, str>>,
+    /// A known name that stands twice.
+    repeated: Option<Cow<'a, str>>,
 }
 
 impl<'a> Members<'a> {
     /// Parses a line.
     ///
     /// # Errors
-    /// [`Kind::Data`] if the line is no JSON object.
+    /// [`Kind::Data`] if the line is no JSON object, or has a member twice: no reader could know which one is meant.
     pub fn parse(line: &'a [u8]) -> Result<Self, CommandError> {
         // Checking the whole line costs less than checking each of its strings.
         let members = match std::str::from_utf8(line) {
             Ok(line) => serde_json::from_str::<Self>(line),
             Err(_) => serde_json::from_slice::<Self>(line),
         };
-        members.map_err(|error| invalid_json(line, &error))
+        let members = members.map_err(|error| invalid_json(line, &error))?;
+        match &members.repeated {
+            Some(name) => Err(data_error(format!("duplicate member \"{name}\""))),
+            None => Ok(members),
+        }
     }
 
     /// Checks the member `v`.
@@ -162,7 +168,9 @@ impl<'de> Visitor<'de> for MembersVisitor {
                     continue;
                 }
             };
-            *place = Some(member);
+            if place.replace(member).is_some() {
+                members.repeated = Some(name);
+            }
         }
         Ok(members)
     }
