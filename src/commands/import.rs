@@ -16,7 +16,7 @@ use super::output::Emit;
 use super::process::stdin;
 use super::session::Session;
 use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome};
-use crate::protocol::Condition;
+use crate::protocol::{Condition, ErrorReply};
 use crate::render::json::Json;
 use crate::render::{Progress, Record, Rendered, Style, Widths, counted, notice};
 
@@ -38,8 +38,7 @@ Each value gets a new version. A key that had an expiry gets none, because an ex
 Exit status:
 The import stops at the first error and exits with its status; requests that were already sent are completed. Then, and \
 after a signal, a hint or the summary names the line to continue from: tail -n +LINE FILE | mqkv import -. Correct an invalid line first. With \
---keep-going all valid lines are written, and the greatest status counts. With --nx: 1 if keys were skipped because they \
-exist, such as those that lines after the failed one have written.";
+--keep-going all valid lines are written, and the greatest status counts. Keys that --nx skips are no error.";
 
 /// Write the keys and values of an export
 #[derive(Debug, Args)]
@@ -106,31 +105,44 @@ pub async fn run(args: ImportArgs, session: &Session, emit: Emit<'_>) -> Result<
     summary.failed = state.errors.failed();
     summary.next_line = is_stopped.then_some(next_line);
     emit(&summary)?;
-    let later = if args.nx { state.errors.succeeded_after_error() } else { 0 };
-    state.errors.finish().map_err(|error| match summary.next_line {
-        Some(line) => continued(error, line, is_canceled, later),
-        None => error,
-    })
+    match state.errors.finish() {
+        // To skip keys is what --nx asks for.
+        Ok(_) => Ok(Exit::Yes),
+        Err(error) => Err(match summary.next_line {
+            Some(line) => continued(error, line, is_canceled),
+            None => error,
+        }),
+    }
 }
 
-/// Adds to the error of an import that stopped where to continue; `written` is how many later lines --nx will count as skipped.
-fn continued(error: CommandError, line: u64, is_canceled: bool, written: u64) -> CommandError {
+/// Adds to the error of an import that stopped where to continue.
+fn continued(error: CommandError, line: u64, is_canceled: bool) -> CommandError {
     let hint = match error.kind {
         // If the import was canceled, the error can be that of an earlier line.
         Kind::Data if !is_canceled => {
             format!("correct line {line}, then continue from there: mqkv help import")
         }
+        // The same line would be refused again.
+        Kind::Refused | Kind::Authorization if !is_canceled && !error.is_retryable() => {
+            format!("then continue from line {line}, or write all other lines: --keep-going")
+        }
         _ => format!("continue from line {line}: mqkv help import"),
     };
     // The error of a line was printed, but without this hint.
-    let error = CommandError { is_repetition: false, ..error }.hint(hint);
-    match written {
-        0 => error,
-        written => {
-            error.hint(format!("--nx skips {} that later lines have written", counted(written, "key")))
-        }
+    CommandError { is_repetition: false, ..error }.hint(hint)
+}
+
+/// Converts the error of a request. The hint for a fenced key cannot be that of a verb, because an import has no token.
+fn line_error(error: Error) -> CommandError {
+    let is_fenced = matches!(error, Error::Refused(ErrorReply::FenceRequired | ErrorReply::FenceTooOld));
+    let error = CommandError::from(error);
+    match is_fenced {
+        true => CommandError { hints: vec![FENCE_HINT.to_owned()], ..error },
+        false => error,
     }
 }
+
+const FENCE_HINT: &str = "delete the fenced key: mqkv lock LOCK -- mqkv del KEY --fence-env";
 
 struct Import<'a> {
     session: &'a Session,
@@ -207,7 +219,7 @@ impl LineProcessor for Import<'_> {
             Some(result) => match result.and_then(|response| SetOutcome::decode(response, self.condition)) {
                 Ok(SetOutcome { applied: true, .. }) => Ok(Exit::Yes),
                 Ok(_) => Ok(Exit::No),
-                Err(error) => Err(error.into()),
+                Err(error) => Err(line_error(error)),
             },
         };
         self.state.errors.record(&place, &result);
@@ -270,13 +282,14 @@ mod tests {
 
     #[test]
     fn the_error_of_an_import_that_stopped_has_the_line_to_continue_from() {
-        let hints = |kind, written| continued(CommandError::new(kind, "it failed"), 3, false, written).hints;
-        assert_eq!(hints(Kind::Data, 0), ["correct line 3, then continue from there: mqkv help import"]);
-        let skipped = "--nx skips 2 keys that later lines have written";
-        assert_eq!(hints(Kind::Refused, 2), ["continue from line 3: mqkv help import", skipped]);
+        let hints = |kind| continued(CommandError::new(kind, "it failed"), 3, false).hints;
+        assert_eq!(hints(Kind::Data), ["correct line 3, then continue from there: mqkv help import"]);
+        assert_eq!(hints(Kind::Unavailable), ["continue from line 3: mqkv help import"]);
+        let refused = "then continue from line 3, or write all other lines: --keep-going";
+        assert_eq!(hints(Kind::Refused), [refused]);
         let printed = CommandError { is_repetition: true, ..CommandError::new(Kind::Timeout, "it failed") };
-        assert!(!continued(printed, 3, false, 0).is_repetition);
-        let canceled = continued(CommandError::new(Kind::Data, "1 of 2 lines failed"), 3, true, 0);
+        assert!(!continued(printed, 3, false).is_repetition);
+        let canceled = continued(CommandError::new(Kind::Data, "1 of 2 lines failed"), 3, true);
         assert_eq!(canceled.hints, ["continue from line 3: mqkv help import"]);
     }
 

@@ -415,7 +415,7 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
     assert_eq!(at(&["set", "a", "0"]), "--- exit 0\n");
     assert_eq!(
         at(&["import", "good", "--nx"]),
-        "--- stderr\nwrote 1 key; skipped 1 key (with new versions)\n--- exit 1\n"
+        "--- stderr\nwrote 1 key; skipped 1 key (with new versions)\n--- exit 0\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"0");
     assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"\x00\xff");
@@ -442,6 +442,34 @@ fn an_import_checks_its_file_and_keeps_existing_keys_with_nx() {
          error: 2 of 3 lines failed\n  worst error: bad:2: not a JSON object\n--- exit 65\n"
     );
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"9");
+}
+
+#[test]
+fn an_import_that_a_fenced_key_stops_has_a_line_that_works() {
+    let place = Place::new();
+    let server = Server::start(&place, &["-q"]);
+    let at = |words: &[&str]| place.run_at(&server.url(), words);
+    let (mqkv, url) = (env!("CARGO_BIN_EXE_mqkv"), server.url());
+    let fenced =
+        |words: &[&str]| at(&[&["lock", "l", "--", mqkv], words, &["--fence-env", "-b", &url]].concat());
+    assert_eq!(fenced(&["set", "f", "1"]), "--- exit 0\n");
+    place.write("two", "{\"key\":\"f\",\"value\":\"2\"}\n{\"key\":\"g\",\"value\":\"2\"}\n");
+    let refused = "a fencing token is required for this request";
+    let hint = "delete the fenced key: mqkv lock LOCK -- mqkv del KEY --fence-env";
+    let shown = at(&["import", "two", "--inflight", "1"]);
+    assert_eq!(
+        shown,
+        format!(
+            "--- stderr\nwrote 0 keys; 1 failed\nerror: two:1: the store refused the request: {refused}\n  \
+             no later line was sent\nhint: {hint}\n\
+             hint: then continue from line 1, or write all other lines: --keep-going\n--- exit 76\n"
+        )
+    );
+    let shown = at(&["import", "two", "--keep-going"]);
+    assert!(shown.contains("wrote 1 key; 1 failed (with new versions)\n"), "{shown}");
+    assert_eq!(fenced(&["del", "f"]), "--- exit 0\n");
+    assert_eq!(at(&["import", "two", "-q"]), "--- exit 0\n");
+    assert_eq!(place.bytes_at(&server.url(), &["get", "f"]), b"2");
 }
 
 #[test]

@@ -64,12 +64,6 @@ impl ErrorPolicy {
         self.failed.saturating_add(self.after_error.failed.len() as u64)
     }
 
-    /// Returns the number of lines that succeeded although an earlier one has stopped the lines.
-    #[must_use]
-    pub fn succeeded_after_error(&self) -> u64 {
-        self.after_error.done
-    }
-
     /// Returns the number of lines with a negative answer, and the first of them.
     #[must_use]
     pub fn noes(&self) -> Option<(u64, Place)> {
