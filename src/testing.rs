@@ -192,8 +192,8 @@ impl Builder {
         Self { data: Some(folder.into()), ..self }
     }
 
-    /// Sets the keys of this file before the first client can connect. The file has the lines that `mqkv export` prints,
-    /// with `ttl_ms` for keys that expire.
+    /// Sets the keys of this file before the first client can connect. A folder that exists keeps its keys: only a new one gets those
+    /// of the file. The file has the lines that `mqkv export` prints, with `ttl_ms` for keys that expire.
     #[must_use]
     pub fn seed(self, file: impl Into<PathBuf>) -> Self {
         Self { seed: Some(file.into()), ..self }
@@ -215,7 +215,8 @@ impl Builder {
         let mut settings = Settings::default();
         settings.broker.listeners = vec![ListenerSettings::plain(SocketAddr::from((LOOPBACK, self.port)))];
         let persistence = self.data.map_or(Persistence::None, Persistence::All);
-        let store = StoreSettings { persistence, ..StoreSettings::default() };
+        let is_in_memory = persistence == Persistence::None;
+        let store = StoreSettings { persistence, has_seed: self.seed.is_some(), ..StoreSettings::default() };
         // The whole seed is checked before anything is started.
         let seed = match self.seed {
             Some(file) => {
@@ -226,8 +227,12 @@ impl Builder {
         };
         let mut server = StoreServer::prepare(settings, store).await.map_err(Error::Start)?;
         let client = own_client(&server).await.map_err(Error::Request)?;
-        if let Some(seed) = seed {
+        let seeding = server.take_seeding();
+        if let Some(seed) = seed.filter(|_| is_in_memory || seeding.is_some()) {
             seed::write(seed, &client).await.map_err(|error| Error::Seed(error.placed_message()))?;
+        }
+        if let Some(seeding) = seeding {
+            seeding.finish().map_err(|error| Error::Seed(error.to_string()))?;
         }
         server.open();
         Ok((server, client))

@@ -7,8 +7,9 @@ use super::error::{CommandError, Place};
 use super::lines::entry::Entry;
 use super::lines::pipeline::{self, Source};
 use super::lines::reader::{Line, Lines};
-use crate::client::{Client, RawRequest, Response, SetOptions, SetOutcome, unexpected_reply};
+use crate::client::{Client, Error, RawRequest, Response, SetOptions, SetOutcome, unexpected_reply};
 use crate::protocol::{Reply, Request};
+use crate::render::counted;
 
 /// An entry and its line.
 type PlacedEntry = (Place, Entry);
@@ -55,20 +56,30 @@ fn entry(line: Line) -> Result<Option<PlacedEntry>, CommandError> {
     Ok(Some((place, entry)))
 }
 
-/// Writes entries in order, so that the last one of a key wins.
+/// Writes entries in order to a store with a disk, so that the last one of a key wins. All become persistent, because only a new
+/// store gets them.
 ///
 /// # Errors
 /// A request failed. The file cannot be read again.
 pub async fn write(seed: Seed, client: &Client) -> Result<(), CommandError> {
     let source = Entries::of(seed)?;
+    let mut set = 0_u64;
     let handle = |answer: Option<(Place, Result<Response, _>)>| match answer {
         Some((place, response)) => {
-            let written = response.and_then(|response| SetOutcome::decode(response, None));
-            written.map(drop).map_err(|error| CommandError::from(error).with_place(place))
+            response
+                .and_then(|response| SetOutcome::decode(response, None))
+                .map_err(|error| refused(error, place, set))?;
+            set = set.saturating_add(1);
+            Ok(())
         }
         None => Ok(()),
     };
     pipeline::for_all(None, client, source, handle).await
+}
+
+/// Returns the error of an entry that was not set, after `set` others.
+fn refused(error: Error, place: Place, set: u64) -> CommandError {
+    CommandError::from(error).with_place(place).cause(format!("{} set before it", counted(set, "key")))
 }
 
 /// How many entries are set before other tasks have a turn.
@@ -77,6 +88,7 @@ const ENTRIES_PER_TURN: u64 = 1_000;
 /// Sets entries in order in a store that replies at once.
 pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result<(), CommandError> {
     let mut entries = Entries::of(seed)?;
+    let mut set = 0_u64;
     while let Some((place, entry)) = entries.next_entry().await? {
         if place.line.is_multiple_of(ENTRIES_PER_TURN) {
             // Signals are handled meanwhile.
@@ -84,8 +96,8 @@ pub async fn set(seed: Seed, mut handle: impl FnMut(Request) -> Reply) -> Result
         }
         let Entry { key, value, ttl_ms } = entry;
         match handle(Request::Set { key, value, condition: None, ttl_ms }) {
-            Reply::Done => {}
-            other => return Err(CommandError::from(unexpected_reply("SET", &other)).with_place(place)),
+            Reply::Done => set = set.saturating_add(1),
+            other => return Err(refused(unexpected_reply("SET", &other), place, set)),
         }
     }
     Ok(())
@@ -149,6 +161,6 @@ impl Source for Entries {
 }
 
 fn request((place, entry): PlacedEntry) -> (Place, RawRequest) {
-    let options = SetOptions { ttl_ms: entry.ttl_ms, ..SetOptions::default() };
+    let options = SetOptions { ttl_ms: entry.ttl_ms, persist: true, ..SetOptions::default() };
     (place, options.request(&entry.key, &entry.value))
 }

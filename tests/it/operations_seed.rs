@@ -65,18 +65,46 @@ fn the_memory_of_a_seed_does_not_depend_on_the_size_of_its_file() {
 }
 
 #[test]
-fn a_seed_is_persisted_and_replaces_existing_values() {
+fn a_restart_undoes_no_change_of_the_keys_of_a_seed() {
+    for persist in ["all", "custom"] {
+        let place = Place::new();
+        place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"1\"}\n");
+        let options = ["--data", "data", "--persist", persist, "--seed", "seed"];
+        let mut server = Server::start(&place, &options);
+        assert_eq!(place.run_at(&server.url(), &["get", "a", "b"]), "--- stdout\n1\n1\n--- exit 0\n");
+        assert_eq!(place.run_at(&server.url(), &["set", "a", "2"]), "--- exit 0\n");
+        assert_eq!(place.run_at(&server.url(), &["del", "b"]), "--- exit 0\n");
+        server.kill();
+        server.start_again(&place, &options);
+        assert_eq!(place.run_at(&server.url(), &["get", "a"]), "--- stdout\n2(no line feed)\n--- exit 0\n");
+        assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\na\n--- exit 0\n", "{persist}");
+    }
+}
+
+#[test]
+fn a_seed_that_ended_early_is_set_again_until_a_store_starts_without_it() {
     let place = Place::new();
-    place.write("seed", SEED);
-    let mut server = Server::start(&place, &["--data", "data"]);
-    assert_eq!(place.run_at(&server.url(), &["set", "a", "old"]), "--- exit 0\n");
-    assert_eq!(place.run_at(&server.url(), &["set", "b", "kept"]), "--- exit 0\n");
+    place.write("seed", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"1\"}\n");
+    let fails = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--seed", "seed", "--keys-max", "1"];
+    let shown = place.run_bounded(&fails);
+    assert!(shown.contains("error: seed:2: the store refused the request: "), "{shown}");
+    assert!(shown.contains("\n  1 key set before it\n"), "{shown}");
+    assert!(shown.contains("hint: the next start with --seed sets all keys of the file again\n"), "{shown}");
+    let mut server = Server::start(&place, &["--data", "data", "--seed", "seed"]);
+    assert_eq!(place.run_at(&server.url(), &["keys", "--sort"]), "--- stdout\na\nb\n--- exit 0\n");
+    assert_eq!(place.run_at(&server.url(), &["del", "a"]), "--- exit 0\n");
     server.kill();
     server.start_again(&place, &["--data", "data", "--seed", "seed"]);
+    assert_eq!(place.run_at(&server.url(), &["keys"]), "--- stdout\nb\n--- exit 0\n");
+
+    let mut fails = fails;
+    fails[4] = "other";
+    assert!(place.run_bounded(&fails).ends_with("--- exit 76\n"));
+    let mut server = Server::start(&place, &["--data", "other"]);
+    assert_eq!(place.run_at(&server.url(), &["set", "a", "2"]), "--- exit 0\n");
     server.kill();
-    server.start_again(&place, &["--data", "data"]);
+    server.start_again(&place, &["--data", "other", "--seed", "seed"]);
     assert_eq!(place.bytes_at(&server.url(), &["get", "a"]), b"2");
-    assert_eq!(place.bytes_at(&server.url(), &["get", "b"]), b"kept");
 }
 
 #[test]
@@ -126,7 +154,9 @@ fn a_seed_that_the_store_refuses_is_reported_with_its_line() {
         ["serve", "--listen", "127.0.0.1:0", "--seed", "seed", "--keys-max", "1", "--port-file", "port"];
     let shown = place.run_bounded(&words);
     assert!(
-        shown.contains("error: seed:2: the store refused the request: the quota has been exceeded"),
+        shown.contains(
+            "error: seed:2: the store refused the request: the quota has been exceeded\n  1 key set before it\n"
+        ),
         "{shown}"
     );
     assert!(shown.ends_with("--- exit 76\n") && !place.path("port").exists(), "{shown}");

@@ -15,6 +15,7 @@ pub use file::entry::CommitMetadata;
 pub use file::ledger::FileLedger;
 pub use file::offline;
 pub use file::policy::{Policy, RESERVE_BYTES};
+pub use file::seeding::Seeding;
 pub use group::Group;
 pub use key_state::{Deadline, KeyState};
 pub use lowering::LoweredVersions;

@@ -24,6 +24,7 @@ use super::service::{BackgroundTasks, Persistence, Service, StoreSettings};
 use super::{ClusterNode, Error, Identities, ListenerSettings, Settings};
 use crate::broker::{self, AccessControl, Broker, Hooks, Server};
 use crate::clock;
+use crate::ledger::Seeding;
 use crate::net::detached::{run_detached, start_detached};
 use crate::net::tls::ServerTls;
 use crate::protocol::{Reply, Request};
@@ -448,9 +449,13 @@ impl StoreServer {
     }
 
     /// Returns a function that handles requests of this process before [`StoreServer::open`], if the store has no disk.
-    #[must_use]
     pub fn memory_store(&self) -> Option<impl Fn(Request) -> Reply> {
         self.service.memory_store()
+    }
+
+    /// Returns the store if it is to get the keys with which it begins. `None`: it has no disk, or had them before.
+    pub fn take_seeding(&self) -> Option<Seeding> {
+        self.service.seeding().take()
     }
 
     /// Stops gracefully: accepts no more connections, handles every message that was read, commits all

@@ -199,9 +199,9 @@ impl ServeArgs {
 /// Initial content of the store, and a command to run with it.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// Set the keys of this file first
+    /// Set the keys of this file in a new store
     ///
-    /// JSON lines, as `mqkv export` prints them.
+    /// JSON lines, as `mqkv export` prints them. A store in memory is new at each start; in the folder of --data they are set once.
     #[arg(long, value_name = "FILE", conflicts_with = "etcd")]
     pub seed: Option<PathBuf>,
     /// Run CMD with variables that lead to this store

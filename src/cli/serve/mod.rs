@@ -94,9 +94,10 @@ async fn serve(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Exi
     release_hangup();
     // A signal ends the start too: a file that it reads can be a pipe or on a file system that hangs.
     let mut starting = Box::pin(async {
-        let seed = seed::read(args.run.seed.as_deref()).await?;
+        let Some(file) = &args.run.seed else { return start(args, is_verbose, log).await };
+        let seed = seed::read(file).await?;
         let Started { server, listeners, exchange } = start(args, is_verbose, log).await?;
-        let server = seed::load(server, seed).await?;
+        let server = seed::load(server, seed, log).await?;
         Ok::<_, CommandError>(Started { server, listeners, exchange })
     });
     let started = tokio::select! {
@@ -313,7 +314,8 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let operations = args.operations.resolve(sys_interval).await?;
     warn_of_admin(&operations, log);
     let description = exchange.as_ref().map(exchange::describe).zip(file);
-    let store = StoreSettings { limits, persistence, operations, exchange };
+    let has_seed = args.run.seed.is_some();
+    let store = StoreSettings { limits, persistence, has_seed, operations, exchange };
     let server = StoreServer::prepare(settings, store).await.map_err(failure)?;
     Ok(Started { server, listeners, exchange: description })
 }

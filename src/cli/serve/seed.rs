@@ -5,34 +5,27 @@ use std::sync::Arc;
 
 use crate::cli::detached::run_detached;
 use crate::cli::environment;
+use crate::cli::serve::logging::EventLog;
 use crate::client::{Client, Settings, Target};
 use crate::commands::seed::{self, Seed};
 use crate::commands::{CommandError, Kind};
 use crate::server::StoreServer;
 
 /// Reads the whole file before the server starts: an invalid line prevents the start.
-pub async fn read(file: Option<&Path>) -> Result<Seed, CommandError> {
-    match file {
-        None => Ok(Seed::Entries(Vec::new())),
-        Some(file) if file == Path::new("-") => {
-            Err(CommandError::usage("--seed does not read standard input").hint("--seed FILE"))
-        }
-        Some(file) => {
-            let path = file.to_owned();
-            let lines = run_detached(move || seed::open(&path)).await??;
-            seed::read(file, lines).await
-        }
+pub async fn read(file: &Path) -> Result<Seed, CommandError> {
+    if file == Path::new("-") {
+        return Err(CommandError::usage("--seed does not read standard input").hint("--seed FILE"));
     }
+    let path = file.to_owned();
+    let lines = run_detached(move || seed::open(&path)).await??;
+    seed::read(file, lines).await
 }
 
-/// Sets the keys while the listeners are closed.
+/// Sets the keys of a new store while the listeners are closed.
 ///
 /// # Errors
-/// The store refuses a key.
-pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, CommandError> {
-    if matches!(&seed, Seed::Entries(entries) if entries.is_empty()) {
-        return Ok(server);
-    }
+/// The store refuses a key. The folder cannot be changed.
+pub async fn load(server: StoreServer, seed: Seed, log: &EventLog) -> Result<StoreServer, CommandError> {
     let seed = match server.memory_store() {
         Some(handle) => {
             seed::set(seed, handle).await?;
@@ -41,6 +34,10 @@ pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, Comman
         None => Some(seed),
     };
     let Some(seed) = seed else { return Ok(server) };
+    let Some(seeding) = server.take_seeding() else {
+        log.warn("--seed sets no key: the store exists already");
+        return Ok(server);
+    };
     let server = Arc::new(server);
     let weak = Arc::downgrade(&server);
     let dead = || tokio::io::duplex(1).0;
@@ -48,9 +45,8 @@ pub async fn load(server: StoreServer, seed: Seed) -> Result<StoreServer, Comman
     let client = Client::connect(Settings::new(target, environment::default_client_id())).await?;
     let written = seed::write(seed, &client).await;
     client.close().await;
-    match (written, Arc::into_inner(server)) {
-        (Ok(()), Some(server)) => Ok(server),
-        (Err(error), _) => Err(error),
-        (Ok(()), None) => Err(CommandError::new(Kind::Bug, "the connection of the seed is still open")),
-    }
+    written.map_err(|error| error.hint("the next start with --seed sets all keys of the file again"))?;
+    seeding.finish().map_err(|error| CommandError::system("change the folder of --data", &error))?;
+    Arc::into_inner(server)
+        .ok_or_else(|| CommandError::new(Kind::Bug, "the connection of the seed is still open"))
 }

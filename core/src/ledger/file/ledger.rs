@@ -17,6 +17,7 @@ use super::frame::{self, Chain, Kind};
 use super::mark::Mark;
 use super::policy::Policy;
 use super::reading::{self, Contents, Snapshot};
+use super::seeding::Seeding;
 use super::snapshot::{ClockReading, Epoch};
 use super::work::OpenSegment;
 use crate::ledger::{KeyState, Record, RecordTooLong, StorageError, StorageErrorKind};
@@ -197,6 +198,15 @@ impl FileLedger {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.disk.path()
+    }
+
+    /// Returns whether keys are to be set before clients are served. Must be called before the first commit.
+    ///
+    /// # Errors
+    /// The directory cannot be read or changed.
+    pub fn seeding(&self, has_seed: bool) -> Result<Option<Seeding>, StorageError> {
+        let seeding = Seeding::begin(Arc::clone(&self.disk), self.store.is_none(), has_seed);
+        seeding.map_err(|kind| StorageError { path: self.path(), kind })
     }
 
     /// Returns the number of the last durable group.

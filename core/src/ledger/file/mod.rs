@@ -7,6 +7,7 @@
 //! log-8         …
 //! log-9         prepared: no group yet, or old ones of a segment that was used before
 //! reserve       random bytes that only take room
+//! seeding       exists while a new store does not have all keys with which it begins
 //! ```
 //!
 //! - **Frames** ([`frame`], pure): a group, or a part of a snapshot, with its checksum over the store's random number, its
@@ -41,6 +42,7 @@ pub mod offline;
 mod offline_tests;
 pub mod policy;
 mod reading;
+pub mod seeding;
 #[cfg(test)]
 pub mod simulated;
 pub mod snapshot;

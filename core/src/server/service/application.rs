@@ -16,7 +16,7 @@ use super::state::{Handled, State};
 use super::tombstones::Tombstones;
 use crate::broker::{self, Application, Broker, Peer, SYS, Verdict};
 use crate::exchange::fingerprint::PreparedHashes;
-use crate::ledger::{FileLedger, LedgerKind, StorageError};
+use crate::ledger::{FileLedger, LedgerKind, Seeding, StorageError};
 use crate::mqtt::ReasonCode;
 use crate::protocol::message::{FENCE, PERSIST, Qos, TIMESTAMP};
 use crate::protocol::{ConnectionId, Key, Message, Request, Timestamp, exchange, topic};
@@ -40,6 +40,7 @@ pub struct Service {
     pub(super) registration_rules: OnceLock<Arc<Authorizer>>,
     /// The storage until [`Service::start_background_tasks`].
     pub(super) storage: Mutex<Option<FileLedger>>,
+    seeding: Mutex<Option<Seeding>>,
     /// Whether all keys are persistent, whatever their SET asks for.
     persists_all: bool,
     metrics: Arc<Metrics>,
@@ -63,8 +64,18 @@ impl Service {
             Persistence::All(directory) => (true, Some(directory)),
         };
         let storage = directory.map(|directory| FileLedger::open(directory)).transpose()?;
+        let seeding =
+            storage.as_ref().map(|storage| storage.seeding(settings.has_seed)).transpose()?.flatten();
         let seeds = Seeds { store: random::u64(), run: random::u64(), stream: random::u64() };
-        Self::with_storage(&settings, persists_all, storage, events, metrics, clock::now(), seeds)
+        let service =
+            Self::with_storage(&settings, persists_all, storage, events, metrics, clock::now(), seeds)?;
+        *service.seeding() = seeding;
+        Ok(service)
+    }
+
+    /// Returns what is left to do for a store that begins with keys.
+    pub(in crate::server) fn seeding(&self) -> MutexGuard<'_, Option<Seeding>> {
+        self.seeding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn with_storage(
@@ -119,6 +130,7 @@ impl Service {
             watch_permissions: Mutex::default(),
             registration_rules: OnceLock::new(),
             storage: Mutex::default(),
+            seeding: Mutex::default(),
             persists_all,
             metrics,
             membership: None,

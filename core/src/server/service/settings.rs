@@ -36,6 +36,8 @@ pub enum Persistence {
 pub struct StoreSettings {
     pub limits: Limits,
     pub persistence: Persistence,
+    /// Whether a new store begins with keys: see [`StoreServer::take_seeding`](crate::server::StoreServer::take_seeding).
+    pub has_seed: bool,
     /// `None`: the store takes part in no exchange. Otherwise there must be persistence.
     pub exchange: Option<ExchangeSettings>,
     /// What operators can see, and where.
