@@ -14,10 +14,10 @@ use crate::store::Now;
 pub const CLOCK_OFF_MS: u64 = 30_000;
 /// An announcement of a member counts for this time: some times the one between two.
 const FRESH_MS: u64 = 20_000;
-/// Without a member that announces its clock, those that have gone count for this time: the loss of the owner does not make the clock of
-/// the instance that is left right. An instance at this bound takes over, although its clock or that of the lost one is wrong: it
+/// Without a member whose clock counts, those that have gone count for this time: the loss of the owner does not make the clock of
+/// an instance that is left right. An instance at this bound takes over, although its clock or that of the lost one is wrong: it
 /// has reported that since, and requests are not answered meanwhile.
-const GONE_MS: u64 = 600_000;
+pub const GONE_MS: u64 = 600_000;
 
 /// How long the clock of an instance must be off before that is reported, and an owner gives the store up: after a pause, what others
 /// have announced meanwhile comes late.
@@ -50,7 +50,7 @@ impl ClockCheck {
         &mut self,
         head_ms: Option<u64>,
         is_owner: bool,
-        others: &[u64],
+        others: &OtherClocks,
         now: Now,
     ) -> Option<ClusterEvent> {
         let own_ms = now.wall_ms.saturating_add_signed(self.machine_ahead_ms);
@@ -89,6 +89,9 @@ impl ClockCheck {
     }
 }
 
+/// Wall clocks of other instances: those of the members, and, for an instance that is no owner, those of the last minutes.
+pub type OtherClocks = [Vec<u64>; 2];
+
 /// The last announcements of the members.
 #[derive(Debug, Default)]
 pub struct Clocks {
@@ -118,15 +121,19 @@ impl Clocks {
         self.samples.insert(instance, Sample { wall_ms, at_ms: now.monotonic_ms, revision, earlier });
     }
 
-    /// Returns the wall clocks of the other members now; for one that is no owner, without any, those of instances that have gone.
-    pub fn others(&self, own: &str, is_owner: bool, is_member: impl Fn(&str) -> bool, now: Now) -> Vec<u64> {
+    /// Returns the wall clocks of the other instances now.
+    pub fn others(
+        &self,
+        own: &str,
+        is_owner: bool,
+        is_member: impl Fn(&str) -> bool,
+        now: Now,
+    ) -> OtherClocks {
         let others = || self.samples.iter().filter(|(name, _)| *name != own);
         let members = others().filter(|(name, _)| is_member(name));
-        let members: Vec<_> = members.filter_map(|(_, sample)| sample.wall_ms(FRESH_MS, now)).collect();
-        if !members.is_empty() || is_owner {
-            return members;
-        }
-        others().filter_map(|(_, sample)| sample.wall_ms(GONE_MS, now)).collect()
+        let members = members.filter_map(|(_, sample)| sample.wall_ms(FRESH_MS, now)).collect();
+        let recent = others().filter(|_| !is_owner).filter_map(|(_, sample)| sample.wall_ms(GONE_MS, now));
+        [members, recent.collect()]
     }
 
     /// Forgets what counts no more.
@@ -152,15 +159,18 @@ impl Sample {
 ///
 /// `head_ms` is the clock of the head, for an owner that of its own last commit. A clock behind it is wrong, or the head was written
 /// by a clock that was ahead: both make this instance wait. Of the others, those that are behind the head count for nothing, so
-/// that they do not outvote an owner. Two others and more decide by the median. Of two instances, the one that is ahead is wrong: it
-/// is the owner only if its clock was set since its last commit.
-pub fn clock_off_ms(own_ms: u64, head_ms: Option<u64>, is_owner: bool, others: &[u64]) -> i64 {
+/// that they do not outvote an owner; if that leaves no member, the clocks of the last minutes count. Two others and more decide by
+/// the median. Of two instances, the one that is ahead is wrong: it is the owner only if its clock was set since its last commit.
+pub fn clock_off_ms(own_ms: u64, head_ms: Option<u64>, is_owner: bool, others: &OtherClocks) -> i64 {
     let is_behind_head = |wall_ms: u64| head_ms.is_some_and(|head_ms| ahead_ms(head_ms, wall_ms) > LIMIT_MS);
     if let Some(head_ms) = head_ms.filter(|_| !is_owner && is_behind_head(own_ms)) {
         return ahead_ms(own_ms, head_ms);
     }
-    let witnesses = others.iter().filter(|wall_ms| !is_behind_head(**wall_ms));
-    let mut ahead: Vec<i64> = witnesses.map(|wall_ms| ahead_ms(own_ms, *wall_ms)).collect();
+    let ahead_of = |clocks: &Vec<u64>| -> Vec<i64> {
+        let counted = clocks.iter().filter(|wall_ms| !is_behind_head(**wall_ms));
+        counted.map(|wall_ms| ahead_ms(own_ms, *wall_ms)).collect()
+    };
+    let mut ahead = others.iter().map(ahead_of).find(|ahead| !ahead.is_empty()).unwrap_or_default();
     let off_ms = match ahead[..] {
         [] => 0,
         [ahead_ms] => ahead_ms.max(0),
@@ -182,8 +192,8 @@ pub fn clock_off_ms(own_ms: u64, head_ms: Option<u64>, is_owner: bool, others: &
     if off_ms.abs() > LIMIT_MS { off_ms } else { 0 }
 }
 
-fn offset_ms(own_ms: u64, others: &[u64]) -> Option<i64> {
-    let mut others = others.to_vec();
+fn offset_ms(own_ms: u64, others: &OtherClocks) -> Option<i64> {
+    let mut others = others.iter().find(|clocks| !clocks.is_empty())?.clone();
     others.sort_unstable();
     // Of an even number, the later one: announcements are received late, so that clocks seem to be behind.
     let median_ms = others.get(others.len().div_euclid(2))?;
@@ -206,13 +216,17 @@ mod tests {
     const HOUR: u64 = 3_600_000;
 
     fn follower(own_ms: u64, head_ms: u64, others: &[u64]) -> i64 {
-        clock_off_ms(own_ms, Some(head_ms), false, others)
+        clock_off_ms(own_ms, Some(head_ms), false, &members(others))
+    }
+
+    fn members(clocks: &[u64]) -> OtherClocks {
+        [clocks.to_vec(), Vec::new()]
     }
 
     #[test]
     fn the_clock_of_one_of_three_that_is_off_is_wrong_in_either_direction() {
         for is_owner in [false, true] {
-            let off = |own, others: &[u64]| clock_off_ms(own, Some(T - HOUR), is_owner, others);
+            let off = |own, others: &[u64]| clock_off_ms(own, Some(T - HOUR), is_owner, &members(others));
             assert_eq!(off(T + HOUR, &[T, T + 9_000]), HOUR.cast_signed() - 9_000);
             assert_eq!(off(T, &[T + HOUR, T + 5]), 0);
             assert_eq!(off(T, &[T + HOUR, T + HOUR]), -HOUR.cast_signed());
@@ -224,11 +238,11 @@ mod tests {
 
     #[test]
     fn the_offset_that_is_shown_is_that_to_the_median_of_the_others() {
-        assert_eq!(offset_ms(T, &[]), None);
-        assert_eq!(offset_ms(T + 5_040, &[T]), Some(5_000));
-        assert_eq!(offset_ms(T - 5_000, &[T + HOUR, T, T - 9_000]), Some(-5_000));
+        assert_eq!(offset_ms(T, &members(&[])), None);
+        assert_eq!(offset_ms(T + 5_040, &members(&[T])), Some(5_000));
+        assert_eq!(offset_ms(T - 5_000, &members(&[T + HOUR, T, T - 9_000])), Some(-5_000));
         let (mut check, now) = (ClockCheck::default(), Now { wall_ms: T + 1_200, monotonic_ms: 0 });
-        assert_eq!(check.check(None, true, &[T], now), None);
+        assert_eq!(check.check(None, true, &members(&[T]), now), None);
         assert_eq!((check.offset_ms(), check.off_ms()), (Some(1_200), 0));
     }
 
@@ -237,7 +251,7 @@ mod tests {
         assert_eq!(follower(T + HOUR, T, &[T]), HOUR.cast_signed());
         assert_eq!(follower(T, T, &[T + HOUR]), 0);
         assert_eq!(
-            clock_off_ms(T + HOUR, Some(T), true, &[T]),
+            clock_off_ms(T + HOUR, Some(T), true, &members(&[T])),
             HOUR.cast_signed(),
             "an owner whose clock was set"
         );
@@ -245,18 +259,22 @@ mod tests {
 
     #[test]
     fn a_lone_instance_waits_for_the_clock_of_the_head_and_for_nothing_else() {
-        assert_eq!(clock_off_ms(T, None, false, &[]), 0);
+        assert_eq!(clock_off_ms(T, None, false, &members(&[])), 0);
         assert_eq!(follower(T + 365 * 24 * HOUR, T, &[]), 0, "after a long time without an instance");
         assert_eq!(follower(T, T + HOUR, &[]), -HOUR.cast_signed());
         assert_eq!(follower(T, T + 30_000, &[]), 0);
-        assert_eq!(clock_off_ms(T, Some(T + HOUR), true, &[]), 0, "an owner whose clock was set back");
+        assert_eq!(
+            clock_off_ms(T, Some(T + HOUR), true, &members(&[])),
+            0,
+            "an owner whose clock was set back"
+        );
     }
 
     #[test]
     fn instances_behind_the_head_do_not_outvote_one_that_is_not() {
         assert_eq!(follower(T, T, &[T - HOUR]), 0);
         assert_eq!(follower(T, T, &[T - HOUR, T - HOUR]), 0);
-        assert_eq!(clock_off_ms(T, Some(T), true, &[T - HOUR, T - HOUR]), 0);
+        assert_eq!(clock_off_ms(T, Some(T), true, &members(&[T - HOUR, T - HOUR])), 0);
         assert_eq!(follower(T - HOUR, T, &[T - HOUR, T - HOUR]), -HOUR.cast_signed());
     }
 
@@ -264,7 +282,7 @@ mod tests {
     fn an_announcement_counts_for_some_seconds_and_a_late_one_less_than_the_one_before() {
         let at = |monotonic_ms| Now { wall_ms: 0, monotonic_ms };
         let mut clocks = Clocks::default();
-        let others = |clocks: &Clocks, now| clocks.others("a", true, |_| true, at(now));
+        let others = |clocks: &Clocks, now| clocks.others("a", true, |_| true, at(now))[0].clone();
         clocks.note("a".to_owned(), T + HOUR, 1, at(1_000));
         clocks.note("b".to_owned(), T, 2, at(1_000));
         assert_eq!(others(&clocks, 3_000), [T + 2_000]);
@@ -280,8 +298,8 @@ mod tests {
         let mut clocks = Clocks::default();
         clocks.note("b".to_owned(), T, 7, at(0));
         clocks.note("b".to_owned(), T, 7, at(40_000));
-        assert_eq!(clocks.others("a", false, |_| false, at(50_000)), [T + 50_000]);
-        assert!(clocks.others("a", true, |_| true, at(50_000)).is_empty(), "too old for an owner to heed");
+        assert_eq!(clocks.others("a", false, |_| true, at(50_000)), [vec![], vec![T + 50_000]]);
+        assert_eq!(clocks.others("a", true, |_| true, at(50_000)), members(&[]), "too old for an owner");
     }
 
     #[test]
@@ -293,14 +311,22 @@ mod tests {
         let others = |clocks: &Clocks, is_owner, member, now| {
             clocks.others("a", is_owner, |name| name == member, at(now))
         };
-        assert_eq!(others(&clocks, false, "b", 10), [T + 10]);
-        assert_eq!(others(&clocks, false, "", 10), [T + 10, T + HOUR + 10]);
-        assert!(others(&clocks, true, "", 10).is_empty());
-        assert_eq!(others(&clocks, false, "b", GONE_MS).len(), 2, "it is silent");
-        assert!(others(&clocks, false, "", GONE_MS + 1).is_empty());
+        assert_eq!(others(&clocks, false, "b", 10), [vec![T + 10], vec![T + 10, T + HOUR + 10]]);
+        assert_eq!(others(&clocks, true, "b", 10), members(&[T + 10]));
+        assert_eq!(others(&clocks, false, "b", GONE_MS)[0], [], "it is silent");
+        assert_eq!(others(&clocks, false, "b", GONE_MS)[1].len(), 2);
+        assert_eq!(others(&clocks, false, "", GONE_MS + 1), members(&[]));
         clocks.discard_old(at(GONE_MS));
         assert_eq!(clocks.samples.len(), 2);
         clocks.discard_old(at(GONE_MS + 1));
         assert!(clocks.samples.is_empty());
+    }
+
+    #[test]
+    fn the_clock_of_an_owner_that_has_gone_counts_where_all_members_are_behind_the_head() {
+        let off = |own, gone| clock_off_ms(own, Some(T), false, &[vec![T - 40_000], gone]);
+        assert_eq!(off(T + HOUR, vec![T - 40_000, T]), HOUR.cast_signed());
+        assert_eq!(off(T, vec![T - 40_000, T + HOUR]), 0);
+        assert_eq!(off(T + HOUR, vec![T - 40_000]), 0, "for some minutes");
     }
 }

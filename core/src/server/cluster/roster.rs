@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, OtherClocks};
 use crate::ledger::etcd::action::{
     Action, ActionId, ActionKind, ActionResult, Answer, Call, Ids, WatchRange,
 };
@@ -104,7 +104,7 @@ impl Roster {
     }
 
     /// Returns the wall clocks of the others: see [`Clocks::others`].
-    pub fn clocks_of_others(&self, instance: &str, is_owner: bool, now: Now) -> Vec<u64> {
+    pub fn clocks_of_others(&self, instance: &str, is_owner: bool, now: Now) -> OtherClocks {
         self.clocks.others(instance, is_owner, |name| self.members.contains_key(name), now)
     }
 

@@ -9,7 +9,7 @@ mod world;
 
 use std::thread;
 
-use world::{Figures, World};
+use world::{Figures, World, clock_search};
 
 /// A mistake that the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,27 @@ fn one_seed_of_a_cluster_loses_no_write() {
 #[test]
 fn another_instance_follows_an_owner_whose_resignation_a_full_etcd_has_refused() {
     World::new(30_678, None).run().unwrap();
+}
+
+/// Searches the clocks of three instances and the orders of starting and killing them.
+fn search_clocks(steps: u32, is_searched: impl Fn(&[usize]) -> bool) {
+    let (cases, ahead) = clock_search::search(steps, is_searched).unwrap_or_else(|error| panic!("{error}"));
+    // The first instance has nothing to compare its clock with, and of three, two may be wrong.
+    assert!(0 < ahead && ahead < cases, "versions are ahead in {ahead} of {cases} cases");
+}
+
+#[test]
+fn a_wrong_clock_puts_no_version_ahead_and_keeps_no_right_one_from_the_store() {
+    search_clocks(4, |nodes| nodes[0] == 0 && nodes[1] != 0 && nodes[2] != 0 && nodes[1] != nodes[2]);
+}
+
+/// `MQKV_CLUSTER_STEPS` is another number of steps.
+#[test]
+#[ignore = "takes minutes: see CONTRIBUTING.md"]
+#[expect(clippy::disallowed_methods, reason = "the variable is the test's own")]
+fn a_wrong_clock_puts_no_version_ahead_in_all_orders_of_starts_and_kills() {
+    let steps = std::env::var("MQKV_CLUSTER_STEPS").map_or(5, |steps| steps.parse().unwrap());
+    search_clocks(steps, |_| true);
 }
 
 /// Checks that a mistake is found within some seeds, by an error that contains a text.
