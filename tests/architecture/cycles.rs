@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::{Module, Path, Reference, Source, module_of};
+use crate::source::{Kind, Module, Path, Reference, Source, module_of};
 
 /// More re-exports on the way to one item than there are in the tree; it ends an endless circle of them.
 const STEPS_MAX: usize = 32;
@@ -80,10 +80,11 @@ impl<'a> Modules<'a> {
         }
         match self.resolve(&reference.module, path, STEPS_MAX)? {
             Target::Item(file, name) => Some((file, name)),
-            // Names that a glob brings in count where they are used; methods of traits have no path there.
-            Target::Module(at) if is_glob => {
+            // Names that it brings in count where they are used, but methods of traits have no path there, and a macro or an attribute
+            // may name one in a form that is not read.
+            Target::Module(at) if reference.kind == Kind::Use => {
                 let module = self.0.get(&at)?;
-                (!module.items.is_empty()).then(|| (module.file.clone(), "*".to_owned()))
+                (!module.items.is_empty()).then(|| (module.file.clone(), reference.last().to_owned()))
             }
             Target::Module(_) => None,
         }

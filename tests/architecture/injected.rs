@@ -335,6 +335,10 @@ fn a_cycle_is_reported_however_the_path_is_written() {
         "fn f() { block! { use super::{b, A}; } }",
         "macro_rules! m { () => { $crate::store::A::new() } }",
         "#[arg(value_parser = super::A::new)] struct Args;",
+        "use super::a;",
+        "#[derive(Serialize)] struct S { #[serde(rename = \"s\", serialize_with = \"super::a::f\")] s: u8 }",
+        "enum E { V { #[serde(with = \"crate::store::a\")] s: u8 } }",
+        "#[serde(from = \"super::A\")] struct S;",
         "mod inner { use super::super::A; }",
         "mod inner { fn f() { fn g() { use super::super::a::A; } } }",
     ] {
@@ -347,7 +351,6 @@ fn a_cycle_is_reported_however_the_path_is_written() {
 fn a_file_that_imports_nothing_back_is_in_no_cycle() {
     for code in [
         "use super::super::store;",
-        "use super::a;",
         "pub(super) fn f() {} pub(in crate::store) fn g() {}",
         "fn f() { let a = 1; a.b(); }",
         "struct A; fn f(a: A) {} mod inner { use super::A; }",
@@ -355,6 +358,7 @@ fn a_file_that_imports_nothing_back_is_in_no_cycle() {
         "#[cfg(test)] mod tests { use super::super::A; }",
         "#[cfg(test)] use super::A;",
         "impl B { #[cfg(test)] fn f(a: super::A) {} }",
+        "#[serde(rename = \"super::A\", serialize_with = \"g\")] struct S;",
         "/// [`super::A`]\nfn f() -> &'static str { \"super::A\" } // super::A",
     ] {
         assert_eq!(cycle_with(code), [], "{code}");

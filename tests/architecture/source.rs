@@ -5,10 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::token::Brace;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItem, Item, Meta, Token, UseTree};
+use syn::{Attribute, Expr, ExprLit, ImplItem, Item, Lit, Meta, MetaNameValue, Token, UseTree};
+
+/// The arguments of serde's attributes whose strings are paths.
+const SERDE_PATHS: &[&str] = &[
+    "default",
+    "deserialize_with",
+    "from",
+    "getter",
+    "into",
+    "remote",
+    "serialize_with",
+    "skip_serializing_if",
+    "try_from",
+    "with",
+];
 
 /// Names from the root of the crate, or as they are written in a file.
 pub type Path = Vec<String>;
@@ -16,7 +31,7 @@ pub type Path = Vec<String>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Path,
-    /// Also of an `extern crate`.
+    /// Also of an `extern crate`, or in a string of serde.
     Use,
     Macro,
     /// A method that is called without arguments.
@@ -59,7 +74,7 @@ pub struct Module {
     pub globs: Vec<Path>,
 }
 
-/// A file as the rules see it. Comments and literals are no part of it.
+/// A file as the rules see it. Comments and literals are no part of it, except the paths in attributes of serde.
 #[derive(Debug)]
 pub struct Source {
     pub references: Vec<Reference>,
@@ -145,6 +160,25 @@ impl Source {
     fn add_async(&mut self, keyword: Option<&Token![async]>) {
         if let Some(keyword) = keyword {
             self.add(vec!["async".to_owned()], Kind::Async, keyword.span.start().line);
+        }
+    }
+
+    /// Finds the paths in the strings of an attribute of serde, which are functions, types and modules.
+    fn scan_serde(&mut self, attribute: &Attribute) {
+        let arguments = attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
+        for argument in arguments.into_iter().flatten() {
+            if let Meta::NameValue(MetaNameValue {
+                path,
+                value: Expr::Lit(ExprLit { lit: Lit::Str(text), .. }),
+                ..
+            }) = argument
+                && SERDE_PATHS.iter().any(|name| path.is_ident(name))
+                && let Ok(path) = text.parse::<syn::Path>()
+            {
+                let names = path.segments.iter().map(|segment| segment.ident.to_string());
+                self.add(names.collect(), Kind::Use, text.span().start().line);
+                visit::visit_path(self, &path);
+            }
         }
     }
 
@@ -251,6 +285,13 @@ impl<'ast> Visit<'ast> for Source {
         self.add(vec![item.ident.to_string()], Kind::Use, item.ident.span().start().line);
     }
 
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if attribute.path().is_ident("serde") {
+            self.scan_serde(attribute);
+        }
+        visit::visit_attribute(self, attribute);
+    }
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let global = path.leading_colon.map(|_| String::new());
         let names = path.segments.iter().map(|segment| segment.ident.to_string());
@@ -306,7 +347,7 @@ pub fn module_of(path: &str) -> Path {
 /// Whether a `cfg` can only hold for tests.
 fn is_for_tests(meta: &Meta) -> bool {
     let Meta::List(list) = meta else { return meta.path().is_ident("test") };
-    let inner = || list.parse_args_with(syn::punctuated::Punctuated::<Meta, Token![,]>::parse_terminated);
+    let inner = || list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
     (list.path.is_ident("cfg") || list.path.is_ident("all"))
         && inner().is_ok_and(|inner| inner.iter().any(is_for_tests))
 }

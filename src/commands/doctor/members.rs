@@ -1,8 +1,7 @@
-//! Members of the JSON objects of what a check observed (pure).
+//! Members of the JSON objects of what a check observed, and the text of names (pure).
 
 use serde::{Serialize, Serializer};
 
-use super::text::name_text;
 use crate::client::probe::{AddressSource, ConnackProperties};
 use crate::client::{Certificate, TlsHandshake, TrustedRoots};
 use crate::render::duration::rfc3339;
@@ -95,6 +94,15 @@ impl<'a> CertificateMembers<'a> {
             days_left: certificate.days_left(now_s),
         }
     }
+}
+
+/// Formats a distinguished name, such as `CN=press 7,O=Werk`.
+pub fn name_text(attributes: &[(String, String)]) -> String {
+    if attributes.is_empty() {
+        return "(no name)".to_owned();
+    }
+    let pairs: Vec<_> = attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join(",")
 }
 
 /// Writes the properties of a CONNACK.

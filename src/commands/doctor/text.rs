@@ -1,6 +1,7 @@
 //! Results of `doctor`, one line per check (pure).
 
 use super::check::{CheckResult, Detail, Status, Warning};
+use super::members::name_text;
 use crate::client::probe::{AddressSource, ConnackProperties};
 use crate::client::{Certificate, TlsHandshake, TrustedRoots};
 use crate::render::duration::ms_text;
@@ -175,15 +176,6 @@ fn chain_text(chain: &[Result<Certificate, impl std::fmt::Display>]) -> String {
     // A self-signed certificate is listed once.
     names.dedup();
     names.join(" ← ")
-}
-
-/// Formats a distinguished name, such as `CN=press 7,O=Werk`.
-pub fn name_text(attributes: &[(String, String)]) -> String {
-    if attributes.is_empty() {
-        return "(no name)".to_owned();
-    }
-    let pairs: Vec<_> = attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    pairs.join(",")
 }
 
 fn days_text(certificate: &Certificate, now_s: u64) -> String {

@@ -3,10 +3,23 @@
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
-use super::traffic_event::Malformed;
 use crate::protocol::{Condition, Notification, Reply, Request, Value};
 use crate::render::encoding::to_hex;
 use crate::render::json::{self, reply_name};
+
+/// A payload that cannot be decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    pub error: String,
+    pub payload: Bytes,
+}
+
+impl Malformed {
+    #[must_use]
+    pub fn new(error: impl ToString, payload: &Bytes) -> Self {
+        Self { error: error.to_string(), payload: payload.clone() }
+    }
+}
 
 /// A value with its length in bytes.
 #[derive(Serialize)]

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::traffic_event::{
-    DecodedNotification, DecodedReply, DecodedRequest, Malformed, RequestSummary, TrafficEvent,
-};
+use super::members::Malformed;
+use super::traffic_event::{DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent};
 use crate::protocol::{Condition, Notification, Reply, Request};
 use crate::render::cut::{Span, cut, cut_front, width_of};
 use crate::render::duration::ms_text;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use crate::commands::monitor::members::Malformed;
 use crate::commands::monitor::traffic_event::{
-    Correlation, DecodedNotification, DecodedReply, DecodedRequest, Malformed, RequestSummary, TrafficEvent,
+    Correlation, DecodedNotification, DecodedReply, DecodedRequest, RequestSummary, TrafficEvent,
 };
 use crate::protocol::message::{FENCE, Message, PERSIST, Qos, SOURCE, TIMESTAMP};
 use crate::protocol::topic::{self, Topic};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::members;
+use super::members::{self, Malformed};
 use crate::protocol::{Key, Notification, Reply, Request};
 use crate::render::json;
 
@@ -81,13 +81,6 @@ pub struct Correlation {
     pub data: Option<Bytes>,
 }
 
-/// A payload that cannot be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
-    pub error: String,
-    pub payload: Bytes,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodedRequest {
     #[serde(flatten)]
@@ -142,13 +135,6 @@ pub struct DecodedNotification {
     /// The version, as sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-}
-
-impl Malformed {
-    #[must_use]
-    pub fn new(error: impl ToString, payload: &Bytes) -> Self {
-        Self { error: error.to_string(), payload: payload.clone() }
-    }
 }
 
 impl TrafficEvent {
