@@ -46,11 +46,13 @@ pub mod fuzzing {
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
+use crate::commands::process::signal::outlive_file_size_limit;
 use crate::commands::{Exit, Kind};
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    outlive_file_size_limit();
     let words: Vec<_> = std::env::args_os().collect();
     // The panic message is on standard error by then; the exit code is left to set.
     catch_unwind(AssertUnwindSafe(|| run::run(&words))).unwrap_or(Exit::Failed(Kind::Bug)).into()

@@ -133,6 +133,24 @@ fn a_limit_on_open_files_below_the_limit_on_connections_is_a_warning() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_no_signal_and_not_passed_on() {
+    let place = Place::new();
+    let shown = |script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).arg(place.command(&[]).get_program()).current_dir(place.folder());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        bounded_transcript(&mut shell)
+    };
+    let written = shown("ulimit -f 1; \"$0\" man >page; echo $?");
+    assert!(
+        written.contains("write standard output: File too large") && written.contains("\n74\n"),
+        "{written}"
+    );
+    let child = shown("exec \"$0\" serve -q --exec -- sh -c 'ulimit -f 1; yes >child'");
+    assert!(child.ends_with("--- exit 153\n"), "{child}");
+}
+
+#[test]
 fn running_out_of_file_descriptors_is_an_error_that_names_the_limit() {
     let place = Place::new();
     let shown = |limit: u32, words: &str| {

@@ -105,6 +105,17 @@ pub fn interrupt_this_process() {
     let _ = kill(getpid(), Number::SIGINT);
 }
 
+/// Makes a write above the limit on the size of files (`ulimit -f`) fail as on a full disk; the signal would end the process.
+/// By a handler, because the programs that this process starts would inherit that it is ignored.
+#[expect(unsafe_code, reason = "nix has no safe function that sets a signal's action")]
+pub fn outlive_file_size_limit() {
+    extern "C" fn do_nothing(_: i32) {}
+    if !is_ignored(SignalKind::from_raw(Number::SIGXFSZ as i32)) {
+        // SAFETY: the handler calls nothing.
+        let _ = unsafe { nix::sys::signal::signal(Number::SIGXFSZ, SigHandler::Handler(do_nothing)) };
+    }
+}
+
 /// Makes a SIGHUP wait until [`release_hangup`], also in threads that are started before. A server does this before it reads
 /// anything, so that a SIGHUP finds the handler: without one it would end the process.
 pub fn hold_hangup() {
