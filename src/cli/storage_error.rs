@@ -21,7 +21,9 @@ pub fn of_start(error: &StorageError) -> CommandError {
             let directory = directory_of(&error.path);
             format!("{}, or remove {directory} to start without keys", restore(&directory))
         }
-        StorageErrorKind::NotAFile(_) => "move it away, or use another directory".to_owned(),
+        StorageErrorKind::NotAFile(_) | StorageErrorKind::OutOfRange(_) => {
+            "move it away, or use another directory".to_owned()
+        }
         StorageErrorKind::UnsupportedFormat(_) => {
             let directory = directory_of(&error.path);
             format!(
@@ -35,6 +37,9 @@ pub fn of_start(error: &StorageError) -> CommandError {
                 "serve it with --exchange and the file of that node, or make it a store of its own: mqkv serve --data \
                  {directory} --leave-exchange"
             )
+        }
+        StorageErrorKind::Replaced(_) => {
+            "do not move the directory or remove its files while a process uses it".to_owned()
         }
         StorageErrorKind::Missing => "use the directory that `mqkv serve --data` was given".to_owned(),
         StorageErrorKind::Io(cause) if let Some(more) = limit_hint(cause) => more.to_owned(),

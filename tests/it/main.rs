@@ -82,6 +82,7 @@ mod operations_log;
 mod operations_seed;
 mod operations_sys;
 mod persistence;
+mod persistence_directory;
 mod persistence_kill;
 mod persistence_versions;
 mod picture;

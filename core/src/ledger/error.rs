@@ -20,6 +20,10 @@ pub enum StorageErrorKind {
     Missing,
     /// This path, of a file in the directory, is a pipe, a device or a directory.
     NotAFile(PathBuf),
+    /// This path, of a file in the directory, has a number that no store gets to.
+    OutOfRange(PathBuf),
+    /// The directory, or its lock file, is not the one any more that this process has locked: what has become of it, and what to do.
+    Replaced(&'static str),
     /// The directory had a store, and there is neither a snapshot nor a log.
     Lost,
     /// A file is corrupt or missing: its name, and the place.
@@ -43,6 +47,11 @@ impl StorageErrorKind {
     pub fn is_lack_of_room(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         matches!(self, Self::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Returns the error of a record that cannot be decoded although the checksum is right.
@@ -82,6 +91,10 @@ impl fmt::Display for StorageError {
             StorageErrorKind::NotAFile(path) => {
                 write!(out, "{} is not a regular file", path.display())
             }
+            StorageErrorKind::OutOfRange(path) => {
+                write!(out, "{} is no file of a store: its number is out of range", path.display())
+            }
+            StorageErrorKind::Replaced(what) => write!(out, "cannot use {path}: {what}"),
             StorageErrorKind::Lost => write!(out, "the snapshot and the log of {path} are missing"),
             StorageErrorKind::Corrupt(what) => write!(out, "{path} is corrupt: {what}"),
             StorageErrorKind::UnsupportedFormat(0) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cli::detached::run_detached;
 use crate::cli::environment;
 use crate::cli::serve::logging::EventLog;
+use crate::cli::storage_error;
 use crate::client::{Client, Settings, Target};
 use crate::commands::seed::{self, Seed};
 use crate::commands::{CommandError, Kind};
@@ -46,7 +47,7 @@ pub async fn load(server: StoreServer, seed: Seed, log: &EventLog) -> Result<Sto
     let written = seed::write(seed, &client).await;
     client.close().await;
     written.map_err(|error| error.hint("the next start with --seed sets all keys of the file again"))?;
-    seeding.finish().map_err(|error| CommandError::system("change the folder of --data", &error))?;
+    seeding.finish().map_err(|error| storage_error::of_start(&error))?;
     Arc::into_inner(server)
         .ok_or_else(|| CommandError::new(Kind::Bug, "the connection of the seed is still open"))
 }

@@ -11,8 +11,12 @@ use crate::ledger::StorageErrorKind;
 pub const LOCK_NAME: &str = "lock";
 /// File that only takes room, so that keys can be deleted from a store that has filled the disk.
 pub const RESERVE_NAME: &str = "reserve";
+const LOG: &str = "log-";
+const SNAPSHOT: &str = "snapshot-";
 /// The end of the name of a file that is not complete.
 const NEW: &str = ".new";
+/// The greatest number in a name: a store that writes a segment a second gets there in millions of years.
+const NUMBER_MAX: u64 = 1 << 48;
 /// Files of the versions before the first release.
 const OLD_NAMES: [&str; 2] = ["store.redb", "store.log"];
 
@@ -20,6 +24,13 @@ const OLD_NAMES: [&str; 2] = ["store.redb", "store.log"];
 pub trait Disk: Debug + Send + Sync {
     /// Path of the directory, for messages.
     fn path(&self) -> PathBuf;
+
+    /// Checks that the path still leads to this directory, and that the file that is locked is in it. Whatever creates, renames or
+    /// removes a file checks it first.
+    ///
+    /// # Errors
+    /// [`StorageErrorKind::Replaced`], or the system cannot find out.
+    fn check(&self) -> Result<(), StorageErrorKind>;
 
     fn names(&self) -> io::Result<Vec<String>>;
 
@@ -33,9 +44,9 @@ pub trait Disk: Debug + Send + Sync {
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind>;
 
     /// Replaces the file `to`, if any, by the file `from`, atomically.
-    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    fn rename(&self, from: &str, to: &str) -> Result<(), StorageErrorKind>;
 
-    fn remove(&self, name: &str) -> io::Result<()>;
+    fn remove(&self, name: &str) -> Result<(), StorageErrorKind>;
 
     /// Makes the names of all files durable.
     fn sync_names(&self) -> io::Result<()>;
@@ -69,7 +80,7 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Takes room for a length without writing, where the file system can do so.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes content and length durable.
+    /// Makes content and length durable. Fails if the file has no name any more.
     fn sync(&self) -> io::Result<()>;
 
     /// Makes the system forget the content, so that it is read from the disk. It must have been synced.
@@ -79,13 +90,13 @@ pub trait DiskFile: Debug + Send + Sync {
 /// Returns the name of a segment of the log.
 #[must_use]
 pub fn log_name(number: u64) -> String {
-    format!("log-{number}")
+    format!("{LOG}{number}")
 }
 
 /// Returns the name of the snapshot that was begun with a segment.
 #[must_use]
 pub fn snapshot_name(number: u64) -> String {
-    format!("snapshot-{number}")
+    format!("{SNAPSHOT}{number}")
 }
 
 /// Returns the name of a file while it is written.
@@ -106,25 +117,34 @@ pub struct Names {
     pub has_reserve: bool,
     /// Whether there are files of an earlier format.
     pub is_old: bool,
+    /// A name whose number no store gets to.
+    pub out_of_range: Option<String>,
 }
 
 impl Names {
     #[must_use]
     pub fn sort(names: &[String]) -> Self {
-        let number = |name: &str, of: fn(u64) -> String| {
-            let number = name.split_once('-')?.1.parse().ok()?;
-            (of(number) == name).then_some(number)
+        let number = |name: &str, prefix: &str| {
+            let digits = name.strip_prefix(prefix)?;
+            let is_number = digits == "0" || (!digits.is_empty() && !digits.starts_with('0'));
+            let is_number = is_number && digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| digits.parse().unwrap_or(u64::MAX))
         };
         let mut sorted = Self::default();
         for name in names {
-            if let Some(number) = number(name, log_name) {
-                sorted.logs.push(number);
-            } else if let Some(number) = number(name, snapshot_name) {
-                sorted.snapshots.push(number);
-            } else if let Some(of) = name.strip_suffix(NEW)
-                && (of == RESERVE_NAME || number(of, snapshot_name).is_some())
-            {
-                sorted.new.push(name.clone());
+            let (log, snapshot) = (number(name, LOG), number(name, SNAPSHOT));
+            match (log, snapshot) {
+                (Some(number), _) | (_, Some(number)) if !(1..=NUMBER_MAX).contains(&number) => {
+                    sorted.out_of_range = Some(name.clone());
+                }
+                (Some(number), _) => sorted.logs.push(number),
+                (_, Some(number)) => sorted.snapshots.push(number),
+                _ => {
+                    let is_new = |of: &str| of == RESERVE_NAME || number(of, SNAPSHOT).is_some();
+                    if name.strip_suffix(NEW).is_some_and(is_new) {
+                        sorted.new.push(name.clone());
+                    }
+                }
             }
             sorted.has_reserve |= name == RESERVE_NAME;
             sorted.is_old |= OLD_NAMES.contains(&name.as_str());

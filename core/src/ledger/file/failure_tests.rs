@@ -14,6 +14,7 @@ use super::tests::{Model, NOW, commit, delete, is_corrupt, load, on, set, values
 use super::work::{Done, Work};
 use crate::clock;
 use crate::ledger::StorageErrorKind;
+use crate::store::{Now, Version};
 
 /// Started in order, and killed while it made a segment for its first group: its lock file still names the last group.
 #[test]
@@ -337,12 +338,11 @@ fn a_system_that_cannot_forget_what_it_has_read_opens_a_store_after_an_unclean_e
 }
 
 #[test]
-fn a_directory_that_cannot_be_searched_is_not_reported_as_one_without_a_store() {
+fn a_lock_file_that_leads_nowhere_is_not_reported_as_a_directory_without_a_store() {
     let home = TempDir::new().unwrap();
-    // As without permission, the name cannot be looked up.
     std::os::unix::fs::symlink(LOCK_NAME, home.path().join(LOCK_NAME)).unwrap();
     let error = verify(home.path(), NOW.wall_ms).unwrap_err();
-    assert!(matches!(error.kind, StorageErrorKind::Io(_)), "{error}");
+    assert!(matches!(error.kind, StorageErrorKind::NotAFile(_)), "{error}");
 }
 
 #[test]
@@ -357,4 +357,28 @@ fn a_symbolic_link_is_no_file_of_a_store() {
         assert!(matches!(error.kind, StorageErrorKind::NotAFile(_)), "{error}");
         assert_eq!(fs::read(&target).unwrap(), b"of another program");
     }
+}
+
+#[test]
+fn a_ledger_whose_directory_was_replaced_changes_nothing_until_it_is_back() {
+    let mut model = Model::new();
+    model.fill(3);
+    let before = model.disk.all_names();
+    model.disk.set_faults(|faults| faults.is_replaced = true);
+    assert!(model.ledger.is_replaced());
+    let now = Now { monotonic_ms: 3_600_000, ..NOW };
+    let error = model.ledger.commit(&[set("lost", b"v")], Version::default(), now).unwrap_err();
+    assert!(matches!(error.kind, StorageErrorKind::Replaced(_)) && !model.ledger.is_open(), "{error}");
+    for _ in 0..3 {
+        let error = model.ledger.begin_rewrite(now).unwrap_err();
+        assert!(matches!(error.kind, StorageErrorKind::Replaced(_)), "{error}");
+        assert!(model.ledger.take_work(now, u64::MAX).is_none());
+    }
+    assert_eq!(model.disk.all_names(), before);
+    model.disk.set_faults(|faults| faults.is_replaced = false);
+    let mut snapshot = model.ledger.begin_rewrite(now).unwrap();
+    snapshot.write_records(&model.records(), now).unwrap();
+    model.ledger.finish_rewrite(snapshot).unwrap();
+    model.set("again", b"v");
+    assert!(values(&model.disk.copy()).unwrap() == model.values);
 }

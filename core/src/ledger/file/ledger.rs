@@ -27,6 +27,9 @@ use crate::store::{Now, StoredValue, Version};
 /// A difference between the clocks that is no rounding.
 const CLOCK_STEP_MS: u64 = 1_000;
 
+/// The time between two checks of the directory; a commit that prepares nothing needs no name.
+const CHECK_INTERVAL_MS: u64 = 1_000;
+
 /// The most memory that is retained for the next group.
 const GROUP_BYTES_RETAINED: usize = 4 * 1024 * 1024;
 
@@ -66,6 +69,8 @@ pub struct FileLedger {
     live_bytes: u64,
     /// Groups of this process.
     commits: u64,
+    /// When the directory is checked again, in monotonic milliseconds.
+    check_due_ms: u64,
     /// Length of the file that reserves room for deletions and for the next snapshot; `None` if this process has not synced it.
     reserve: Option<u64>,
     room: Room,
@@ -172,6 +177,7 @@ impl FileLedger {
             log_bytes: contents.log_bytes,
             live_bytes,
             commits: 0,
+            check_due_ms: 0,
             // After an unclean end it may not be on disk.
             reserve: (is_clean && has_reserve).then_some(0),
             room: Room::default(),
@@ -328,9 +334,25 @@ impl FileLedger {
         now: Now,
     ) -> Result<(), StorageError> {
         let metadata = self.metadata_at(ceiling, now);
-        self.append_group(entries, metadata).map_err(|kind| self.error(kind))?;
+        let appended = self.check(now).and_then(|()| self.append_group(entries, metadata));
+        appended.map_err(|kind| self.error(kind))?;
         self.metadata = metadata;
         Ok(())
+    }
+
+    /// Checks once in a while that the directory is in place: what is written to one that was removed or moved may be lost.
+    fn check(&mut self, now: Now) -> Result<(), StorageErrorKind> {
+        if !self.has_failed && now.monotonic_ms >= self.check_due_ms {
+            self.disk.check().inspect_err(|_| self.abandon_segment())?;
+            self.check_due_ms = now.monotonic_ms.saturating_add(CHECK_INTERVAL_MS);
+        }
+        Ok(())
+    }
+
+    /// Whether the directory, or its lock file, was moved, removed or replaced: the next commit fails.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.disk.check().is_err()
     }
 
     fn append_group(&mut self, entries: &[Entry], metadata: CommitMetadata) -> Result<(), StorageErrorKind> {

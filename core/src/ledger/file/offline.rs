@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use bytes::Bytes;
 
 use super::codec::{self, Part};
 use super::directory::{Directory, sync_directory};
-use super::disk::{Disk, LOCK_NAME, Names, log_name, new_name, snapshot_name};
+use super::disk::{Disk, log_name, new_name, snapshot_name};
 use super::entry::{CommitMetadata, Entry, EntryGroup, Place};
 use super::frame::{self, Kind};
 use super::ledger::{FileLedger, read_from_disk};
+use super::policy::Policy;
 use super::reading::{self, Contents};
 use crate::ledger::lowering::{LoweredVersions, is_ahead};
 use crate::ledger::{KeyState, StorageError, StorageErrorKind};
@@ -92,7 +94,7 @@ pub(super) struct Inspection {
 /// There is no store, its files cannot be read, another process has them open, or they have another format. Corruption
 /// is no error here: see [`VerifyReport::integrity`].
 pub fn verify(directory: &Path, wall_ms: u64) -> Result<VerifyReport, StorageError> {
-    Ok(inspect(directory, wall_ms)?.report)
+    Ok(inspect(&lock_existing(directory, false)?, wall_ms)?.report)
 }
 
 /// Writes what can be read of a corrupt store to a new one in [`RECOVERED_DIRECTORY`] inside `directory`, and returns
@@ -102,7 +104,9 @@ pub fn verify(directory: &Path, wall_ms: u64) -> Result<VerifyReport, StorageErr
 /// # Errors
 /// Those of [`verify`]; no record can be read; the new store exists already or cannot be written.
 pub fn recover(directory: &Path, wall_ms: u64) -> Result<(VerifyReport, Option<PathBuf>), StorageError> {
-    let Inspection { report, keys, metadata } = inspect(directory, wall_ms)?;
+    // Until the end: a server must not start on the directory meanwhile.
+    let locked = lock_existing(directory, false)?;
+    let Inspection { report, keys, metadata } = inspect(&locked, wall_ms)?;
     if report.integrity == Integrity::Intact {
         return Ok((report, None));
     }
@@ -256,35 +260,16 @@ fn encode(directory: &Path, key: Key, state: &KeyState) -> Result<Entry, Storage
 
 /// Opens a store that exists.
 fn open_existing(directory: &Path) -> Result<FileLedger, StorageError> {
-    check_existence(directory).map_err(|kind| StorageError { path: directory.to_owned(), kind })?;
-    FileLedger::open(directory)
+    FileLedger::open_on(Arc::new(lock_existing(directory, true)?), Policy::default())
 }
 
-/// # Errors
-/// There is no store in the directory, or one of an earlier format.
-fn check_existence(directory: &Path) -> Result<(), StorageErrorKind> {
-    if directory.join(LOCK_NAME).try_exists()? {
-        return Ok(());
-    }
-    let names = fs::read_dir(directory).into_iter().flatten().flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let names = Names::sort(&names.collect::<Vec<_>>());
-    Err(if !names.logs.is_empty() || !names.snapshots.is_empty() {
-        StorageErrorKind::Other(format!("its file {LOCK_NAME} is missing; create an empty one"))
-    } else if names.is_old {
-        StorageErrorKind::UnsupportedFormat(0)
-    } else {
-        StorageErrorKind::Missing
-    })
+fn lock_existing(directory: &Path, is_writable: bool) -> Result<Directory, StorageError> {
+    let locked = Directory::lock_existing(directory, is_writable);
+    locked.map_err(|kind| StorageError { path: directory.to_owned(), kind })
 }
 
-fn inspect(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageError> {
-    read(directory, wall_ms).map_err(|kind| StorageError { path: directory.to_owned(), kind })
-}
-
-fn read(directory: &Path, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {
-    check_existence(directory)?;
-    inspect_on(&Directory::lock_to_read(directory)?, wall_ms)
+fn inspect(directory: &Directory, wall_ms: u64) -> Result<Inspection, StorageError> {
+    inspect_on(directory, wall_ms).map_err(|kind| StorageError { path: directory.path(), kind })
 }
 
 pub(super) fn inspect_on(disk: &dyn Disk, wall_ms: u64) -> Result<Inspection, StorageErrorKind> {

@@ -96,6 +96,9 @@ impl Contents {
 pub fn read(disk: &dyn Disk) -> Result<Contents, StorageErrorKind> {
     let mark = Mark::decode(&disk.read_lock()?);
     let names = Names::sort(&disk.names()?);
+    if let Some(name) = names.out_of_range {
+        return Err(StorageErrorKind::OutOfRange(disk.path().join(name)));
+    }
     let is_empty = names.logs.is_empty() && names.snapshots.is_empty();
     if let Some(format) = mark.format.filter(|format| *format != FORMAT) {
         return Err(StorageErrorKind::UnsupportedFormat(format));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::disk::Disk;
-use crate::ledger::StorageErrorKind;
+use crate::ledger::{StorageError, StorageErrorKind};
 
 /// File that exists while a new store does not have all keys with which it begins.
 const SEEDING_NAME: &str = "seeding";
@@ -22,7 +22,7 @@ impl Seeding {
     ) -> Result<Option<Self>, StorageErrorKind> {
         let is_seeding = disk.names()?.iter().any(|name| name == SEEDING_NAME);
         if !has_seed && is_seeding {
-            Self(disk).finish()?;
+            Self(disk).remove()?;
             return Ok(None);
         }
         if has_seed && is_new && !is_seeding {
@@ -36,8 +36,12 @@ impl Seeding {
     ///
     /// # Errors
     /// The directory cannot be changed.
-    pub fn finish(self) -> std::io::Result<()> {
+    pub fn finish(self) -> Result<(), StorageError> {
+        self.remove().map_err(|kind| StorageError { path: self.0.path(), kind })
+    }
+
+    fn remove(&self) -> Result<(), StorageErrorKind> {
         self.0.remove(SEEDING_NAME)?;
-        self.0.sync_names()
+        Ok(self.0.sync_names()?)
     }
 }

@@ -64,6 +64,8 @@ pub struct Faults {
     pub unreadable_at: Option<usize>,
     pub fails_renames: bool,
     pub panics_in_renames: bool,
+    /// Whether another directory has the path.
+    pub is_replaced: bool,
     /// Whether syncs of the names fail.
     pub fails_name_syncs: bool,
     /// Whether the system cannot forget what it has read.
@@ -306,6 +308,10 @@ impl Disk for SimulatedDisk {
         PathBuf::from("simulated")
     }
 
+    fn check(&self) -> Result<(), StorageErrorKind> {
+        if self.faults().is_replaced { Err(StorageErrorKind::Replaced("it was moved")) } else { Ok(()) }
+    }
+
     fn names(&self) -> io::Result<Vec<String>> {
         let mut state = self.state();
         state.act()?;
@@ -319,6 +325,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn create(&self, name: &str) -> Result<Box<dyn DiskFile>, StorageErrorKind> {
+        self.check()?;
         let mut state = self.state();
         let file = state.files.len();
         state.files.push(File::default());
@@ -328,21 +335,25 @@ impl Disk for SimulatedDisk {
         Ok(Box::new(Handle { disk: self.clone(), file }))
     }
 
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> Result<(), StorageErrorKind> {
         assert!(!self.faults().panics_in_renames);
+        self.check()?;
         if self.faults().fails_renames {
-            return Err(io::Error::other("the rename has failed"));
+            return Err(io::Error::other("the rename has failed").into());
         }
-        self.state().change_names(|names| {
+        let renamed = self.state().change_names(|names| {
             let file = names.remove(from).unwrap();
             names.insert(to.to_owned(), file);
-        })
+        });
+        Ok(renamed?)
     }
 
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.state().change_names(|names| {
+    fn remove(&self, name: &str) -> Result<(), StorageErrorKind> {
+        self.check()?;
+        let removed = self.state().change_names(|names| {
             names.remove(name);
-        })
+        });
+        Ok(removed?)
     }
 
     fn sync_names(&self) -> io::Result<()> {

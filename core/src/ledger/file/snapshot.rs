@@ -179,8 +179,8 @@ impl SnapshotWriter {
         self.write_frame()?;
         let (name, disk) = (self.name(), Arc::clone(&self.disk));
         self.sync_file()?;
-        let in_place = disk.rename(&new_name(&name), &name).and_then(|()| disk.sync_names());
-        in_place.map_err(|error| self.error(error.into()))?;
+        let in_place = disk.rename(&new_name(&name), &name).and_then(|()| Ok(disk.sync_names()?));
+        in_place.map_err(|kind| self.error(kind))?;
         self.file = None;
         if let Some(older) = self.older {
             // One that stays is removed by the next start: it is not the newest.

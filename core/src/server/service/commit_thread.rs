@@ -284,6 +284,8 @@ fn commit_group(
 
 /// Returns the next group if its commit is due, or if it `is_overdue`.
 pub(super) fn next_group(shared: &Shared, storage: &FileLedger, is_overdue: bool) -> Option<Group> {
+    // A commit finds out too, and nothing else commits.
+    let is_replaced = is_overdue && storage.is_replaced();
     let mut state = shared.lock();
     let now = shared.now();
     // Before it is due, requests that have arrived would miss the group.
@@ -293,7 +295,7 @@ pub(super) fn next_group(shared: &Shared, storage: &FileLedger, is_overdue: bool
         return Some(group);
     }
     let was_set = || storage.clock_was_set(shared.now_unchecked());
-    let is_due = (is_overdue || state.is_closing) && was_set();
+    let is_due = is_replaced || ((is_overdue || state.is_closing) && was_set());
     is_due.then(|| state.empty_group(now))
 }
 

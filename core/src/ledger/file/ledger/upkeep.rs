@@ -1,6 +1,5 @@
 //! Recovery after a failure, and the work that no commit waits for: segments, snapshots, the reserve.
 
-use std::io;
 use std::sync::Arc;
 
 use super::{FileLedger, Room};
@@ -66,6 +65,7 @@ impl FileLedger {
     /// The segment cannot be created. The state on disk is as before.
     pub fn begin_rewrite(&mut self, now: Now) -> Result<SnapshotWriter, StorageError> {
         self.cancel_work();
+        self.disk.check().map_err(|kind| self.error(kind))?;
         self.remove_last_attempt();
         // Each attempt has files of its own.
         self.last_segment = self.last_segment.saturating_add(1);
@@ -94,7 +94,7 @@ impl FileLedger {
         for segment in self.prepared.drain(..) {
             let names = [snapshot_name(segment.number), log_name(segment.number)];
             let is_gone = |name: &String| match self.disk.remove(name) {
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
+                Err(kind) => kind.is_not_found(),
                 Ok(()) => true,
             };
             if !names.iter().all(is_gone) {
@@ -176,6 +176,8 @@ impl FileLedger {
     /// present, or somewhat more.
     pub fn take_work(&mut self, now: Now, store_bytes: u64) -> Option<Work> {
         let due = self.due_work(now)?;
+        // Otherwise the next commit fails, which reports it.
+        self.disk.check().ok()?;
         let (disk, epoch) = (Arc::clone(&self.disk), self.epoch.clone());
         let work = match due {
             DueWork::Removal => Work::Remove(disk, std::mem::take(&mut self.obsolete)),
