@@ -54,7 +54,8 @@ pub enum DataVerb {
     },
     /// Write the readable keys of a corrupt store to a new one
     ///
-    /// The new store is in DIR/recovered. The corrupt files are not changed. Of intact files nothing is written.
+    /// The new store is in DIR/recovered. The corrupt files are not changed. Of intact files nothing is written. Exit status: 0 if
+    /// the files are intact, 65 if they are corrupt, so that records may be missing, 74 if nothing was recovered.
     ///
     /// The new store has no rows of an exchange: a store that takes part in one joins it anew.
     Recover {
@@ -159,8 +160,13 @@ fn verify(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandErro
 fn recover(directory: &Path, reporter: &mut Reporter) -> Result<Exit, CommandError> {
     let now_ms = clock::wall_ms();
     let (report, to) = offline::recover(directory, now_ms).map_err(|error| of_read(&error))?;
-    reporter.put(&Recovered::new(Contents::of(report, now_ms), to))?;
-    Ok(Exit::Yes)
+    let contents = Contents::of(report, now_ms);
+    let loss = contents.corruption.as_ref().map(|corruption| {
+        CommandError::new(Kind::Data, format!("records may be missing: {corruption}"))
+            .hint(format!("{}, if there is one", restore(&escape(directory.as_os_str().as_encoded_bytes()))))
+    });
+    reporter.put(&Recovered::new(contents, to))?;
+    loss.map_or(Ok(Exit::Yes), Err)
 }
 
 fn clear_fence(args: &ClearFenceArgs, reporter: &mut Reporter) -> Result<Exit, CommandError> {

@@ -43,6 +43,33 @@ pub fn warning_of_settings(file: &Path) -> Option<String> {
     Some(format!("warning: other users can change {file} ({cause}): {next}"))
 }
 
+/// Returns a warning if other users can change the directory of a store, or read its files. To see their names is harmless. The
+/// group counts as other users unless it is the owner's private one, or the directory was given to it, as Kubernetes does for
+/// `fsGroup`.
+#[must_use]
+pub fn warning_of_data(directory: &Path) -> Option<String> {
+    let metadata = fs::metadata(directory).ok().filter(fs::Metadata::is_dir)?;
+    let mode = metadata.permissions().mode();
+    let is_own_group = metadata.gid() == metadata.uid() || mode & 0o2000 != 0;
+    let others = mode & if is_own_group { 0o007 } else { 0o077 };
+    let shown = escape(directory.as_os_str().as_encoded_bytes());
+    if others & 0o022 != 0 {
+        let mode = mode & 0o7777;
+        return Some(format!(
+            "other users can change the store in {shown} (mode {mode:04o}): chmod go-w {shown}"
+        ));
+    }
+    // Users that may not enter the directory (the bit 1 of their class) cannot read a file in it (the bit 4).
+    let readers = (others & 0o011) << 2;
+    let is_readable = |entry: &fs::DirEntry| {
+        entry.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & readers != 0)
+    };
+    let entries = fs::read_dir(directory).ok().filter(|_| readers != 0)?;
+    let file = entries.flatten().find(is_readable)?.path();
+    let file = escape(file.as_os_str().as_encoded_bytes());
+    Some(format!("other users can read {file}: chmod go-rwx {shown}"))
+}
+
 /// Returns the metadata of a regular file, unless its permissions are those of a container.
 fn metadata(file: &Path) -> Option<fs::Metadata> {
     if MOUNTED.iter().any(|folder| file.starts_with(folder)) || is_projected(file) {
@@ -92,6 +119,44 @@ mod tests {
         ] {
             let expected = expected.map(|rest| format!("warning: other users can change {shown} {rest}"));
             assert_eq!(warning(mode, owner, group), expected);
+        }
+    }
+
+    #[test]
+    fn a_store_that_other_users_can_change_or_read_gets_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, file) = (folder.path().join("kept"), folder.path().join("kept/log-1"));
+        assert_eq!(warning_of_data(&path), None, "it is made for its owner only");
+        fs::create_dir(&path).unwrap();
+        fs::write(&file, "x").unwrap();
+        let shown = path.display();
+        let change = |mode| {
+            Some(format!("other users can change the store in {shown} (mode {mode}): chmod go-w {shown}"))
+        };
+        let read = || Some(format!("other users can read {shown}/log-1: chmod go-rwx {shown}"));
+        let me = user_id();
+        for (mode, file_mode, group, expected) in [
+            (0o700, 0o666, me, None),
+            (0o755, 0o600, me, None),
+            (0o775, 0o660, me, None),
+            (0o777, 0o600, me, change("0777")),
+            (0o755, 0o644, me, read()),
+            (0o755, 0o640, me, None),
+            (0o775, 0o600, 54_321, change("0775")),
+            (0o750, 0o640, 54_321, read()),
+            (0o701, 0o640, 54_321, None),
+            (0o2775, 0o660, 54_321, None),
+        ] {
+            if group == me || me == 0 {
+                let owner = (me == 0).then_some(me);
+                std::os::unix::fs::chown(&path, owner, (me == 0).then_some(group)).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(file_mode)).unwrap();
+                // As another user, the group of a temporary directory may be any.
+                if me == 0 {
+                    assert_eq!(warning_of_data(&path), expected, "{mode:o} {file_mode:o} {group}");
+                }
+            }
         }
     }
 

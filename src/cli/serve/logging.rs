@@ -66,6 +66,13 @@ impl EventLog {
         }
     }
 
+    /// Logs a warning if other users can change the directory of a store, or read its files.
+    pub fn warn_of_data(&self, directory: &Path) {
+        if let Some(warning) = file_permissions::warning_of_data(directory) {
+            self.warn(&warning);
+        }
+    }
+
     /// Logs that the server is ready: the URLs of its broker and of its status page.
     pub fn ready(&self, message: &str, brokers: &[String], admin: &[String]) {
         self.write(LogLevel::Warnings, || match self.format {

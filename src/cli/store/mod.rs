@@ -212,6 +212,7 @@ async fn start(
         ..server::Settings::default()
     };
     args.authz.iter().for_each(|file| log.warn_of_settings(file));
+    args.data.data.iter().for_each(|directory| log.warn_of_data(directory));
     let store = StoreSettings { limits: store_limits, persistence, operations, ..StoreSettings::default() };
     let mut server = StoreServer::prepare(settings, store).await.map_err(serve::failure)?;
     // It takes nothing over before it is connected.
