@@ -1,9 +1,11 @@
 //! The limits of `serve` and the messages about them.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::common::bounded::bounded_transcript;
-use super::common::{LoggedServer, Place, Server, StreamedProcess, Terminal, wait_until};
+use super::common::wire::connect;
+use super::common::{LoggedServer, Place, RawClient, Server, StreamedProcess, Terminal, line_in, wait_until};
 
 const REFUSED: &str = "--- stderr\nerror: the store refused the request: the quota has been exceeded\n  nothing was changed\n\
                        hint: delete unused keys, or let them expire (--ttl)\n--- exit 76\n";
@@ -108,28 +110,72 @@ fn a_lock_over_the_limit_of_watches_suggests_fewer_watches() {
     terminal.shows("hint: watch fewer keys at once, or raise `mqkv serve --watches-max N`");
 }
 
+/// Returns a command with a limit on open files that leaves this many to sockets.
+fn with_sockets(place: &Place, sockets: usize, options: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    let limit = own_descriptors() + sockets;
+    shell
+        .args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")])
+        .arg(place.command(&[]).get_program())
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(options)
+        .current_dir(place.folder());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
+/// The server's own descriptors; their number grows with the processors.
+fn own_descriptors() -> usize {
+    128 + 4 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16)
+}
+
 #[test]
-fn a_limit_on_open_files_below_the_limit_on_connections_is_a_warning() {
-    // The server's own descriptors; their number grows with the processors.
-    let own = 128 + 4 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(16);
-    let limit = own + 100;
+fn a_limit_on_open_files_below_the_limit_on_connections_lowers_that_with_a_warning() {
     let place = Place::new();
-    let first_line = |options: &str| {
-        let mut shell = Command::new("sh");
-        let script = format!("ulimit -n {limit}; exec \"$0\" serve --listen 127.0.0.1:0 $1");
-        shell
-            .args(["-c", &script])
-            .arg(place.command(&[]).get_program())
-            .arg(options)
-            .current_dir(place.folder());
-        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        StreamedProcess::start(&mut shell).log_line()
-    };
-    let wanted = 10_000 + own;
-    let warning = "warning: the limit on open files allows about 100 connections";
-    assert_eq!(first_line(""), format!("{warning}: `ulimit -n {wanted}` allows all"));
-    assert!(first_line("--connections-max 100").starts_with("listening on "));
-    assert!(first_line("--connections-max 101").contains(&format!("`ulimit -n {}`", limit + 1)));
+    let first_line =
+        |options: &[&str]| StreamedProcess::start(&mut with_sockets(&place, 100, options)).log_line();
+    let warning = "warning: the limit on open files allows 80 connections";
+    // A fifth of the sockets, or 256, are for connections that wait for room.
+    let wanted = 10_000 + 256 + own_descriptors();
+    assert_eq!(first_line(&[]), format!("{warning}: `ulimit -n {wanted}` allows all"));
+    assert!(first_line(&["--connections-max", "80"]).starts_with("listening on "));
+    assert!(first_line(&["--connections-max", "81"]).starts_with(warning));
+}
+
+#[test]
+fn connections_leave_the_storage_the_descriptors_that_it_needs() {
+    let place = Place::new();
+    let options = ["--data", "data", "--port-file", "port", "--keys-max", "1000"];
+    let server = StreamedProcess::start(&mut with_sockets(&place, 50, &options));
+    assert!(server.log_line().starts_with("warning: the limit on open files allows 34 connections"));
+    assert!(server.log_line().starts_with("listening on "));
+    let port: u16 = line_in(&place.path("port")).parse().unwrap();
+    let mut batch = place.command(&["-b", &format!("mqtt://127.0.0.1:{port}"), "batch"]);
+    let mut batch = batch.stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = batch.stdin.take().unwrap();
+    lines.write_all(b"set first v\nget first\n").unwrap();
+    let client = StreamedProcess::read(batch);
+    client.line();
+    let idle: Vec<_> = (0..own_descriptors() + 100)
+        .map(|number| {
+            let mut idle = RawClient::connect(port);
+            idle.send(&connect(&format!("idle-{number}")));
+            idle
+        })
+        .collect();
+    // Segments and a snapshot: each needs descriptors.
+    let value = "x".repeat(100_000);
+    for number in 0..300 {
+        lines.write_all(format!("set k{} {value}\n", number % 20).as_bytes()).unwrap();
+    }
+    drop(lines);
+    let (output, errors, code) = client.end();
+    assert!(code == Some(0) && errors.is_empty(), "{output:?} {errors:?}");
+    drop(idle);
+    server.signal(nix::sys::signal::Signal::SIGTERM);
+    let (_, log, code) = server.end();
+    assert_eq!(code, Some(0));
+    assert!(!log.iter().any(|line| line.contains("persistent writes")), "{log:?}");
 }
 
 #[test]
@@ -143,7 +189,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal_and_not_passed_on() {
     };
     let written = shown("ulimit -f 1; \"$0\" man >page; echo $?");
     assert!(
-        written.contains("write standard output: File too large") && written.contains("\n74\n"),
+        written.contains("cannot write to standard output: File too large") && written.contains("\n74\n"),
         "{written}"
     );
     let child = shown("exec \"$0\" serve -q --exec -- sh -c 'ulimit -f 1; yes >child'");

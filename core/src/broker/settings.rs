@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::net::tls::ServerTls;
 
+/// The least and the greatest number of connections that wait for room.
+const WAITING_MIN: u32 = 16;
+const WAITING_MAX: u32 = 256;
+
 /// The settings of a broker. The defaults suit a small machine.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -102,6 +106,22 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Returns how many connections above the limit may wait for the end of the logins that make room for them; one more is
+    /// refused. A login that is to end needs one turn of its thread for it, so a client gets there while the thread is blocked, and
+    /// can connect again at once.
+    #[must_use]
+    pub fn waiting_max(&self) -> u32 {
+        (self.connections_max / 4).clamp(WAITING_MIN, WAITING_MAX)
+    }
+
+    /// Lowers the limit on connections to as many as there are sockets for, those that wait included.
+    #[must_use]
+    pub fn within_sockets(self, sockets: u64) -> Self {
+        let waiting = (sockets / 5).clamp(WAITING_MIN.into(), WAITING_MAX.into());
+        let connections_max = u32::try_from(sockets.saturating_sub(waiting)).unwrap_or(u32::MAX).max(1);
+        Self { connections_max: self.connections_max.min(connections_max), ..self }
+    }
+
     /// Checks that the limits do not contradict each other.
     ///
     /// # Errors
@@ -132,6 +152,18 @@ mod tests {
     #[test]
     fn the_defaults_pass_their_own_check() {
         assert_eq!(Settings::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn connections_and_those_that_wait_are_no_more_than_the_sockets() {
+        for sockets in 17..20_000 {
+            let settings = Settings { connections_max: u32::MAX, ..Settings::default() };
+            let limited = settings.within_sockets(sockets);
+            let all = u64::from(limited.connections_max) + u64::from(limited.waiting_max());
+            assert!(all <= sockets && all + 1 >= sockets, "{sockets}: {limited:?}");
+        }
+        assert_eq!(Settings::default().within_sockets(3).connections_max, 1);
+        assert_eq!(Settings::default().within_sockets(u64::MAX).connections_max, 10_000);
     }
 
     #[test]

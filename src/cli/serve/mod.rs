@@ -45,7 +45,7 @@ use crate::broker;
 use crate::clock;
 use crate::commands::process::signal::{Signals, release_hangup};
 use crate::commands::{CommandError, Exit, Kind, duration, limit_hint};
-use crate::render::Style;
+use crate::render::{Style, counted};
 use crate::server::{
     self, AdminSettings, CredentialFiles, Identities, ListenerSettings, OperationsSettings, ServerTls,
     ServerTlsFiles, Settings, StoreServer, StoreSettings, WebSocketSettings,
@@ -252,22 +252,22 @@ fn log_ready(
     log.ready(&line, &brokers, &admin);
 }
 
-/// Logs a warning if the limit on open files is lower than the number of connections allowed.
-fn warn_of_few_descriptors(settings: &broker::Settings, log: &EventLog) {
-    /// Standard streams, storage, the status page and its clients.
+/// Lowers the limit on connections to what the limit on open files allows: otherwise connections would take the descriptors that
+/// the storage needs for its next file. Logs a warning then.
+fn fit_descriptors(settings: broker::Settings, log: &EventLog) -> broker::Settings {
+    /// Standard streams, storage, files that are read again, the status page and its clients.
     const OWN: u64 = 128;
     /// Descriptors that the runtime of a thread needs.
     const PER_THREAD: u64 = 4;
+    let Some(limit) = descriptors::raise_limit() else { return settings };
     let own = (settings.threads as u64).saturating_mul(PER_THREAD).saturating_add(OWN);
-    let wanted = u64::from(settings.connections_max).saturating_add(own);
-    if let Some(limit) = descriptors::raise_limit()
-        && limit < wanted
-    {
-        let room = limit.saturating_sub(own);
-        log.warn(&format!(
-            "the limit on open files allows about {room} connections: `ulimit -n {wanted}` allows all"
-        ));
+    let wanted = u64::from(settings.connections_max).saturating_add(settings.waiting_max().into());
+    let fitted = settings.clone().within_sockets(limit.saturating_sub(own));
+    if fitted.connections_max < settings.connections_max {
+        let (room, wanted) = (counted(fitted.connections_max, "connection"), wanted.saturating_add(own));
+        log.warn(&format!("the limit on open files allows {room}: `ulimit -n {wanted}` allows all"));
     }
+    fitted
 }
 
 /// A server that is prepared, with the listener of each address, and the description and file of its part in an exchange.
@@ -294,7 +294,7 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
     let broker = broker::Settings { listeners: bound, threads, ..broker::Settings::default() };
     let settings = Settings {
-        broker: args.limits.limit(broker),
+        broker: fit_descriptors(args.limits.limit(broker), log),
         external: None,
         cluster: args.cluster.settings().await?,
         identities: Arc::new(identities.with_login_failures_max(args.limits.login_failures_max())),
@@ -303,8 +303,8 @@ async fn start(args: &ServeArgs, is_verbose: bool, log: &EventLog) -> Result<Sta
     };
     let files = [&args.config_file, &args.authz, &args.exchange.exchange].into_iter().flatten();
     files.for_each(|file| log.warn_of_settings(file));
+    args.data.data.iter().for_each(|directory| log.warn_of_data(directory));
     let limits = args.limits.store();
-    warn_of_few_descriptors(&settings.broker, log);
     let persistence = args.data.persistence();
     if is_verbose {
         let login_failures_max = args.limits.login_failures_max();

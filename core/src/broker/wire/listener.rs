@@ -31,9 +31,6 @@ use crate::net::{ListeningSocket, origin};
 const TLS_CONNECTION_BYTES: usize = 32 * 1024;
 /// How long a listener waits after the system has failed to accept a connection, for example without descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// The most connections that wait for the end of the logins that make room for them; one more is refused. A login that is to
-/// end needs one turn of its thread for it, so a client gets there while the thread is blocked, and can connect again at once.
-const WAITING_MAX: usize = 256;
 /// Why there is no room for a connection: what for, and in words.
 type NoRoom = (Shortage, &'static str);
 
@@ -70,7 +67,8 @@ impl Acceptor {
         permits: Arc<Semaphore>,
         workers: Workers,
     ) -> Self {
-        let (logins, waiting) = (Logins::default(), Arc::new(Semaphore::new(WAITING_MAX)));
+        let waiting = usize::try_from(broker.settings().waiting_max()).unwrap_or(usize::MAX);
+        let (logins, waiting) = (Logins::default(), Arc::new(Semaphore::new(waiting)));
         Self { broker, closing, permits, logins, waiting, workers, active_stream: Arc::default() }
     }
 
